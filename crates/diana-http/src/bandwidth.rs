@@ -16,10 +16,9 @@
 mod meter;
 mod throttled_body;
 
-use diana::core::Store;
 use diana::rules::{Bodies, Mode};
 use diana::{Engine, Verdict};
-use meter::{Counts, Meter};
+use meter::Meter;
 use smallvec::SmallVec;
 use std::sync::Arc;
 pub use throttled_body::ThrottledBody;
@@ -43,23 +42,23 @@ pub use throttled_body::ThrottledBody;
 /// let verdict = engine.decide(&SyntheticRequest::new("GET", "/film").ip([203, 0, 113, 7])).await;
 /// let pacing = Throttle::of(&engine, &verdict);
 /// let body = pacing.response(Full::new(Bytes::from_static(b"the film")));
-/// assert!(body.is_slowed());
+/// assert!(body.is_throttled());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Throttle(Option<Box<Paced>>);
 
-/// The buckets of the bodies, and their store.
+/// The buckets of the bodies, and the engine that counts them.
 #[derive(Clone, Debug)]
 struct Paced {
-    counts: Arc<dyn Counts>,
+    engine: Arc<Engine>,
     meters: SmallVec<[Meter; 1]>,
 }
 
 impl Throttle {
     /// Returns the throttle of the rules that granted a request. Without `bandwidth` it costs nothing.
-    pub fn of<S: Store + 'static>(engine: &Arc<Engine<S>>, verdict: &Verdict) -> Self {
+    pub fn of(engine: &Arc<Engine>, verdict: &Verdict) -> Self {
         let mut meters = SmallVec::new();
         for applied in verdict.found().applied() {
             let Some(rule) = verdict.rules().rule(applied.rule) else { continue };
@@ -70,8 +69,7 @@ impl Throttle {
         if meters.is_empty() {
             return Self::default();
         }
-        let counts = Arc::<Engine<S>>::clone(engine);
-        Self(Some(Box::new(Paced { counts, meters })))
+        Self(Some(Box::new(Paced { engine: Arc::clone(engine), meters })))
     }
 
     /// Returns `true` if nothing is throttled.
@@ -92,6 +90,6 @@ impl Throttle {
     fn slow<B>(&self, body: B, which: Bodies) -> ThrottledBody<B> {
         let Some(paced) = &self.0 else { return ThrottledBody::freely(body) };
         let meters = paced.meters.iter().filter(|meter| meter.of == which || meter.of == Bodies::Both);
-        ThrottledBody::by(body, Arc::clone(&paced.counts), meters.cloned())
+        ThrottledBody::by(body, Arc::clone(&paced.engine), meters.cloned())
     }
 }

@@ -3,7 +3,6 @@
 use crate::bandwidth::ThrottledBody;
 use crate::permit::RequestPermit;
 use bytes::Bytes;
-use diana::core::{MemoryStore, Store};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -13,29 +12,20 @@ use std::task::{Context, Poll, ready};
 pin_project! {
     /// The response body of a granted request, throttled by its rules. When it ends, fails or is dropped, the request's
     /// permits are released.
-    pub struct PermitBody<B, S = MemoryStore>
-    where
-        S: Store,
-        S: 'static,
-    {
+    pub struct PermitBody<B> {
         #[pin]
         body: ThrottledBody<B>,
-        held: Option<RequestPermit<S>>,
+        held: Option<RequestPermit>,
     }
 }
 
-impl<B, S: Store + 'static> PermitBody<B, S> {
-    pub(crate) fn new(body: ThrottledBody<B>, held: Option<RequestPermit<S>>) -> Self {
+impl<B> PermitBody<B> {
+    pub(crate) fn new(body: ThrottledBody<B>, held: Option<RequestPermit>) -> Self {
         Self { body, held }
     }
-
-    /// Creates a body without permits and throttling.
-    pub(crate) fn freely(body: B) -> Self {
-        Self::new(ThrottledBody::freely(body), None)
-    }
 }
 
-impl<B: Body, S: Store + 'static> Body for PermitBody<B, S> {
+impl<B: Body> Body for PermitBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -62,7 +52,7 @@ impl<B: Body, S: Store + 'static> Body for PermitBody<B, S> {
     }
 }
 
-impl<B: fmt::Debug, S: Store + 'static> fmt::Debug for PermitBody<B, S> {
+impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PermitBody").field("body", &self.body).field("held", &self.held).finish()
     }

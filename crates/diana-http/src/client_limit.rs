@@ -17,7 +17,7 @@ mod service;
 mod waiting;
 
 use crate::filter::Filter;
-use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter, Store};
+use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter};
 pub use error::{ClientRateLimitError, Overloaded};
 pub use limit::{ByKey, ClientLimit, ClientLimitError, NoLimit, Turn};
 pub use service::{ClientRateLimit, ClientRateLimitFuture};
@@ -82,13 +82,13 @@ impl<F> ClientRateLimitLayer<ByKey<F>> {
     }
 }
 
-impl<S: Store + 'static> ClientRateLimitLayer<Filter<S>> {
+impl ClientRateLimitLayer<Filter> {
     /// Applies the rules of an engine to an HTTP client: `path`, `host`, `method` and headers in rules refer to
     /// outgoing calls. A call holds its concurrency permits (`concurrent`) until its response head has arrived.
     ///
     /// Rules without `wait` are waited for as well, up to the maximum wait; then the order is FIFO only among calls
     /// that wait for the same time.
-    pub fn by_rules(filter: Filter<S>) -> Self {
+    pub fn by_rules(filter: Filter) -> Self {
         Self { limit: Arc::new(filter), name: "rules".into(), max_wait: MAX_WAIT }
     }
 }

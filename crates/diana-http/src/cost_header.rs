@@ -8,14 +8,15 @@ use diana::ActualCost;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-pub(crate) const COST: HeaderName = HeaderName::from_static("x-diana-cost");
+/// The response header with the actual cost of a request; clients don't receive it.
+pub const COST_HEADER: HeaderName = HeaderName::from_static("x-diana-cost");
 
 /// Removes the costs from a response head and returns them. Invalid values are ignored.
 pub(crate) fn take(headers: &mut HeaderMap) -> Option<ActualCost> {
-    if !headers.contains_key(COST) {
+    if !headers.contains_key(COST_HEADER) {
         return None;
     }
-    let values = || headers.get_all(COST).into_iter().filter_map(|value| value.to_str().ok());
+    let values = || headers.get_all(COST_HEADER).into_iter().filter_map(|value| value.to_str().ok());
     let parts = || values().flat_map(|value| value.split(','));
     let for_all = parts().find_map(number).map_or_else(ActualCost::new, ActualCost::all);
     let for_rules = parts().filter_map(|part| {
@@ -23,7 +24,7 @@ pub(crate) fn take(headers: &mut HeaderMap) -> Option<ActualCost> {
         Some((rule.trim(), number(cost)?))
     });
     let costs = for_rules.fold(for_all, |costs, (rule, cost)| costs.rule(rule, cost));
-    headers.remove(COST);
+    headers.remove(COST_HEADER);
     (!costs.is_empty()).then_some(costs)
 }
 

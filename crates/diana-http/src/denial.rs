@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct Denial {
     pub(crate) verdict: Verdict,
     pub(crate) headers: RateLimitHeaders,
-    pub(crate) manner: ResponseFormat,
+    pub(crate) format: ResponseFormat,
 }
 
 /// A cached response of a denial by one limit.
@@ -69,7 +69,7 @@ impl Denial {
     /// Returns the response.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let (status, headers, body) = self.answer();
-        let body = if self.manner.has_body { body } else { Bytes::new() };
+        let body = if self.format.has_body { body } else { Bytes::new() };
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
@@ -78,7 +78,7 @@ impl Denial {
 
     /// Returns the parts of the response. A limit often denies with the same response, which is then cached.
     fn answer(&self) -> (StatusCode, HeaderMap, Bytes) {
-        let only = if self.manner.form == Form::Json { self.verdict.only() } else { None };
+        let only = if self.format.form == Form::Json { self.verdict.only() } else { None };
         let Some(only) = only else { return self.make() };
         let like = CacheKey {
             status: self.status(),
@@ -106,13 +106,13 @@ impl Denial {
         ratelimit_headers::add(&mut headers, &self.verdict, self.headers);
         let mut status = self.status();
         let reason = self.verdict.reason();
-        let (content_type, body) = if let Form::Grpc(content_type) = self.manner.form {
+        let (content_type, body) = if let Form::Grpc(content_type) = self.format.form {
             status = StatusCode::OK;
             grpc::add(&mut headers, &self.verdict);
             (HeaderValue::from_static(content_type), Bytes::new())
         } else if let Some(own) = own_answer(reason.as_ref()) {
             own
-        } else if self.manner.form == Form::Html {
+        } else if self.format.form == Form::Html {
             (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.verdict))
         } else {
             (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict, reason))

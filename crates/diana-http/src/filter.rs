@@ -5,7 +5,6 @@ use crate::check_future::CheckFuture;
 use crate::client_ip::client_address;
 use crate::options::FilterOptions;
 use diana::Engine;
-use diana::core::{MemoryStore, Store};
 use http::request::Parts;
 use http::{HeaderMap, Request};
 use std::fmt;
@@ -13,33 +12,33 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Decides about HTTP requests by the rules of an [`Engine`]. Cloning is cheap; clones share their state.
-pub struct Filter<S: Store + 'static = MemoryStore>(Arc<Inner<S>>);
+pub struct Filter(Arc<Inner>);
 
 /// The state that all clones share.
-pub(crate) struct Inner<S: Store + 'static> {
-    pub(crate) engine: Arc<Engine<S>>,
+pub(crate) struct Inner {
+    pub(crate) engine: Arc<Engine>,
     pub(crate) options: FilterOptions,
 }
 
-impl<S: Store + 'static> Filter<S> {
+impl Filter {
     /// Creates a filter that trusts no proxies, and sends the IETF's `RateLimit` headers to clients.
-    pub fn new(engine: Arc<Engine<S>>) -> Self {
+    pub fn new(engine: Arc<Engine>) -> Self {
         Self::with_options(engine, FilterOptions::default())
     }
 
     /// Creates a filter with options.
-    pub fn with_options(engine: Arc<Engine<S>>, options: FilterOptions) -> Self {
+    pub fn with_options(engine: Arc<Engine>, options: FilterOptions) -> Self {
         Self(Arc::new(Inner { engine, options }))
     }
 
-    /// Returns a copy for one thread, with its own reference count, which would otherwise be contended between threads.
+    /// Returns a copy for one thread, with its own reference counts, which would otherwise be contended between threads.
     #[must_use]
     pub fn for_thread(&self) -> Self {
-        Self::with_options(Arc::clone(&self.0.engine), self.0.options.clone())
+        Self::with_options(Arc::new(Engine::clone(&self.0.engine)), self.0.options.clone())
     }
 
     /// Returns the engine.
-    pub fn engine(&self) -> &Arc<Engine<S>> {
+    pub fn engine(&self) -> &Arc<Engine> {
         &self.0.engine
     }
 
@@ -53,12 +52,12 @@ impl<S: Store + 'static> Filter<S> {
     ///
     /// The request is only read during this call. Local limits are decided immediately, without an allocation; dropping
     /// the future refunds everything.
-    pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> CheckFuture<S> {
+    pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> CheckFuture {
         self.decide(&HttpAttributes::of(request, client))
     }
 
     /// Like [`check`](Self::check), for the head of a request.
-    pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> CheckFuture<S> {
+    pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> CheckFuture {
         self.decide(&HttpAttributes::of_head(head, client))
     }
 
@@ -66,18 +65,18 @@ impl<S: Store + 'static> Filter<S> {
         &self.0.options
     }
 
-    pub(crate) fn decide(&self, request: &HttpAttributes<'_>) -> CheckFuture<S> {
-        CheckFuture::begin(&self.0, request)
+    pub(crate) fn decide(&self, request: &HttpAttributes<'_>) -> CheckFuture {
+        CheckFuture::start(&self.0, request)
     }
 }
 
-impl<S: Store + 'static> Clone for Filter<S> {
+impl Clone for Filter {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S: Store + 'static> fmt::Debug for Filter<S> {
+impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Filter").field("engine", &self.0.engine).field("options", &self.0.options).finish()
     }

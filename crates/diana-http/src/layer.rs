@@ -24,7 +24,6 @@ pub use address::ClientAddress;
 use address::Finds;
 pub use body::RateLimitBody;
 use diana::Engine;
-use diana::core::{MemoryStore, Store};
 use diana::rules::Upstream;
 pub use future::RateLimitFuture;
 use http::request::Parts;
@@ -72,14 +71,14 @@ use tower_layer::Layer;
 /// The inner service gets its request bodies as [`ThrottledBody<B>`](crate::ThrottledBody), so that `bandwidth` of
 /// requests can throttle them. axum's and tonic's routers accept any body. For a service that requires one type, add
 /// tower's `map_request` between the two: `.map_request(|request: Request<ThrottledBody<_>>| request.map(Body::new))`.
-pub struct RateLimitLayer<S: Store + 'static = MemoryStore>(Arc<LayerState<S>>);
+pub struct RateLimitLayer(Arc<LayerState>);
 
 /// The state that all services of a layer share.
-pub(crate) struct LayerState<S: Store + 'static> {
-    filter: Filter<S>,
+pub(crate) struct LayerState {
+    filter: Filter,
     finds: Finds,
     diverting: Rerouting,
-    sampler: Arc<LoadSampler<S>>,
+    sampler: Arc<LoadSampler>,
 }
 
 /// What happens to requests that a rule reroutes (`over: {divert: ...}`).
@@ -104,14 +103,14 @@ impl RateLimitLayer {
     }
 }
 
-impl<S: Store + 'static> RateLimitLayer<S> {
+impl RateLimitLayer {
     /// Creates a layer with the rules of an engine, which may have a shared store and may be reloaded.
-    pub fn with_engine(engine: Arc<Engine<S>>) -> Self {
+    pub fn with_engine(engine: Arc<Engine>) -> Self {
         Self::of(Filter::new(engine))
     }
 
     /// Creates a layer from a filter.
-    pub fn of(filter: Filter<S>) -> Self {
+    pub fn of(filter: Filter) -> Self {
         let sampler = Arc::new(LoadSampler::new(filter.engine()));
         Self(Arc::new(LayerState { filter, finds: Finds::default(), diverting: Rerouting::default(), sampler }))
     }
@@ -142,43 +141,43 @@ impl<S: Store + 'static> RateLimitLayer<S> {
     }
 
     /// Returns the filter.
-    pub fn filter(&self) -> &Filter<S> {
+    pub fn filter(&self) -> &Filter {
         &self.0.filter
     }
 
     /// Returns the thread that samples the machine's load, if a rule needs it. After changing the engine's rules, call
     /// its [`follow`](LoadSampler::follow).
-    pub fn load_sampler(&self) -> &LoadSampler<S> {
+    pub fn load_sampler(&self) -> &LoadSampler {
         &self.0.sampler
     }
 
-    fn changed(self, change: impl FnOnce(LayerState<S>) -> LayerState<S>) -> Self {
+    fn changed(self, change: impl FnOnce(LayerState) -> LayerState) -> Self {
         Self(Arc::new(change((*self.0).clone())))
     }
 }
 
-impl<S: Store + 'static, C> Layer<C> for RateLimitLayer<S> {
-    type Service = RateLimit<C, S>;
+impl<C> Layer<C> for RateLimitLayer {
+    type Service = RateLimit<C>;
 
-    fn layer(&self, inner: C) -> RateLimit<C, S> {
+    fn layer(&self, inner: C) -> RateLimit<C> {
         RateLimit::new(inner, Arc::clone(&self.0))
     }
 }
 
-impl<S: Store + 'static> Clone for RateLimitLayer<S> {
+impl Clone for RateLimitLayer {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S: Store + 'static> Clone for LayerState<S> {
+impl Clone for LayerState {
     fn clone(&self) -> Self {
         let Self { filter, finds, diverting, sampler } = self;
         Self { filter: filter.clone(), finds: finds.clone(), diverting: *diverting, sampler: Arc::clone(sampler) }
     }
 }
 
-impl<S: Store + 'static> fmt::Debug for RateLimitLayer<S> {
+impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("filter", &self.0.filter)

@@ -74,13 +74,14 @@ pub use attributes::HttpAttributes;
 pub use bandwidth::{Throttle, ThrottledBody};
 pub use body::PermitBody;
 pub use check_future::CheckFuture;
-pub use check_result::{CheckResult, Rerouted};
+pub use check_result::CheckResult;
 pub use client_ext::{RequestHost, ResponseMeta};
 pub use client_ip::client_address;
 pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
     ClientRateLimitLayer, NoLimit, Overloaded, Turn,
 };
+pub use cost_header::COST_HEADER;
 pub use denial::Denial;
 pub use diana::rules::RateLimitHeaders;
 #[cfg(feature = "macros")]

@@ -11,7 +11,7 @@ mod cgroup;
 mod machine;
 
 use diana::Engine;
-use diana::core::{Clock, Store, SystemClock};
+use diana::core::{Clock, SystemClock};
 use machine::Machine;
 use parking_lot::Mutex;
 use std::fmt;
@@ -46,8 +46,8 @@ const EVERY: Duration = Duration::from_millis(250);
 /// ```
 ///
 /// Dropping it stops the thread; so does dropping the engine.
-pub struct LoadSampler<S: Store + 'static = diana::core::MemoryStore> {
-    engine: Weak<Engine<S>>,
+pub struct LoadSampler {
+    engine: Weak<Engine>,
     running: Mutex<Option<SamplerState>>,
 }
 
@@ -57,9 +57,9 @@ struct SamplerState {
     thread: Thread,
 }
 
-impl<S: Store + 'static> LoadSampler<S> {
+impl LoadSampler {
     /// Creates a sampler for `engine`, and starts it if the rules need it.
-    pub fn new(engine: &Arc<Engine<S>>) -> Self {
+    pub fn new(engine: &Arc<Engine>) -> Self {
         let sampler = Self { engine: Arc::downgrade(engine), running: Mutex::default() };
         sampler.follow();
         sampler
@@ -83,7 +83,7 @@ impl<S: Store + 'static> LoadSampler<S> {
 }
 
 impl SamplerState {
-    fn start<S: Store + 'static>(engine: Weak<Engine<S>>) -> Option<Self> {
+    fn start(engine: Weak<Engine>) -> Option<Self> {
         let ends = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ends);
         let thread = std::thread::Builder::new().name("diana-load".to_owned()).spawn(move || look(&engine, &told));
@@ -104,11 +104,11 @@ impl Drop for SamplerState {
     }
 }
 
-fn asks<S: Store>(engine: &Engine<S>) -> bool {
+fn asks(engine: &Engine) -> bool {
     engine.rules().rules().iter().any(|rule| rule.rule().load.is_some())
 }
 
-fn look<S: Store>(engine: &Weak<Engine<S>>, ends: &AtomicBool) {
+fn look(engine: &Weak<Engine>, ends: &AtomicBool) {
     let mut machine = Machine::default();
     if !machine.is_known() {
         tracing::warn!(
@@ -132,7 +132,7 @@ fn look<S: Store>(engine: &Weak<Engine<S>>, ends: &AtomicBool) {
     }
 }
 
-impl<S: Store + 'static> fmt::Debug for LoadSampler<S> {
+impl fmt::Debug for LoadSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoadSampler").field("is_running", &self.is_running()).finish_non_exhaustive()
     }

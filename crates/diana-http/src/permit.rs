@@ -1,4 +1,4 @@
-//! The guard of a granted request: releases or refunds its charges in every case.
+//! The permit of a request: what the rules allow it to do.
 //!
 //! # What always holds (tests/it/giving_back.rs)
 //! - Dropping it before [`begin`](RequestPermit::begin) refunds everything: the request was not carried out.
@@ -6,134 +6,106 @@
 //! - Dropping it later releases concurrency permits (`concurrent`); the other charges stay.
 //! - Nothing is released or refunded twice.
 
+use crate::attributes::HttpAttributes;
 use crate::bandwidth::{Throttle, ThrottledBody};
 use crate::body::PermitBody;
 use crate::cost_header;
-use crate::filter::Inner;
+use crate::denial::{Denial, ResponseFormat};
 use crate::ratelimit_headers;
-use diana::core::{MemoryStore, Store};
-use diana::rules::CountedIn;
-use diana::{ActualCost, LeaseGuard, RequestPhase, ResponseClass, Verdict};
-use futures_util::FutureExt;
+use diana::rules::{OverLimit, RateLimitHeaders, Upstream};
+use diana::{ResponseClass, Verdict, VerdictGuard};
 use http::Response;
+use http::request::Parts;
 use http_body::Body;
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-/// A granted request, with its charges and permits.
+/// A request that may go on, with its charges and permits.
 ///
 /// Dropping it means that the request was not carried out, and refunds everything; after [`begin`](Self::begin), that
-/// the request is finished, and releases its concurrency permits.
-#[must_use = "dropping it gives everything back"]
-pub struct RequestPermit<S: Store + 'static = MemoryStore> {
-    /// `None` once it is released.
-    verdict: Option<Verdict>,
-    filter: Arc<Inner<S>>,
-    /// Throttles its bodies.
-    pacing: Throttle,
-    /// The phase of the request, if it ended now.
-    left: RequestPhase,
-    /// The cost in the response, if the shared store was not updated yet.
-    costs: Option<Box<ActualCost>>,
-    /// Extends its leases in the shared store while it runs.
-    keeping: Option<LeaseGuard>,
+/// the request is finished, and releases its concurrency permits. The permit of a rerouted request has no charges.
+#[derive(Debug)]
+#[must_use = "dropping it refunds the request"]
+pub struct RequestPermit {
+    guard: VerdictGuard,
+    headers: RateLimitHeaders,
+    throttle: Throttle,
 }
 
-impl<S: Store + 'static> RequestPermit<S> {
-    pub(crate) fn new(verdict: Verdict, filter: Arc<Inner<S>>) -> Self {
-        let pacing = Throttle::of(&filter.engine, &verdict);
-        let keeping = filter.engine.keep(&verdict);
-        Self { verdict: Some(verdict), filter, pacing, left: RequestPhase::Unbegun, costs: None, keeping }
+impl RequestPermit {
+    pub(crate) fn new(guard: VerdictGuard, headers: RateLimitHeaders) -> Self {
+        let throttle = Throttle::of(guard.engine(), guard.verdict());
+        Self { guard, headers, throttle }
+    }
+
+    /// Returns the permit of a request that is over a limit, and rerouted: it is not throttled either.
+    pub(crate) fn rerouted(guard: VerdictGuard, headers: RateLimitHeaders) -> Self {
+        Self { guard, headers, throttle: Throttle::default() }
     }
 
     /// Returns the verdict.
     pub fn verdict(&self) -> &Verdict {
-        self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only when this is dropped"))
+        self.guard.verdict()
+    }
+
+    /// Returns the upstream of a rerouted request; `None` if the request is granted.
+    pub fn reroute_to(&self) -> Option<&Upstream> {
+        match self.verdict().over() {
+            Some(OverLimit::Reroute(to)) => Some(to),
+            _ => None,
+        }
+    }
+
+    /// Converts the permit of a rerouted request to a denial, if there is no other upstream. `head` is the request's.
+    pub fn into_denial(self, head: &Parts) -> Denial {
+        let format = ResponseFormat::of(&HttpAttributes::of_head(head, None));
+        Denial { verdict: self.guard.into_verdict(), headers: self.headers, format }
     }
 
     /// Throttles the request's body according to the rules.
     pub fn request_body<B>(&self, body: B) -> ThrottledBody<B> {
-        self.pacing.request(body)
+        self.throttle.request(body)
     }
 
     /// Throttles a response body that does not pass through [`answer`](Self::answer), such as the data of an upgraded
     /// connection.
     pub fn response_body<B>(&self, body: B) -> ThrottledBody<B> {
-        self.pacing.response(body)
+        self.throttle.response(body)
     }
 
     /// Returns `true` if the rules throttle a body.
-    pub fn is_slowed(&self) -> bool {
-        !self.pacing.is_none()
+    pub fn is_throttled(&self) -> bool {
+        !self.throttle.is_none()
     }
 
     /// Records time that was spent waiting for the request's body: adaptive limits subtract it from the latency of the
     /// service.
     pub fn waited_for_client(&mut self, time: Duration) {
-        if let Some(verdict) = &mut self.verdict {
-            verdict.waited_for_client(time);
-        }
+        self.guard.waited_for_client(time);
     }
 
     /// Marks the request as started, so that dropping the permit only releases concurrency permits.
     pub fn begin(&mut self) {
-        self.left = RequestPhase::Done;
-        if let Some(verdict) = &mut self.verdict {
-            verdict.begin();
-        }
+        self.guard.begin();
     }
 
     /// Finishes the response: corrects the cost by its header `x-diana-cost`, adds the rate limit headers, and releases
     /// the request's permits when the body was sent or is dropped.
-    pub fn answer<B: Body>(mut self, response: Response<B>) -> Response<PermitBody<B, S>> {
+    pub fn answer<B: Body>(mut self, response: Response<B>) -> Response<PermitBody<B>> {
         self.begin();
         let (mut head, body) = response.into_parts();
-        if let Some(verdict) = self.verdict.as_mut().filter(|verdict| verdict.found().is_held()) {
+        let is_held = self.verdict().found().is_held() && self.verdict().is_granted();
+        if is_held {
             let is_fault = head.status.is_server_error();
-            verdict.answered(if is_fault { ResponseClass::Overloaded } else { ResponseClass::Ok });
+            self.guard.answered(if is_fault { ResponseClass::Overloaded } else { ResponseClass::Ok });
         }
-        if let Some(costs) = cost_header::take(&mut head.headers) {
-            self.settle(costs);
+        // Clients must not see the header, whether something was charged or not.
+        if let Some(cost) = cost_header::take(&mut head.headers)
+            && self.verdict().is_granted()
+        {
+            self.guard.settle(cost);
         }
-        ratelimit_headers::add(&mut head.headers, self.verdict(), self.filter.options.rate_limit_headers);
-        let body = self.pacing.response(body);
-        let held = self.verdict().found().is_held().then_some(self);
-        Response::from_parts(head, PermitBody::new(body, held))
-    }
-
-    /// Corrects the cost: immediately in this process, and after the request in the shared store.
-    #[cold]
-    fn settle(&mut self, costs: ActualCost) {
-        if self.is_shared() {
-            // The response can't wait for the shared store, so it has the expected status.
-            if let Some(verdict) = &mut self.verdict {
-                verdict.expect(&costs);
-            }
-            self.costs = Some(Box::new(costs));
-        } else if let Some(verdict) = &mut self.verdict {
-            let _ = self.filter.engine.settle(verdict, &costs).now_or_never();
-        }
-    }
-
-    /// Returns `true` if the shared store may have to be updated.
-    fn is_shared(&self) -> bool {
-        let shares = self.filter.engine.shared().is_some();
-        let found = self.verdict().found();
-        shares && found.applied().iter().chain(found.free()).any(|applied| applied.home == CountedIn::Shared)
-    }
-}
-
-impl<S: Store + 'static> Drop for RequestPermit<S> {
-    fn drop(&mut self) {
-        let Some(verdict) = self.verdict.take() else { return };
-        self.keeping = None;
-        self.filter.engine.leave(verdict, self.left, self.costs.take());
-    }
-}
-
-impl<S: Store + 'static> fmt::Debug for RequestPermit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestPermit").field("verdict", &self.verdict).field("left", &self.left).finish()
+        ratelimit_headers::add(&mut head.headers, self.verdict(), self.headers);
+        let body = self.throttle.response(body);
+        Response::from_parts(head, PermitBody::new(body, is_held.then_some(self)))
     }
 }

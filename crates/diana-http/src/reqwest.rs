@@ -17,7 +17,6 @@ use crate::permit::RequestPermit;
 use crate::retry_after::RetryAfterLayer;
 use ::reqwest::{Request, Response, Url};
 use async_trait::async_trait;
-use diana::core::Store;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 use std::future::poll_fn;
@@ -118,10 +117,10 @@ fn host(url: &Url) -> Option<String> {
     Some(client_ext::name(Some(url.scheme()), url.host_str()?, url.port()))
 }
 
-impl<S: Store + 'static> ClientLimit<Request> for Filter<S> {
-    type Held = RequestPermit<S>;
+impl ClientLimit<Request> for Filter {
+    type Held = RequestPermit;
 
-    fn turn(self: Arc<Self>, request: &Request, max_wait: Duration) -> Turn<RequestPermit<S>> {
+    fn turn(self: Arc<Self>, request: &Request, max_wait: Duration) -> Turn<RequestPermit> {
         // An invalid URI (it is too long) is not sent either: reqwest reports it when the call is granted.
         let uri = request.url().as_str().parse().unwrap_or_else(|_| Uri::default());
         Box::pin(rules::turn(self, rules::head(request.method(), uri, request.headers()), max_wait))

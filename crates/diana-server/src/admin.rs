@@ -43,7 +43,6 @@ use crate::metrics::Metrics;
 use axum::Router;
 use axum::routing::{get, post};
 use diana::Engine;
-use diana::redis::RedisStore;
 use diana_rules::{Gateway, Secret, SourceStatus};
 use std::fmt;
 use std::sync::Arc;
@@ -56,7 +55,7 @@ pub type TellSources = Arc<dyn Fn() -> SourceStatus + Send + Sync>;
 #[derive(Clone)]
 pub struct AdminState {
     /// The engine whose rules and counts are shown.
-    pub engine: Arc<Engine<RedisStore>>,
+    pub engine: Arc<Engine>,
     /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
     /// The gateway's settings, so that explanations parse requests in the same way.

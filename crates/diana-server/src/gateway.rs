@@ -10,7 +10,6 @@
 //! only the counts. [`service`] describes the life of a request.
 //!
 //! ```no_run
-//! use diana::redis::RedisStore;
 //! use diana::EngineOptions;
 //! use diana_rules::{Document, RuleFile};
 //! use diana_server::gateway::Gateway;
@@ -22,7 +21,7 @@
 //! rules: [{name: each-address, by: ip, limit: 100/s}]
 //! ");
 //! let file = RuleFile::read(&document, &diana::registry())?;
-//! let engine = Arc::new(EngineOptions::of(&file).build_with(&file, None::<RedisStore>));
+//! let engine = Arc::new(EngineOptions::of(&file).build(&file));
 //! let running = Gateway::new(&file, engine).start()?;
 //! println!("listening on {:?}", running.addresses());
 //! running.stop();
@@ -38,7 +37,6 @@ mod drain;
 mod handshake;
 mod head;
 mod http2;
-mod leave;
 mod listener;
 mod local_response;
 mod proxy;
@@ -74,12 +72,12 @@ use tls::Certificates;
 use tokio::sync::watch;
 use upstream::{Connector, Upstreams};
 use worker::{ConnLimit, Worker};
-use worker_state::{RouteTarget, Store, WorkerState};
+use worker_state::{RouteTarget, WorkerState};
 
 /// A gateway that has not been started.
 pub struct Gateway {
     section: Arc<diana_rules::Gateway>,
-    filter: Filter<Store>,
+    filter: Filter,
     chain: FilterChain,
     metrics: Option<Arc<Metrics>>,
     log: Option<AccessLog>,
@@ -109,7 +107,7 @@ pub struct RunningGateway {
 
 impl Gateway {
     /// Creates the gateway that a file describes, with an engine for its rules.
-    pub fn new(file: &RuleFile, engine: Arc<Engine<Store>>) -> Self {
+    pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Self {
         let section = Arc::new(file.gateway.clone().unwrap_or_default());
         let (mut chain, echoes) = (FilterChain::new(), section.echo);
         if let Some(signature) = &section.signature {

@@ -46,7 +46,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// The running parts.
 struct Serving {
     gateway: RunningGateway,
-    engine: Arc<Engine<RedisStore>>,
+    engine: Arc<Engine>,
     sources: Arc<Sources>,
     readiness: Arc<Readiness>,
     admin: Vec<SocketAddr>,
@@ -96,8 +96,8 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     serving.gateway.stop();
     // The last requests are finished, but their permits in the shared store may not be released yet.
     let given_back = async {
-        serving.engine.carried_out().await;
-        if let Some(store) = serving.engine.shared() {
+        serving.engine.background_tasks_finished().await;
+        if let Some(store) = serving.engine.shared::<RedisStore>() {
             store.clone().close().await;
         }
     };
@@ -166,7 +166,7 @@ async fn follow(
     options: &ServeOptions,
     document: &Document,
     file: &RuleFile,
-    engine: &Arc<Engine<RedisStore>>,
+    engine: &Arc<Engine>,
 ) -> Result<Arc<Sources>, ServeError> {
     let sources = match options.path() {
         Some(path) => diana::sources(path, file),

@@ -14,71 +14,62 @@
 //! - A request that is denied or cancelled has charged nothing in the end (`mixed.rs`, `given_up.rs`), if a runtime is
 //!   available to receive the shared store's response.
 
-mod background;
 mod decide;
-mod explain;
 mod future;
+mod guard;
 mod inspect;
-#[cfg(feature = "wait")]
-mod keepalive;
 mod local;
-mod named_rule;
 mod options;
 mod queries;
-mod record;
-#[cfg(feature = "wait")]
-mod release;
-mod reservations;
-mod sample;
 mod settle;
-mod shared_query;
+mod shared;
 mod verdict;
-#[cfg(feature = "wait")]
 mod wait_queue;
 
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
-use background::Background;
 use decide::WhenFull;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
-use diana_rules::{Attributes, Move, RuleFile, RuleSet};
-pub use explain::{Explanation, RuleExplanation};
-pub use future::DecideFuture;
-use future::NextStep;
-#[cfg(feature = "wait")]
-pub use future::{AdmitFuture, Begun, Unfinished};
-pub use inspect::{KeyAdminError, KeyStatus, LimitStatus};
-#[cfg(feature = "wait")]
-pub use keepalive::LeaseGuard;
+use diana_rules::{Attributes, Move, RuleFile, RuleNotCallable, RuleSet};
+pub use future::{AcquireFuture, DecideFuture};
+pub use guard::VerdictGuard;
+pub use inspect::{Explanation, KeyAdminError, KeyStatus, LimitStatus, RuleExplanation};
 use local::LocalCounts;
 pub use options::EngineOptions;
 use parking_lot::Mutex;
-use queries::Scope;
-#[cfg(feature = "wait")]
-pub use release::RequestPhase;
-pub use sample::ResponseClass;
+use queries::{Charges, Scope};
 pub use settle::ActualCost;
+use shared::{Background, HeldLeases, SharedStore};
 use std::fmt;
 use std::sync::Arc;
 #[cfg(feature = "macros")]
 pub(crate) use verdict::time;
-pub use verdict::{Asked, Reason, Verdict};
+pub use verdict::{Asked, Reason, ResponseClass, Verdict};
 
-/// Decides about requests by rules. `S` is the shared store, if there is one.
-pub struct Engine<S = MemoryStore> {
+/// Decides about requests by rules, with counts in this process and, optionally, in a shared store. Cloning is cheap;
+/// clones share their state.
+///
+/// [`acquire`](Self::acquire) needs an `Arc` of it, whose reference count each granted request uses. For many threads,
+/// give each thread an `Arc` of its own clone.
+#[derive(Clone)]
+pub struct Engine {
+    state: Arc<State>,
+}
+
+/// What all clones of an engine share.
+struct State {
     rules: ArcSwap<RuleSet>,
     counts: Arc<LocalCounts>,
-    shared: Option<Arc<S>>,
+    shared: Option<Arc<dyn SharedStore>>,
     /// Finishes in-flight queries of cancelled requests.
-    behind: Background,
+    background: Background,
     /// The leases that running requests hold in the shared store.
-    #[cfg(feature = "wait")]
-    held: Arc<keepalive::HeldLeases>,
+    leases: Arc<HeldLeases>,
     load: LoadMeter,
     sheddings: Sheddings,
     /// Locked while the rules change. Removed limits are forgotten twice, the second time at the next change: an
     /// in-flight request may have used them once more.
-    changing: Mutex<Vec<Limit>>,
+    removed: Mutex<Vec<Limit>>,
 }
 
 impl Engine {
@@ -86,27 +77,21 @@ impl Engine {
     pub fn new(file: &RuleFile) -> Self {
         EngineOptions::of(file).build(file)
     }
-}
 
-impl<S: Store> Engine<S> {
     /// Creates an engine with the rules of a file; `store: shared` limits are counted in the shared store.
-    pub fn with_shared(file: &RuleFile, shared: S) -> Self {
+    pub fn with_shared(file: &RuleFile, shared: impl Store + 'static) -> Self {
         EngineOptions::of(file).build_shared(file, shared)
     }
-}
 
-impl<S: Store + 'static> Engine<S> {
     /// Decides about one request: whether it is granted, after which wait, or why it is denied.
     ///
     /// Attributes are read and local limits are checked immediately; the future only waits for the shared store.
     /// Dropping it refunds all charges: local ones immediately, shared ones once the store has responded. That response
-    /// is awaited by a background task in a tokio runtime (feature `wait`): the one in which the engine was created, or
-    /// the one in which the future is dropped. Without a runtime, shared charges expire with time.
-    pub fn decide(&self, request: &dyn Attributes) -> DecideFuture<'_, S> {
-        match self.first_look(request, WhenFull::Deny) {
-            (begun, NextStep::Nothing) => DecideFuture::made(begun),
-            (begun, next) => DecideFuture::asking(self.carry_on(begun, next, WhenFull::Deny)),
-        }
+    /// is awaited by a background task in a tokio runtime: the one in which the engine was created, or the one in which
+    /// the future is dropped. Without a runtime, shared charges expire with time.
+    pub fn decide(&self, request: &dyn Attributes) -> DecideFuture<'_> {
+        let (verdict, next) = self.start(request, WhenFull::Deny);
+        DecideFuture::new(self, verdict, next, WhenFull::Deny)
     }
 
     /// Decides about one request like [`decide`](Self::decide), but queues it if a rule has `wait` and its algorithm
@@ -117,98 +102,138 @@ impl<S: Store + 'static> Engine<S> {
     ///
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
-    #[cfg(feature = "wait")]
-    pub fn admit(&self, request: &dyn Attributes) -> AdmitFuture<'_, S> {
-        match self.first_look(request, WhenFull::Queue) {
-            (begun, NextStep::Nothing) => DecideFuture::made(begun),
-            (begun, next) => DecideFuture::asking(self.carry_on(begun, next, WhenFull::Queue)),
-        }
+    pub fn admit(&self, request: &dyn Attributes) -> DecideFuture<'_> {
+        let (verdict, next) = self.start(request, WhenFull::Queue);
+        DecideFuture::new(self, verdict, next, WhenFull::Queue)
     }
 
-    /// [`admit`](Self::admit) in two steps, for callers that can't lend the engine to a future: decides immediately if
-    /// possible, else returns the state for [`go_on`](Self::go_on).
-    #[cfg(feature = "wait")]
-    pub fn begin(&self, request: &dyn Attributes) -> Begun {
-        match self.first_look(request, WhenFull::Queue) {
-            (begun, NextStep::Nothing) => Begun::Made(begun.done()),
-            (begun, next) => Begun::Unfinished(Unfinished { begun: begun.into_own(), next }),
-        }
+    /// Decides about one request like [`admit`](Self::admit), waits as long as its rules require, and returns a guard
+    /// that releases or refunds its charges; the verdict if it is denied.
+    ///
+    /// ```
+    /// use diana::Engine;
+    /// use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = Document::new("diana.yaml", "rules: [{name: reports, concurrent: 1}]");
+    /// let engine = Arc::new(Engine::new(&RuleFile::read(&file, &Registry::default())?));
+    /// let request = SyntheticRequest::new("GET", "/report");
+    ///
+    /// let mut running = engine.acquire(&request).await.expect("it is the first one");
+    /// running.begin();
+    /// assert!(engine.acquire(&request).await.is_err(), "the first one still runs");
+    /// drop(running);
+    /// assert!(engine.acquire(&request).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    pub fn acquire(self: &Arc<Self>, request: &dyn Attributes) -> AcquireFuture {
+        let (verdict, next) = self.start(request, WhenFull::Queue);
+        AcquireFuture::new(self, verdict, next)
     }
 
-    /// Finishes a decision that [`begin`](Self::begin) could not make immediately.
-    #[cfg(feature = "wait")]
-    pub async fn go_on(&self, unfinished: Unfinished) -> Verdict {
-        self.carry_on(unfinished.begun, unfinished.next, WhenFull::Queue).await
+    /// Decides about a call by one named rule. Other rules are not checked; otherwise like [`decide`](Self::decide).
+    /// See [`RuleSet::find_named`](diana_rules::RuleSet::find_named) for the parts of the rule that apply.
+    ///
+    /// ```
+    /// use diana::Engine;
+    /// use diana::rules::{Attribute, Attributes, Document, Registry, RuleFile};
+    /// use std::borrow::Cow;
+    ///
+    /// struct Sms<'a> {
+    ///     to: &'a str,
+    /// }
+    ///
+    /// impl Attributes for Sms<'_> {
+    ///     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+    ///         matches!(attribute, Attribute::Named(name) if &**name == "phone").then_some(Cow::Borrowed(self.to))
+    ///     }
+    /// }
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = Document::new("diana.yaml", "rules: [{name: sms, match: {call: phone}, by: phone, limit: 1/min}]");
+    /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
+    ///
+    /// assert!(engine.decide_by("sms", &Sms { to: "555-1234" })?.await.is_granted());
+    /// assert!(!engine.decide_by("sms", &Sms { to: "555-1234" })?.await.is_granted());
+    /// assert!(engine.decide_by("mms", &Sms { to: "555-1234" }).is_err());
+    /// # Ok(())
+    /// # }
+    /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
+    /// ```
+    pub fn decide_by(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable> {
+        let (verdict, next) = self.start_by(rule, call, WhenFull::Deny)?;
+        Ok(DecideFuture::new(self, verdict, next, WhenFull::Deny))
     }
-}
 
-impl<S: Store> Engine<S> {
+    /// Decides about a call by one named rule like [`decide_by`](Self::decide_by), and waits as long as it requires,
+    /// like [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    pub fn acquire_by(self: &Arc<Self>, rule: &str, call: &dyn Attributes) -> Result<AcquireFuture, RuleNotCallable> {
+        let (verdict, next) = self.start_by(rule, call, WhenFull::Queue)?;
+        Ok(AcquireFuture::new(self, verdict, next))
+    }
+
     /// Returns which queries are decided in this process: all of them if there is no shared store.
-    fn here(&self) -> Scope {
-        if self.shared.is_some() { Scope::Local } else { Scope::Everything }
+    fn local_scope(&self) -> Scope {
+        if self.state.shared.is_some() { Scope::Local } else { Scope::Everything }
     }
 
     /// Finishes a granted request and releases the permits that it held while it ran (`concurrent`).
     ///
     /// Dropping a verdict releases its permits in this process, too; permits in the shared store are released when
-    /// their lease expires.
-    pub async fn finish(&self, mut verdict: Verdict) {
-        verdict.made_mut().held = None;
-        self.give_back(&verdict, Return::WhatIsHeld).await;
+    /// their lease expires. A [`guard`](Self::guard) does this when it is dropped.
+    pub async fn finish(&self, verdict: Verdict) {
+        self.release_charges(verdict, Charges::Held).await;
     }
 
     /// Refunds all charges of a granted request that was not carried out, as far as they have not expired.
-    pub async fn refund(&self, mut verdict: Verdict) {
-        verdict.made_mut().held = None;
-        self.give_back(&verdict, Return::Everything).await;
+    pub async fn refund(&self, verdict: Verdict) {
+        self.release_charges(verdict, Charges::All).await;
     }
 
-    async fn give_back(&self, verdict: &Verdict, what: Return) {
-        if !verdict.is_granted() {
-            return;
+    async fn release_charges(&self, mut verdict: Verdict, charges: Charges) {
+        verdict.keep_on_drop();
+        for of in verdict.granted() {
+            match self.state.shared.as_ref().filter(|_| !of.is_local) {
+                Some(store) => shared::release(&**store, &self.state.counts, &verdict, of, charges).await,
+                None => self.state.counts.release(&verdict, of, charges),
+            }
         }
-        if let Some(made) = &verdict.made().local {
-            self.counts.give_back(verdict, verdict.made().here, made, what, self.now());
-        }
-        if let Some(made) = &verdict.made().shared {
-            let store = self.decided_there(made.here);
-            shared_query::give_back(store, &self.counts, verdict, Scope::Shared, &made.decision, what).await;
-        }
-        for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.decision.is_granted()) {
-            let (store, part) = (self.decided_there(shadow.here), Scope::Shadow(shadow.nth));
-            shared_query::give_back(store, &self.counts, verdict, part, &shadow.decision, what).await;
-        }
-    }
-
-    /// Returns the shared store, if it made the decision.
-    fn decided_there(&self, here: bool) -> Option<&S> {
-        self.shared().filter(|_| !here)
     }
 
     /// Replaces the active rules by those of `file`, atomically. Limits that stay or only change keep their counts;
     /// in-flight requests finish under the rules that they started with. Queued requests are checked again by the new
     /// rules of the same names.
     pub fn set_rules(&self, file: &RuleFile) {
-        let mut gone = self.changing.lock();
-        let before = self.rules.load_full();
+        let state = &*self.state;
+        let mut removed = state.removed.lock();
+        let before = state.rules.load_full();
         let after = before.changed_to(file);
-        let newly_gone = before.limits_gone_in(&after);
-        if let Some(shared) = &self.shared {
+        let newly_removed = before.limits_gone_in(&after);
+        if let Some(shared) = &state.shared {
             // While other processes still use the old rules, the higher revision is valid for all that share a limit.
             shared.configure(file.revision);
         }
         self.move_keys(&before.moves_to(&after));
-        self.sheddings.set_rules(file);
-        self.rules.store(Arc::new(after));
-        for limit in gone.iter().chain(&newly_gone) {
+        state.sheddings.set_rules(file);
+        state.rules.store(Arc::new(after));
+        for limit in removed.iter().chain(&newly_removed) {
             LocalStore::forget(self.local(), limit);
-            if let Some(shared) = &self.shared {
+            if let Some(shared) = &state.shared {
                 shared.forget(limit);
             }
         }
-        *gone = newly_gone;
+        *removed = newly_removed;
         // Queued requests switch to the new rules.
-        self.counts.lines.wake_all();
+        state.counts.queues.wake_all();
     }
 
     /// Migrates the usage of keys whose limit changes. A previous limit of a key may still have some of it, so the
@@ -231,62 +256,59 @@ impl<S: Store> Engine<S> {
 
     /// Returns the active rules.
     pub fn rules(&self) -> Arc<RuleSet> {
-        self.rules.load_full()
+        self.state.rules.load_full()
     }
 
     /// Returns the store of this process.
     pub fn local(&self) -> &MemoryStore {
-        &self.counts.store
+        &self.state.counts.store
     }
 
     /// Returns the load meter that `load` rules read; the embedding program reports the machine's load to it.
     pub fn load(&self) -> &LoadMeter {
-        &self.load
+        &self.state.load
     }
 
-    /// Returns the shared store, if there is one.
-    pub fn shared(&self) -> Option<&S> {
-        self.shared.as_deref()
+    /// Returns `true` if `store: shared` limits are counted in a shared store.
+    pub fn has_shared(&self) -> bool {
+        self.state.shared.is_some()
+    }
+
+    /// Returns the shared store, if there is one and it is of this type.
+    pub fn shared<S: Store + 'static>(&self) -> Option<&S> {
+        self.state.shared.as_ref()?.as_any().downcast_ref()
     }
 
     /// Returns the runtime for background tasks: the one in which the engine was created if that is multi-threaded,
     /// else the current one.
     #[cfg(feature = "macros")]
     pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
-        self.behind.runtime()
+        self.state.background.runtime()
     }
 
     /// Blocks this thread until `time` by the engine's clock.
     #[cfg(feature = "macros")]
     pub(crate) fn park_until(&self, time: Timestamp) {
-        self.counts.park_until(time);
+        self.state.counts.park_until(time);
     }
 
     /// Waits until all background tasks are done; call it before a program ends, since its runtime would cancel them.
-    #[cfg(feature = "wait")]
-    pub async fn carried_out(&self) {
-        self.behind.done().await;
+    pub async fn background_tasks_finished(&self) {
+        self.state.background.finished().await;
     }
 
     /// Returns the time by the engine's clock.
     pub fn now(&self) -> Timestamp {
-        self.counts.now()
+        self.state.counts.now()
     }
 }
 
-/// Which charges of a granted request are returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Return {
-    Everything,
-    WhatIsHeld,
-}
-
-impl<S> fmt::Debug for Engine<S> {
+impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = self.rules.load();
+        let rules = self.state.rules.load();
         f.debug_struct("Engine")
             .field("rules", &rules.rules().len())
-            .field("shared", &self.shared.is_some())
+            .field("has_shared", &self.has_shared())
             .finish_non_exhaustive()
     }
 }

@@ -63,11 +63,9 @@ pub use diana_macros::rate_limit;
 pub use diana_redis as redis;
 pub use diana_rules as rules;
 pub use engine::{
-    ActualCost, Asked, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeyStatus, LimitStatus, Reason,
-    ResponseClass, RuleExplanation, Verdict,
+    AcquireFuture, ActualCost, Asked, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeyStatus,
+    LimitStatus, Reason, ResponseClass, RuleExplanation, Verdict, VerdictGuard,
 };
-#[cfg(feature = "wait")]
-pub use engine::{AdmitFuture, Begun, LeaseGuard, RequestPhase, Unfinished};
 #[cfg(feature = "macros")]
 pub use limited::Limited;
 pub use overload::LoadMeter;
@@ -75,12 +73,12 @@ pub use overload::LoadMeter;
 pub use reload::{Reloader, sources, sources_of};
 
 /// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis"))]
 #[doc = include_str!("../../../docs/coming-from.md")]
 struct ComingFrom;
 
 /// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis"))]
 #[doc = include_str!("../../../docs/in-your-code.md")]
 struct InYourCode;
 

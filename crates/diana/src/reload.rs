@@ -1,7 +1,6 @@
 //! Hot reload: documents from the sources are checked, then loaded into the engine.
 
 use crate::Engine;
-use diana_core::Store;
 use diana_rules::{Apply, Document, Problem, Problems, Registry, Remote, RemoteError, RuleFile, Sources, Span};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -28,15 +27,15 @@ use std::sync::Arc;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Reloader<S = diana_core::MemoryStore> {
-    engine: Arc<Engine<S>>,
+pub struct Reloader {
+    engine: Arc<Engine>,
     registry: Registry,
     in_force: Mutex<Option<Arc<RuleFile>>>,
 }
 
-impl<S: Store + 'static> Reloader<S> {
+impl Reloader {
     /// Creates a reloader for `engine`; rule files may use all names that are in `registry`.
-    pub fn new(engine: Arc<Engine<S>>, registry: Registry) -> Arc<Self> {
+    pub fn new(engine: Arc<Engine>, registry: Registry) -> Arc<Self> {
         Arc::new(Self { engine, registry, in_force: Mutex::default() })
     }
 
@@ -46,7 +45,7 @@ impl<S: Store + 'static> Reloader<S> {
     }
 }
 
-impl<S: Store + 'static> Apply for Reloader<S> {
+impl Apply for Reloader {
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems> {
         let own = match local {
             Some(document) => RuleFile::read(document, &self.registry)?,
@@ -56,7 +55,7 @@ impl<S: Store + 'static> Apply for Reloader<S> {
             Some(document) => own.with_remote(document, &self.registry)?,
             None => own,
         };
-        if file.store.redis.is_some() != self.engine.shared().is_some() {
+        if file.store.redis.is_some() != self.engine.has_shared() {
             // It determines which rules are shared, and a change would reset their counts.
             let what = "`store` can't gain or lose its `redis` while the program runs";
             let problem = Problem::new(Span::default(), what).expected("restart it, or put `store` back");

@@ -2,33 +2,15 @@
 
 use diana::Engine;
 use diana::core::{
-    Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MaxWait, MemoryStore, Quota, Store,
-    Timestamp, TokenBucket,
+    Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MaxWait, Quota, Timestamp, TokenBucket,
 };
 use diana::rules::{Bodies, Rule};
 use parking_lot::Mutex;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The duration of a chunk at the rate: short enough to look even, long enough for a low overhead.
 const PIECE: Duration = Duration::from_millis(20);
-
-/// The store of the buckets, with its type erased.
-pub(super) trait Counts: fmt::Debug + Send + Sync {
-    fn store(&self) -> &MemoryStore;
-    fn now(&self) -> Timestamp;
-}
-
-impl<S: Store + 'static> Counts for Engine<S> {
-    fn store(&self) -> &MemoryStore {
-        self.local()
-    }
-
-    fn now(&self) -> Timestamp {
-        Self::now(self)
-    }
-}
 
 /// The time of a request for bytes, and when it would have been without a late wake-up.
 #[derive(Clone, Copy, Debug)]
@@ -87,11 +69,11 @@ impl Meter {
     }
 
     /// Acquires `bytes` as of `asked.since`, or returns the denial. The wait is relative to that time.
-    pub(super) fn take(&self, counts: &dyn Counts, asked: Asked, bytes: Cost, max_wait: MaxWait) -> Answer {
+    pub(super) fn take(&self, engine: &Engine, asked: Asked, bytes: Cost, max_wait: MaxWait) -> Answer {
         let Asked { since, now } = asked;
         match &self.bucket {
             Bucket::Shared { limit, key } => {
-                counts.store().take_since(Ask::new(limit, key, bytes), since, now, max_wait)
+                engine.local().take_since(Ask::new(limit, key, bytes), since, now, max_wait)
             }
             Bucket::Own { bucket, state } => {
                 let max_wait = MaxWait::up_to(max_wait.as_duration().saturating_add(now.since(since)));
@@ -106,13 +88,13 @@ impl Meter {
     }
 
     /// Refunds permits.
-    pub(super) fn give_back(&self, counts: &dyn Counts, taken: &Answer) {
+    pub(super) fn give_back(&self, engine: &Engine, taken: &Answer) {
         let Some(receipt) = taken.receipt() else { return };
-        let now = counts.now();
+        let now = engine.now();
         match &self.bucket {
             Bucket::Shared { limit, key } => {
                 let ask = Ask::new(limit, key, receipt.cost());
-                LocalStore::refund(counts.store(), &[ask], &Decision::new([*taken]), now);
+                LocalStore::refund(engine.local(), &[ask], &Decision::new([*taken]), now);
             }
             Bucket::Own { bucket, state } => {
                 bucket.refund(&mut state.lock(), now, &receipt);

@@ -1,7 +1,8 @@
 //! A throttled body.
 
-use super::meter::{Asked, Counts, Meter};
+use super::meter::{Asked, Meter};
 use bytes::{Buf, Bytes};
+use diana::Engine;
 use diana::core::{Answer, Cost, MaxWait, Timestamp};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
@@ -29,7 +30,7 @@ pin_project_lite::pin_project! {
 
 /// The progress of a body, and its current wait.
 struct Slowing {
-    counts: Arc<dyn Counts>,
+    engine: Arc<Engine>,
     metered: SmallVec<[Metered; 1]>,
     /// The part of the last frame that has not passed yet.
     rest: Bytes,
@@ -59,13 +60,13 @@ impl<B> ThrottledBody<B> {
         Self { body, slowing: None }
     }
 
-    pub(super) fn by(body: B, counts: Arc<dyn Counts>, meters: impl Iterator<Item = Meter>) -> Self {
+    pub(super) fn by(body: B, engine: Arc<Engine>, meters: impl Iterator<Item = Meter>) -> Self {
         let metered: SmallVec<_> = meters.map(Metered::new).collect();
         if metered.is_empty() {
             return Self::freely(body);
         }
         let slowing = Slowing {
-            counts,
+            engine,
             metered,
             rest: Bytes::new(),
             taken: None,
@@ -78,7 +79,7 @@ impl<B> ThrottledBody<B> {
     }
 
     /// Returns `true` if any rule throttles it.
-    pub fn is_slowed(&self) -> bool {
+    pub fn is_throttled(&self) -> bool {
         self.slowing.is_some()
     }
 }
@@ -93,7 +94,7 @@ impl Slowing {
     /// Acquires permits for the next chunk: all of the rest if it can pass now, otherwise a small chunk for later.
     /// Returns how long to wait for it.
     fn take_piece(&mut self) -> Duration {
-        let now = self.counts.now();
+        let now = self.engine.now();
         // Bytes that had not arrived could not have passed earlier.
         if self.idle.take().is_some_and(|from| now.since(from) > MOST_LATE) {
             self.late = Duration::ZERO;
@@ -133,7 +134,7 @@ impl Slowing {
         let mut turn = None;
         let mut refused = None;
         for metered in self.metered.iter_mut().filter(|metered| metered.free == 0) {
-            let answer = metered.meter.take(&*self.counts, asked, cost, max_wait);
+            let answer = metered.meter.take(&self.engine, asked, cost, max_wait);
             match answer.wait() {
                 Some(wait) => {
                     turn = turn.max(Some(asked.since + wait));
@@ -158,14 +159,14 @@ impl Slowing {
     fn give_back(&mut self) {
         for metered in &mut self.metered {
             if let Some(taken) = metered.taken.take() {
-                metered.meter.give_back(&*self.counts, &taken);
+                metered.meter.give_back(&self.engine, &taken);
             }
         }
     }
 
     /// Returns the chunk that was waited for, which passes now.
     fn piece(&mut self, length: usize, turn: Timestamp) -> Bytes {
-        self.late = self.counts.now().since(turn).min(MOST_LATE);
+        self.late = self.engine.now().since(turn).min(MOST_LATE);
         self.taken = None;
         self.metered.iter_mut().for_each(|metered| metered.taken = None);
         self.rest.split_to(length)
@@ -182,7 +183,7 @@ impl Slowing {
     /// Records that there is nothing to pass.
     fn idles(&mut self) {
         if !self.late.is_zero() {
-            let now = self.counts.now();
+            let now = self.engine.now();
             self.idle.get_or_insert(now);
         }
     }
@@ -276,6 +277,6 @@ fn whole(mut data: impl Buf) -> Bytes {
 
 impl<B: fmt::Debug> fmt::Debug for ThrottledBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThrottledBody").field("body", &self.body).field("is_slowed", &self.is_slowed()).finish()
+        f.debug_struct("ThrottledBody").field("body", &self.body).field("is_throttled", &self.is_throttled()).finish()
     }
 }

@@ -5,7 +5,7 @@ use crate::check_result::CheckResult;
 use crate::filter::Filter;
 use crate::permit::RequestPermit;
 use diana::Verdict;
-use diana::core::{Retry, Store};
+use diana::core::Retry;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 /// The cap of the maximum wait, so that adding it to an `Instant` does not overflow.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-impl<B, S: Store + 'static> ClientLimit<Request<B>> for Filter<S> {
-    type Held = RequestPermit<S>;
+impl<B> ClientLimit<Request<B>> for Filter {
+    type Held = RequestPermit;
 
-    fn turn(self: Arc<Self>, request: &Request<B>, max_wait: Duration) -> Turn<RequestPermit<S>> {
+    fn turn(self: Arc<Self>, request: &Request<B>, max_wait: Duration) -> Turn<RequestPermit> {
         let head = head(request.method(), request.uri().clone(), request.headers());
         Box::pin(turn(self, head, max_wait))
     }
@@ -34,23 +34,23 @@ pub(crate) fn head(method: &Method, uri: Uri, headers: &HeaderMap) -> Parts {
 }
 
 /// Waits until the rules grant a call.
-pub(crate) async fn turn<S: Store + 'static>(
-    filter: Arc<Filter<S>>,
+pub(crate) async fn turn(
+    filter: Arc<Filter>,
     head: Parts,
     max_wait: Duration,
-) -> Result<RequestPermit<S>, ClientLimitError> {
+) -> Result<RequestPermit, ClientLimitError> {
     let end = Instant::now() + max_wait.min(FOREVER);
     loop {
         let checking = filter.check_head(&head, None);
         // A rule's own `wait` may be longer than the maximum wait; a timeout refunds the charges.
         let checked = tokio::time::timeout_at(end, checking).await;
         let verdict = match checked {
-            Ok(CheckResult::Allow(mut pass)) => {
-                pass.begin();
-                return Ok(pass);
+            Ok(CheckResult::Allow(mut permit)) => {
+                permit.begin();
+                return Ok(permit);
             }
-            Ok(CheckResult::Reroute(diverted)) => no_turn(diverted.verdict()),
-            Ok(CheckResult::Deny(refused)) => no_turn(refused.verdict()),
+            Ok(CheckResult::Reroute(permit)) => no_turn(permit.verdict()),
+            Ok(CheckResult::Deny(denial)) => no_turn(denial.verdict()),
             Err(_) => return Err(Retry::WhenReturned.into()),
         };
         match verdict.retry {

@@ -4,12 +4,10 @@ use super::body::RateLimitBody;
 use super::caller::{By, Call};
 use super::{ReroutedTo, Rerouting};
 use crate::bandwidth::ThrottledBody;
-use crate::body::PermitBody;
 use crate::check_future::CheckFuture;
-use crate::check_result::{CheckResult, Rerouted};
+use crate::check_result::CheckResult;
 use crate::permit::RequestPermit;
 use bytes::Bytes;
-use diana::core::{MemoryStore, Store};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -25,28 +23,24 @@ use tower_service::Service;
 pin_project! {
     /// The future of a request: checks it, and calls the inner service if it is granted. Dropping it releases or
     /// refunds its charges.
-    pub struct RateLimitFuture<C, B, S = MemoryStore>
+    pub struct RateLimitFuture<C, B>
     where
         C: Service<Request<ThrottledBody<B>>>,
-        S: Store,
-        S: 'static,
     {
         #[pin]
-        state: State<C, B, S>,
+        state: State<C, B>,
     }
 }
 
 pin_project! {
     #[project = StateNow]
-    enum State<C, B, S>
+    enum State<C, B>
     where
         C: Service<Request<ThrottledBody<B>>>,
-        S: Store,
-        S: 'static,
     {
         Rejected { why: &'static str },
-        Checking { checking: CheckFuture<S>, request: Option<Waiting<C, B>> },
-        Calling { #[pin] call: Call<C::Future>, way: Option<Way<S>> },
+        Checking { checking: CheckFuture, request: Option<Waiting<C, B>> },
+        Calling { #[pin] call: Call<C::Future>, permit: Option<RequestPermit> },
     }
 }
 
@@ -59,18 +53,11 @@ pub(super) struct Waiting<C, B> {
     pub(super) diverting: Rerouting,
 }
 
-/// How a request reached the inner service.
-enum Way<S: Store + 'static> {
-    Passed(RequestPermit<S>),
-    Rerouted(Rerouted),
-}
-
-impl<C, B, S> RateLimitFuture<C, B, S>
+impl<C, B> RateLimitFuture<C, B>
 where
     C: Service<Request<ThrottledBody<B>>>,
-    S: Store + 'static,
 {
-    pub(super) fn new(checking: CheckFuture<S>, request: Waiting<C, B>) -> Self {
+    pub(super) fn new(checking: CheckFuture, request: Waiting<C, B>) -> Self {
         Self { state: State::Checking { checking, request: Some(request) } }
     }
 
@@ -86,27 +73,25 @@ where
 {
     /// Applies the decision: calls the inner service, or denies the request.
     #[allow(clippy::result_large_err, reason = "it is handed on once, and a box would cost each refusal more")]
-    fn go_on<S, R>(self, checked: CheckResult<S>) -> Result<State<C, B, S>, Response<RateLimitBody<R, S>>>
-    where
-        S: Store + 'static,
-    {
+    fn go_on<R>(self, checked: CheckResult) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
         let Self { mut head, body, mut inner, client, diverting } = self;
-        match checked {
-            CheckResult::Allow(mut pass) => {
-                let by = By::of(pass.verdict().rules(), &head, client);
-                let request = Request::from_parts(head, pass.request_body(body));
-                pass.begin();
-                Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Passed(pass)) })
+        let mut permit = match checked {
+            CheckResult::Allow(permit) => permit,
+            CheckResult::Reroute(permit) if diverting == Rerouting::Pass => {
+                if let Some(target) = permit.reroute_to() {
+                    head.extensions.insert(ReroutedTo(target.clone()));
+                }
+                permit
             }
-            CheckResult::Reroute(diverted) if diverting == Rerouting::Pass => {
-                let by = By::of(diverted.verdict().rules(), &head, client);
-                head.extensions.insert(ReroutedTo(diverted.to().clone()));
-                let request = Request::from_parts(head, ThrottledBody::freely(body));
-                Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Rerouted(diverted)) })
+            CheckResult::Reroute(permit) => {
+                return Err(permit.into_denial(&head).into_response().map(RateLimitBody::denied));
             }
-            CheckResult::Reroute(diverted) => Err(diverted.refuse(&head).into_response().map(RateLimitBody::refused)),
-            CheckResult::Deny(refused) => Err(refused.into_response().map(RateLimitBody::refused)),
-        }
+            CheckResult::Deny(denial) => return Err(denial.into_response().map(RateLimitBody::denied)),
+        };
+        let caller = By::of(permit.verdict().rules(), &head, client);
+        let request = Request::from_parts(head, permit.request_body(body));
+        permit.begin();
+        Ok(State::Calling { call: caller.call(&mut inner, request), permit: Some(permit) })
     }
 }
 
@@ -118,40 +103,32 @@ fn bad_request(why: &str) -> Response<Full<Bytes>> {
     response
 }
 
-impl<C, B, S, R> Future for RateLimitFuture<C, B, S>
+impl<C, B, R> Future for RateLimitFuture<C, B>
 where
     C: Service<Request<ThrottledBody<B>>, Response = Response<R>>,
-    S: Store + 'static,
     R: Body,
 {
-    type Output = Result<Response<RateLimitBody<R, S>>, C::Error>;
+    type Output = Result<Response<RateLimitBody<R>>, C::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateNow::Rejected { why } => return Poll::Ready(Ok(bad_request(why).map(RateLimitBody::refused))),
+                StateNow::Rejected { why } => return Poll::Ready(Ok(bad_request(why).map(RateLimitBody::denied))),
                 StateNow::Checking { checking, request } => {
                     let checked = ready!(Pin::new(checking).poll(context));
                     // Polled after completion.
                     let Some(request) = request.take() else { return Poll::Pending };
                     match request.go_on(checked) {
                         Ok(next) => next,
-                        Err(refusal) => return Poll::Ready(Ok(refusal)),
+                        Err(denial) => return Poll::Ready(Ok(denial)),
                     }
                 }
-                StateNow::Calling { call, way } => {
+                StateNow::Calling { call, permit } => {
                     let response = ready!(call.poll(context))?;
-                    let response = match way.take() {
-                        Some(Way::Passed(pass)) => pass.answer(response),
-                        Some(Way::Rerouted(diverted)) => {
-                            let mut response = response.map(PermitBody::freely);
-                            diverted.add_fields(response.headers_mut());
-                            response
-                        }
-                        None => return Poll::Pending,
-                    };
-                    return Poll::Ready(Ok(response.map(RateLimitBody::passed)));
+                    // Polled after completion.
+                    let Some(permit) = permit.take() else { return Poll::Pending };
+                    return Poll::Ready(Ok(permit.answer(response).map(RateLimitBody::granted)));
                 }
             };
             this.state.set(next);
@@ -159,10 +136,9 @@ where
     }
 }
 
-impl<C, B, S> fmt::Debug for RateLimitFuture<C, B, S>
+impl<C, B> fmt::Debug for RateLimitFuture<C, B>
 where
     C: Service<Request<ThrottledBody<B>>>,
-    S: Store + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {

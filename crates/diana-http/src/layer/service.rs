@@ -5,7 +5,6 @@ use super::body::RateLimitBody;
 use super::future::{RateLimitFuture, Waiting};
 use super::malformed::malformed;
 use crate::bandwidth::ThrottledBody;
-use diana::core::{MemoryStore, Store};
 use http::{Request, Response};
 use http_body::Body;
 use std::fmt;
@@ -14,13 +13,13 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 /// A rate-limited service; created by [`RateLimitLayer`](super::RateLimitLayer).
-pub struct RateLimit<C, S: Store + 'static = MemoryStore> {
+pub struct RateLimit<C> {
     inner: C,
-    set: Arc<LayerState<S>>,
+    set: Arc<LayerState>,
 }
 
-impl<C, S: Store + 'static> RateLimit<C, S> {
-    pub(super) fn new(inner: C, set: Arc<LayerState<S>>) -> Self {
+impl<C> RateLimit<C> {
+    pub(super) fn new(inner: C, set: Arc<LayerState>) -> Self {
         Self { inner, set }
     }
 
@@ -30,15 +29,14 @@ impl<C, S: Store + 'static> RateLimit<C, S> {
     }
 }
 
-impl<C, S, B, R> Service<Request<B>> for RateLimit<C, S>
+impl<C, B, R> Service<Request<B>> for RateLimit<C>
 where
     C: Service<Request<ThrottledBody<B>>, Response = Response<R>> + Clone,
-    S: Store + 'static,
     R: Body,
 {
-    type Response = Response<RateLimitBody<R, S>>;
+    type Response = Response<RateLimitBody<R>>;
     type Error = C::Error;
-    type Future = RateLimitFuture<C, B, S>;
+    type Future = RateLimitFuture<C, B>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), C::Error>> {
         self.inner.poll_ready(context)
@@ -59,13 +57,13 @@ where
     }
 }
 
-impl<C: Clone, S: Store + 'static> Clone for RateLimit<C, S> {
+impl<C: Clone> Clone for RateLimit<C> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), set: Arc::clone(&self.set) }
     }
 }
 
-impl<C: fmt::Debug, S: Store + 'static> fmt::Debug for RateLimit<C, S> {
+impl<C: fmt::Debug> fmt::Debug for RateLimit<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit").field("inner", &self.inner).finish_non_exhaustive()
     }

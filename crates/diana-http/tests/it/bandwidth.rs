@@ -165,7 +165,7 @@ async fn only_the_bodies_that_are_meant_are_slowed_down() {
     for (of, request, response) in [("request", true, false), ("response", false, true), ("both", true, true)] {
         let engine = engine(&format!("{{name: slow, by: ip, bandwidth: {{rate: 1B/s, of: {of}}}}}"));
         let pacing = pacing(&engine, 7);
-        let slowed = (pacing.request(()).is_slowed(), pacing.response(()).is_slowed());
+        let slowed = (pacing.request(()).is_throttled(), pacing.response(()).is_throttled());
         assert_eq!(slowed, (request, response), "{of}");
     }
     let shadow = engine("{name: slow, by: ip, bandwidth: 1B/s, shadow: true}, {name: other, by: ip, limit: 5/s}");

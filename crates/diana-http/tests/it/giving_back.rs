@@ -25,7 +25,7 @@ rules:
 ";
 
 /// Returns the remaining permits of each limit.
-fn left<S: Store>(filter: &Filter<S>) -> Vec<u64> {
+fn left(filter: &Filter) -> Vec<u64> {
     let request = get("/");
     let attributes = diana_http::HttpAttributes::of(&request, client());
     let explained = now(filter.engine().explain(&attributes));
@@ -116,12 +116,11 @@ fn what_is_refused_or_diverted_holds_nothing() {
     let first = passed(filter.check(&get("/"), client()));
     drop(refused(filter.check(&get("/"), client())));
     drop(first.answer(slow(false)));
-    let CheckResult::Reroute(diverted) = now(filter.check(&get("/"), client())) else { panic!("it is over the rate") };
-    assert_eq!(diverted.to().to_string(), "http://127.0.0.1:3001");
+    let CheckResult::Reroute(permit) = now(filter.check(&get("/"), client())) else { panic!("it is over the rate") };
+    assert_eq!(permit.reroute_to().unwrap().to_string(), "http://127.0.0.1:3001");
     assert_eq!(left(&filter), [1, 0], "and the place is free");
-    let mut headers = http::HeaderMap::new();
-    diverted.add_fields(&mut headers);
-    assert_eq!(headers["ratelimit"], "\"places\";r=1, \"rate\";r=0;t=3600");
+    let response = permit.answer(slow(false));
+    assert_eq!(response.headers()["ratelimit"], "\"places\";r=1, \"rate\";r=0;t=3600");
 }
 
 #[test]
@@ -210,14 +209,13 @@ impl Store for Shared {
     }
 }
 
-fn shared() -> (Filter<Shared>, Shared) {
+fn shared() -> (Filter, Shared) {
     let (file, store) = (file(SHARED), Shared::default());
-    let engine: Engine<Shared> =
-        EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, store.clone());
+    let engine: Engine = EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, store.clone());
     (Filter::new(Arc::new(engine)), store)
 }
 
-async fn shared_pass(filter: &Filter<Shared>) -> RequestPermit<Shared> {
+async fn shared_pass(filter: &Filter) -> RequestPermit {
     match filter.check(&get("/"), client()).await {
         CheckResult::Allow(pass) => pass,
         other => panic!("{other:?}"),

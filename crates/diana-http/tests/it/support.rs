@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use diana::EngineOptions;
-use diana::core::{ManualClock, Store, Timestamp};
+use diana::core::{ManualClock, Timestamp};
 use diana::rules::{Document, Registry, RuleFile};
 use diana_http::{CheckFuture, CheckResult, Denial, Filter, FilterOptions, RequestPermit};
 use http::{Request, Response};
@@ -42,14 +42,14 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
 }
 
-pub(crate) fn passed<S: Store>(checking: CheckFuture<S>) -> RequestPermit<S> {
+pub(crate) fn passed(checking: CheckFuture) -> RequestPermit {
     match now(checking) {
         CheckResult::Allow(pass) => pass,
         other => panic!("it does not pass: {other:?}"),
     }
 }
 
-pub(crate) fn refused<S: Store>(checking: CheckFuture<S>) -> Denial {
+pub(crate) fn refused(checking: CheckFuture) -> Denial {
     match now(checking) {
         CheckResult::Deny(refused) => refused,
         other => panic!("it is not refused: {other:?}"),

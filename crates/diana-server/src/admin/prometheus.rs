@@ -8,7 +8,7 @@ use crate::metrics::{Kind, Outcome, Text, Totals};
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use diana::core::Timestamp;
-use diana::redis::{Health, LinkStatus};
+use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_rules::{Origin, RuleSet, SourceStatus};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn page(state: &AdminState) -> Text {
     let keys = state.engine.local();
     text.one("diana_keys", Kind::Gauge, "Keys that are counted in this process.", keys.len());
     text.one("diana_keys_bytes", Kind::Gauge, "Bytes that the keys of this process take.", keys.memory_used());
-    if let Some(shared) = state.engine.shared() {
+    if let Some(shared) = state.engine.shared::<RedisStore>() {
         store(&mut text, &shared.link());
     }
     if let Some(drops) = &state.access_log {

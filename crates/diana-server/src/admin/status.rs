@@ -7,7 +7,7 @@ use crate::metrics::Outcome;
 use axum::extract::State;
 use axum::http::StatusCode;
 use diana::core::Timestamp;
-use diana::redis::{Health, LinkStatus};
+use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_rules::SourceStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
         access_log_dropped: state.access_log.as_ref().map(crate::access_log::Drops::count),
         rules: state.engine.rules().rules().len(),
         source: state.sources.as_ref().map(|tell| source(tell())),
-        store: state.engine.shared().map(|store| self::store(store.link())),
+        store: state.engine.shared::<RedisStore>().map(|store| self::store(store.link())),
     })
 }
 

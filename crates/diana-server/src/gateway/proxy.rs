@@ -4,7 +4,6 @@
 //! cost more than the work on them.
 
 use super::head::{self, TrailerFilter, UpstreamRequest};
-use super::leave::Leave;
 use super::local_response;
 use super::request_body::{BodyFault, BodyProgress, RequestBody, RequestBodyStream};
 use super::request_log::RequestTracker;
@@ -16,8 +15,8 @@ use super::worker_state::RouteTarget;
 use crate::metrics::Outcome;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock};
-use diana_http::HttpAttributes;
-use diana_rules::Upstream;
+use diana_http::{HttpAttributes, RequestPermit};
+use diana_rules::{CompiledRule, HeldUntil, Upstream};
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Response, StatusCode};
@@ -39,7 +38,7 @@ pub(super) struct ProxyRequest {
     /// The progress of the body once it is being sent.
     ending: Option<Arc<BodyProgress>>,
     client: IpAddr,
-    leave: Leave,
+    permit: RequestPermit,
     tracker: RequestTracker,
 }
 
@@ -63,15 +62,15 @@ impl ProxyRequest {
         head: Parts,
         body: RequestBody,
         client: IpAddr,
-        leave: Leave,
+        permit: RequestPermit,
         tracker: RequestTracker,
     ) -> Self {
-        Self { connection, head, body: Some(body), ending: None, client, leave, tracker }
+        Self { connection, head, body: Some(body), ending: None, client, permit, tracker }
     }
 
     /// Returns `true` if the request continues after its client disconnects.
     pub(super) fn outlives_client(&self) -> bool {
-        self.leave.outlives_client()
+        outlives_client(&self.permit)
     }
 
     /// Runs in its own task, so that the request continues after its client disconnects. Its response is then read and
@@ -103,18 +102,18 @@ impl ProxyRequest {
 
     /// Forwards the request up to the head of the response.
     async fn go(&mut self) -> ProxyOutcome {
-        let Self { connection, head, body, ending, client, leave, tracker } = self;
+        let Self { connection, head, body, ending, client, permit, tracker } = self;
         let (worker, client) = (&*connection.worker, *client);
         // A request that a later filter rejects still counts: otherwise guessing signatures would be free.
-        leave.begin();
+        permit.begin();
         if !worker.chain.is_empty()
             && let Err(refusal) = Box::pin(worker.chain.check(head, client)).await
         {
             tracing::debug!("a request of {client} was refused by {}", refusal.by);
             return ProxyOutcome::Own(refusal.response, Outcome::Rejected);
         }
-        let to = match (&*leave, connection.route(head, client), &worker.default) {
-            (Leave::Divert(diverted), _, _) => Target::One(diverted.to()),
+        let to = match (permit.reroute_to(), connection.route(head, client), &worker.default) {
+            (Some(upstream), _, _) => Target::One(upstream),
             (_, Some(balancer), _) | (_, None, RouteTarget::Upstreams(balancer)) => Target::Balancer(balancer),
             (_, None, RouteTarget::Echo) => {
                 return ProxyOutcome::Own(local_response::echo(head, client), Outcome::Answered);
@@ -125,7 +124,7 @@ impl ProxyRequest {
         };
         let upgrade = head::upgrade(head);
         let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        let (body, come) = connection.body(head, body.take(), leave);
+        let (body, come) = connection.body(head, body.take(), permit);
         tracker.body(come.as_ref());
         *ending = come;
         let request = UpstreamRequest { head, conn_info: &connection.conn_info, upgrade: upgrade.as_ref() };
@@ -142,7 +141,7 @@ impl ProxyRequest {
 
     /// Builds the client's response.
     fn end(self, end: ProxyOutcome) -> Response<ResponseBody> {
-        let Self { connection, head, body, ending, mut leave, mut tracker, .. } = self;
+        let Self { connection, head, body, ending, mut permit, mut tracker, .. } = self;
         match end {
             ProxyOutcome::Answered { answer: Answer { mut response, from }, took, asked } => {
                 if response.status() == StatusCode::NO_CONTENT {
@@ -151,15 +150,15 @@ impl ProxyRequest {
                     response.headers_mut().remove(CONTENT_LENGTH);
                 }
                 if let Some(ending) = &ending {
-                    leave.waited_for_client(ending.waited());
+                    permit.waited_for_client(ending.waited());
                 }
                 tracker.answered_by(&from, took);
-                tracker.outcome =
-                    if matches!(leave, Leave::Divert(_)) { Outcome::Rerouted } else { Outcome::Forwarded };
+                let is_rerouted = permit.reroute_to().is_some();
+                tracker.outcome = if is_rerouted { Outcome::Rerouted } else { Outcome::Forwarded };
                 tracker.status(response.status());
                 if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                    let outlives_client = leave.outlives_client();
-                    let mut response = leave.answer(response, tracker);
+                    let outlives_client = outlives_client(&permit);
+                    let mut response = permit.answer(response).map(|body| ResponseBody::upstream(body, tracker));
                     if outlives_client {
                         response.body_mut().read_to_end_within(connection.worker.gateway.timeouts.response);
                     }
@@ -170,20 +169,31 @@ impl ProxyRequest {
                     let why = "the service changed to what nobody asked for";
                     return own(local_response::problem(StatusCode::BAD_GATEWAY, why), tracker);
                 };
-                upgrade::open(connection, client, response, leave, tracker)
+                upgrade::open(connection, client, response, permit, tracker)
             }
             ProxyOutcome::Own(response, outcome) => {
                 tracker.outcome = outcome;
                 tracker.status(response.status());
-                connection.without(body, &head, leave.answer_self(response, tracker))
+                let response = permit.answer(response).map(|body| ResponseBody::local(body, tracker));
+                connection.without(body, &head, response)
             }
             ProxyOutcome::Failed(failure) => {
                 let response = connection.failed(&failure, ending.as_deref(), &mut tracker);
                 tracker.status(response.status());
-                leave.answer_self(response, tracker)
+                permit.answer(response).map(|body| ResponseBody::local(body, tracker))
             }
         }
     }
+}
+
+/// Returns `true` if a request continues after its client disconnects: a rule holds its permit until the upstream is
+/// done.
+fn outlives_client(permit: &RequestPermit) -> bool {
+    let (verdict, found) = (permit.verdict(), permit.verdict().found());
+    let holds = |rule: &CompiledRule| rule.rule().held_until == HeldUntil::UpstreamDone;
+    found.is_held()
+        && verdict.is_granted()
+        && found.applied().iter().any(|matched| verdict.rules().rule(matched.rule).is_some_and(holds))
 }
 
 /// The upstreams a request is sent to.
@@ -207,12 +217,12 @@ impl Connection {
         &self,
         head: &Parts,
         body: Option<RequestBody>,
-        leave: &Leave,
+        permit: &RequestPermit,
     ) -> (RequestBodyStream, Option<Arc<BodyProgress>>) {
         let Some(body) = body.filter(|body| !body.is_end_stream()) else { return (RequestBodyStream::empty(), None) };
         let gateway = &self.worker.gateway;
         let deadline = self.worker.deadlines.add();
-        let body = leave.request_body(body);
+        let body = permit.request_body(body);
         let trailers = TrailerFilter::new(head, self.conn_info.trust);
         let (body, ending) =
             RequestBodyStream::new(body, trailers, deadline, gateway.timeouts.body, gateway.bounds.body);

@@ -2,7 +2,6 @@
 
 use super::request_log::RequestTracker;
 use super::upstream::{BodyError, UpstreamBody};
-use super::worker_state::Store;
 use bytes::Bytes;
 use diana_http::PermitBody;
 use http_body::{Body, Frame, SizeHint};
@@ -24,9 +23,8 @@ enum Kind {
     /// A local response.
     Own(Full<Bytes>),
     /// A local response to an allowed request.
-    Answered(PermitBody<Full<Bytes>, Store>),
-    Upstream(PermitBody<UpstreamBody, Store>),
-    Rerouted(UpstreamBody),
+    Local(PermitBody<Full<Bytes>>),
+    Upstream(PermitBody<UpstreamBody>),
 }
 
 impl ResponseBody {
@@ -45,16 +43,12 @@ impl ResponseBody {
         Self { body: Kind::Own(body), tracker, read_to_end: None }
     }
 
-    pub(super) fn answered(body: PermitBody<Full<Bytes>, Store>, tracker: RequestTracker) -> Self {
-        Self { body: Kind::Answered(body), tracker, read_to_end: None }
+    pub(super) fn local(body: PermitBody<Full<Bytes>>, tracker: RequestTracker) -> Self {
+        Self { body: Kind::Local(body), tracker, read_to_end: None }
     }
 
-    pub(super) fn upstream(body: PermitBody<UpstreamBody, Store>, tracker: RequestTracker) -> Self {
+    pub(super) fn upstream(body: PermitBody<UpstreamBody>, tracker: RequestTracker) -> Self {
         Self { body: Kind::Upstream(body), tracker, read_to_end: None }
-    }
-
-    pub(super) fn diverted(body: UpstreamBody, tracker: RequestTracker) -> Self {
-        Self { body: Kind::Rerouted(body), tracker, read_to_end: None }
     }
 }
 
@@ -68,9 +62,8 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match &mut self.body {
             Kind::Own(body) => Pin::new(body).poll_frame(context).map(surely),
-            Kind::Answered(body) => Pin::new(body).poll_frame(context).map(surely),
+            Kind::Local(body) => Pin::new(body).poll_frame(context).map(surely),
             Kind::Upstream(body) => Pin::new(body).poll_frame(context),
-            Kind::Rerouted(body) => Pin::new(body).poll_frame(context),
         };
         match &frame {
             Poll::Ready(Some(Ok(frame))) => self.tracker.sent(frame.data_ref().map_or(0, Bytes::len)),
@@ -83,18 +76,16 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.body {
             Kind::Own(body) => body.is_end_stream(),
-            Kind::Answered(body) => body.is_end_stream(),
+            Kind::Local(body) => body.is_end_stream(),
             Kind::Upstream(body) => body.is_end_stream(),
-            Kind::Rerouted(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
             Kind::Own(body) => body.size_hint(),
-            Kind::Answered(body) => body.size_hint(),
+            Kind::Local(body) => body.size_hint(),
             Kind::Upstream(body) => body.size_hint(),
-            Kind::Rerouted(body) => body.size_hint(),
         }
     }
 }

@@ -12,17 +12,16 @@ use super::conn_info::ConnInfo;
 use super::conn_timeouts::ConnTimeouts;
 use super::drain::{self, ConnReuse};
 use super::head::{self, Rejected};
-use super::leave::Leave;
 use super::local_response;
 use super::proxy::ProxyRequest;
 use super::request_body::RequestBody;
 use super::request_log::RequestTracker;
 use super::response_body::ResponseBody;
 use super::worker::ConnGuard;
-use super::worker_state::{Store, WorkerState};
+use super::worker_state::WorkerState;
 use crate::metrics::Outcome;
 use bytes::Bytes;
-use diana_http::{CheckResult, Denial};
+use diana_http::{CheckResult, Denial, RequestPermit};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -85,19 +84,19 @@ impl<F: Future<Output = Response<ResponseBody>> + Send + 'static> From<Pin<Box<F
     }
 }
 
-/// Returns what the rules allow, or the denial.
-fn decided(checked: CheckResult<Store>, tracker: &mut RequestTracker) -> Result<Leave, Denial> {
-    let leave = match checked {
-        CheckResult::Deny(refused) => {
-            tracker.decided(refused.verdict());
-            tracker.outcome = Outcome::Denied;
-            return Err(refused);
+/// Records the result of a check; returns the permit, or the denial.
+fn record(checked: CheckResult, tracker: &mut RequestTracker) -> Result<RequestPermit, Denial> {
+    match checked {
+        CheckResult::Allow(permit) | CheckResult::Reroute(permit) => {
+            tracker.decided(permit.verdict());
+            Ok(permit)
         }
-        CheckResult::Reroute(diverted) => Leave::Divert(diverted),
-        CheckResult::Allow(pass) => Leave::Pass(pass),
-    };
-    tracker.decided(leave.verdict());
-    Ok(leave)
+        CheckResult::Deny(denial) => {
+            tracker.decided(denial.verdict());
+            tracker.outcome = Outcome::Denied;
+            Err(denial)
+        }
+    }
 }
 
 impl Connection {
@@ -122,22 +121,22 @@ impl Connection {
         let mut checking = worker.filter.check_head(&head, Some(client));
         // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
         match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(checked) => match decided(checked, &mut tracker) {
-                Ok(leave) => {
-                    let journey = ProxyRequest::new(Arc::clone(self), head, body, client, leave, tracker);
-                    if journey.outlives_client() { journey.run_detached().into() } else { journey.run().into() }
+            Poll::Ready(checked) => match record(checked, &mut tracker) {
+                Ok(permit) => {
+                    let request = ProxyRequest::new(Arc::clone(self), head, body, client, permit, tracker);
+                    if request.outlives_client() { request.run_detached().into() } else { request.run().into() }
                 }
-                Err(refused) => self.without(Some(body), &head, own(refused.into_response(), tracker)).into(),
+                Err(denial) => self.without(Some(body), &head, own(denial.into_response(), tracker)).into(),
             },
             Poll::Pending => {
                 let this = Arc::clone(self);
                 let waiting = async move {
-                    match decided(checking.await, &mut tracker) {
-                        Ok(leave) => {
-                            let journey = ProxyRequest::new(this, head, body, client, leave, tracker);
-                            if journey.outlives_client() { journey.run_detached().await } else { journey.run().await }
+                    match record(checking.await, &mut tracker) {
+                        Ok(permit) => {
+                            let request = ProxyRequest::new(this, head, body, client, permit, tracker);
+                            if request.outlives_client() { request.run_detached().await } else { request.run().await }
                         }
-                        Err(refused) => this.without(Some(body), &head, own(refused.into_response(), tracker)),
+                        Err(denial) => this.without(Some(body), &head, own(denial.into_response(), tracker)),
                     }
                 };
                 Box::pin(waiting).into()

@@ -1,13 +1,12 @@
 //! An upgraded connection, such as a WebSocket: copies bytes in both directions until both sides are done.
 
-use super::leave::{COST, Leave};
 use super::request_log::RequestTracker;
 use super::response_body::ResponseBody;
 use super::service::Connection;
 use super::upstream::UpstreamBody;
 use super::worker_state::WorkerState;
 use bytes::{Bytes, BytesMut};
-use diana_http::ThrottledBody;
+use diana_http::{COST_HEADER, RequestPermit, ThrottledBody};
 use http::Response;
 use http::header::{CONNECTION, HeaderValue};
 use http_body::{Body, Frame};
@@ -31,16 +30,16 @@ pub(super) fn open(
     connection: Arc<Connection>,
     client: OnUpgrade,
     response: Response<UpstreamBody>,
-    leave: Leave,
+    permit: RequestPermit,
     tracker: RequestTracker,
 ) -> Response<ResponseBody> {
     let (mut head, body) = response.into_parts();
     head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    head.headers.remove(COST);
+    head.headers.remove(COST_HEADER);
     if let Some(upstream) = body.into_connection() {
         tokio::spawn(async move {
             let Ok(client) = client.await else { return };
-            carry(&connection.worker, &leave, TokioIo::new(client), upstream.into_io()).await;
+            carry(&connection.worker, &permit, TokioIo::new(client), upstream.into_io()).await;
         });
     }
     Response::from_parts(head, ResponseBody::own(Full::default(), tracker))
@@ -50,17 +49,17 @@ pub(super) fn open(
 /// shuts down.
 async fn carry(
     worker: &WorkerState,
-    leave: &Leave,
+    permit: &RequestPermit,
     client: impl AsyncRead + AsyncWrite + Unpin,
     upstream: impl AsyncRead + AsyncWrite + Unpin,
 ) {
     let moved = AtomicU64::new(0);
     let mut client = ActivityIo { stream: client, moved: &moved };
     let mut upstream = ActivityIo { stream: upstream, moved: &moved };
-    if leave.is_slowed() {
+    if permit.is_throttled() {
         let ((from_client, to_client), (from_upstream, to_upstream)) = (split(client), split(upstream));
-        let up = pour(leave.request_body(Pieces::of(from_client)), to_upstream);
-        let down = pour(leave.response_body(Pieces::of(from_upstream)), to_client);
+        let up = pour(permit.request_body(Pieces::of(from_client)), to_upstream);
+        let down = pour(permit.response_body(Pieces::of(from_upstream)), to_client);
         watch(worker, &moved, pin!(async { tokio::try_join!(up, down) })).await;
     } else {
         watch(worker, &moved, pin!(copy_bidirectional(&mut client, &mut upstream))).await;

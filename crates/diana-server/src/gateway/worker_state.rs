@@ -6,19 +6,15 @@ use super::http2::Total;
 use super::upstream::{Balancer, Upstreams};
 use crate::access_log::AccessLog;
 use crate::metrics::Shard;
-use diana::redis::RedisStore;
 use diana_http::{Filter, FilterChain};
 use diana_rules::Gateway;
 use std::sync::Arc;
-
-/// The store that all gateways share.
-pub(super) type Store = RedisStore;
 
 /// The state that a worker needs to serve requests.
 pub(super) struct WorkerState {
     pub(super) gateway: Arc<Gateway>,
     /// Diana's filter, which runs first.
-    pub(super) filter: Filter<Store>,
+    pub(super) filter: Filter,
     /// The filters that run after it.
     pub(super) chain: Arc<FilterChain>,
     pub(super) upstreams: Upstreams,

@@ -1,7 +1,6 @@
 //! Applies rules when they change, and warns about changes that need a restart.
 
 use diana::Reloader;
-use diana::redis::RedisStore;
 use diana_rules::{Admin, Apply, Document, Gateway, Problems, RemoteSection, RuleFile, StoreSection};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 /// Applies rules when they change, and logs which changed sections of the file need a restart.
 #[derive(Debug)]
 pub(super) struct ConfigReload {
-    follower: Arc<Reloader<RedisStore>>,
+    follower: Arc<Reloader>,
     /// The sections as they were when the file was first read.
     started: Mutex<Option<Machine>>,
 }
@@ -42,7 +41,7 @@ impl Machine {
 }
 
 impl ConfigReload {
-    pub(super) fn new(follower: Arc<Reloader<RedisStore>>) -> Arc<Self> {
+    pub(super) fn new(follower: Arc<Reloader>) -> Arc<Self> {
         Arc::new(Self { follower, started: Mutex::default() })
     }
 }

@@ -3,7 +3,6 @@
 use crate::gateway::CertificateWatch;
 use crate::metrics::Metrics;
 use diana::Engine;
-use diana::redis::RedisStore;
 use diana_http::LoadSampler;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ const LOAD: Duration = Duration::from_millis(250);
 const CERTIFICATES: Duration = Duration::from_secs(5);
 
 /// Starts the tasks, which run until the runtime ends.
-pub(super) fn start(engine: &Arc<Engine<RedisStore>>, metrics: &Arc<Metrics>, certificates: CertificateWatch) {
+pub(super) fn start(engine: &Arc<Engine>, metrics: &Arc<Metrics>, certificates: CertificateWatch) {
     let (engine, metrics) = (Arc::clone(engine), Arc::clone(metrics));
     tokio::spawn(async move {
         let (mut before, sampler) = (0, LoadSampler::new(&engine));

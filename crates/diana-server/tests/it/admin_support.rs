@@ -1,6 +1,5 @@
 //! An admin server on its own port, and a client that sends exact bytes.
 
-use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions};
 use diana_rules::{Document, RuleFile, Secret, SyntheticRequest};
 use diana_server::admin::{Admin, AdminState, Readiness};
@@ -19,7 +18,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// A running admin server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) engine: Arc<Engine<RedisStore>>,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<Readiness>,
     task: JoinHandle<()>,

@@ -157,7 +157,8 @@ async fn the_shared_store_is_shown() {
     redis.kill().unwrap();
     let engine = Arc::clone(&server.engine);
     diana_testing::wait_until("the store to be known as down", Duration::from_secs(60), || {
-        (engine.shared().unwrap().link().health != diana::redis::Health::Healthy).then_some(())
+        (engine.shared::<diana::redis::RedisStore>().unwrap().link().health != diana::redis::Health::Healthy)
+            .then_some(())
     })
     .unwrap();
     assert_eq!(scrape(&server).await["diana_store_up"], 0.0);

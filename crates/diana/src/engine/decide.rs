@@ -1,121 +1,116 @@
 //! The steps of a decision: local limits, shared limits, shadow rules.
 
-use super::future::{NextStep, RefundGuard};
-use super::queries::{Queries, Scope};
-use super::record::Shadow;
-use super::shared_query::{InFlightQuery, SharedResult};
+use super::queries::{Charges, Scope, ScopedDecision};
+use super::shared::InFlightQuery;
 use super::{Engine, Verdict};
-use diana_core::{Decision, LocalStore, MaxWait, Store};
+use diana_core::{LocalStore, MaxWait};
 use diana_rules::{Attributes, CompiledRule, CountedIn, DenyReason, MatchedRule, Mode, RuleNotCallable};
 
 /// What to do with a request that must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhenFull {
     /// Queue it, if the rule allows it.
-    #[cfg(feature = "wait")]
     Queue,
     /// Deny it.
     Deny,
 }
 
-impl<S: Store + 'static> Engine<S> {
+/// The step after the local limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextStep {
+    /// None: the verdict is final.
+    Finish,
+    /// Query the shared store.
+    QueryShared,
+    /// Join the queue.
+    Queue,
+}
+
+impl Engine {
     /// Decides as much about a request as possible without waiting.
-    pub(super) fn first_look(&self, request: &dyn Attributes, in_line: WhenFull) -> (RefundGuard<'_>, NextStep) {
-        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
+    pub(super) fn start(&self, request: &dyn Attributes, when_full: WhenFull) -> (Verdict, NextStep) {
+        let mut verdict = Verdict::new(self.state.rules.load(), self.now(), self.local_scope());
         verdict.find(request);
-        self.look_at(verdict, in_line)
+        let next = self.start_with(&mut verdict, when_full);
+        (verdict, next)
     }
 
     /// Decides as much about a call of a named rule as possible without waiting.
-    pub(super) fn first_look_by(
+    pub(super) fn start_by(
         &self,
         rule: &str,
         call: &dyn Attributes,
-        in_line: WhenFull,
-    ) -> Result<(RefundGuard<'_>, NextStep), RuleNotCallable> {
-        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
+        when_full: WhenFull,
+    ) -> Result<(Verdict, NextStep), RuleNotCallable> {
+        let mut verdict = Verdict::new(self.state.rules.load(), self.now(), self.local_scope());
         verdict.find_by(rule, call)?;
-        Ok(self.look_at(verdict, in_line))
+        let next = self.start_with(&mut verdict, when_full);
+        Ok((verdict, next))
     }
 
-    fn look_at(&self, mut verdict: Verdict, in_line: WhenFull) -> (RefundGuard<'_>, NextStep) {
+    fn start_with(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
         if verdict.rules().has_load() {
-            self.shed(&mut verdict);
+            self.shed(verdict);
         }
         for nth in 0..verdict.found().refused().len() {
             let refused = verdict.found().refused()[nth];
             let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
             if rule.rule().mode == Mode::Enforced {
                 verdict.refuse(refused);
-                return (RefundGuard::new(&self.counts, verdict), NextStep::Nothing);
+                return NextStep::Finish;
             }
         }
         // Usually all queues are empty.
-        #[cfg(feature = "wait")]
-        if !self.counts.lines.is_empty()
-            && let Some(line) = self.others(&verdict, None, verdict.at())
+        if !self.state.counts.queues.is_empty()
+            && let Some(queue) = self.busy_queue(verdict, None, verdict.at())
         {
-            return self.behind(verdict, &line, in_line);
+            return self.join_or_deny(verdict, &queue, when_full);
         }
-        self.decide_local(&mut verdict);
-        let mut begun = RefundGuard::new(&self.counts, verdict);
-        let verdict = begun.verdict();
+        self.decide_local(verdict);
         if verdict.found().applied().is_empty() {
-            return (begun, NextStep::Nothing);
+            return NextStep::Finish;
         }
         if !verdict.is_granted() {
-            let next = self.after_a_denial(verdict, in_line);
-            return (begun, next);
+            return self.after_denial(verdict, when_full);
         }
         if self.is_shared(verdict) {
-            return (begun, NextStep::AskShared);
+            return NextStep::QueryShared;
         }
         if verdict.found().has_shadows() {
-            self.ask_shadows_here(begun.verdict_mut());
+            self.decide_local_shadows(verdict);
         }
-        (begun, NextStep::Nothing)
+        NextStep::Finish
     }
 
     /// Returns the next step for a denied request.
-    #[cfg_attr(not(feature = "wait"), allow(clippy::unused_self, reason = "without lines there is nothing to do"))]
-    fn after_a_denial(&self, verdict: &Verdict, in_line: WhenFull) -> NextStep {
-        match in_line {
-            #[cfg(feature = "wait")]
-            WhenFull::Queue if self.line_after(verdict, verdict.at()).is_some() => NextStep::StandInLine,
-            #[cfg(feature = "wait")]
-            WhenFull::Queue => NextStep::Nothing,
-            WhenFull::Deny => {
-                let _ = verdict;
-                NextStep::Nothing
-            }
+    fn after_denial(&self, verdict: &Verdict, when_full: WhenFull) -> NextStep {
+        match when_full {
+            WhenFull::Queue if self.queue_after_denial(verdict, verdict.at()).is_some() => NextStep::Queue,
+            WhenFull::Queue | WhenFull::Deny => NextStep::Finish,
         }
     }
 
-    /// Performs the steps that wait.
-    pub(super) async fn carry_on(&self, mut begun: RefundGuard<'_>, next: NextStep, in_line: WhenFull) -> Verdict {
-        if next == NextStep::AskShared {
-            if self.ask_shared(&mut begun).await {
-                return begun.done();
-            }
-            if self.after_a_denial(begun.verdict(), in_line) == NextStep::Nothing {
-                return begun.done();
+    /// Performs the steps that wait. Dropping the future refunds all charges.
+    pub(super) async fn finish_waiting(&self, mut verdict: Verdict, next: NextStep, when_full: WhenFull) -> Verdict {
+        if next == NextStep::QueryShared {
+            let is_granted = self.decide_shared(&mut verdict).await;
+            if is_granted || self.after_denial(&verdict, when_full) == NextStep::Finish {
+                return verdict.finish(&self.state.counts);
             }
         }
-        #[cfg(feature = "wait")]
-        return self.stand_in_line(begun).await;
-        #[cfg(not(feature = "wait"))]
-        begun.done()
+        self.wait_in_queue(verdict).await.finish(&self.state.counts)
     }
 
     /// Returns `true` if a shared rule matches the request.
     pub(super) fn is_shared(&self, verdict: &Verdict) -> bool {
-        let is_shared = |applied: &MatchedRule| applied.home == CountedIn::Shared;
-        self.shared.is_some() && verdict.found().applied().iter().any(is_shared)
+        let is_shared = |matched: &MatchedRule| matched.home == CountedIn::Shared;
+        self.state.shared.is_some() && verdict.found().applied().iter().any(is_shared)
     }
 
     /// Returns `true` if a shared rule matches the request but did not count it, because its estimated cost was 0.
     pub(super) fn is_free_shared(&self, verdict: &Verdict) -> bool {
-        self.shared.is_some() && verdict.found().free().iter().any(|applied| applied.home == CountedIn::Shared)
+        let is_shared = |matched: &MatchedRule| matched.home == CountedIn::Shared;
+        self.state.shared.is_some() && verdict.found().free().iter().any(is_shared)
     }
 
     /// Lets the `load` rules deny requests that exceed the machine's capacity.
@@ -127,74 +122,58 @@ impl<S: Store + 'static> Engine<S> {
             if rule.load.is_none() {
                 continue;
             }
-            if let Some(resource) = self.sheddings.refuses(&rule.name, &self.load) {
-                verdict.made_mut().found.refuse(number, DenyReason::Overloaded(resource));
+            if let Some(resource) = self.state.sheddings.refuses(&rule.name, &self.state.load) {
+                verdict.parts_mut().matches.refuse(number, DenyReason::Overloaded(resource));
             }
         }
     }
 
     /// Queries the shared store and, if it grants, the shadow rules; returns `true` if granted. If it denies, local
     /// charges are refunded.
-    pub(super) async fn ask_shared(&self, begun: &mut RefundGuard<'_>) -> bool {
-        let said = match &self.shared {
-            Some(shared) if self.is_shared(begun.verdict()) => {
-                let asking = InFlightQuery::new(shared, &self.counts, begun.lend(), &self.behind);
-                let (verdict, said) = asking.answer().await;
-                begun.put_back(verdict);
-                said
+    pub(super) async fn decide_shared(&self, verdict: &mut Verdict) -> bool {
+        let state = &self.state;
+        let results = match &state.shared {
+            Some(store) if self.is_shared(verdict) => {
+                InFlightQuery::start(verdict, store, &state.counts, &state.background).await
             }
-            _ => SharedResult::default(),
+            _ => Vec::new(),
         };
-        let is_granted = said.is_granted();
-        begun.verdict_mut().made_mut().shared = said.enforced;
-        if !is_granted {
-            begun.give_back_local();
-        } else if begun.verdict().found().has_shadows() {
-            self.ask_shadows_here(begun.verdict_mut());
-            said.shadows.into_iter().for_each(|shadow| begun.verdict_mut().add_shadow(shadow));
+        if results.iter().any(|(of, _)| of.scope == Scope::Shared && !of.decision.is_granted()) {
+            state.counts.release_all(verdict, Charges::All);
         }
+        let mut results = results.into_iter().map(|(decision, _)| decision).peekable();
+        verdict.parts_mut().decisions.extend(results.next_if(|of| !of.scope.is_shadow()));
+        let is_granted = verdict.is_granted();
+        if is_granted && verdict.found().has_shadows() {
+            self.decide_local_shadows(verdict);
+        }
+        results.for_each(|shadow| verdict.add(shadow));
         is_granted
     }
 
     /// Checks each local shadow rule as if it were active.
-    fn ask_shadows_here(&self, verdict: &mut Verdict) {
-        let mut shadows = verdict.shadows_of(CountedIn::Local);
-        if self.shared.is_none() {
-            shadows.extend(verdict.shadows_of(CountedIn::Shared));
+    fn decide_local_shadows(&self, verdict: &mut Verdict) {
+        let mut shadows = verdict.shadows_in(CountedIn::Local);
+        if self.state.shared.is_none() {
+            shadows.extend(verdict.shadows_in(CountedIn::Shared));
         }
-        for nth in shadows {
-            if let Some(decision) = self.decide_here(verdict, Scope::Shadow(nth)) {
-                verdict.add_shadow(Shadow { nth, decision, here: true });
+        for scope in shadows.into_iter().map(Scope::Shadow) {
+            if let Some(decision) = self.state.counts.decide(verdict, scope) {
+                verdict.add(ScopedDecision { scope, decision, is_local: true });
             }
         }
     }
 
     /// Checks all limits that are counted in this process.
     pub(super) fn decide_local(&self, verdict: &mut Verdict) {
+        let scope = verdict.parts().local_scope;
         // Most requests have a single query, which needs no list.
-        if !verdict.rules().has_reserved()
-            && let Some(ask) = Queries::only(verdict)
-        {
-            let decision = LocalStore::decide(self.local(), &[ask], verdict.at(), MaxWait::FOREVER);
-            verdict.made_mut().local = Some(decision);
-        } else {
-            verdict.made_mut().local = self.decide_here(verdict, verdict.made().here);
+        let decision = match verdict.only_ask(scope).filter(|_| !verdict.rules().has_reserved()) {
+            Some(ask) => Some(LocalStore::decide(self.local(), &[ask], verdict.at(), MaxWait::FOREVER)),
+            None => self.state.counts.decide(verdict, scope),
+        };
+        if let Some(decision) = decision {
+            verdict.add(ScopedDecision { scope, decision, is_local: true });
         }
-    }
-
-    /// Returns the decision of the local counts; `None` if there is nothing to check.
-    fn decide_here(&self, verdict: &Verdict, part: Scope) -> Option<Decision> {
-        let mut asks = Queries::of(verdict, part);
-        if asks.is_empty() {
-            return None;
-        }
-        if !verdict.rules().has_reserved() {
-            return Some(LocalStore::decide(self.local(), &asks, verdict.at(), MaxWait::FOREVER));
-        }
-        let mut reserved = self.counts.reserved.lock();
-        reserved.bound(&self.counts, verdict, part, &mut asks);
-        let decision = LocalStore::decide(self.local(), &asks, verdict.at(), MaxWait::FOREVER);
-        reserved.keep(&self.counts, verdict, part, &decision);
-        Some(decision)
     }
 }

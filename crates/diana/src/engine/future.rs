@@ -1,172 +1,140 @@
-//! Futures of decisions that may wait: for the shared store, or in a queue.
+//! Futures of decisions that may wait: for the shared store, in a queue, or for a reserved time.
 
-use super::Verdict;
+use super::decide::{NextStep, WhenFull};
 use super::local::LocalCounts;
-use diana_core::{MemoryStore, Store};
-use std::borrow::Cow;
+use super::queries::Charges;
+use super::shared::BoxFuture;
+use super::{Engine, Verdict, VerdictGuard};
 use std::fmt;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-/// The future of a decision; ready immediately unless it needs the shared store. Dropping it refunds all charges.
+/// The future of a decision; ready immediately unless it needs the shared store or must be queued. Dropping it leaves
+/// the queue and refunds all charges.
 #[must_use = "nothing is decided until it is awaited"]
-pub struct DecideFuture<'e, S: Store = MemoryStore>(State<'e>, PhantomData<&'e S>);
+pub struct DecideFuture<'e>(DecideState<'e>);
 
-/// The future of a decision that may be queued. Dropping it leaves the queue and refunds all charges.
-#[cfg(feature = "wait")]
-pub type AdmitFuture<'e, S = MemoryStore> = DecideFuture<'e, S>;
-
-enum State<'e> {
-    /// Most requests only need local counts; they are decided without a box.
-    Made(RefundGuard<'e>),
-    Asking(Pin<Box<dyn Future<Output = Verdict> + Send + 'e>>),
+enum DecideState<'e> {
+    /// Most requests only need local counts; they are decided without a box. The verdict is `None` once it is returned.
+    Ready(Option<Verdict>, &'e Arc<LocalCounts>),
+    Waiting(BoxFuture<'e, Verdict>),
 }
 
-impl<'e, S: Store> DecideFuture<'e, S> {
-    pub(super) fn made(begun: RefundGuard<'e>) -> Self {
-        Self(State::Made(begun), PhantomData)
+impl<'e> DecideFuture<'e> {
+    pub(super) fn new(engine: &'e Engine, mut verdict: Verdict, next: NextStep, when_full: WhenFull) -> Self {
+        if next == NextStep::Finish {
+            return Self(DecideState::Ready(Some(verdict), &engine.state.counts));
+        }
+        verdict.refund_on_drop(&engine.state.counts);
+        Self(DecideState::Waiting(Box::pin(engine.finish_waiting(verdict, next, when_full))))
     }
 
-    pub(super) fn asking(asking: impl Future<Output = Verdict> + Send + 'e) -> Self {
-        Self(State::Asking(Box::pin(asking)), PhantomData)
-    }
-}
-
-#[cfg(feature = "macros")]
-impl<'e, S: Store> DecideFuture<'e, S> {
     /// Returns the verdict if it is ready, else `self`.
+    #[cfg(feature = "macros")]
     pub(crate) fn now(mut self) -> Result<Verdict, Self> {
+        self.ready().ok_or(self)
+    }
+
+    fn ready(&mut self) -> Option<Verdict> {
         match &mut self.0 {
-            State::Made(begun) => begun.hand_out().ok_or(self),
-            State::Asking(_) => Err(self),
+            DecideState::Ready(verdict, counts) => verdict.take().map(|verdict| verdict.finish(counts)),
+            DecideState::Waiting(_) => None,
         }
     }
-
-    /// Erases the store's type.
-    pub(crate) fn whichever_store(self) -> DecideFuture<'e> {
-        DecideFuture(self.0, PhantomData)
-    }
 }
 
-impl<S: Store> Future for DecideFuture<'_, S> {
+impl Future for DecideFuture<'_> {
     type Output = Verdict;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Verdict> {
-        match &mut self.get_mut().0 {
-            State::Made(begun) => match begun.hand_out() {
-                Some(verdict) => Poll::Ready(verdict),
-                // Polled after completion.
-                None => Poll::Pending,
-            },
-            State::Asking(asking) => asking.as_mut().poll(context),
+        let this = self.get_mut();
+        if let DecideState::Waiting(deciding) = &mut this.0 {
+            return deciding.as_mut().poll(context);
         }
+        // Polled after completion, it is pending.
+        this.ready().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-impl<S: Store> fmt::Debug for DecideFuture<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DecideFuture").field("is_made", &matches!(self.0, State::Made(_))).finish()
-    }
-}
-
-/// The result of [`Engine::begin`](super::Engine::begin).
-#[derive(Debug)]
-#[cfg(feature = "wait")]
-pub enum Begun {
-    /// The verdict.
-    Made(Verdict),
-    /// Not decided yet: call [`Engine::go_on`](super::Engine::go_on).
-    Unfinished(Unfinished),
-}
-
-/// A request that needs the shared store or must be queued. Dropping it refunds all charges.
-#[must_use = "nothing is decided until `Engine::go_on` is awaited"]
-#[cfg(feature = "wait")]
-pub struct Unfinished {
-    pub(super) begun: RefundGuard<'static>,
-    pub(super) next: NextStep,
-}
-
-#[cfg(feature = "wait")]
-impl fmt::Debug for Unfinished {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unfinished").field("next", &self.next).finish_non_exhaustive()
-    }
-}
-
-/// The step after the local limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextStep {
-    /// None: the verdict is final.
-    Nothing,
-    /// Query the shared store.
-    AskShared,
-    /// Join the queue.
-    #[cfg(feature = "wait")]
-    StandInLine,
-}
-
-/// A verdict that was not returned yet. Dropping the guard refunds its charges in this process.
-pub(super) struct RefundGuard<'e> {
-    /// Borrowed as long as possible, since the reference count would be contended between threads.
-    counts: Cow<'e, Arc<LocalCounts>>,
-    verdict: Option<Verdict>,
-}
-
-impl<'e> RefundGuard<'e> {
-    pub(super) fn new(counts: &'e Arc<LocalCounts>, verdict: Verdict) -> Self {
-        Self { counts: Cow::Borrowed(counts), verdict: Some(verdict) }
-    }
-
-    /// Converts it into an owned guard.
-    #[cfg(feature = "wait")]
-    pub(super) fn into_own(mut self) -> RefundGuard<'static> {
-        RefundGuard { counts: Cow::Owned(Arc::clone(&self.counts)), verdict: self.verdict.take() }
-    }
-
-    pub(super) fn verdict(&self) -> &Verdict {
-        self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
-    }
-
-    pub(super) fn verdict_mut(&mut self) -> &mut Verdict {
-        self.verdict.as_mut().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
-    }
-
-    pub(super) fn done(mut self) -> Verdict {
-        self.hand_out().unwrap_or_else(|| unreachable!("it is taken out only here"))
-    }
-
-    /// Records and returns the verdict, which from now on releases its own permits.
-    fn hand_out(&mut self) -> Option<Verdict> {
-        let mut verdict = self.verdict.take()?;
-        verdict.count();
-        if verdict.found().is_held() && verdict.is_granted() {
-            verdict.made_mut().held = Some(Arc::clone(&self.counts));
-        }
-        Some(verdict)
-    }
-
-    pub(super) fn give_back_local(&self) {
-        self.counts.give_back_local(self.verdict());
-    }
-
-    /// Takes the verdict out temporarily; meanwhile the new owner is responsible for refunds.
-    pub(super) fn lend(&mut self) -> Verdict {
-        self.verdict.take().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
-    }
-
-    /// Puts the verdict back.
-    pub(super) fn put_back(&mut self, verdict: Verdict) {
-        self.verdict = Some(verdict);
-    }
-}
-
-impl Drop for RefundGuard<'_> {
+impl Drop for DecideFuture<'_> {
     fn drop(&mut self) {
-        if self.verdict.as_ref().is_some_and(Verdict::is_granted) {
-            self.give_back_local();
+        if let DecideState::Ready(Some(verdict), counts) = &self.0 {
+            counts.release_all(verdict, Charges::All);
         }
+    }
+}
+
+impl fmt::Debug for DecideFuture<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecideFuture").field("is_ready", &matches!(self.0, DecideState::Ready(..))).finish()
+    }
+}
+
+/// The future of a granted request, including its wait; a denied request is an error. Dropping it refunds all charges.
+#[must_use = "nothing is decided until it is awaited"]
+pub struct AcquireFuture(AcquireState);
+
+enum AcquireState {
+    /// Most requests are decided immediately, without a box. It is `None` once it is returned.
+    Ready(Option<Result<VerdictGuard, Verdict>>),
+    Waiting(BoxFuture<'static, Result<VerdictGuard, Verdict>>),
+}
+
+impl AcquireFuture {
+    pub(super) fn new(engine: &Arc<Engine>, mut verdict: Verdict, next: NextStep) -> Self {
+        let counts = &engine.state.counts;
+        if next == NextStep::Finish {
+            let verdict = verdict.finish(counts);
+            return Self(match verdict.wait() {
+                None => AcquireState::Ready(Some(Err(verdict))),
+                Some(Duration::ZERO) => AcquireState::Ready(Some(Ok(engine.guard(verdict)))),
+                Some(wait) => AcquireState::Waiting(Box::pin(after(wait, engine.guard(verdict)))),
+            });
+        }
+        verdict.refund_on_drop(counts);
+        let engine = Arc::clone(engine);
+        Self(AcquireState::Waiting(Box::pin(async move {
+            let verdict = engine.finish_waiting(verdict, next, WhenFull::Queue).await;
+            match verdict.wait() {
+                Some(wait) => after(wait, engine.guard(verdict)).await,
+                None => Err(verdict),
+            }
+        })))
+    }
+
+    /// Returns the result if it is ready, else `self`.
+    pub fn now(mut self) -> Result<Result<VerdictGuard, Verdict>, Self> {
+        match &mut self.0 {
+            AcquireState::Ready(result) => result.take().ok_or(self),
+            AcquireState::Waiting(_) => Err(self),
+        }
+    }
+}
+
+/// Returns the guard after the wait that the rules require.
+async fn after(wait: Duration, guard: VerdictGuard) -> Result<VerdictGuard, Verdict> {
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
+    Ok(guard)
+}
+
+impl Future for AcquireFuture {
+    type Output = Result<VerdictGuard, Verdict>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.get_mut().0 {
+            // Polled after completion, it is pending.
+            AcquireState::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
+            AcquireState::Waiting(acquiring) => acquiring.as_mut().poll(context),
+        }
+    }
+}
+
+impl fmt::Debug for AcquireFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquireFuture").field("is_ready", &matches!(self.0, AcquireState::Ready(_))).finish()
     }
 }

@@ -3,9 +3,13 @@
 //! Operations go to the store in which the rule is counted: this process, or the shared store. A failing store is an
 //! error, so that the operator knows that nothing was changed.
 
+mod explain;
+
 use super::Engine;
-use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, Store, StoreError};
+use super::shared::SharedStore;
+use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
 use diana_rules::{CompiledLimit, CountedIn, InvalidKey, Listed, RuleSet};
+pub use explain::{Explanation, RuleExplanation};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +115,7 @@ impl Named {
     }
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Returns the status of a key of a rule. Nothing is charged.
     ///
     /// The key is written as in the rule's `overrides`: one value for each part of `by`, and none if all requests are
@@ -184,9 +188,7 @@ impl<S: Store> Engine<S> {
 
     /// Wakes the waiters of a key: they can be granted earlier than predicted.
     fn wake_queued(&self, named: &Named) {
-        for limit in named.limits() {
-            self.counts.lines.wake(self.counts.line(limit.limit.id(), &named.key));
-        }
+        self.state.counts.wake(&named.asks());
     }
 
     fn named(&self, rule: &str, key: &[&str]) -> Result<Named, KeyAdminError> {
@@ -204,8 +206,8 @@ impl<S: Store> Engine<S> {
     }
 
     /// Returns the store in which a rule is counted, if it is not this process.
-    fn shared_for(&self, named: &Named) -> Option<&S> {
-        self.shared().filter(|_| named.home() == CountedIn::Shared)
+    fn shared_for(&self, named: &Named) -> Option<&dyn SharedStore> {
+        self.state.shared.as_deref().filter(|_| named.home() == CountedIn::Shared)
     }
 
     async fn status(&self, named: &Named) -> Result<KeyStatus, KeyAdminError> {

@@ -3,19 +3,20 @@
 //! Verdicts with permits share ownership, so that dropping a verdict releases its permits on any thread and at any
 //! time.
 
-use super::Return;
-use super::queries::{AskList, Queries, Scope};
-use super::reservations::Reservations;
+mod reservations;
+
+use super::queries::{AskList, Charges, OwnedAsks, Scope, ScopedDecision};
 use super::verdict::Verdict;
 use diana_core::{
-    Clock, Decision, LimitId, LocalStore, MemoryStore, ResetListener, SystemClock, Timestamp, WaitQueues,
+    Ask, Clock, Decision, LocalStore, MaxWait, MemoryStore, ResetListener, SystemClock, Timestamp, WaitQueues,
 };
 use parking_lot::Mutex;
+use reservations::Reservations;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// The maximum number of queued requests, over all rules and keys.
-const MOST_WAITING: usize = 100_000;
+const MAX_QUEUED: usize = 100_000;
 
 /// The counts of this process.
 #[derive(Debug)]
@@ -23,9 +24,9 @@ pub(super) struct LocalCounts {
     pub(super) store: MemoryStore,
     clock: Option<Arc<dyn Clock>>,
     /// Requests that wait for local or shared counts.
-    pub(super) lines: WaitQueues,
+    pub(super) queues: WaitQueues,
     /// Requests that wait for a reserved time.
-    pub(super) reserved: Mutex<Reservations>,
+    reservations: Mutex<Reservations>,
     hasher: RandomState,
 }
 
@@ -33,14 +34,14 @@ pub(super) struct LocalCounts {
 /// of each queue retries.
 impl ResetListener for LocalCounts {
     fn key_reset(&self) {
-        self.lines.wake_all();
+        self.queues.wake_all();
     }
 }
 
 impl LocalCounts {
     pub(super) fn new(store: MemoryStore, clock: Option<Arc<dyn Clock>>) -> Self {
-        let lines = WaitQueues::new(MOST_WAITING);
-        Self { store, clock, lines, reserved: Mutex::default(), hasher: RandomState::new() }
+        let queues = WaitQueues::new(MAX_QUEUED);
+        Self { store, clock, queues, reservations: Mutex::default(), hasher: RandomState::new() }
     }
 
     #[inline]
@@ -63,60 +64,92 @@ impl LocalCounts {
         }
     }
 
-    /// Returns the id of the queue for a count.
-    pub(super) fn line(&self, limit: LimitId, key: &[u8]) -> u64 {
-        self.hasher.hash_one((limit, key))
+    /// Decides the queries in scope by the local counts; `None` if there are none.
+    pub(super) fn decide(&self, verdict: &Verdict, scope: Scope) -> Option<Decision> {
+        let mut asks = verdict.asks(scope);
+        if asks.is_empty() {
+            return None;
+        }
+        let now = verdict.at();
+        if !verdict.rules().has_reserved() {
+            return Some(LocalStore::decide(&self.store, &asks, now, MaxWait::FOREVER));
+        }
+        let bounds = || verdict.limits_in(scope).map(|(_, limit)| limit.reserved);
+        let mut reservations = self.reservations.lock();
+        reservations.bound(self, &mut asks, bounds(), now);
+        let decision = LocalStore::decide(&self.store, &asks, now, MaxWait::FOREVER);
+        reservations.add(self, &asks, bounds(), &decision, now);
+        Some(decision)
     }
 
-    /// Refunds charges in this process and wakes the waiters.
-    pub(super) fn give_back(&self, verdict: &Verdict, part: Scope, made: &Decision, what: Return, now: Timestamp) {
-        if what == Return::Everything {
-            self.give_up(verdict, part, made);
+    /// Sets the maximum wait of queries to zero if their count has too many reservations.
+    pub(super) fn bound_reservations(&self, asks: &mut [Ask<'_>], owned: &OwnedAsks, now: Timestamp) {
+        self.reservations.lock().bound(self, asks, owned.max_reserved(), now);
+    }
+
+    /// Stores the reservations of a decision of the shared store.
+    pub(super) fn add_reservations(&self, owned: &OwnedAsks, decision: &Decision, now: Timestamp) {
+        self.reservations.lock().add(self, &owned.as_asks(), owned.max_reserved(), decision, now);
+    }
+
+    /// Removes the reservations of a cancelled query of the shared store.
+    pub(super) fn remove_reservations(&self, owned: &OwnedAsks, decision: &Decision, at: Timestamp) {
+        self.reservations.lock().remove(self, &owned.as_asks(), owned.max_reserved(), decision, at);
+    }
+
+    /// Removes the reservations of a cancelled request, local or shared.
+    pub(super) fn cancel_reservations(&self, verdict: &Verdict, of: &ScopedDecision) {
+        if verdict.rules().has_reserved() {
+            let bounds = verdict.limits_in(of.scope).map(|(_, limit)| limit.reserved);
+            let mut reservations = self.reservations.lock();
+            reservations.remove(self, &verdict.asks(of.scope), bounds, &of.decision, verdict.at());
         }
-        let (asks, made) = Queries::given_back(verdict, part, made, what);
+    }
+
+    /// Returns charges to the local counts, and wakes the waiters.
+    pub(super) fn release(&self, verdict: &Verdict, of: &ScopedDecision, charges: Charges) {
+        if charges == Charges::All {
+            self.cancel_reservations(verdict, of);
+        }
+        let (asks, decision) = verdict.charged(of, charges);
+        self.refund(&asks, &decision);
+    }
+
+    /// Returns the charges of a granted request to the local counts; those in the shared store stay.
+    pub(super) fn release_all(&self, verdict: &Verdict, charges: Charges) {
+        for decision in verdict.granted().filter(|decision| decision.is_local) {
+            self.release(verdict, decision, charges);
+        }
+    }
+
+    /// Refunds a decision of the local counts, and wakes the waiters.
+    pub(super) fn refund(&self, asks: &AskList<'_>, decision: &Decision) {
         if !asks.is_empty() {
-            LocalStore::refund(&self.store, &asks, &made, now);
-            self.wake(&asks);
+            LocalStore::refund(&self.store, asks, decision, self.now());
+            self.wake(asks);
         }
     }
 
-    /// Cancels the reservations of a request, local and shared.
-    pub(super) fn give_up(&self, verdict: &Verdict, part: Scope, made: &Decision) {
-        if verdict.rules().has_reserved() && made.is_granted() {
-            self.reserved.lock().give_up(self, verdict, part, made);
-        }
-    }
-
-    /// Refunds all charges of a request in this process.
-    pub(super) fn give_back_local(&self, verdict: &Verdict) {
-        let (now, made) = (self.now(), verdict.made());
-        if let Some(local) = &made.local {
-            self.give_back(verdict, made.here, local, Return::Everything, now);
-        }
-        if let Some(shared) = made.shared.as_ref().filter(|shared| shared.here && shared.decision.is_granted()) {
-            self.give_back(verdict, Scope::Shared, &shared.decision, Return::Everything, now);
-        }
-        for shadow in made.shadows.iter().filter(|shadow| shadow.here && shadow.decision.is_granted()) {
-            self.give_back(verdict, Scope::Shadow(shadow.nth), &shadow.decision, Return::Everything, now);
-        }
+    /// Returns the id of the wait queue of a count.
+    pub(super) fn queue_id(&self, ask: &Ask<'_>) -> u64 {
+        self.hasher.hash_one((ask.limit.id(), ask.key))
     }
 
     /// Wakes the waiters of refunded counts.
-    pub(super) fn wake(&self, asks: &AskList<'_>) {
+    pub(super) fn wake(&self, asks: &[Ask<'_>]) {
         // Usually there are none.
-        if self.lines.is_empty() {
+        if self.queues.is_empty() {
             return;
         }
         for ask in asks {
-            self.lines.wake(self.line(ask.limit.id(), ask.key));
+            self.queues.wake(self.queue_id(ask));
         }
     }
 
     /// Wakes the waiters of these queues.
-    #[cfg(feature = "wait")]
-    pub(super) fn wake_lines(&self, lines: &[u64]) {
-        if !self.lines.is_empty() {
-            lines.iter().for_each(|line| self.lines.wake(*line));
+    pub(super) fn wake_queues(&self, queues: &[u64]) {
+        if !self.queues.is_empty() {
+            queues.iter().for_each(|queue| self.queues.wake(*queue));
         }
     }
 }

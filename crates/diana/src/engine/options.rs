@@ -1,8 +1,8 @@
 //! Options of an engine.
 
-use super::Engine;
-use super::background::Background;
 use super::local::LocalCounts;
+use super::shared::{Background, SharedStore};
+use super::{Engine, State};
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
@@ -64,37 +64,37 @@ impl EngineOptions {
     }
 
     /// Builds an engine that counts `store: shared` rules in the shared store.
-    pub fn build_shared<S: Store>(self, file: &RuleFile, shared: S) -> Engine<S> {
-        shared.configure(file.revision);
-        let engine = self.engine(file, Some(shared));
-        if let Some(shared) = &engine.shared {
-            let counts: Weak<LocalCounts> = Arc::downgrade(&engine.counts);
+    pub fn build_shared(self, file: &RuleFile, shared: impl Store + 'static) -> Engine {
+        self.build_with(file, Some(shared))
+    }
+
+    /// Builds an engine with or without a shared store, for programs whose configuration file decides it.
+    pub fn build_with(self, file: &RuleFile, shared: Option<impl Store + 'static>) -> Engine {
+        let shared = shared.map(|shared| Arc::new(shared) as Arc<dyn SharedStore>);
+        if let Some(shared) = &shared {
+            shared.configure(file.revision);
+        }
+        let engine = self.engine(file, shared);
+        if let Some(shared) = &engine.state.shared {
+            let counts: Weak<LocalCounts> = Arc::downgrade(&engine.state.counts);
             shared.on_reset(counts);
         }
         engine
     }
 
-    /// Builds an engine with or without a shared store, for programs whose configuration file decides it.
-    pub fn build_with<S: Store>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
-        match shared {
-            Some(shared) => self.build_shared(file, shared),
-            None => self.engine(file, None),
-        }
-    }
-
-    fn engine<S>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
+    fn engine(self, file: &RuleFile, shared: Option<Arc<dyn SharedStore>>) -> Engine {
         let sheddings = Sheddings::default();
         sheddings.set_rules(file);
-        Engine {
+        let state = State {
             rules: ArcSwap::from_pointee(RuleSet::new(file)),
             counts: Arc::new(LocalCounts::new(MemoryStore::new(self.table), self.clock)),
-            shared: shared.map(Arc::new),
-            behind: Background::new(),
-            #[cfg(feature = "wait")]
-            held: Arc::default(),
+            shared,
+            background: Background::new(),
+            leases: Arc::default(),
             load: LoadMeter::default(),
             sheddings,
-            changing: Mutex::default(),
-        }
+            removed: Mutex::default(),
+        };
+        Engine { state: Arc::new(state) }
     }
 }

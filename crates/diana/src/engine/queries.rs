@@ -1,14 +1,14 @@
-//! The queries of one request, in the order of the rules.
+//! The queries of one request: one for each limit of its rules, in the order of the rules.
 
-use super::{Return, Verdict};
-use diana_core::{Answer, Ask, Decision};
+use super::Verdict;
+use diana_core::{Answer, Ask, Cost, Decision, Limit, MaxWait};
 use diana_rules::{CompiledLimit, CountedIn, MatchedRule, Mode};
 use smallvec::SmallVec;
 
-/// A subset of the queries of a request.
+/// Some queries of a request.
 pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 8]>;
 
-/// Which queries are meant.
+/// Which queries of a request are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// All of active rules, local or shared.
@@ -22,9 +22,9 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    fn has(self, nth: usize, applied: &MatchedRule) -> bool {
+    fn has(self, nth: usize, matched: &MatchedRule) -> bool {
         match self {
-            Self::Everything | Self::Local | Self::Shared => applied.mode == Mode::Enforced,
+            Self::Everything | Self::Local | Self::Shared => matched.mode == Mode::Enforced,
             Self::Shadow(meant) => nth == meant,
         }
     }
@@ -36,66 +36,120 @@ impl Scope {
             Self::Shared => limit.home == CountedIn::Shared,
         }
     }
+
+    pub(super) fn is_shadow(self) -> bool {
+        matches!(self, Self::Shadow(_))
+    }
 }
 
-/// Builds queries from the matched rules.
-pub(super) struct Queries;
+/// The decision of one store about the queries in scope.
+#[derive(Debug)]
+pub(super) struct ScopedDecision {
+    pub(super) scope: Scope,
+    pub(super) decision: Decision,
+    /// Whether it was made in this process: because the limits are counted here, or because the shared store failed.
+    pub(super) is_local: bool,
+}
 
-impl Queries {
+/// Which charges of a granted request are returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Charges {
+    All,
+    /// The concurrency permits, which are held while the request runs.
+    Held,
+}
+
+impl Verdict {
     /// Returns the rules and limits in scope, one pair per query.
-    pub(super) fn places(verdict: &Verdict, part: Scope) -> impl Iterator<Item = (&MatchedRule, &CompiledLimit)> {
-        let applied =
-            verdict.found().applied().iter().enumerate().filter(move |(nth, applied)| part.has(*nth, applied));
-        applied.flat_map(move |(_, applied)| {
-            let limits = verdict.rules().rule(applied.rule).map_or(&[][..], |rule| rule.limits(applied));
-            limits.iter().filter(move |limit| part.has_limit(limit)).map(move |limit| (applied, limit))
+    pub(super) fn limits_in(&self, scope: Scope) -> impl Iterator<Item = (&MatchedRule, &CompiledLimit)> {
+        let matched = self.found().applied().iter().enumerate().filter(move |(nth, matched)| scope.has(*nth, matched));
+        matched.flat_map(move |(_, matched)| {
+            let limits = self.rules().rule(matched.rule).map_or(&[][..], |rule| rule.limits(matched));
+            limits.iter().filter(move |limit| scope.has_limit(limit)).map(move |limit| (matched, limit))
         })
     }
 
-    /// Returns the query if there is exactly one and it is decided in this process.
-    pub(super) fn only(verdict: &Verdict) -> Option<Ask<'_>> {
-        let [applied] = verdict.found().applied() else { return None };
-        let [limit] = verdict.rules().rule(applied.rule)?.limits(applied) else { return None };
-        let here = verdict.made().here;
-        (here.has(0, applied) && here.has_limit(limit)).then(|| ask(verdict, applied, limit))
+    /// Returns the query of one limit.
+    pub(super) fn ask<'a>(&'a self, matched: &MatchedRule, limit: &'a CompiledLimit) -> Ask<'a> {
+        Ask { limit: &limit.limit, key: self.found().key(matched), cost: matched.cost, max_wait: limit.max_wait }
     }
 
     /// Returns the queries in scope.
-    pub(super) fn of(verdict: &Verdict, part: Scope) -> AskList<'_> {
+    pub(super) fn asks(&self, scope: Scope) -> AskList<'_> {
         // Loops, since this is on the hot path, and iterator chains take three times as many instructions.
-        let (rules, found) = (verdict.rules(), verdict.found());
         let mut asks = AskList::new();
-        for (nth, applied) in found.applied().iter().enumerate() {
-            if !part.has(nth, applied) {
+        for (nth, matched) in self.found().applied().iter().enumerate() {
+            if !scope.has(nth, matched) {
                 continue;
             }
-            let Some(rule) = rules.rule(applied.rule) else { continue };
-            for limit in rule.limits(applied).iter().filter(|limit| part.has_limit(limit)) {
-                asks.push(ask(verdict, applied, limit));
+            let Some(rule) = self.rules().rule(matched.rule) else { continue };
+            for limit in rule.limits(matched).iter().filter(|limit| scope.has_limit(limit)) {
+                asks.push(self.ask(matched, limit));
             }
         }
         asks
     }
 
-    /// Returns the queries to refund, with their answers.
-    pub(super) fn given_back<'a>(
-        verdict: &'a Verdict,
-        part: Scope,
-        made: &Decision,
-        what: Return,
-    ) -> (AskList<'a>, Decision) {
-        let emptied = &verdict.made().emptied;
-        let both = Self::places(verdict, part).zip(made.answers()).enumerate();
-        let both = both.filter(|(nth, ((_, limit), _))| {
-            (what == Return::Everything || limit.is_returned)
-                && (emptied.is_empty() || !emptied.contains(&(part, *nth)))
+    /// Returns the query in scope, if the request has only this one.
+    pub(super) fn only_ask(&self, scope: Scope) -> Option<Ask<'_>> {
+        let [matched] = self.found().applied() else { return None };
+        let [limit] = self.rules().rule(matched.rule)?.limits(matched) else { return None };
+        (scope.has(0, matched) && scope.has_limit(limit)).then(|| self.ask(matched, limit))
+    }
+
+    /// Returns the queries of a decision whose charges are returned, with their answers.
+    pub(super) fn charged(&self, of: &ScopedDecision, charges: Charges) -> (AskList<'_>, Decision) {
+        let zeroed = &self.parts().settled_to_zero;
+        let queries = self.limits_in(of.scope).zip(of.decision.answers()).enumerate();
+        let queries = queries.filter(|(nth, ((_, limit), _))| {
+            (charges == Charges::All || limit.is_returned) && (zeroed.is_empty() || !zeroed.contains(&(of.scope, *nth)))
         });
-        let (asks, answers): (AskList<'a>, SmallVec<[Answer; 8]>) =
-            both.map(|(_, ((applied, limit), answer))| (ask(verdict, applied, limit), *answer)).unzip();
-        (asks, Decision::from(answers).with_note(made.note()))
+        let (asks, answers): (AskList<'_>, SmallVec<[Answer; 8]>) =
+            queries.map(|(_, ((matched, limit), answer))| (self.ask(matched, limit), *answer)).unzip();
+        (asks, Decision::from(answers).with_note(of.decision.note()))
     }
 }
 
-pub(super) fn ask<'a>(verdict: &'a Verdict, applied: &MatchedRule, limit: &'a CompiledLimit) -> Ask<'a> {
-    Ask { limit: &limit.limit, key: verdict.found().key(applied), cost: applied.cost, max_wait: limit.max_wait }
+/// Queries that outlive their request.
+#[derive(Debug)]
+pub(super) struct OwnedAsks(SmallVec<[OwnedAsk; 2]>);
+
+#[derive(Debug)]
+struct OwnedAsk {
+    limit: Limit,
+    key: SmallVec<[u8; 32]>,
+    cost: Cost,
+    max_wait: MaxWait,
+    max_reserved: Option<usize>,
+}
+
+impl OwnedAsks {
+    /// Copies the queries of a verdict that are in scope.
+    pub(super) fn of(verdict: &Verdict, scope: Scope) -> Self {
+        let asks = verdict.limits_in(scope);
+        Self(asks.map(|(matched, limit)| OwnedAsk::new(verdict.ask(matched, limit), limit.reserved)).collect())
+    }
+
+    /// Copies these queries.
+    pub(super) fn copied(asks: &AskList<'_>) -> Self {
+        Self(asks.iter().map(|ask| OwnedAsk::new(*ask, None)).collect())
+    }
+
+    pub(super) fn as_asks(&self) -> AskList<'_> {
+        let asks = self.0.iter();
+        asks.map(|OwnedAsk { limit, key, cost, max_wait, .. }| Ask { limit, key, cost: *cost, max_wait: *max_wait })
+            .collect()
+    }
+
+    /// Returns the bound on reservations of each query, if it has one.
+    pub(super) fn max_reserved(&self) -> impl Iterator<Item = Option<usize>> {
+        self.0.iter().map(|owned| owned.max_reserved)
+    }
+}
+
+impl OwnedAsk {
+    fn new(ask: Ask<'_>, max_reserved: Option<usize>) -> Self {
+        let Ask { limit, key, cost, max_wait } = ask;
+        Self { limit: limit.clone(), key: SmallVec::from_slice(key), cost, max_wait, max_reserved }
+    }
 }

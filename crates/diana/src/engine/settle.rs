@@ -6,12 +6,11 @@
 //! The status that a verdict then reports (remaining permits and reset) is the one after the correction: read from
 //! local counts, and computed for shared counts, where reading would take another round trip.
 
-use super::queries::{AskList, Queries, Scope, ask};
-use super::record::SharedDecision;
+use super::queries::{AskList, Scope, ScopedDecision};
 use super::{Engine, Verdict};
 use diana_core::{
     Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
-    Receipt, RefillingBucket, Status, Store, Timestamp, TokenBucket,
+    Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
 };
 use diana_rules::{CompiledLimit, CostOf, CountedIn, Rule};
 use smallvec::SmallVec;
@@ -75,21 +74,21 @@ struct Corrections<'a> {
     returned: AskList<'a>,
     answers: SmallVec<[Answer; 8]>,
     /// The queries with nothing left to refund.
-    emptied: SmallVec<[(Scope, usize); 2]>,
+    zeroed: SmallVec<[(Scope, usize); 2]>,
     /// The decision after the correction.
     after: SmallVec<[Answer; 8]>,
 }
 
 impl<'a> Corrections<'a> {
-    fn of(verdict: &'a Verdict, part: Scope, made: &Decision, costs: &ActualCost) -> Self {
+    fn of(verdict: &'a Verdict, of: &ScopedDecision, costs: &ActualCost) -> Self {
         let mut all = Self::default();
-        let emptied = &verdict.made().emptied;
-        for (nth, ((applied, limit), answer)) in Queries::places(verdict, part).zip(made.answers()).enumerate() {
-            let rule = verdict.rules().rule(applied.rule).map(diana_rules::CompiledRule::rule);
+        let zeroed = &verdict.parts().settled_to_zero;
+        for (nth, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
+            let rule = verdict.rules().rule(matched.rule).map(diana_rules::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
-            let is_empty = emptied.contains(&(part, nth));
+            let is_empty = zeroed.contains(&(of.scope, nth));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {
-                all.emptied.extend(is_empty.then_some((part, nth)));
+                all.zeroed.extend(is_empty.then_some((of.scope, nth)));
                 all.after.push(*answer);
                 continue;
             };
@@ -98,7 +97,7 @@ impl<'a> Corrections<'a> {
                 Answer { outcome: Outcome::Granted { wait, receipt }, status: answer.status }
             };
             let taken = if is_empty { 0 } else { receipt.cost().get() };
-            let ask = |cost| Ask { cost, ..ask(verdict, applied, limit) };
+            let ask = |cost| Ask { cost, ..verdict.ask(matched, limit) };
             if let Ok(more) = Cost::new(cost.saturating_sub(taken)) {
                 all.charged.push(ask(more));
             }
@@ -110,7 +109,7 @@ impl<'a> Corrections<'a> {
             match Cost::new(cost) {
                 Ok(cost) => all.after.push(Answer { status, ..granted(cost) }),
                 Err(_) => {
-                    all.emptied.push((part, nth));
+                    all.zeroed.push((of.scope, nth));
                     all.after.push(Answer { status, ..*answer });
                 }
             }
@@ -154,25 +153,21 @@ impl Verdict {
         if costs.is_empty() || !self.is_granted() {
             return;
         }
-        let here = self.made().here;
-        let local = self.made().local.as_ref().map(|made| expected(self, here, made, costs));
-        let shared = self.made().shared.as_ref().map(|made| expected(self, Scope::Shared, &made.decision, costs));
-        let made = self.made_mut();
-        made.local = local.or(made.local.take());
-        if let (Some(made), Some(decision)) = (&mut made.shared, shared) {
-            made.decision = decision;
+        for place in 0..self.parts().decisions.len() {
+            let of = &self.parts().decisions[place];
+            if of.scope.is_shadow() {
+                continue;
+            }
+            let after = Corrections::of(self, of, costs).after;
+            let answers = of.decision.answers().iter().zip(after);
+            let answers = answers.map(|(answer, after)| Answer { status: after.status, ..*answer });
+            let expected = Decision::new(answers).with_note(of.decision.note());
+            self.parts_mut().decisions[place].decision = expected;
         }
     }
 }
 
-/// Returns a decision with the expected status of each key; the charges are unchanged.
-fn expected(verdict: &Verdict, part: Scope, made: &Decision, costs: &ActualCost) -> Decision {
-    let after = Corrections::of(verdict, part, made, costs).after;
-    let answers = made.answers().iter().zip(after).map(|(answer, after)| Answer { status: after.status, ..*answer });
-    Decision::from(answers.collect::<SmallVec<[Answer; 8]>>()).with_note(made.note())
-}
-
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Corrects the cost of a granted request once it is known. A higher cost is charged, even over the limit; a lower
     /// one is refunded as far as the charge has not expired: not at all if its window is over.
     ///
@@ -183,21 +178,10 @@ impl<S: Store> Engine<S> {
         if costs.is_empty() || !verdict.is_granted() {
             return;
         }
-        let (now, here) = (self.now(), verdict.made().here);
-        if let Some(made) = verdict.made().local.clone() {
-            let settled = self.settle_part(verdict, here, made, costs, now, true).await;
-            verdict.made_mut().local = Some(settled);
-        }
-        if let Some((made, here)) = verdict.made().shared.as_ref().map(|made| (made.decision.clone(), made.here)) {
-            let decision = self.settle_part(verdict, Scope::Shared, made, costs, now, here).await;
-            verdict.made_mut().shared = Some(Box::new(SharedDecision { decision, here }));
-        }
-        for place in 0..verdict.made().shadows.len() {
-            let shadow = &verdict.made().shadows[place];
-            let (part, made, here) = (Scope::Shadow(shadow.nth), shadow.decision.clone(), shadow.here);
-            if made.is_granted() {
-                let settled = self.settle_part(verdict, part, made, costs, now, here).await;
-                verdict.made_mut().shadows[place].decision = settled;
+        let now = self.now();
+        for place in 0..verdict.parts().decisions.len() {
+            if verdict.parts().decisions[place].decision.is_granted() {
+                self.settle_one(verdict, place, costs, now).await;
             }
         }
         if !verdict.found().free().is_empty() {
@@ -209,16 +193,16 @@ impl<S: Store> Engine<S> {
     #[cold]
     async fn settle_free(&self, verdict: &mut Verdict, costs: &ActualCost, now: Timestamp) {
         let free = verdict.found().free().len();
-        verdict.made_mut().charged_free.resize(free, 0);
+        verdict.parts_mut().charged_free.resize(free, 0);
         for nth in 0..free {
-            let (applied, before) = (&verdict.found().free()[nth], verdict.made().charged_free[nth]);
-            let Some(rule) = verdict.rules().rule(applied.rule) else { continue };
+            let (matched, before) = (&verdict.found().free()[nth], verdict.parts().charged_free[nth]);
+            let Some(rule) = verdict.rules().rule(matched.rule) else { continue };
             let Some(cost) = costs.of(rule.rule()) else { continue };
             // Earlier charges stay, since there is no receipt for them.
             let Ok(more) = Cost::new(cost.saturating_sub(before)) else { continue };
-            for limit in rule.limits(applied).iter().filter(|limit| is_settled(limit)) {
-                let ask = Ask { cost: more, ..ask(verdict, applied, limit) };
-                match self.shared().filter(|_| limit.home == CountedIn::Shared) {
+            for limit in rule.limits(matched).iter().filter(|limit| is_settled(limit)) {
+                let ask = Ask { cost: more, ..verdict.ask(matched, limit) };
+                match self.state.shared.as_ref().filter(|_| limit.home == CountedIn::Shared) {
                     Some(shared) => {
                         // If the store is unreachable, the charge is lost.
                         let _ = shared.charge(ask, now).await;
@@ -226,28 +210,21 @@ impl<S: Store> Engine<S> {
                     None => LocalStore::charge(self.local(), ask, now),
                 }
             }
-            verdict.made_mut().charged_free[nth] = cost;
+            verdict.parts_mut().charged_free[nth] = cost;
         }
     }
 
-    /// Corrects one decision in the store that made it; returns the corrected decision.
-    async fn settle_part(
-        &self,
-        verdict: &mut Verdict,
-        part: Scope,
-        made: Decision,
-        costs: &ActualCost,
-        now: Timestamp,
-        here: bool,
-    ) -> Decision {
-        let Corrections { charged, returned, answers, emptied, mut after } =
-            Corrections::of(verdict, part, &made, costs);
-        let given_back = Decision::from(answers).with_note(made.note());
-        match self.shared().filter(|_| !here) {
+    /// Corrects one decision, in the store that made it.
+    async fn settle_one(&self, verdict: &mut Verdict, place: usize, costs: &ActualCost, now: Timestamp) {
+        let of = &verdict.parts().decisions[place];
+        let (scope, note) = (of.scope, of.decision.note());
+        let Corrections { charged, returned, answers, zeroed, mut after } = Corrections::of(verdict, of, costs);
+        let refunded = Decision::from(answers).with_note(note);
+        match self.state.shared.as_ref().filter(|_| !of.is_local) {
             Some(shared) => {
                 // If the store is unreachable, the estimate stays.
                 if !returned.is_empty() {
-                    let _ = shared.refund(&returned, &given_back, now).await;
+                    let _ = shared.refund(&returned, &refunded, now).await;
                 }
                 for ask in charged {
                     let _ = shared.charge(ask, now).await;
@@ -255,28 +232,26 @@ impl<S: Store> Engine<S> {
             }
             None => {
                 if !returned.is_empty() {
-                    LocalStore::refund(self.local(), &returned, &given_back, now);
+                    LocalStore::refund(self.local(), &returned, &refunded, now);
                 }
                 charged.into_iter().for_each(|ask| LocalStore::charge(self.local(), ask, now));
-                self.look_again(verdict, part, &mut after, now);
+                self.read_statuses(verdict, scope, &mut after, now);
             }
         }
-        self.counts.wake(&returned);
+        self.state.counts.wake(&returned);
         drop(returned);
-        let made = Decision::from(after).with_note(made.note());
-        let known = &mut verdict.made_mut().emptied;
-        known.retain(|(known, _)| *known != part);
-        known.extend(emptied);
-        made
+        let parts = verdict.parts_mut();
+        parts.decisions[place].decision = Decision::from(after).with_note(note);
+        parts.settled_to_zero.retain(|(known, _)| *known != scope);
+        parts.settled_to_zero.extend(zeroed);
     }
 
     /// Reads the current status of the keys of a decision.
-    fn look_again(&self, verdict: &Verdict, part: Scope, after: &mut [Answer], now: Timestamp) {
-        let looked = LocalStore::peek(self.local(), &Queries::of(verdict, part), now, MaxWait::FOREVER);
-        for ((answer, looked), (_, limit)) in after.iter_mut().zip(looked.answers()).zip(Queries::places(verdict, part))
-        {
+    fn read_statuses(&self, verdict: &Verdict, scope: Scope, after: &mut [Answer], now: Timestamp) {
+        let seen = LocalStore::peek(self.local(), &verdict.asks(scope), now, MaxWait::FOREVER);
+        for ((answer, seen), (_, limit)) in after.iter_mut().zip(seen.answers()).zip(verdict.limits_in(scope)) {
             if is_settled(limit) {
-                answer.status = looked.status;
+                answer.status = seen.status;
             }
         }
     }

@@ -1,23 +1,28 @@
 //! The result of a decision, and its reason.
 
-use super::Return;
+mod pool;
+mod sample;
+
 use super::local::LocalCounts;
-use super::queries::{Queries, Scope};
-use super::record::{DecisionRecord, Rules, Shadow};
+use super::queries::{Charges, Scope, ScopedDecision};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::{
     Attributes, CompiledRule, CountedIn, DenyReason, Matches, Mode, OverLimit, RefusedBy, RequestOutcome, Rule,
-    RuleNotCallable, RuleSet,
+    RuleFile, RuleNotCallable, RuleSet,
 };
+use pool::{Pooled, VerdictParts};
+pub(super) use pool::{Queued, Rules};
+pub use sample::ResponseClass;
 use smallvec::SmallVec;
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// The result of a decision: granted by every rule, or charged to none.
 ///
 /// It keeps the rules that made it alive, so that refunds go to the same limits, even after a reload.
 #[must_use = "a denied request must not go on"]
-pub struct Verdict(Option<Box<DecisionRecord>>);
+pub struct Verdict(Pooled);
 
 /// One limit that was checked, and its answer.
 #[derive(Clone, Copy, Debug)]
@@ -49,62 +54,85 @@ pub enum Reason<'a> {
     },
 }
 
+/// The rules of a verdict that was moved out of a guard: none.
+static NO_RULES: LazyLock<RuleSet> = LazyLock::new(|| RuleSet::new(&RuleFile::default()));
+
 /// The status for a request whose cost can't be computed.
 const BAD_REQUEST: u16 = 400;
 
 impl Verdict {
-    pub(super) fn new(rules: Rules, at: Timestamp, here: Scope) -> Self {
-        Self(Some(DecisionRecord::new(rules, at, here)))
+    pub(super) fn new(rules: Rules, at: Timestamp, local_scope: Scope) -> Self {
+        let mut parts = Pooled::new();
+        parts.rules = Some(rules);
+        parts.at = at;
+        parts.local_scope = local_scope;
+        Self(parts)
     }
 
     #[inline]
-    pub(super) fn made(&self) -> &DecisionRecord {
-        self.0.as_deref().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
+    pub(super) fn parts(&self) -> &VerdictParts {
+        &self.0
     }
 
     #[inline]
-    pub(super) fn made_mut(&mut self) -> &mut DecisionRecord {
-        self.0.as_deref_mut().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
+    pub(super) fn parts_mut(&mut self) -> &mut VerdictParts {
+        &mut self.0
+    }
+
+    /// Moves the verdict out of a guard that is being dropped.
+    pub(super) fn take(&mut self) -> Self {
+        Self(self.0.take())
+    }
+
+    /// Returns `true` if it was moved out.
+    pub(super) fn is_taken(&self) -> bool {
+        self.0.is_taken()
     }
 
     /// Matches a request against the rules.
     pub(super) fn find(&mut self, request: &dyn Attributes) {
-        let DecisionRecord { rules, found, .. } = self.made_mut();
+        let VerdictParts { rules, matches, .. } = self.parts_mut();
         if let Some(rules) = rules {
-            rules.find(request, found);
+            rules.find(request, matches);
         }
     }
 
     /// Matches a call against the named rule.
     pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), RuleNotCallable> {
-        let DecisionRecord { rules, found, .. } = self.made_mut();
+        let VerdictParts { rules, matches, .. } = self.parts_mut();
         match rules {
-            Some(rules) => rules.find_named(rule, call, found),
+            Some(rules) => rules.find_named(rule, call, matches),
             None => Ok(()),
         }
     }
 
-    pub(super) fn with_found(mut self, found: Matches) -> Self {
-        self.made_mut().found = found;
+    pub(super) fn with_matches(mut self, matches: Matches) -> Self {
+        self.parts_mut().matches = matches;
         self
     }
 
-    /// Releases the concurrency permits that it holds in this process.
-    fn give_back_held(&self, counts: &LocalCounts) {
-        let now = counts.now();
-        let made = self.made();
-        let local = made.local.iter().map(|decision| (made.here, decision));
-        let shared = made.shared.iter().filter(|shared| shared.here).map(|shared| (Scope::Shared, &shared.decision));
-        let shadows = made.shadows.iter().filter(|shadow| shadow.here);
-        let shadows = shadows.map(|shadow| (Scope::Shadow(shadow.nth), &shadow.decision));
-        for (part, decision) in local.chain(shared).chain(shadows).filter(|(_, decision)| decision.is_granted()) {
-            counts.give_back(self, part, decision, Return::WhatIsHeld, now);
-        }
+    /// Refunds everything in this process if it is dropped before it is [finished](Self::finish).
+    pub(super) fn refund_on_drop(&mut self, counts: &Arc<LocalCounts>) {
+        self.parts_mut().on_drop = Some((Arc::clone(counts), Charges::All));
+    }
+
+    /// Keeps its charges if it is dropped.
+    pub(super) fn keep_on_drop(&mut self) {
+        self.parts_mut().on_drop = None;
+    }
+
+    /// Finishes the decision: updates the counters of the rules. From now on, dropping the verdict releases only the
+    /// concurrency permits that it holds in this process.
+    pub(super) fn finish(mut self, counts: &Arc<LocalCounts>) -> Self {
+        self.count();
+        let is_held = self.found().is_held() && self.is_granted();
+        self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
+        self
     }
 
     /// Updates the counters of each rule.
-    pub(super) fn count(&self) {
-        let (rules, found, made) = (self.rules(), self.found(), self.made());
+    fn count(&self) {
+        let (rules, found) = (self.rules(), self.found());
         if !self.is_granted() {
             let Some(rule) = self.refusing() else { return };
             rule.count(if self.over() == Some(&OverLimit::Deny) {
@@ -119,80 +147,86 @@ impl Verdict {
                 rule.count(RequestOutcome::ShadowRefused);
             }
         }
-        let nobody_waits = made.stood.is_none() && self.wait() == Some(Duration::ZERO);
+        let is_immediate = self.parts().queued.is_none() && self.wait() == Some(Duration::ZERO);
         for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
             let Some(rule) = rules.rule(applied.rule) else { continue };
-            let waited = !nobody_waits && self.has_waited_for(rule.rule());
+            let waited = !is_immediate && self.has_waited_for(rule.rule());
             rule.count(if waited { RequestOutcome::Waited } else { RequestOutcome::Granted });
         }
     }
 
     /// Returns `true` if the rule made it wait.
     fn has_waited_for(&self, rule: &Rule) -> bool {
-        let stood = self.made().stood.and_then(|stood| self.rules().rule(stood.rule));
+        let queued = self.parts().queued.and_then(|queued| self.rules().rule(queued.rule));
         let asked = |asked: Asked<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
-        stood.is_some_and(|stood| std::ptr::eq(stood.rule(), rule)) || self.asked().any(asked)
+        queued.is_some_and(|queued| std::ptr::eq(queued.rule(), rule)) || self.asked().any(asked)
     }
 
     /// Returns the indexes of the shadow rules that are counted in `home`.
-    pub(super) fn shadows_of(&self, home: CountedIn) -> SmallVec<[usize; 4]> {
+    pub(super) fn shadows_in(&self, home: CountedIn) -> SmallVec<[usize; 4]> {
         let applied = self.found().applied().iter().enumerate();
         let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.home == home);
         shadows.map(|(nth, _)| nth).collect()
     }
 
-    /// Adds the decision of a shadow rule.
-    pub(super) fn add_shadow(&mut self, shadow: Shadow) {
-        let rule = self.found().applied().get(shadow.nth).and_then(|applied| self.rules().rule(applied.rule));
-        if let Some(rule) = rule {
-            rule.count(if shadow.decision.is_granted() {
-                RequestOutcome::Granted
-            } else {
-                RequestOutcome::ShadowRefused
-            });
+    /// Adds the decision of an active rule's store, or of a shadow rule.
+    pub(super) fn add(&mut self, decision: ScopedDecision) {
+        if let Scope::Shadow(nth) = decision.scope
+            && let Some(rule) = self.found().applied().get(nth).and_then(|matched| self.rules().rule(matched.rule))
+        {
+            let is_granted = decision.decision.is_granted();
+            rule.count(if is_granted { RequestOutcome::Granted } else { RequestOutcome::ShadowRefused });
         }
-        self.made_mut().shadows.push(shadow);
+        self.parts_mut().decisions.push(decision);
     }
 
     /// Clears the decisions, to query again at `now`.
-    #[cfg(feature = "wait")]
-    pub(super) fn ask_anew(&mut self, now: Timestamp) {
-        let made = self.made_mut();
-        (made.at, made.local, made.shared) = (now, None, None);
+    pub(super) fn start_again(&mut self, now: Timestamp) {
+        let parts = self.parts_mut();
+        parts.at = now;
+        parts.decisions.clear();
     }
 
     /// Switches to other rules, unless their matches can't be determined; returns the new number of the rule with the
     /// number `rule`.
-    #[cfg(feature = "wait")]
-    pub(super) fn go_over_to(&mut self, rules: Rules, rule: Option<u32>) -> Option<u32> {
+    pub(super) fn switch_to(&mut self, rules: Rules, rule: Option<u32>) -> Option<u32> {
         if std::ptr::eq(self.rules(), &**rules) {
             return rule;
         }
-        let Some(found) = rules.carried_over(self.rules(), self.found()) else { return rule };
+        let Some(matches) = rules.carried_over(self.rules(), self.found()) else { return rule };
         let number = rule.and_then(|rule| rules.number(&self.rules().rule(rule)?.rule().name));
-        let made = self.made_mut();
-        (made.rules, made.found) = (Some(rules), found);
+        let parts = self.parts_mut();
+        (parts.rules, parts.matches) = (Some(rules), matches);
         number
     }
 
     pub(super) fn refuse(&mut self, by: RefusedBy) {
-        self.made_mut().refused = Some(by);
+        self.parts_mut().denied_by = Some(by);
     }
 
     /// Returns `true` if the request is granted (after [`wait`](Self::wait)).
     pub fn is_granted(&self) -> bool {
-        self.made().refused.is_none() && self.decisions().all(Decision::is_granted)
+        self.parts().denied_by.is_none() && self.decisions().all(Decision::is_granted)
     }
 
-    /// Returns the local and the shared decision.
+    /// Returns the decisions of active rules: the local and the shared one.
     fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        let made = self.made();
-        made.local.iter().chain(made.shared.iter().map(|shared| &shared.decision))
+        self.enforced().map(|of| &of.decision)
+    }
+
+    pub(super) fn enforced(&self) -> impl Iterator<Item = &ScopedDecision> {
+        self.parts().decisions.iter().filter(|of| !of.scope.is_shadow())
+    }
+
+    /// Returns the decisions that charged the request: none if it was denied.
+    pub(super) fn granted(&self) -> impl Iterator<Item = &ScopedDecision> {
+        let decisions = if self.is_granted() { &self.parts().decisions[..] } else { &[] };
+        decisions.iter().filter(|of| of.decision.is_granted())
     }
 
     /// Returns how long a granted request must wait; `None` if it was denied.
     pub fn wait(&self) -> Option<Duration> {
-        if self.made().refused.is_some() {
+        if self.parts().denied_by.is_some() {
             return None;
         }
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
@@ -200,22 +234,23 @@ impl Verdict {
 
     /// Returns how long it was queued before it was decided, granted or not.
     pub fn stood(&self) -> Duration {
-        self.made().stood.map_or(Duration::ZERO, |stood| stood.time)
+        self.parts().queued.map_or(Duration::ZERO, |queued| queued.time)
     }
 
     /// Returns the rule that made it wait longest: in a queue, or for a reserved time. `None` without a wait.
     pub fn waited_for(&self) -> Option<&Rule> {
-        let stood = self.made().stood.and_then(|stood| Some((stood.time, self.rules().rule(stood.rule)?.rule())));
-        let promised = self.asked().filter(|_| self.is_granted());
-        let promised = promised.filter_map(|asked| Some((asked.answer.wait()?, asked.rule)));
-        let longest = stood.into_iter().chain(promised).filter(|(time, _)| !time.is_zero());
+        let queued = self.parts().queued;
+        let queued = queued.and_then(|queued| Some((queued.time, self.rules().rule(queued.rule)?.rule())));
+        let reserved = self.asked().filter(|_| self.is_granted());
+        let reserved = reserved.filter_map(|asked| Some((asked.answer.wait()?, asked.rule)));
+        let longest = queued.into_iter().chain(reserved).filter(|(time, _)| !time.is_zero());
         longest.max_by_key(|(time, _)| *time).map(|(_, rule)| rule)
     }
 
     /// Returns when a denied request would be granted; `None` if it was granted. For a denial by `load`, which can't be
     /// predicted, it is one second.
     pub fn retry(&self) -> Option<Retry> {
-        match self.made().refused {
+        match self.parts().denied_by {
             Some(RefusedBy { why: DenyReason::Overloaded(_), .. }) => {
                 return Some(Retry::After(Duration::from_secs(1)));
             }
@@ -227,7 +262,7 @@ impl Verdict {
 
     /// Returns why it was denied, or which limit a granted request is closest to. `None` if no rule matches.
     pub fn reason(&self) -> Option<Reason<'_>> {
-        if let Some(RefusedBy { rule, why }) = self.made().refused {
+        if let Some(RefusedBy { rule, why }) = self.parts().denied_by {
             return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
         }
         if let Some(only) = self.only() {
@@ -243,28 +278,29 @@ impl Verdict {
     /// Returns every limit that was checked, except those of shadow rules, and its answer. For a denied request, limits
     /// with the answer "granted" are not the reason.
     pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
-        let there = self.made().shared.iter().flat_map(|made| self.answers_of(Scope::Shared, &made.decision));
-        let here = self.made().local.iter().flat_map(|made| self.answers_of(self.made().here, made));
         let only = self.only();
-        let several = only.is_none().then(|| here.chain(there));
+        let several = only.is_none().then(|| self.enforced().flat_map(|of| self.answers_of(of)));
         only.into_iter().chain(several.into_iter().flatten())
     }
 
     /// Returns the limit that was checked, if it is exactly one and local. Most requests are like that, and this takes
     /// a tenth of the time of [`asked`](Self::asked).
     pub fn only(&self) -> Option<Asked<'_>> {
-        let (made, found) = (self.made(), self.found());
-        let (None, Some(local), [applied]) = (&made.shared, &made.local, found.applied()) else { return None };
-        let rule = self.rules().rule(applied.rule)?;
-        let ([answer], [limit]) = (local.answers(), rule.limits(applied)) else { return None };
-        Some(Asked { rule: rule.rule(), key: found.key(applied), limit: &limit.limit, answer: *answer })
+        let found = self.found();
+        let ([local], [matched]) = (&self.parts().decisions[..], found.applied()) else { return None };
+        if matches!(local.scope, Scope::Shared | Scope::Shadow(_)) {
+            return None;
+        }
+        let rule = self.rules().rule(matched.rule)?;
+        let ([answer], [limit]) = (local.decision.answers(), rule.limits(matched)) else { return None };
+        Some(Asked { rule: rule.rule(), key: found.key(matched), limit: &limit.limit, answer: *answer })
     }
 
-    fn answers_of<'a>(&'a self, part: Scope, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
-        let both = Queries::places(self, part).zip(made.answers());
-        both.filter_map(|((applied, limit), answer)| {
-            let rule = self.rules().rule(applied.rule)?.rule();
-            Some(Asked { rule, key: self.found().key(applied), limit: &limit.limit, answer: *answer })
+    fn answers_of<'a>(&'a self, of: &'a ScopedDecision) -> impl Iterator<Item = Asked<'a>> {
+        let both = self.limits_in(of.scope).zip(of.decision.answers());
+        both.filter_map(|((matched, limit), answer)| {
+            let rule = self.rules().rule(matched.rule)?.rule();
+            Some(Asked { rule, key: self.found().key(matched), limit: &limit.limit, answer: *answer })
         })
     }
 
@@ -272,8 +308,11 @@ impl Verdict {
     pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
         // Shadow rules are only reported for granted requests.
         let listed = self.found().refused().iter().filter(|_| self.is_granted()).map(|refused| refused.rule);
-        let counted = self.made().shadows.iter().filter(|shadow| !shadow.decision.is_granted());
-        let counted = counted.filter_map(|shadow| self.found().applied().get(shadow.nth)).map(|applied| applied.rule);
+        let counted = self.parts().decisions.iter().filter(|of| !of.decision.is_granted());
+        let counted = counted.filter_map(|of| match of.scope {
+            Scope::Shadow(nth) => self.found().applied().get(nth).map(|matched| matched.rule),
+            _ => None,
+        });
         let rules = listed.chain(counted).filter_map(|rule| Some(self.rules().rule(rule)?.rule()));
         rules.filter(|rule| rule.mode == Mode::Shadow)
     }
@@ -289,7 +328,7 @@ impl Verdict {
             return None;
         }
         let found = self.found();
-        match (self.made().refused, found.applied()) {
+        match (self.parts().denied_by, found.applied()) {
             (Some(by), _) => self.rules().rule(by.rule),
             // With a single matched rule, it is that one.
             (None, [applied]) => self.rules().rule(applied.rule),
@@ -304,7 +343,7 @@ impl Verdict {
     /// Returns the HTTP status of the denial; `None` if it was granted.
     pub fn status(&self) -> Option<u16> {
         let rule = self.refused_by()?;
-        Some(match self.made().refused.map(|refused| refused.why) {
+        Some(match self.parts().denied_by.map(|refused| refused.why) {
             // The request itself is invalid, not its rate.
             Some(DenyReason::Cost) => BAD_REQUEST,
             Some(DenyReason::Missing) => rule.missing_status.unwrap_or(rule.status),
@@ -317,7 +356,7 @@ impl Verdict {
     /// rerouted.
     pub fn over(&self) -> Option<&OverLimit> {
         let rule = self.refused_by()?;
-        Some(match self.made().refused.map(|refused| refused.why) {
+        Some(match self.parts().denied_by.map(|refused| refused.why) {
             Some(DenyReason::Cost) => &OverLimit::Deny,
             Some(DenyReason::Missing) if rule.missing_status.is_some() => &OverLimit::Deny,
             _ => &rule.over,
@@ -326,36 +365,38 @@ impl Verdict {
 
     /// Returns the rules that made the decision.
     pub fn rules(&self) -> &RuleSet {
-        self.made().rules.as_ref().map_or_else(|| unreachable!("a verdict has rules"), |rules| &***rules)
+        self.parts().rules.as_ref().map_or_else(|| &*NO_RULES, |rules| &***rules)
     }
 
     /// Returns the matches of these rules.
     pub fn found(&self) -> &Matches {
-        &self.made().found
+        &self.parts().matches
     }
 
     /// Returns when it was made.
     pub fn at(&self) -> Timestamp {
-        self.made().at
+        self.parts().at
     }
 
     /// Returns `true` if the shared store failed, so that this process decided in its place.
     pub fn fell_back(&self) -> bool {
-        self.made().shared.as_ref().is_some_and(|made| made.here)
-            || self.made().shadows.iter().any(|shadow| {
-                let applied = self.found().applied().get(shadow.nth);
-                shadow.here && applied.is_some_and(|applied| applied.home == CountedIn::Shared)
-            })
+        self.parts().decisions.iter().filter(|of| of.is_local).any(|of| match of.scope {
+            Scope::Everything | Scope::Local => false,
+            Scope::Shared => true,
+            Scope::Shadow(nth) => {
+                self.found().applied().get(nth).is_some_and(|matched| matched.home == CountedIn::Shared)
+            }
+        })
     }
 }
 
 impl Drop for Verdict {
     fn drop(&mut self) {
-        if let Some(held) = self.0.as_mut().and_then(|made| made.held.take()) {
-            self.give_back_held(&held);
+        if self.is_taken() {
+            return;
         }
-        if let Some(made) = self.0.take() {
-            made.use_again();
+        if let Some((counts, charges)) = self.parts_mut().on_drop.take() {
+            counts.release_all(self, charges);
         }
     }
 }

@@ -12,20 +12,19 @@
 //! When the rules change, the first of each queue is woken and queries by the new rules.
 //!
 //! For a shared count the queue covers only this process. Releases by other processes wake no waiter, so the first
-//! polls every [`SHORT_WHILE`]; a reset by another process wakes the first of each queue.
+//! polls every [`POLL_SHARED`]; a reset by another process wakes the first of each queue.
 //!
-//! # What always holds (tests/it/lines.rs)
+//! # What always holds (tests/it/wait_queues.rs)
 //! - Each count serves its queue in FIFO order.
 //! - No request waits longer than the rule's `wait`, and no queue is longer than its `queue`.
 //! - A request that stops waiting has charged nothing, and the next one moves up.
 //! - A waiting request is woken when its count is reset, by any process, or when the rules change.
 
-use super::decide::WhenFull;
-use super::future::{NextStep, RefundGuard};
-use super::queries::{Queries, Scope};
-use super::record::{Queued, SharedDecision};
+use super::decide::{NextStep, WhenFull};
+use super::queries::{Scope, ScopedDecision};
+use super::verdict::Queued;
 use super::{Engine, Verdict};
-use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Store, Timestamp, WaitQueues};
+use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Timestamp, WaitQueues};
 use diana_rules::{CompiledLimit, MatchedRule};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -33,31 +32,31 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How often the first in the queue polls for permits that other processes may have released.
-const SHORT_WHILE: Duration = Duration::from_millis(20);
+const POLL_SHARED: Duration = Duration::from_millis(20);
 /// How often a request yields to the other queues of its counts before it queries anyway: two requests, each first in a
 /// queue that the other needs, would otherwise switch queues forever.
-const MOST_MOVES: u32 = 8;
+const MAX_MOVES: u32 = 8;
 /// The longest sleep for tokio's timer, which supports at most two years. A waiter then sleeps again.
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Which queue to join, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {
-    line: u64,
+    queue: u64,
     rule: u32,
-    most: usize,
+    max_queued: usize,
     /// The request is denied if it was not granted until then.
     deadline: Timestamp,
     /// When the first in the queue queries again, unless it is woken earlier.
-    again: Timestamp,
+    retry_at: Timestamp,
 }
 
 /// A position in a queue. Dropping it wakes the next waiter.
-struct Place<'a> {
-    lines: &'a WaitQueues,
-    line: u64,
-    ticket: u64,
-    call: Arc<WakeHandle>,
+struct Position<'a> {
+    queues: &'a WaitQueues,
+    queue: u64,
+    number: u64,
+    wake: Arc<WakeHandle>,
 }
 
 /// Wakes a waiter; a wake-up is stored until the waiter polls.
@@ -69,194 +68,191 @@ impl Wake for WakeHandle {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     /// Joins the end of a queue, unless it is full.
-    fn join(lines: &'a WaitQueues, to: &Ticket) -> Option<Self> {
-        let call = Arc::new(WakeHandle(Notify::new()));
-        let (ticket, _) = lines.join_up_to(to.most, to.line, &Waker::from(Arc::clone(&call)))?;
-        Some(Self { lines, line: to.line, ticket, call })
+    fn join(queues: &'a WaitQueues, ticket: &Ticket) -> Option<Self> {
+        let wake = Arc::new(WakeHandle(Notify::new()));
+        let (number, _) = queues.join_up_to(ticket.max_queued, ticket.queue, &Waker::from(Arc::clone(&wake)))?;
+        Some(Self { queues, queue: ticket.queue, number, wake })
     }
 
     fn is_first(&self) -> bool {
-        self.lines.is_first(self.line, self.ticket)
+        self.queues.is_first(self.queue, self.number)
     }
 
     /// Waits until it is woken, for at most `at_most`.
-    async fn called(&self, at_most: Duration) {
+    async fn woken(&self, at_most: Duration) {
         // Woken and timed out are handled alike.
-        let _ = tokio::time::timeout(at_most.min(MONTH), self.call.0.notified()).await;
+        let _ = tokio::time::timeout(at_most.min(MONTH), self.wake.0.notified()).await;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Position<'_> {
     fn drop(&mut self) {
-        self.lines.leave(self.line, self.ticket);
+        self.queues.leave(self.queue, self.number);
     }
 }
 
 /// Records the rule for which a request was queued until it was decided.
-fn note_stood(verdict: &mut Verdict, rule: Option<u32>, began: Timestamp) {
-    let time = verdict.at().since(began);
-    verdict.made_mut().stood = rule.map(|rule| Queued { rule, time });
+fn record_queued(verdict: &mut Verdict, rule: Option<u32>, since: Timestamp) {
+    let time = verdict.at().since(since);
+    verdict.parts_mut().queued = rule.map(|rule| Queued { rule, time });
 }
 
-impl<S: Store + 'static> Engine<S> {
+impl Engine {
     /// Waits in the queue until the request is decided.
-    pub(super) async fn stand_in_line(&self, mut begun: RefundGuard<'_>) -> Verdict {
-        let (lines, began) = (&self.counts.lines, begun.verdict().at());
-        let mut to = self.line_after(begun.verdict(), began).or_else(|| self.others(begun.verdict(), None, began));
-        let mut place = None::<Place<'_>>;
+    pub(super) async fn wait_in_queue(&self, mut verdict: Verdict) -> Verdict {
+        let (queues, since) = (&self.state.counts.queues, verdict.at());
+        let mut next = self.queue_after_denial(&verdict, since).or_else(|| self.busy_queue(&verdict, None, since));
+        let mut position = None::<Position<'_>>;
         let (mut moves, mut rule) = (0, None);
         loop {
-            if let Some(line) = to {
-                let here = match place.take().filter(|place| place.line == line.line) {
-                    Some(here) => {
-                        here.called(line.again.since(self.now())).await;
-                        here
+            if let Some(ticket) = next {
+                let current = match position.take().filter(|position| position.queue == ticket.queue) {
+                    Some(current) => {
+                        current.woken(ticket.retry_at.since(self.now())).await;
+                        current
                     }
-                    None => match Place::join(lines, &line) {
-                        Some(here) => here,
-                        None => return self.turned_away(begun, &line, began),
+                    None => match Position::join(queues, &ticket) {
+                        Some(current) => current,
+                        None => return self.deny_queued(verdict, &ticket, since),
                     },
                 };
-                while !here.is_first() && self.now() < line.deadline {
-                    here.called(line.deadline.since(self.now())).await;
+                while !current.is_first() && self.now() < ticket.deadline {
+                    current.woken(ticket.deadline.since(self.now())).await;
                 }
-                if !here.is_first() {
-                    return self.turned_away(begun, &line, began);
+                if !current.is_first() {
+                    return self.deny_queued(verdict, &ticket, since);
                 }
-                rule = Some(line.rule);
-                to = self.others(begun.verdict(), Some(here.line), began).filter(|_| moves < MOST_MOVES);
-                place = Some(here);
+                rule = Some(ticket.rule);
+                next = self.busy_queue(&verdict, Some(current.queue), since).filter(|_| moves < MAX_MOVES);
+                position = Some(current);
                 moves += 1;
-                if to.is_some() {
+                if next.is_some() {
                     continue;
                 }
             }
             moves = 0;
-            rule = begun.verdict_mut().go_over_to(self.rules.load(), rule);
-            begun.verdict_mut().ask_anew(self.now());
-            if self.ask_all(&mut begun).await {
-                note_stood(begun.verdict_mut(), rule, began);
-                return begun.done();
+            rule = verdict.switch_to(self.state.rules.load(), rule);
+            verdict.start_again(self.now());
+            if self.decide_all(&mut verdict).await {
+                record_queued(&mut verdict, rule, since);
+                return verdict;
             }
-            to = self.line_after(begun.verdict(), began);
-            if to.is_none() {
-                note_stood(begun.verdict_mut(), rule, began);
-                return begun.done();
+            next = self.queue_after_denial(&verdict, since);
+            if next.is_none() {
+                record_queued(&mut verdict, rule, since);
+                return verdict;
             }
         }
     }
 
     /// Denies a request whose queue is full, or that did not become the first in time.
-    fn turned_away(&self, mut begun: RefundGuard<'_>, line: &Ticket, began: Timestamp) -> Verdict {
-        begun.verdict_mut().ask_anew(self.now());
-        note_stood(begun.verdict_mut(), Some(line.rule), began);
-        self.others_are_first(begun.verdict_mut(), line);
-        begun.done()
+    fn deny_queued(&self, mut verdict: Verdict, ticket: &Ticket, since: Timestamp) -> Verdict {
+        verdict.start_again(self.now());
+        record_queued(&mut verdict, Some(ticket.rule), since);
+        self.deny_behind(&mut verdict, ticket);
+        verdict
     }
 
     /// Checks all limits of the request and, if they grant it, the shadow rules; returns `true` if granted.
-    async fn ask_all(&self, begun: &mut RefundGuard<'_>) -> bool {
-        self.decide_local(begun.verdict_mut());
-        begun.verdict().is_granted() && self.ask_shared(begun).await
+    async fn decide_all(&self, verdict: &mut Verdict) -> bool {
+        self.decide_local(verdict);
+        verdict.is_granted() && self.decide_shared(verdict).await
     }
 
     /// Returns the queue for a denied request: that of the count with the latest retry time. `None` if waiting does not
     /// help, or a limit without `wait` denies it.
-    pub(super) fn line_after(&self, verdict: &Verdict, began: Timestamp) -> Option<Ticket> {
-        let made = verdict.made();
-        let local = made.local.iter().map(|decision| (made.here, decision, false));
-        let shared = made.shared.iter().map(|shared| (Scope::Shared, &shared.decision, !shared.here));
+    pub(super) fn queue_after_denial(&self, verdict: &Verdict, since: Timestamp) -> Option<Ticket> {
         let mut longest = None::<(Retry, Ticket)>;
-        for (part, decision, elsewhere) in local.chain(shared) {
-            for ((applied, limit), answer) in Queries::places(verdict, part).zip(decision.answers()) {
+        for of in verdict.enforced() {
+            for ((matched, limit), answer) in verdict.limits_in(of.scope).zip(of.decision.answers()) {
                 let Some(retry) = answer.retry() else { continue };
-                let to = self.line_for(verdict, (applied, limit), began)?;
-                let again = match retry {
+                let ticket = self.ticket(verdict, (matched, limit), since)?;
+                let retry_at = match retry {
                     Retry::After(after) => Some(verdict.at() + after),
-                    Retry::WhenReturned if elsewhere => Some((verdict.at() + SHORT_WHILE).min(to.deadline)),
-                    Retry::WhenReturned => Some(to.deadline),
+                    Retry::WhenReturned if !of.is_local => Some((verdict.at() + POLL_SHARED).min(ticket.deadline)),
+                    Retry::WhenReturned => Some(ticket.deadline),
                     Retry::Never => None,
                 }?;
-                if again > to.deadline || verdict.at() >= to.deadline {
+                if retry_at > ticket.deadline || verdict.at() >= ticket.deadline {
                     return None;
                 }
                 let is_later = longest.is_none_or(|(known, _)| known.later(retry) != known);
                 if is_later {
-                    longest = Some((retry, Ticket { again, ..to }));
+                    longest = Some((retry, Ticket { retry_at, ..ticket }));
                 }
             }
         }
-        longest.map(|(_, to)| to)
+        longest.map(|(_, ticket)| ticket)
     }
 
     /// Returns the queue of one count; `None` if its rule has no `wait`.
-    fn line_for(
+    fn ticket(
         &self,
         verdict: &Verdict,
-        (applied, limit): (&MatchedRule, &CompiledLimit),
-        began: Timestamp,
+        (matched, limit): (&MatchedRule, &CompiledLimit),
+        since: Timestamp,
     ) -> Option<Ticket> {
-        let most = limit.line?;
-        let line = self.counts.line(limit.limit.id(), verdict.found().key(applied));
-        let deadline = began + limit.max_wait.as_duration();
-        Some(Ticket { line, rule: applied.rule, most, deadline, again: deadline })
+        let max_queued = limit.line?;
+        let queue = self.state.counts.queue_id(&verdict.ask(matched, limit));
+        let deadline = since + limit.max_wait.as_duration();
+        Some(Ticket { queue, rule: matched.rule, max_queued, deadline, retry_at: deadline })
     }
 
     /// Returns the first non-empty queue among the request's counts, except its own.
     #[cold]
-    pub(super) fn others(&self, verdict: &Verdict, own: Option<u64>, began: Timestamp) -> Option<Ticket> {
+    pub(super) fn busy_queue(&self, verdict: &Verdict, own: Option<u64>, since: Timestamp) -> Option<Ticket> {
         // Without a shared store, these are all.
-        let parts = [verdict.made().here, Scope::Shared];
-        let parts = if parts[0] == Scope::Everything { &parts[..1] } else { &parts };
-        let mut places = parts.iter().flat_map(|part| Queries::places(verdict, *part));
-        places.find_map(|place| {
-            let to = self.line_for(verdict, place, began)?;
-            (Some(to.line) != own && self.counts.lines.has_waiters(to.line)).then_some(to)
+        let scopes = [verdict.parts().local_scope, Scope::Shared];
+        let scopes = if scopes[0] == Scope::Everything { &scopes[..1] } else { &scopes };
+        let mut limits = scopes.iter().flat_map(|scope| verdict.limits_in(*scope));
+        limits.find_map(|limit| {
+            let ticket = self.ticket(verdict, limit, since)?;
+            (Some(ticket.queue) != own && self.state.counts.queues.has_waiters(ticket.queue)).then_some(ticket)
         })
     }
 
     /// Returns the next step for a request that finds a non-empty queue.
     #[cold]
-    pub(super) fn behind(&self, mut verdict: Verdict, line: &Ticket, in_line: WhenFull) -> (RefundGuard<'_>, NextStep) {
-        if in_line == WhenFull::Queue {
-            return (RefundGuard::new(&self.counts, verdict), NextStep::StandInLine);
+    pub(super) fn join_or_deny(&self, verdict: &mut Verdict, ticket: &Ticket, when_full: WhenFull) -> NextStep {
+        if when_full == WhenFull::Queue {
+            return NextStep::Queue;
         }
-        self.others_are_first(&mut verdict, line);
-        (RefundGuard::new(&self.counts, verdict), NextStep::Nothing)
+        self.deny_behind(verdict, ticket);
+        NextStep::Finish
     }
 
     /// Denies a request because others are queued for the same count.
-    fn others_are_first(&self, verdict: &mut Verdict, line: &Ticket) {
-        let here = verdict.made().here;
-        let local = self.seen(verdict, here, line);
-        verdict.made_mut().local = local;
-        if here != Scope::Everything && verdict.is_granted() {
-            let decision = self.seen(verdict, Scope::Shared, line);
-            verdict.made_mut().shared = decision.map(|decision| Box::new(SharedDecision { decision, here: true }));
+    fn deny_behind(&self, verdict: &mut Verdict, ticket: &Ticket) {
+        let scope = verdict.parts().local_scope;
+        self.deny_in(verdict, scope, ticket);
+        if scope != Scope::Everything && verdict.is_granted() {
+            self.deny_in(verdict, Scope::Shared, ticket);
         }
     }
 
     /// Reads the counts from this process, and denies by the one that has a queue. (The queue may be empty by now; but
     /// no limit was checked, so nothing can be granted.)
-    fn seen(&self, verdict: &Verdict, part: Scope, line: &Ticket) -> Option<Decision> {
-        let asks = Queries::of(verdict, part);
+    fn deny_in(&self, verdict: &mut Verdict, scope: Scope, ticket: &Ticket) {
+        let asks = verdict.asks(scope);
         if asks.is_empty() {
-            return None;
+            return;
         }
         let seen = LocalStore::peek(self.local(), &asks, verdict.at(), MaxWait::NONE);
-        Some(Decision::new(Queries::places(verdict, part).zip(seen.answers()).map(|(place, answer)| {
-            if self.line_for(verdict, place, verdict.at()).is_none_or(|to| to.line != line.line) {
+        let decision = Decision::new(verdict.limits_in(scope).zip(seen.answers()).map(|(limit, answer)| {
+            if self.ticket(verdict, limit, verdict.at()).is_none_or(|other| other.queue != ticket.queue) {
                 return *answer;
             }
             let mut status = answer.status;
-            if part == Scope::Shared {
+            if scope == Scope::Shared {
                 // The shared store has the actual count; it is too low, or the queue would be empty.
                 status.remaining = 0;
             }
             let retry = answer.retry().unwrap_or(Retry::WhenReturned);
             Answer { outcome: Outcome::Denied { retry }, status }
-        })))
+        }));
+        drop(asks);
+        verdict.add(ScopedDecision { scope, decision, is_local: true });
     }
 }

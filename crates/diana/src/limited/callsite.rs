@@ -25,7 +25,6 @@ pub use args::Args;
 pub use key_part::{OfAnything, OfPlain, OfShown, part};
 pub(super) use limit::Limit;
 pub use local::LocalSite;
-pub(super) use rule::Rules;
-pub use rule::{Pass, RuleSite};
+pub use rule::RuleSite;
 pub use shared::SharedSite;
 pub use spec::{Allows, Keys, Spec};

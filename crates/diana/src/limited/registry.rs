@@ -1,10 +1,10 @@
 //! The counts of limited functions.
 
 use super::Cause;
-use super::callsite::{Limit, Rules};
+use super::callsite::Limit;
 use super::installed;
 use crate::engine::Engine;
-use diana_core::{Clock, Store, TableOptions, Timestamp};
+use diana_core::{Clock, TableOptions, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ struct Set {
     clock: Option<SharedClock>,
     #[cfg(feature = "redis")]
     shared: Option<diana_redis::RedisStore>,
-    rules: Option<Arc<dyn Rules>>,
+    rules: Option<Arc<Engine>>,
 }
 
 impl From<Set> for Limits {
@@ -146,8 +146,8 @@ impl Limits {
     /// # Ok::<(), diana::rules::Problems>(())
     /// ```
     #[must_use]
-    pub fn with_rules<S: Store + 'static>(self, engine: Arc<Engine<S>>) -> Self {
-        Set { rules: Some(Arc::new(engine)), ..self.inner.set.clone() }.into()
+    pub fn with_rules(self, engine: Arc<Engine>) -> Self {
+        Set { rules: Some(engine), ..self.inner.set.clone() }.into()
     }
 
     /// Installs these limits as the program's default, replacing the previous ones. Waiting calls keep their
@@ -266,7 +266,7 @@ impl Limits {
     }
 
     /// Returns the rules for `#[limited]`.
-    pub(super) fn rules(&self) -> Option<&Arc<dyn Rules>> {
+    pub(super) fn rules(&self) -> Option<&Arc<Engine>> {
         self.inner.set.rules.as_ref()
     }
 

@@ -1,7 +1,7 @@
 //! Reading and changing single keys through the admin functions.
 
 use crate::support::{account, decide, engine, now, request};
-use diana::core::{Cost, Retry, Store};
+use diana::core::{Cost, Retry};
 use diana::rules::CountedIn;
 use diana::{Engine, KeyStatus};
 
@@ -11,7 +11,7 @@ fn shown(status: &KeyStatus) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn peek<S: Store>(engine: &Engine<S>, rule: &str, key: &[&str]) -> String {
+fn peek(engine: &Engine, rule: &str, key: &[&str]) -> String {
     now(engine.peek_key(rule, key)).map_or_else(|error| error.to_string(), |status| shown(&status))
 }
 

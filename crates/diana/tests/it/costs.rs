@@ -1,7 +1,7 @@
 //! Costs by an expression, and requests whose expression fails.
 
 use crate::support::{clock, decide, file, now};
-use diana::core::{MemoryStore, Store};
+use diana::core::MemoryStore;
 use diana::rules::{DenyReason, OverLimit, SyntheticRequest};
 use diana::{ActualCost, Engine, EngineOptions, Reason};
 
@@ -31,7 +31,7 @@ trait Costs {
     fn explained(&self, header: Option<&str>) -> String;
 }
 
-impl<S: Store + 'static> Costs for Engine<S> {
+impl Costs for Engine {
     fn left_after(&self, header: Option<&str>) -> Result<u64, u16> {
         let verdict = decide(self, &tokens(header));
         if let Some(status) = verdict.status() {

@@ -3,7 +3,6 @@
 
 use crate::support::{account, clock, file};
 use diana::core::{Ask, Decision, Limit, LocalStore, MaxWait, MemoryStore, Store, StoreError, Timestamp};
-use diana::redis::RedisStore;
 use diana::rules::{Document, RuleFile};
 use diana::{Engine, EngineOptions, connect, registry};
 use diana_testing::{RedisServer, wait_until};
@@ -46,14 +45,14 @@ impl Store for Late {
     }
 }
 
-fn late(rules: &str) -> (Engine<Late>, Late) {
+fn late(rules: &str) -> (Engine, Late) {
     let file = file(&format!("store: {{redis: 'redis://127.0.0.1'}}\nrules: {rules}"));
     let store = Late { counts: Arc::default(), may_answer: Arc::new(Semaphore::new(0)) };
     (EngineOptions::of(&file).clock(clock()).build_shared(&file, store.clone()), store)
 }
 
 /// Returns the remaining permits of each limit of all rules.
-async fn left<S: Store>(engine: &Engine<S>) -> Vec<u64> {
+async fn left(engine: &Engine) -> Vec<u64> {
     let explained = engine.explain(&account("alice")).await;
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }
@@ -73,7 +72,7 @@ async fn what_the_store_grants_to_somebody_who_has_left_goes_back() {
         drop(asking);
         assert_eq!(left(&engine).await[0], 4, "what is counted here comes back at once");
         store.may_answer.add_permits(2 - answers);
-        engine.carried_out().await;
+        engine.background_tasks_finished().await;
         assert_eq!(left(&engine).await, [4, 4, 3, 5]);
         assert_eq!(store.may_answer.available_permits(), 0, "it was asked to the end");
     }
@@ -95,7 +94,7 @@ async fn what_the_store_grants_to_the_first_in_line_who_has_left_goes_back() {
     assert_eq!(left(&engine).await, [0]);
     drop(waits);
     store.may_answer.add_permits(1);
-    engine.carried_out().await;
+    engine.background_tasks_finished().await;
     assert_eq!(left(&engine).await, [1]);
 }
 
@@ -114,7 +113,7 @@ async fn whenever_requests_leave_redis_has_everything_back() {
     let document = Document::new("diana.yaml", RULES);
     let file = RuleFile::read_with(&document, &registry(), |_| Some(redis.url())).unwrap();
     let store = connect(file.store.redis.as_ref().unwrap()).await.unwrap();
-    let engine: Arc<Engine<RedisStore>> = Arc::new(Engine::with_shared(&file, store));
+    let engine: Arc<Engine> = Arc::new(Engine::with_shared(&file, store));
     for round in 0..20_u64 {
         let leaving = (0..40_u64).map(|nth| {
             let engine = Arc::clone(&engine);
@@ -132,7 +131,7 @@ async fn whenever_requests_leave_redis_has_everything_back() {
             gone.await.unwrap();
         }
     }
-    engine.carried_out().await;
+    engine.background_tasks_finished().await;
     assert_eq!(left(&engine).await, [20, 18, 1_000, 1_000]);
 }
 
@@ -149,20 +148,20 @@ async fn what_is_kept_is_extended_again_and_again() {
     let text = "{store: {redis: '${REDIS_URL}', timeout: 5s, permits_for: 3s}, rules: [{name: places, concurrent: 1}]}";
     let file = RuleFile::read_with(&Document::new("diana.yaml", text), &registry(), |_| Some(redis.url())).unwrap();
     let store = connect(file.store.redis.as_ref().unwrap()).await.unwrap();
-    let engine = Engine::with_shared(&file, store);
+    let engine = Arc::new(Engine::with_shared(&file, store));
     let alice = account("alice");
     let held = engine.decide(&alice).await;
     let mut known = in_flight(&redis);
     assert!(held.is_granted() && !known.is_empty());
-    let keeping = engine.keep(&held);
-    assert!(keeping.is_some());
+    let mut held = engine.guard(held);
+    held.begin();
     for _ in 0..4 {
         let later = || Some(in_flight(&redis)).filter(|now| *now != known);
         known = wait_until("its end to be put off", Duration::from_secs(30), later).unwrap();
         assert!(!known.is_empty(), "it has ended meanwhile");
         assert!(!engine.decide(&alice).await.is_granted(), "it is still held");
     }
-    drop(keeping);
-    engine.finish(held).await;
+    drop(held);
+    engine.background_tasks_finished().await;
     assert!(engine.decide(&alice).await.is_granted());
 }

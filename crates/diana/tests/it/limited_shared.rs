@@ -209,7 +209,7 @@ fn a_rule_that_is_shared_is_asked_and_what_is_held_comes_back() {
         for _ in 0..5 {
             assert_eq!(holds().await, Ok(()));
             // The place goes back behind the call.
-            engine.carried_out().await;
+            engine.background_tasks_finished().await;
         }
     });
     assert!(by_rule_plain().is_err());

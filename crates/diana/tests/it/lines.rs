@@ -2,7 +2,7 @@
 
 use crate::support::{account, file, now, request};
 use diana::core::{MemoryStore, Store, TokioClock};
-use diana::{Begun, Engine, EngineOptions, Verdict};
+use diana::{Engine, EngineOptions, Verdict};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use std::pin::pin;
@@ -21,7 +21,7 @@ fn engine(text: &str) -> Engine {
 }
 
 /// The same with a shared store.
-fn shared(text: &str) -> Engine<MemoryStore> {
+fn shared(text: &str) -> Engine {
     let file = file(&format!("store: {{redis: 'redis://127.0.0.1'}}\n{text}"));
     EngineOptions::of(&file).clock(TokioClock::new()).build_shared(&file, MemoryStore::default())
 }
@@ -32,7 +32,7 @@ fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 }
 
 /// Returns the result and the time of each of several consecutive requests.
-async fn transcript<S: Store + 'static>(engine: &Engine<S>, count: usize, holds: Duration) -> Vec<String> {
+async fn transcript(engine: &Engine, count: usize, holds: Duration) -> Vec<String> {
     let began = tokio::time::Instant::now();
     let heard = Mutex::new(Vec::new());
     join_all((0..count).map(|nth| {
@@ -186,20 +186,24 @@ async fn a_shared_place_that_somebody_else_gives_back_is_found() {
     let rules = "rules: [{name: places, concurrent: 1, wait: 10s}]";
     let engine = shared(rules);
     let first = engine.admit(&request()).await;
-    let begun = engine.begin(&request());
-    let Begun::Unfinished(unfinished) = begun else { panic!("{begun:?}") };
-    let waiting = engine.go_on(unfinished);
+    let engine = Arc::new(engine);
+    let waiting = engine.acquire(&request()).now().expect_err("it is queued");
     let other = async {
         tokio::time::sleep(ms(500)).await;
         // As if by another process: nobody here is woken.
         let asked = first.asked().next().unwrap();
         let ask = diana::core::Ask::one(asked.limit, asked.key);
         let decision = diana::core::Decision::new([asked.answer]);
-        diana::core::LocalStore::refund(engine.shared().unwrap(), &[ask], &decision, diana::core::Timestamp::MAX);
+        diana::core::LocalStore::refund(
+            engine.shared::<MemoryStore>().unwrap(),
+            &[ask],
+            &decision,
+            diana::core::Timestamp::MAX,
+        );
     };
-    let (verdict, ()) = tokio::join!(waiting, other);
-    assert!(verdict.is_granted());
-    assert!((ms(500)..ms(600)).contains(&verdict.stood()), "{:?}", verdict.stood());
+    let (acquired, ()) = tokio::join!(waiting, other);
+    let queued = acquired.unwrap().verdict().stood();
+    assert!((ms(500)..ms(600)).contains(&queued), "{queued:?}");
 }
 
 /// A regression: the time in the queue was not reported.
@@ -347,7 +351,7 @@ async fn who_is_queued_keeps_its_place_when_other_rules_change() {
 
 /// `lua-resty-limit-traffic`'s `conn`: requests over the limit are granted after a delay, one unit for each multiple of
 /// the limit.
-async fn a_few_more_after_a_wait<S: Store + 'static>(engine: &Engine<S>) {
+async fn a_few_more_after_a_wait(engine: &Engine) {
     let mut verdicts = Vec::new();
     for _ in 0..8 {
         verdicts.push(engine.decide(&request()).await);

@@ -6,7 +6,7 @@
 mod by_hand;
 mod costs;
 mod decide;
-#[cfg(all(feature = "redis", feature = "wait"))]
+#[cfg(feature = "redis")]
 mod given_up;
 #[cfg(feature = "macros")]
 mod limited;
@@ -18,7 +18,6 @@ mod limited_rules;
 mod limited_scope;
 #[cfg(all(feature = "macros", feature = "redis"))]
 mod limited_shared;
-#[cfg(feature = "wait")]
 mod lines;
 mod mixed;
 mod overload;

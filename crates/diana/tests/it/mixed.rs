@@ -56,13 +56,13 @@ impl Store for Shared {
     }
 }
 
-fn engine(text: &str) -> (Engine<Shared>, Shared, ManualClock) {
+fn engine(text: &str) -> (Engine, Shared, ManualClock) {
     let (file, shared, clock) = (file(text), Shared::default(), clock());
     (EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, shared.clone()), shared, clock)
 }
 
 /// Returns the remaining permits of each limit of both rules.
-fn left(engine: &Engine<Shared>) -> Vec<u64> {
+fn left(engine: &Engine) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }

@@ -1,7 +1,7 @@
 //! Rules by the machine's load or the response latency, and the counters of every rule.
 
 use crate::support::{account, decide, engine, file, now, request, said};
-use diana::core::{Retry, Timestamp};
+use diana::core::{MemoryStore, Retry, Timestamp};
 use diana::rules::{DenyReason, Resource, RuleCounts};
 use diana::{Engine, Reason, ResponseClass};
 use std::time::Duration;
@@ -166,10 +166,10 @@ fn an_adaptive_limit_is_counted_here_also_where_others_are_shared() {
         "store: {redis: 'redis://127.0.0.1'}
 rules: [{name: a, concurrent: adaptive, limit: 5/h}, {name: b, concurrent: adaptive}]",
     );
-    let shared = diana::core::MemoryStore::default();
+    let shared = MemoryStore::default();
     let engine = diana::EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, shared);
     let verdict = decide(&engine, &request());
     assert_eq!(verdict.asked().count(), 3);
-    assert_eq!((engine.local().len(), engine.shared().unwrap().len()), (2, 1));
+    assert_eq!((engine.local().len(), engine.shared::<MemoryStore>().unwrap().len()), (2, 1));
     assert!(!verdict.fell_back());
 }

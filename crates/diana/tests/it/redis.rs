@@ -2,7 +2,6 @@
 
 use crate::support::account;
 use diana::core::Cost;
-use diana::redis::RedisStore;
 use diana::rules::{CountedIn, Document, RuleFile};
 use diana::{Engine, connect, registry};
 use diana_testing::RedisServer;
@@ -13,7 +12,7 @@ fn read(text: &str, url: &str) -> RuleFile {
         .unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-async fn engine(file: &RuleFile) -> Engine<RedisStore> {
+async fn engine(file: &RuleFile) -> Engine {
     Engine::with_shared(file, connect(file.store.redis.as_ref().unwrap()).await.unwrap())
 }
 
@@ -115,7 +114,7 @@ async fn what_is_shared_is_changed_by_hand_for_all() {
     for _ in 0..3 {
         assert!(one.decide(&account("alice")).await.is_granted());
     }
-    let left = async |engine: &Engine<RedisStore>| engine.peek_key("a", &["alice"]).await.unwrap().limits[0].remaining;
+    let left = async |engine: &Engine| engine.peek_key("a", &["alice"]).await.unwrap().limits[0].remaining;
     assert_eq!(left(&other).await, 0);
     assert_eq!(other.refund_key("a", &["alice"], Cost::new(2).unwrap()).await.unwrap().limits[0].remaining, 2);
     assert_eq!(left(&one).await, 2);

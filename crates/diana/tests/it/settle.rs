@@ -17,18 +17,18 @@ fn here() -> (Engine, ManualClock) {
     (EngineOptions::of(&file).clock(clock.clone()).build(&file), clock)
 }
 
-fn shared() -> (Engine<MemoryStore>, ManualClock) {
+fn shared() -> (Engine, ManualClock) {
     let (file, clock) = (file(&format!("store: {{redis: 'redis://127.0.0.1'}}\nrules:{RULES}")), clock());
     (EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, MemoryStore::default()), clock)
 }
 
 /// Returns the remaining permits of each limit.
-fn left<S: Store + 'static>(engine: &Engine<S>) -> Vec<u64> {
+fn left(engine: &Engine) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }
 
-fn both_ways<S: Store + 'static>(engine: &Engine<S>) {
+fn both_ways(engine: &Engine) {
     let mut verdict = now(engine.decide(&account("alice")));
     assert_eq!(left(engine), [900, 49, 3, 400]);
     now(engine.settle(&mut verdict, &ActualCost::all(250)));

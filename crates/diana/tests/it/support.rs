@@ -1,6 +1,6 @@
 //! Shared helpers of the engine tests.
 
-use diana::core::{ManualClock, Store, Timestamp};
+use diana::core::{ManualClock, Timestamp};
 use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
 use diana::{Engine, EngineOptions, Verdict};
 
@@ -31,11 +31,11 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
 }
 
-pub(crate) fn decide<S: Store + 'static>(engine: &Engine<S>, request: &SyntheticRequest) -> Verdict {
+pub(crate) fn decide(engine: &Engine, request: &SyntheticRequest) -> Verdict {
     now(engine.decide(request))
 }
 
 /// Formats the verdict as a line of a transcript.
-pub(crate) fn said<S: Store + 'static>(engine: &Engine<S>, request: &SyntheticRequest) -> String {
+pub(crate) fn said(engine: &Engine, request: &SyntheticRequest) -> String {
     decide(engine, request).to_string()
 }

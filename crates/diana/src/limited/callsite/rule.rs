@@ -3,52 +3,13 @@
 use super::args::{Args, Call};
 use super::block_on;
 use super::cache::Cache;
-use crate::engine::{DecideFuture, Engine, LeaseGuard, Reason, RequestPhase, Verdict};
+use crate::engine::{Engine, Reason, Verdict, VerdictGuard};
 use crate::limited::{Caller, Cause, Limited};
-use diana_core::{Retry, Store, Timestamp};
-use diana_rules::{Attributes, RuleNotCallable};
-use std::fmt;
+use diana_core::Retry;
+use diana_rules::RuleNotCallable;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-
-/// An engine, with its store type erased.
-pub(in crate::limited) trait Rules: fmt::Debug + Send + Sync {
-    /// Queries a rule, and queues the call if the rule allows it.
-    fn admit(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable>;
-    /// Queries a rule.
-    fn decide(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable>;
-    fn keep(&self, verdict: &Verdict) -> Option<LeaseGuard>;
-    fn leave(&self, verdict: Verdict, left: RequestPhase);
-    fn runtime(&self) -> Option<Handle>;
-    fn park_until(&self, time: Timestamp);
-}
-
-impl<S: Store + 'static> Rules for Arc<Engine<S>> {
-    fn admit(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable> {
-        self.admit_by(rule, call).map(DecideFuture::whichever_store)
-    }
-
-    fn decide(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable> {
-        self.decide_by(rule, call).map(DecideFuture::whichever_store)
-    }
-
-    fn keep(&self, verdict: &Verdict) -> Option<LeaseGuard> {
-        Engine::keep(self, verdict)
-    }
-
-    fn leave(&self, verdict: Verdict, left: RequestPhase) {
-        Engine::leave(self, verdict, left, None);
-    }
-
-    fn runtime(&self) -> Option<Handle> {
-        Engine::runtime(self)
-    }
-
-    fn park_until(&self, time: Timestamp) {
-        Engine::park_until(self, time);
-    }
-}
 
 /// A call site with a named rule.
 #[derive(Debug)]
@@ -56,7 +17,7 @@ pub struct RuleSite {
     function: &'static str,
     instance: Option<&'static str>,
     rule: &'static str,
-    found: Cache<Arc<dyn Rules>>,
+    found: Cache<Arc<Engine>>,
 }
 
 impl RuleSite {
@@ -66,51 +27,52 @@ impl RuleSite {
     }
 
     /// Queries the rule, blocking this thread for as long as the rule makes the call wait. If the rule can't predict
-    /// how long that is, the call is denied.
-    pub fn wait(&'static self, told: &Args) -> Result<Pass, Limited> {
-        let rules = self.rules()?;
-        let deciding = self.with_call(told, |call| rules.decide(self.rule, call))?;
+    /// how long that is, the call is denied. Returns a guard if the call holds something while it runs.
+    pub fn wait(&'static self, args: &Args) -> Result<Option<VerdictGuard>, Limited> {
+        let engine = self.engine()?;
+        let deciding = self.with_call(args, |call| engine.decide_by(self.rule, call))?;
         let verdict = match deciding.now() {
             Ok(verdict) => verdict,
             Err(deciding) => {
-                block_on::on(rules.runtime().as_ref(), deciding).map_err(|cause| self.limited(None, cause))?
+                block_on::on(engine.runtime().as_ref(), deciding).map_err(|cause| self.limited(None, cause))?
             }
         };
-        let (mut pass, wait) = self.granted(&rules, verdict)?;
-        if let Some(verdict) = pass.verdict().filter(|_| !wait.is_zero()) {
-            rules.park_until(verdict.at() + wait);
+        match verdict.wait() {
+            Some(Duration::ZERO) if !verdict.found().is_held() => Ok(None),
+            Some(wait) => {
+                let time = verdict.at() + wait;
+                let mut guard = engine.guard(verdict);
+                if !wait.is_zero() {
+                    engine.park_until(time);
+                }
+                guard.begin();
+                Ok(Some(guard))
+            }
+            None => Err(self.refused(&verdict)),
         }
-        pass.begin();
-        Ok(pass)
     }
 
-    /// Queries the rule, waiting for as long as it makes the call wait. Dropping the future refunds everything.
-    pub async fn wait_async(&'static self, told: Args) -> Result<Pass, Limited> {
-        let rules = self.rules()?;
-        let deciding = self.with_call(&told, |call| rules.admit(self.rule, call))?;
-        let verdict = match deciding.now() {
-            Ok(verdict) => verdict,
+    /// Queries the rule, waiting for as long as it makes the call wait. Dropping the future refunds everything. Returns
+    /// the guard of the call.
+    pub async fn wait_async(&'static self, args: Args) -> Result<VerdictGuard, Limited> {
+        let engine = self.engine()?;
+        let acquired = match self.with_call(&args, |call| engine.acquire_by(self.rule, call))?.now() {
+            Ok(acquired) => acquired,
             Err(_) if Handle::try_current().is_err() => return Err(self.limited(None, Cause::NoRuntime)),
-            Err(deciding) => deciding.await,
+            Err(acquiring) => acquiring.await,
         };
-        let (mut pass, wait) = self.granted(&rules, verdict)?;
-        if !wait.is_zero() {
-            if Handle::try_current().is_err() {
-                return Err(self.limited(None, Cause::NoRuntime));
-            }
-            tokio::time::sleep(wait).await;
-        }
-        pass.begin();
-        Ok(pass)
+        let mut guard = acquired.map_err(|verdict| self.refused(&verdict))?;
+        guard.begin();
+        Ok(guard)
     }
 
-    fn rules(&'static self) -> Result<Arc<dyn Rules>, Limited> {
+    fn engine(&'static self) -> Result<Arc<Engine>, Limited> {
         let look_up = |limits: &crate::limited::Limits| limits.rules().cloned().ok_or(Cause::NoRules);
         self.found.ask(self.instance, look_up, Arc::clone).map_err(|cause| self.limited(None, cause))
     }
 
-    fn with_call<R>(&self, told: &Args, ask: impl Fn(&Call<'_>) -> Result<R, RuleNotCallable>) -> Result<R, Limited> {
-        let asked = Caller::look(|caller| ask(&Call { told, caller, function: self.function }));
+    fn with_call<R>(&self, args: &Args, ask: impl Fn(&Call<'_>) -> Result<R, RuleNotCallable>) -> Result<R, Limited> {
+        let asked = Caller::look(|caller| ask(&Call { told: args, caller, function: self.function }));
         asked.map_err(|error| {
             let cause = match error {
                 RuleNotCallable::NotAsked { .. } => Cause::NotAsked { problem: error.to_string().into() },
@@ -118,15 +80,6 @@ impl RuleSite {
             };
             self.limited(None, cause)
         })
-    }
-
-    /// Returns the guard of a granted call, and how long it has to wait.
-    fn granted(&self, rules: &Arc<dyn Rules>, verdict: Verdict) -> Result<(Pass, Duration), Limited> {
-        match verdict.wait() {
-            Some(Duration::ZERO) if !verdict.found().is_held() => Ok((Pass(None), Duration::ZERO)),
-            Some(wait) => Ok((Pass(Some(Box::new(Holding::new(rules, verdict)))), wait)),
-            None => Err(self.refused(&verdict)),
-        }
     }
 
     #[cold]
@@ -144,48 +97,5 @@ impl RuleSite {
 
     fn limited(&self, key: Option<Box<str>>, cause: Cause) -> Limited {
         Limited::new(self.function, 0, key, cause)
-    }
-}
-
-/// The guard of a granted call: releases its permits when the function returns.
-#[derive(Debug)]
-#[must_use = "dropping it says that the call is over"]
-pub struct Pass(Option<Box<Holding>>);
-
-impl Pass {
-    fn verdict(&self) -> Option<&Verdict> {
-        self.0.as_ref()?.verdict.as_ref()
-    }
-
-    /// Marks the call as started.
-    fn begin(&mut self) {
-        let Some(holding) = &mut self.0 else { return };
-        holding.left = RequestPhase::Done;
-    }
-}
-
-#[derive(Debug)]
-struct Holding {
-    rules: Arc<dyn Rules>,
-    /// `None` once it is released.
-    verdict: Option<Verdict>,
-    keeping: Option<LeaseGuard>,
-    /// The phase of the call, if it ended now.
-    left: RequestPhase,
-}
-
-impl Holding {
-    fn new(rules: &Arc<dyn Rules>, verdict: Verdict) -> Self {
-        let keeping = rules.keep(&verdict);
-        Self { rules: Arc::clone(rules), verdict: Some(verdict), keeping, left: RequestPhase::Unbegun }
-    }
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        let Some(verdict) = self.verdict.take() else { return };
-        self.keeping = None;
-        // Whether the call finished or succeeded is unknown here, so an adaptive limit learns nothing from it.
-        self.rules.leave(verdict, self.left);
     }
 }

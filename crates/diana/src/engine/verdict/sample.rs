@@ -1,7 +1,7 @@
 //! Response samples, from which adaptive limits learn.
 
 use super::Verdict;
-use super::queries::{Queries, Scope};
+use crate::engine::queries::Scope;
 use diana_core::{Adaptive, Sample, SampleKind};
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ impl Verdict {
     /// Records that the request starts now; adaptive limits measure its latency from here. Only the first call counts;
     /// without one, it starts right after [`wait`](Self::wait).
     pub fn begin(&mut self) {
-        if self.rules().has_adaptive() && self.made().begun.is_none() {
-            self.made_mut().begun = self.made().held.as_ref().map(|counts| counts.now());
+        if self.rules().has_adaptive() && self.parts().begun.is_none() {
+            self.parts_mut().begun = self.parts().on_drop.as_ref().map(|(counts, _)| counts.now());
         }
     }
 
     /// Records time that was spent waiting for the client, such as for its body; it is subtracted from the latency.
     pub fn waited_for_client(&mut self, time: Duration) {
-        if let Some(begun) = &mut self.made_mut().begun {
+        if let Some(begun) = &mut self.parts_mut().begun {
             *begun = *begun + time;
         }
     }
@@ -33,29 +33,26 @@ impl Verdict {
     /// Records that the response head has arrived now. Adaptive limits learn from the latency since
     /// [`begin`](Self::begin); other limits ignore it. Only the first call counts.
     pub fn answered(&mut self, how: ResponseClass) {
-        if self.made().is_answered || !self.rules().has_adaptive() {
+        if self.parts().is_answered || !self.rules().has_adaptive() {
             return;
         }
-        self.made_mut().is_answered = true;
-        let made = self.made();
-        let (Some(counts), Some(wait)) = (&made.held, self.wait()) else { return };
+        self.parts_mut().is_answered = true;
+        let parts = self.parts();
+        let (Some((counts, _)), Some(wait)) = (&parts.on_drop, self.wait()) else { return };
         let now = counts.now();
-        let latency = now.since(made.begun.unwrap_or(self.at() + wait));
+        let latency = now.since(parts.begun.unwrap_or(self.at() + wait));
         let kind = match how {
             ResponseClass::Ok => SampleKind::Answered,
             ResponseClass::Overloaded => SampleKind::Dropped,
         };
-        let local = made.local.iter().map(|decision| (made.here, decision));
-        let shadows = made.shadows.iter().filter(|shadow| shadow.here);
-        let shadows = shadows.map(|shadow| (Scope::Shadow(shadow.nth), &shadow.decision));
-        for (part, decision) in local.chain(shadows) {
-            for ((applied, limit), answer) in Queries::places(self, part).zip(decision.answers()) {
+        for of in parts.decisions.iter().filter(|of| of.is_local && of.scope != Scope::Shared) {
+            for ((matched, limit), answer) in self.limits_in(of.scope).zip(of.decision.answers()) {
                 if limit.limit.algorithm::<Adaptive>().is_none() {
                     continue;
                 }
                 if let Some(receipt) = answer.receipt() {
                     let sample = Sample { receipt, latency, kind };
-                    counts.store.observe(&limit.limit, self.found().key(applied), now, &sample);
+                    counts.store.observe(&limit.limit, self.found().key(matched), now, &sample);
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! Explains a decision: the result of every rule for one request.
 
-use super::queries::{Queries, Scope};
-use super::verdict::time;
-use super::{Engine, Verdict};
-use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry, Store};
+use crate::engine::queries::Scope;
+use crate::engine::verdict::time;
+use crate::engine::{Engine, Verdict};
+use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry};
 use diana_rules::{Attributes, CountedIn, ExplainedRule, Missing, Mode};
 use std::fmt;
 use std::time::Duration;
@@ -34,12 +34,12 @@ pub struct RuleExplanation {
     pub mode: Mode,
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Explains which rules match a request and which do not, and why. Nothing is charged.
-    pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e, S> {
-        let rules = self.rules.load();
+    pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e> {
+        let rules = self.state.rules.load();
         let explained = rules.explain(request);
-        let verdict = Verdict::new(rules, self.now(), self.here()).with_found(explained.found);
+        let verdict = Verdict::new(rules, self.now(), self.local_scope()).with_matches(explained.found);
         async move {
             let mut explanation = Explanation { rules: Vec::new() };
             for (number, said) in explained.rules.into_iter().enumerate() {
@@ -51,10 +51,9 @@ impl<S: Store> Engine<S> {
                 if let Some((nth, applied)) = applied.clone().find(|(_, applied)| applied.rule as usize == number) {
                     key = rule.by.shown(verdict.found().key(applied));
                     cost = applied.cost.get();
-                    let made = self.look(&verdict, Scope::Shadow(nth), applied.home).await;
-                    let names =
-                        Queries::places(&verdict, Scope::Shadow(nth)).map(|(_, limit)| limit.limit.name().to_owned());
-                    limits = names.zip(made.answers().iter().copied()).collect();
+                    let decision = self.peek(&verdict, Scope::Shadow(nth), applied.home).await;
+                    let names = verdict.limits_in(Scope::Shadow(nth)).map(|(_, limit)| limit.limit.name().to_owned());
+                    limits = names.zip(decision.answers().iter().copied()).collect();
                 }
                 explanation.rules.push(RuleExplanation {
                     name: rule.name.clone(),
@@ -69,9 +68,9 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn look(&self, verdict: &Verdict, part: Scope, home: CountedIn) -> Decision {
-        let asks = Queries::of(verdict, part);
-        let asked = match (&self.shared, home) {
+    async fn peek(&self, verdict: &Verdict, scope: Scope, home: CountedIn) -> Decision {
+        let asks = verdict.asks(scope);
+        let asked = match (&self.state.shared, home) {
             (Some(shared), CountedIn::Shared) => shared.peek(&asks, verdict.at(), MaxWait::FOREVER).await.ok(),
             _ => None,
         };

@@ -1,0 +1,145 @@
+//! The fields of a verdict, and their allocation.
+//!
+//! A verdict is large (it has room for the answers of a few rules) and is moved several times. So it is boxed, and each
+//! thread reuses the boxes that it drops: a request allocates no memory (`tests/no_allocation.rs`).
+
+use crate::engine::local::LocalCounts;
+use crate::engine::queries::{Charges, Scope, ScopedDecision};
+use arc_swap::Guard;
+use diana_core::Timestamp;
+use diana_rules::{Matches, RefusedBy, RuleSet};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The active rules, held without a reference count, which would be contended between threads.
+pub(in crate::engine) type Rules = Guard<Arc<RuleSet>>;
+
+/// The fields of a verdict.
+#[derive(Debug)]
+pub(in crate::engine) struct VerdictParts {
+    /// The rules that made the decision; `None` while the box is unused.
+    pub(in crate::engine) rules: Option<Rules>,
+    pub(in crate::engine) matches: Matches,
+    pub(in crate::engine) at: Timestamp,
+    /// The rule that denied the request regardless of its counts.
+    pub(in crate::engine) denied_by: Option<RefusedBy>,
+    /// Which queries are decided in this process.
+    pub(in crate::engine) local_scope: Scope,
+    /// The decisions of active rules, local ones first; then those of shadow rules.
+    pub(in crate::engine) decisions: SmallVec<[ScopedDecision; 1]>,
+    /// Which charges in this process are released when it is dropped, if it is granted.
+    pub(in crate::engine) on_drop: Option<(Arc<LocalCounts>, Charges)>,
+    /// The rule in whose queue it waited, and for how long.
+    pub(in crate::engine) queued: Option<Queued>,
+    /// The queries with nothing left to refund, because their actual cost was 0.
+    pub(in crate::engine) settled_to_zero: Vec<(Scope, usize)>,
+    /// The later charges of each rule for which its estimated cost was 0.
+    pub(in crate::engine) charged_free: Vec<u64>,
+    /// When it was started, if an adaptive limit needs it.
+    pub(in crate::engine) begun: Option<Timestamp>,
+    /// Whether its response was recorded.
+    pub(in crate::engine) is_answered: bool,
+}
+
+/// How long a request was queued, and for which rule last.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Queued {
+    pub(in crate::engine) rule: u32,
+    pub(in crate::engine) time: Duration,
+}
+
+impl VerdictParts {
+    fn empty() -> Self {
+        Self {
+            rules: None,
+            matches: Matches::default(),
+            at: Timestamp::EPOCH,
+            denied_by: None,
+            local_scope: Scope::Everything,
+            decisions: SmallVec::new(),
+            on_drop: None,
+            queued: None,
+            settled_to_zero: Vec::new(),
+            charged_free: Vec::new(),
+            begun: None,
+            is_answered: false,
+        }
+    }
+
+    /// Clears the fields, but keeps their memory. An unused box must not keep replaced rules alive.
+    fn clear(&mut self) {
+        self.rules = None;
+        self.matches.clear();
+        self.denied_by = None;
+        self.decisions.clear();
+        self.on_drop = None;
+        self.queued = None;
+        self.settled_to_zero.clear();
+        self.charged_free.clear();
+        self.begun = None;
+        self.is_answered = false;
+    }
+}
+
+/// The maximum number of unused boxes that a thread keeps.
+const MAX_UNUSED: usize = 32;
+
+thread_local! {
+    #[allow(clippy::vec_box, reason = "the boxes are reused, so that nothing is moved or allocated")]
+    static UNUSED: RefCell<Vec<Box<VerdictParts>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A box from the pool of this thread; dropped, it goes to the pool of the thread that drops it.
+#[derive(Debug)]
+pub(super) struct Pooled(Option<Box<VerdictParts>>);
+
+impl Pooled {
+    /// Returns empty fields.
+    pub(super) fn new() -> Self {
+        let unused = UNUSED.try_with(|unused| unused.borrow_mut().pop()).ok().flatten();
+        Self(Some(unused.unwrap_or_else(|| Box::new(VerdictParts::empty()))))
+    }
+
+    /// Moves the fields out. The rest must only be dropped.
+    pub(super) fn take(&mut self) -> Self {
+        Self(self.0.take())
+    }
+
+    /// Returns `true` if the fields were moved out.
+    pub(super) fn is_taken(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Deref for Pooled {
+    type Target = VerdictParts;
+
+    #[inline]
+    fn deref(&self) -> &VerdictParts {
+        self.0.as_deref().unwrap_or_else(|| unreachable!("the fields are moved out only by its owner's `drop`"))
+    }
+}
+
+impl DerefMut for Pooled {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut VerdictParts {
+        self.0.as_deref_mut().unwrap_or_else(|| unreachable!("the fields are moved out only by its owner's `drop`"))
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        let Some(mut parts) = self.0.take() else { return };
+        parts.clear();
+        // A thread that is ending has no pool any more; then the box is freed.
+        let _ = UNUSED.try_with(|unused| {
+            let mut unused = unused.borrow_mut();
+            if unused.len() < MAX_UNUSED {
+                unused.push(parts);
+            }
+        });
+    }
+}
