@@ -263,7 +263,7 @@ impl Stream {
     async fn send(&mut self, response: Response<ResponseBody>, streams: &Streams) -> Ended {
         let (mut head, mut body) = response.into_parts();
         remove_hop_by_hop(&mut head.headers);
-        head.headers.entry(DATE).or_insert_with(crate::access_log::now);
+        head.headers.entry(DATE).or_insert_with(crate::access_log::date_header);
         let has_body = !body.is_end_stream();
         if has_body && let Some(length) = body.size_hint().exact() {
             head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));

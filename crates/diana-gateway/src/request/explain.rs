@@ -15,7 +15,7 @@ use std::net::IpAddr;
 ///
 /// ```
 /// use diana_rules::{Attribute, Attributes, Gateway};
-/// use diana_gateway::explain::TypedRequest;
+/// use diana_gateway::TypedRequest;
 ///
 /// let request = TypedRequest::new("GET", "/%6Cogin;v=1?x=1")?;
 /// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/login"));
@@ -23,7 +23,7 @@ use std::net::IpAddr;
 ///
 /// let dots = TypedRequest::new("GET", "/x/../login")?.rejected(&Gateway::default()).unwrap();
 /// assert_eq!(dots.to_string(), "answered with 400: the path has `.` or `..` in it");
-/// # Ok::<(), diana_gateway::explain::InvalidRequest>(())
+/// # Ok::<(), diana_gateway::InvalidRequest>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct TypedRequest {
