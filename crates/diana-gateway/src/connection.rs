@@ -9,6 +9,7 @@ mod timeouts;
 pub(crate) use deadlines::{Deadline, Deadlines, StartTime};
 pub(crate) use timeouts::ConnTimeouts;
 
+use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -49,7 +50,7 @@ pub(crate) enum PeerTrust {
 impl ConnInfo {
     pub(crate) fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
         let peer = peer.ip().to_canonical();
-        let trust = if is_trusted(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Nobody };
+        let trust = if is_trusted_proxy(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Nobody };
         Self { peer, trust, scheme, forwarded: OnceLock::new() }
     }
 
@@ -68,10 +69,4 @@ impl ForwardedHeaders {
         let lines = format!("x-forwarded-for: {peer}\r\nforwarded: {forwarded}\r\nx-forwarded-proto: {scheme}\r\n");
         Self { forwarded_for: peer.to_string(), forwarded, proto: scheme.to_string(), lines }
     }
-}
-
-/// Returns `true` if the address belongs to a trusted proxy.
-pub(crate) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
-    let address = address.to_canonical();
-    trusted.iter().any(|network| network.contains(&address))
 }

@@ -6,8 +6,9 @@
 use super::client_io::{Rewind, Stream};
 use super::proxy_protocol::{self, Header};
 use super::socket::ClientSocket;
-use crate::connection::{ConnInfo, is_trusted};
+use crate::connection::ConnInfo;
 use bytes::{Bytes, BytesMut};
+use diana_http::is_trusted_proxy;
 use diana_rules::Gateway;
 use http::uri::Scheme;
 use std::io;
@@ -66,7 +67,7 @@ async fn introduced(
     peer: SocketAddr,
     gateway: &Gateway,
 ) -> io::Result<Option<(SocketAddr, Bytes)>> {
-    if !is_trusted(peer.ip(), &gateway.trusted_proxies) {
+    if !is_trusted_proxy(peer.ip(), &gateway.trusted_proxies) {
         return Err(io::Error::other(format!("{peer} is no trusted proxy, and only those are expected here")));
     }
     let mut read = BytesMut::with_capacity(FIRST_READ);
