@@ -28,7 +28,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// latter; one that sets the latter need not do anything.
 pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.to_canonical();
-    if !is_trusted(peer, trusted) {
+    if !is_trusted_proxy(peer, trusted) {
         return peer;
     }
     if headers.contains_key(X_FORWARDED_FOR) {
@@ -38,7 +38,9 @@ pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> I
     }
 }
 
-fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+/// Returns `true` if the address is that of a trusted proxy.
+pub fn is_trusted_proxy(address: IpAddr, trusted: &[IpNet]) -> bool {
+    let address = address.to_canonical();
     trusted.iter().any(|network| network.contains(&address))
 }
 
@@ -48,7 +50,7 @@ fn walk(peer: IpAddr, trusted: &[IpNet], hops: impl Iterator<Item = Option<IpAdd
     for hop in hops {
         let Some(hop) = hop else { break };
         last = hop;
-        if !is_trusted(hop, trusted) {
+        if !is_trusted_proxy(hop, trusted) {
             break;
         }
     }

@@ -18,12 +18,11 @@ mod writer;
 
 pub use filter::{InvalidLogFilter, LogFilter};
 pub use repeats::BURST;
-pub(crate) use repeats::OncePerSecond;
 
-use crate::access_log::Drops;
-use crate::log_time::LogTime;
 use anstyle::{AnsiColor, Style};
 use diana::core::{Clock, SystemClock};
+use diana_gateway::access_log::LogTime;
+use diana_metrics::DroppedLines;
 use repeats::Repeats;
 use serde_json::json;
 use std::fmt;
@@ -126,7 +125,7 @@ impl ProgramLog {
     }
 
     /// Returns the number of dropped lines.
-    pub fn drops(&self) -> Drops {
+    pub fn drops(&self) -> DroppedLines {
         self.handle.drops()
     }
 
