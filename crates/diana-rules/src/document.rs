@@ -10,9 +10,6 @@ use node::Node;
 use std::fmt;
 pub(crate) use variables::Replaced;
 
-/// The maximum size of a document, in bytes: some ten thousand rules.
-pub(crate) const LARGEST: usize = 16 << 20;
-
 /// A text with a name, so that problems can refer to a file and line.
 ///
 /// ```
@@ -52,6 +49,9 @@ impl Format {
 }
 
 impl Document {
+    /// The maximum size of a document, in bytes: some ten thousand rules.
+    pub const MAX_SIZE: usize = 16 << 20;
+
     /// Creates a document in the format that its name implies.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         let name = name.into();
@@ -77,9 +77,9 @@ impl Document {
 
     /// Parses the text into a tree. Does not check the fields.
     pub fn parse(&self) -> Result<Node, Problems> {
-        if self.text.len() > LARGEST {
+        if self.text.len() > Self::MAX_SIZE {
             let problem = Problem::new(node::Span::default(), format!("it has {} bytes", self.text.len()))
-                .expected(format!("at most {LARGEST}"));
+                .expected(format!("at most {}", Self::MAX_SIZE));
             return Err(self.problems([problem]));
         }
         let parsed = match self.format {

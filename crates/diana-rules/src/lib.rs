@@ -11,7 +11,6 @@
 //!   `account`.
 //! - [`RuleSet`] is the set of loaded rules: it finds the rules that match a request through an index, its keys, and
 //!   its cost.
-//! - `Sources` (feature `sources`) load rules from a watched file and from a config server.
 //! - [`RuleFile`] is a whole file. [`schema()`] is its JSON Schema for editors, and [`table()`] describes it in words.
 
 mod algorithm;
@@ -35,8 +34,6 @@ mod scalar;
 mod schema;
 mod scope;
 mod secret;
-#[cfg(feature = "sources")]
-mod source;
 mod synthetic_request;
 
 pub use algorithm::{AlgorithmOptions, Configured};
@@ -71,10 +68,6 @@ pub use ruleset::{
 };
 pub use schema::schema;
 pub use secret::Secret;
-#[cfg(feature = "sources")]
-pub use source::{
-    Apply, Origin, Remote, RemoteError, SourceError, SourceStatus, Sources, StartError, WatchHandle, default_keep,
-};
 pub use synthetic_request::SyntheticRequest;
 
 /// Includes the page's code, so that it is tested.

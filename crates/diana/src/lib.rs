@@ -5,7 +5,8 @@
 //! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
 //! - Streams, queues and bytes at an even rate: `pace`.
 //! - A limit on a function: `#[rate_limit]`, `#[count_limit]`, `#[limited]` and the module `limited` (feature `macros`).
-//! - The rule file format: [`rules`]. Counts shared by many processes: `redis`.
+//! - The rule file format: [`rules`]; watched files and config servers: `config` (feature
+//!   `sources`). Counts shared by many processes: `redis`.
 //!
 //! ```
 //! use diana::rules::{Attribute, Attributes, Document, Registry, RuleFile};
@@ -49,6 +50,8 @@ mod reload;
 
 #[cfg(feature = "redis")]
 pub use connect::{connect, registry};
+#[cfg(feature = "sources")]
+pub use diana_config as config;
 pub use diana_core as core;
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/count_limit.md")]

@@ -1,8 +1,9 @@
 //! Hot reload: documents from the sources are checked, then loaded into the engine.
 
 use crate::Engine;
+use diana_config::{Apply, Remote, RemoteError, Sources};
 use diana_core::Store;
-use diana_rules::{Apply, Document, Problem, Problems, Registry, Remote, RemoteError, RuleFile, Sources, Span};
+use diana_rules::{Document, Problem, Problems, Registry, RuleFile, Span};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ fn with_remote(sources: Sources, file: &RuleFile) -> Result<Sources, RemoteError
     if let Some(format) = section.format {
         remote = remote.format(format);
     }
-    let keep = section.keep.as_ref().map(Into::into).or_else(diana_rules::default_keep);
+    let keep = section.keep.as_ref().map(Into::into).or_else(diana_config::default_keep);
     let sources = sources.remote(remote).when_down(section.when_down);
     Ok(match keep {
         Some(folder) => sources.keep(folder),

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 /// Path prefixes, and the package whose tests check them. The first match wins.
 const PLACES: &[(&str, &[&str])] = &[
+    ("crates/diana-config/", &["diana-config"]),
     ("crates/diana-core/", &["diana-core"]),
     ("crates/diana-http/", &["diana-http"]),
     ("crates/diana-macros/", &["diana-macros", "diana"]),

@@ -9,7 +9,8 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use diana::core::Timestamp;
 use diana::redis::{Health, LinkStatus};
-use diana_rules::{Origin, RuleSet, SourceStatus};
+use diana_config::{Origin, SourceStatus};
+use diana_rules::RuleSet;
 use std::sync::Arc;
 
 /// The maximum number of rules with samples of their own; the others are counted together.

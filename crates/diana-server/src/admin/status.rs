@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use diana::core::Timestamp;
 use diana::redis::{Health, LinkStatus};
-use diana_rules::SourceStatus;
+use diana_config::SourceStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
 }
 
 fn source(status: SourceStatus) -> Source {
-    let told = |error: diana_rules::SourceError| SourceError {
+    let told = |error: diana_config::SourceError| SourceError {
         origin: error.origin.to_string(),
         what: error.what,
         when: shown(error.when),

@@ -2,7 +2,8 @@
 
 use diana::Reloader;
 use diana::redis::RedisStore;
-use diana_rules::{Admin, Apply, Document, Gateway, Problems, RemoteSection, RuleFile, StoreSection};
+use diana_config::Apply;
+use diana_rules::{Admin, Document, Gateway, Problems, RemoteSection, RuleFile, StoreSection};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

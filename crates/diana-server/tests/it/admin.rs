@@ -1,7 +1,8 @@
 //! The admin server, called over TCP: what it shows, what it changes, and which requests it rejects.
 
 use crate::admin_support::{LIMIT, Server};
-use diana_rules::{Apply, Document, Problems, Sources};
+use diana_config::{Apply, Sources};
+use diana_rules::{Document, Problems};
 use diana_server::admin::TellSources;
 use diana_server::metrics::Outcome;
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! Reloads from a real file and a real etcd: rules change without a restart, and counts are kept.
 
 use crate::support::account;
-use diana::rules::{Document, Origin, RuleFile, WatchHandle};
+use diana::config::{Origin, WatchHandle};
+use diana::rules::{Document, RuleFile};
 use diana::{Engine, Reloader, registry, sources};
 use diana_testing::EtcdServer;
 use std::fs::write;

@@ -1,7 +1,7 @@
 //! A config server, identified by a URL.
 
-use super::redact::Secret;
-use crate::document::Format;
+use diana_rules::Format;
+use diana_rules::Secret;
 use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use url::Url;
 /// URL (`https://user:password@host/`), or be [set](Self::credentials). A proxy from the environment is not used.
 ///
 /// ```
-/// use diana_rules::Remote;
+/// use diana_config::Remote;
 /// use std::time::Duration;
 ///
 /// let remote = Remote::parse("https://config.example.com/diana.yaml")?.token("s3cret").long_poll(Duration::from_secs(30));
 /// assert!(!format!("{remote:?}").contains("s3cret"));
 /// assert!(Remote::parse("ftp://example.com").is_err());
-/// # Ok::<(), diana_rules::RemoteError>(())
+/// # Ok::<(), diana_config::RemoteError>(())
 /// ```
 #[derive(Clone)]
 pub struct Remote {
@@ -97,7 +97,7 @@ impl Remote {
     /// Sets user and password; they take precedence over those of the URL.
     #[must_use]
     pub fn credentials(self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        Self { credentials: Some((user.into(), Secret::new(password))), ..self }
+        Self { credentials: Some((user.into(), Secret::new(password.into()))), ..self }
     }
 
     /// Sets the poll interval (see the table; at least 100 ms).

@@ -28,7 +28,6 @@ mod etcd;
 mod file;
 mod handle;
 mod http;
-mod redact;
 mod redis;
 mod remote;
 mod remote_watcher;
@@ -40,10 +39,10 @@ pub use handle::WatchHandle;
 pub use remote::{Remote, RemoteError};
 pub use status::{Origin, SourceError, SourceStatus};
 
-use crate::document::Document;
-use crate::file::WhenRemoteIsDown;
-use crate::problem::Problems;
 use coordinator::{Coordinator, Found};
+use diana_rules::Document;
+use diana_rules::Problems;
+use diana_rules::WhenRemoteIsDown;
 use disk_cache::DiskCache;
 use file::LocalFile;
 use remote_watcher::RemoteWatcher;
@@ -67,7 +66,8 @@ pub trait Apply: Send + Sync + 'static {
 /// The configured sources of the rules.
 ///
 /// ```no_run
-/// # use diana_rules::{Apply, Document, Problems, Remote, Sources};
+/// # use diana_config::{Apply, Remote, Sources};
+/// # use diana_rules::{Document, Problems};
 /// # use std::sync::Arc;
 /// # async fn start(engine: Arc<dyn Apply>) -> Result<(), Box<dyn std::error::Error>> {
 /// let running = Sources::new()

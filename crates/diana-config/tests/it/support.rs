@@ -1,7 +1,8 @@
 //! Shared helpers of the source tests.
 
+use diana_config::{Apply, Sources, WatchHandle};
 use diana_core::{Clock, SystemClock};
-use diana_rules::{Apply, Document, Problem, Problems, Sources, Span, Value, WatchHandle};
+use diana_rules::{Document, Problem, Problems, Span, Value};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;

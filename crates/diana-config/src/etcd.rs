@@ -9,17 +9,15 @@ use super::coordinator::Found;
 use super::file::{text, too_large};
 use super::remote::Remote;
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
-use crate::document::LARGEST;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use diana_rules::Document;
 use std::time::Duration;
 use tokio::time::Instant;
 
 mod api;
-mod stream;
 
-use api::{KeyValue, Range, Watched};
-use stream::LineReader;
+use api::{KeyValue, LineReader, Range, Watched};
 
 /// The default interval between ranges while the watch reports nothing.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -28,7 +26,7 @@ const RECHECK: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_millis(300);
 
 /// The maximum response size: a document in base64, and its envelope.
-const MOST: usize = LARGEST / 3 * 4 + (64 << 10);
+const MOST: usize = Document::MAX_SIZE / 3 * 4 + (64 << 10);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -132,7 +130,7 @@ impl Etcd {
             self.api.forget_token();
             return Err(RemoteFailure::answer(format!(
                 "the watch was ended: {}",
-                super::redact::clean(&cancel_reason)
+                super::client::clean(&cancel_reason)
             )));
         }
         let known = self.watch.as_ref().map_or(0, |watch| watch.known);
@@ -148,7 +146,7 @@ impl Etcd {
 
     fn news(&self, value: KeyValue) -> RemoteEvent {
         let bytes = match STANDARD.decode(&value.value) {
-            Ok(bytes) if bytes.len() > LARGEST => return RemoteEvent::Absent(too_large()),
+            Ok(bytes) if bytes.len() > Document::MAX_SIZE => return RemoteEvent::Absent(too_large()),
             Ok(bytes) => bytes,
             Err(error) => return RemoteEvent::Absent(format!("its value is not base64: {error}")),
         };

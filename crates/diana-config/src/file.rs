@@ -9,7 +9,7 @@ use super::coordinator::{Coordinator, Found};
 use super::handle::PollNow;
 use super::status::{Origin, Wrong};
 use super::watch::Watch;
-use crate::document::{Document, LARGEST};
+use diana_rules::Document;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,7 +132,7 @@ pub(super) fn read_capped(path: &Path, beyond: usize) -> Result<String, String> 
     if !std::fs::metadata(path).map_err(told)?.is_file() {
         return Err("it is not a file".to_owned());
     }
-    let most = LARGEST + beyond;
+    let most = Document::MAX_SIZE + beyond;
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(told)?;
     file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(told)?;
@@ -149,5 +149,5 @@ pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
 
 /// The error for a document that is too large.
 pub(super) fn too_large() -> String {
-    format!("it has more than {LARGEST} bytes, which is the most that is read")
+    format!("it has more than {} bytes, which is the most that is read", Document::MAX_SIZE)
 }

@@ -9,9 +9,9 @@ use super::coordinator::Found;
 use super::file::text;
 use super::remote::{POLL, Remote};
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
-use crate::document::LARGEST;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use diana_rules::Document;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, ETAG, HeaderValue, IF_NONE_MATCH, LOCATION, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
@@ -99,7 +99,7 @@ impl Http {
         let news = match response.status() {
             StatusCode::OK => {
                 let etag = response.headers().get(ETAG).cloned();
-                let bytes = body(response, LARGEST, self.timeout).await?;
+                let bytes = body(response, Document::MAX_SIZE, self.timeout).await?;
                 let text = text(bytes).map_err(RemoteFailure::answer)?;
                 let version = etag.as_ref().and_then(|etag| etag.to_str().ok()).map(str::to_owned);
                 self.etag = etag;

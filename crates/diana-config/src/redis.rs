@@ -3,12 +3,12 @@
 //! It uses two connections, since a subscribed connection can't send queries. Messages only trigger a read of the key.
 //! A lost message, or an update without one, is noticed at the next [poll](super::Remote::poll).
 
+use super::client::clean;
 use super::coordinator::Found;
 use super::file::{text, too_large};
-use super::redact::clean;
 use super::remote::{POLL, Remote};
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
-use crate::document::LARGEST;
+use diana_rules::Document;
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError};
@@ -106,7 +106,7 @@ impl Redis {
             None => self.connect().await?,
         };
         // Not GET: a string may be 512 MB long.
-        let range = redis::cmd("GETRANGE").arg(&self.key).arg(0).arg(LARGEST).to_owned();
+        let range = redis::cmd("GETRANGE").arg(&self.key).arg(0).arg(Document::MAX_SIZE).to_owned();
         let answer: Result<Vec<u8>, RedisError> = self.in_time(range.query_async(&mut link.asks)).await?;
         link.asked = Instant::now();
         let bytes = match answer {
@@ -121,7 +121,7 @@ impl Redis {
         if bytes.is_empty() {
             return Ok(RemoteEvent::Absent(format!("there is nothing under the key `{}`", self.key)));
         }
-        if bytes.len() > LARGEST {
+        if bytes.len() > Document::MAX_SIZE {
             return Ok(RemoteEvent::Absent(too_large()));
         }
         match text(bytes) {

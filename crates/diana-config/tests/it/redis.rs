@@ -1,7 +1,7 @@
 //! A config server on Redis.
 
-use crate::source_support::*;
-use diana_rules::{Apply, Origin, Remote, Sources};
+use crate::support::*;
+use diana_config::{Apply, Origin, Remote, Sources};
 use diana_testing::RedisServer;
 use std::sync::Arc;
 use std::time::Duration;

@@ -102,7 +102,13 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    super::redact::clean(&text)
+    clean(&text)
+}
+
+/// Cleans untrusted text for a log line: no control characters, and a bounded length.
+pub(super) fn clean(text: &str) -> String {
+    let printable = |character: char| if character.is_control() { ' ' } else { character };
+    text.trim().chars().take(200).map(printable).collect()
 }
 
 #[cfg(test)]

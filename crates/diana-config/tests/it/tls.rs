@@ -1,8 +1,8 @@
 //! `https://`, `etcds://` and `rediss://`: over TLS, with the system's trusted certificates, or those in
 //! `SSL_CERT_FILE`.
 
-use crate::source_support::*;
-use diana_rules::{Remote, Sources};
+use crate::support::*;
+use diana_config::{Remote, Sources};
 use diana_testing::{EtcdServer, Port, RedisServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::path::Path;
@@ -16,7 +16,7 @@ const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
 /// Runs [`inside`] in its own process, since the trusted certificates come from the environment.
 fn run_inside(ports: &str, expected: &str, trusted: Option<&Path>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "tls_source::inside", "--include-ignored", "--nocapture"]);
+    command.args(["--exact", "tls::inside", "--include-ignored", "--nocapture"]);
     command.env(PORTS, ports).env(EXPECTED, expected);
     if let Some(trusted) = trusted {
         command.env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");

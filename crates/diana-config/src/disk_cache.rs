@@ -8,7 +8,7 @@ use super::coordinator::{Found, hex};
 use super::file::read_capped;
 use super::remote::Remote;
 use super::status::Origin;
-use crate::document::{Document, Format};
+use diana_rules::{Document, Format};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! A local file is watched through everything that editors and Kubernetes do to it.
 
-use crate::source_support::*;
-use diana_rules::{Origin, Sources, StartError};
+use crate::support::*;
+use diana_config::{Origin, Sources, StartError};
 use std::fs::{create_dir, remove_file, rename, write};
 use std::io::Write;
 use std::os::unix::fs::symlink;

@@ -1,10 +1,12 @@
-//! Calls of etcd's JSON gateway: endpoints, tokens and responses.
+//! Calls of etcd's JSON gateway: endpoints, tokens, responses and the lines of streaming responses.
 //!
 //! 64-bit integers are encoded as strings, bytes as base64, and zero or empty values are omitted.
 
-use crate::source::client::{Client, Sent, body};
-use crate::source::redact::{Secret, clean};
-use crate::source::remote_watcher::RemoteFailure;
+use crate::client::{Client, Sent, body, clean};
+use crate::remote_watcher::RemoteFailure;
+use bytes::Bytes;
+use diana_rules::Secret;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response, StatusCode};
@@ -202,4 +204,42 @@ fn string(value: &Value, name: &str) -> String {
 fn number(value: &Value, name: &str) -> u64 {
     let value = value.get(name).unwrap_or(&Value::Null);
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
+}
+
+/// Reads the lines of a streaming response, each of a bounded length.
+#[derive(Debug)]
+pub(super) struct LineReader {
+    body: Incoming,
+    most: usize,
+    /// The beginning of the current line.
+    line: Vec<u8>,
+    /// Received bytes after the current line.
+    rest: Bytes,
+}
+
+impl LineReader {
+    pub(super) fn new(body: Incoming, most: usize) -> Self {
+        Self { body, most, line: Vec::new(), rest: Bytes::new() }
+    }
+
+    /// Returns the next line. Cancel safe: a dropped future loses no data.
+    pub(super) async fn next(&mut self) -> Result<Vec<u8>, String> {
+        loop {
+            let end = self.rest.iter().position(|byte| *byte == b'\n');
+            let part = self.rest.split_to(end.unwrap_or(self.rest.len()));
+            if self.line.len() + part.len() > self.most {
+                return Err(format!("a line of its watch has more than {} bytes", self.most));
+            }
+            self.line.extend_from_slice(&part);
+            if end.is_some() {
+                // The newline.
+                let _ = self.rest.split_to(1);
+                return Ok(std::mem::take(&mut self.line));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.rest = frame.into_data().unwrap_or_default(),
+                Some(Err(_)) | None => return Err("its watch broke off".to_owned()),
+            }
+        }
+    }
 }

@@ -1,15 +1,15 @@
 //! Watches a config server, over any protocol.
 
 use super::backoff::Backoff;
+use super::client::clean;
 use super::coordinator::{Coordinator, Found};
 use super::etcd::Etcd;
 use super::handle::PollNow;
 use super::http::Http;
-use super::redact::clean;
 use super::redis::Redis;
 use super::remote::{Place, Remote};
 use super::status::{Origin, Wrong};
-use crate::document::{Document, Format};
+use diana_rules::{Document, Format};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 

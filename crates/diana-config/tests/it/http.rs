@@ -1,8 +1,8 @@
 //! A config server over HTTP.
 
-use crate::source_support::*;
+use crate::support::*;
+use diana_config::{Apply, Origin, Remote, Sources, StartError};
 use diana_core::{Clock, SystemClock};
-use diana_rules::{Apply, Origin, Remote, Sources, StartError};
 use diana_testing::{HttpServer, Misbehave};
 use std::sync::Arc;
 use std::time::Duration;
