@@ -18,12 +18,11 @@ mod writer;
 
 pub use filter::{InvalidLogFilter, LogFilter};
 pub use repeats::BURST;
-pub(crate) use repeats::OncePerSecond;
 
-use crate::access_log::Drops;
-use crate::log_time::LogTime;
 use anstyle::{AnsiColor, Style};
 use diana::core::{Clock, SystemClock};
+use diana_gateway::access_log::LogTime;
+use diana_metrics::Drops;
 use repeats::Repeats;
 use serde_json::json;
 use std::fmt;

@@ -19,15 +19,15 @@ mod signals;
 pub use error::ServeError;
 pub use options::ServeOptions;
 
-use crate::access_log::{AccessLog, LogFormat};
-use crate::admin::{Admin, AdminState, Readiness};
-use crate::gateway::{CertificateWatch, Gateway, RunningGateway};
-use crate::metrics::Metrics;
 use crate::program_log::ProgramLog;
 use config_reload::ConfigReload;
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions, Reloader};
+use diana_admin::{Admin, AdminState, Readiness};
 use diana_config::WatchHandle as Sources;
+use diana_gateway::access_log::{AccessLog, LogFormat};
+use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
+use diana_metrics::Metrics;
 use diana_rules::{AccessLogFormat, Document, RuleFile};
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(ServeError::Runtime)?;
-    crate::descriptors::raise_limit();
+    diana_gateway::raise_descriptor_limit();
     let document = options.document()?;
     let file = options.file(&document)?;
     let served = runtime.block_on(async {

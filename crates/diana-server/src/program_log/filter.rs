@@ -16,7 +16,7 @@ const DIANA: &str = "diana";
 /// use diana_server::program_log::LogFilter;
 ///
 /// assert!(LogFilter::parse("debug").is_ok());
-/// assert!(LogFilter::parse("info,h2=trace,diana_server::gateway=debug").is_ok());
+/// assert!(LogFilter::parse("info,h2=trace,diana_gateway=debug").is_ok());
 /// assert!(LogFilter::parse("foo").is_err());
 /// ```
 #[derive(Debug)]

@@ -79,18 +79,3 @@ impl<S: Subscriber> Layer<S> for RepeatsLayer {
         self.0.check(event.metadata())
     }
 }
-
-/// A limit for a warning that is logged at most once a second.
-#[derive(Debug)]
-pub(crate) struct OncePerSecond(Option<Limiter>);
-
-impl OncePerSecond {
-    pub(crate) fn new() -> Self {
-        Self(Quota::per_second(1).ok().map(Limiter::new))
-    }
-
-    /// Returns whether it may be logged now.
-    pub(crate) fn check(&self) -> bool {
-        self.0.as_ref().is_some_and(|limiter| limiter.check().is_granted())
-    }
-}

@@ -1,8 +1,8 @@
 //! The thread that writes the program's log.
 
 use super::repeats::{LeftOut, Repeats};
-use crate::access_log::Drops;
 use diana::core::{Clock, SystemClock, Timestamp};
+use diana_metrics::Drops;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The start message: the addresses, and what to try.
 
 use super::ServeOptions;
-use crate::gateway::RunningGateway;
 use crate::program_log::ProgramLogFormat;
+use diana_gateway::RunningGateway;
 use diana_rules::RuleFile;
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,6 +1,6 @@
 //! Errors of `diana serve`.
 
-use crate::gateway::StartError;
+use diana_gateway::StartError;
 use diana_rules::Problems;
 use std::fmt;
 use std::io;

@@ -1,10 +1,10 @@
 //! Periodic tasks of the gateway: measuring its load, and reloading changed certificates.
 
-use crate::gateway::CertificateWatch;
-use crate::metrics::Metrics;
 use diana::Engine;
 use diana::redis::RedisStore;
+use diana_gateway::CertificateWatch;
 use diana_http::LoadSampler;
+use diana_metrics::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,9 +3,6 @@
 //! `cargo test -p diana-server --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-mod access_log;
-mod admin;
-mod admin_support;
 mod any_input;
 mod check;
 mod command_line;
@@ -13,7 +10,6 @@ mod explain;
 mod gateway;
 mod import_envoy;
 mod import_nginx;
-mod metrics;
 mod packaging;
 mod program_log;
 mod shared;

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 const PAGE: &str = include_str!("../../../../docs/gateway.md");
-const METRICS: &str = include_str!("../../src/admin/prometheus.rs");
-const ADMIN: &str = include_str!("../../src/admin.rs");
+const METRICS: &str = include_str!("../../../diana-admin/src/prometheus.rs");
+const ADMIN: &str = include_str!("../../../diana-admin/src/lib.rs");
 
 /// Returns the string literals that begin with this.
 fn quoted(source: &'static str, begins: &str) -> BTreeSet<&'static str> {

@@ -1,0 +1,139 @@
+//! Each rule's decision about a described request.
+
+use super::AdminState;
+use super::parameters::Parameters;
+use super::response::{Answer, Problem, json, wants_text};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use diana::{Explanation, RuleExplanation};
+use diana_gateway::{InvalidRequest, RejectedRequest, TypedRequest};
+use diana_rules::{ExplainedRule, Identity, Mode};
+use serde::Serialize;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const KNOWN: [&str; 7] = ["method", "path", "ip", "host", "header", "account", "set"];
+
+#[derive(Debug, Serialize)]
+struct Explained {
+    granted: bool,
+    denied_by: Vec<String>,
+    /// The gateway's response if it rejects the request before it evaluates any rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<Rejected>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rejected {
+    status: u16,
+    detail: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Rule {
+    name: String,
+    /// Whether the rule matches the request.
+    about: bool,
+    refuses: bool,
+    shadow: bool,
+    key: String,
+    cost: u64,
+    limits: Vec<Limit>,
+    /// The same as text.
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Limit {
+    name: String,
+    limit: u64,
+    remaining: u64,
+    grants: bool,
+    /// Seconds that the rule would delay the request.
+    wait: f64,
+}
+
+pub(super) async fn explain(
+    State(state): State<Arc<AdminState>>,
+    headers: HeaderMap,
+    parameters: Parameters,
+) -> Answer {
+    let request = described(&parameters, state.engine.rules().identity())?;
+    if let Some(rejected) = request.rejected(&state.gateway) {
+        if wants_text(&headers) {
+            return Ok(format!("=> {rejected}\n").into_response());
+        }
+        let RejectedRequest { status, detail } = rejected;
+        let rejected = Some(Rejected { status: status.as_u16(), detail });
+        return json(Explained { granted: false, denied_by: Vec::new(), rejected, rules: Vec::new() });
+    }
+    let explanation = state.engine.explain(&request).await;
+    if wants_text(&headers) {
+        return Ok(explanation.to_string().into_response());
+    }
+    json(explained(&explanation))
+}
+
+fn explained(explanation: &Explanation) -> Explained {
+    let denied_by = explanation.refusing().map(|rule| rule.name.clone()).collect::<Vec<_>>();
+    let rules = explanation.rules.iter().map(rule).collect();
+    Explained { granted: denied_by.is_empty(), denied_by, rejected: None, rules }
+}
+
+fn rule(said: &RuleExplanation) -> Rule {
+    let limits = said.limits.iter().map(|(name, answer)| Limit {
+        name: name.clone(),
+        limit: answer.status.limit,
+        remaining: answer.status.remaining,
+        grants: answer.is_granted(),
+        wait: answer.wait().unwrap_or_default().as_secs_f64(),
+    });
+    Rule {
+        name: said.name.clone(),
+        about: !matches!(said.said, ExplainedRule::NotAbout(_)),
+        refuses: said.refuses(),
+        shadow: said.mode == Mode::Shadow,
+        key: said.key.clone(),
+        cost: said.cost,
+        limits: limits.collect(),
+        text: said.to_string(),
+    }
+}
+
+fn described(parameters: &Parameters, identity: &Identity) -> Result<TypedRequest, Problem> {
+    parameters.only(&KNOWN)?;
+    let path = parameters.one("path")?.unwrap_or("/");
+    if !path.starts_with('/') {
+        return Err(Problem::bad("`path` begins with `/`, as in /login?x=1"));
+    }
+    let invalid = |error: InvalidRequest| Problem::bad(error.to_string());
+    let mut request = TypedRequest::new(parameters.one("method")?.unwrap_or("GET"), path).map_err(invalid)?;
+    for text in parameters.all("header") {
+        let wrong = || Problem::bad(format!("`header` is written `name:value`, and not `{text}`"));
+        let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+        request = request.header(name.trim(), value.trim()).map_err(invalid)?;
+    }
+    if let Some(host) = parameters.one("host")? {
+        request = request.host(host).map_err(invalid)?;
+    }
+    if let Some(ip) = parameters.one("ip")? {
+        let wrong = |_| Problem::bad(format!("`ip` is an address, and not `{ip}`"));
+        request = request.ip(ip.parse::<IpAddr>().map_err(wrong)?);
+    }
+    let mut named = Vec::new();
+    named.extend(parameters.one("account")?.map(|account| ("account", account)));
+    for text in parameters.all("set") {
+        let wrong = || Problem::bad(format!("`set` is written `name=value`, and not `{text}`"));
+        named.push(text.split_once('=').ok_or_else(wrong)?);
+    }
+    for (name, value) in named {
+        if identity.names().any(|known| known == name) {
+            let what = "comes from the request, as `identity` of the rule file says; describe the request instead";
+            return Err(Problem::bad(format!("`{name}` {what}, as with `header`")));
+        }
+        request = request.named(name, value);
+    }
+    Ok(request)
+}

@@ -1,0 +1,120 @@
+//! The admin API: health, metrics, the active rules, and inspection and correction of single keys, over HTTP.
+//!
+//! | | |
+//! |---|---|
+//! | `GET /` | a page for people |
+//! | `GET /healthz`, `GET /readyz` | liveness and readiness, for orchestrators and load balancers |
+//! | `GET /metrics` | for Prometheus |
+//! | `GET /status` | totals, sources of the rules, health of the store |
+//! | `GET /rules?find=..&limit=..&offset=..` | the active rules, in words, with their counts |
+//! | `GET /explain?method=..&path=..&ip=..&host=..&header=name:value&account=..` | each rule's decision about a request |
+//! | `GET /peek?rule=..&key=..` | the status of a key |
+//! | `POST /reset?rule=..&key=..` | resets a key |
+//! | `POST /refund?rule=..&key=..&cost=..`, `POST /charge?..` | refunds or charges a cost |
+//!
+//! Responses are JSON; `/explain` and `/rules` are text if the client accepts `text/plain`. Query parameters may also
+//! be sent in the body, as a JSON object.
+//!
+//! # Access (tests/it/admin.rs)
+//! - With a token, every client that sends it: `Authorization: Bearer ..`. The page itself and the two health checks
+//!   contain no secrets and are open; the page asks for the token.
+//! - Without one, every client that reaches the address, which is a loopback address unless the file sets another.
+//!   Other web pages in a user's browser are kept out: the host must be an address or `localhost` (against DNS
+//!   rebinding), and a request that changes something must not come from another origin.
+//!
+//! Connections, their duration and the size of requests are bounded.
+
+mod auth;
+mod counts;
+mod explain;
+mod page;
+mod parameters;
+mod prometheus;
+mod readiness;
+mod response;
+mod rules;
+mod serve;
+mod status;
+
+pub use readiness::{Phase, Readiness};
+
+use axum::Router;
+use axum::routing::{get, post};
+use diana::Engine;
+use diana::redis::RedisStore;
+use diana_config::SourceStatus;
+use diana_metrics::{Drops, Metrics};
+use diana_rules::{Gateway, Secret};
+use std::fmt;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Returns the status of the sources of the rules.
+pub type TellSources = Arc<dyn Fn() -> SourceStatus + Send + Sync>;
+
+/// The data that the admin server shows, and its access control.
+#[derive(Clone)]
+pub struct AdminState {
+    /// The engine whose rules and counts are shown.
+    pub engine: Arc<Engine<RedisStore>>,
+    /// The gateway's metrics.
+    pub metrics: Arc<Metrics>,
+    /// The gateway's settings, so that explanations parse requests in the same way.
+    pub gateway: Arc<Gateway>,
+    /// Whether the program accepts requests.
+    pub readiness: Arc<Readiness>,
+    /// The sources of the rules, if they are watched for changes.
+    pub sources: Option<TellSources>,
+    /// The number of lines that the access log dropped, if there is one.
+    pub access_log: Option<Drops>,
+    /// The number of lines that the program's own log dropped, if there is one.
+    pub program_log: Option<Drops>,
+    /// The token that clients must send; `None` if every client that reaches the address has access.
+    pub token: Option<Secret>,
+}
+
+impl fmt::Debug for AdminState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminState").field("engine", &self.engine).field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+/// The admin server.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    router: Router,
+}
+
+impl Admin {
+    /// Creates a server for this state.
+    pub fn new(state: AdminState) -> Self {
+        let state = Arc::new(state);
+        let shown = Router::new()
+            .route("/metrics", get(prometheus::metrics))
+            .route("/status", get(status::status))
+            .route("/rules", get(rules::rules))
+            .route("/explain", get(explain::explain).post(explain::explain))
+            .route("/peek", get(counts::peek).post(counts::peek))
+            .route("/reset", post(counts::reset))
+            .route("/refund", post(counts::refund))
+            .route("/charge", post(counts::charge))
+            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::token));
+        let open = Router::new()
+            .route("/", get(page::html))
+            .route("/page.css", get(page::css))
+            .route("/page.js", get(page::js))
+            .route("/healthz", get(status::healthz))
+            .route("/readyz", get(status::readyz));
+        let router =
+            shown.merge(open).fallback(response::not_found).method_not_allowed_fallback(response::wrong_method);
+        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::every));
+        Self { router: router.with_state(state) }
+    }
+
+    /// Serves on these listeners until it is dropped, which aborts open connections.
+    ///
+    /// Needs a runtime that does not serve requests: formatting thousands of rules takes milliseconds.
+    pub async fn serve(self, listeners: Vec<TcpListener>) {
+        serve::serve(self.router, listeners).await;
+    }
+}

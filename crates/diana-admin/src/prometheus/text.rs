@@ -1,0 +1,117 @@
+//! Prometheus' text format, version 0.0.4, which every scraper reads.
+//!
+//! A family is begun once and its samples follow it. Metric names are constants and need no escape; label values may
+//! contain anything, and are escaped.
+
+use diana_metrics::Buckets;
+use std::borrow::Cow;
+use std::fmt::{self, Display, Write as _};
+
+/// The type of a family of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A number that only increases.
+    Counter,
+    /// A number that increases and decreases.
+    Gauge,
+    /// Counts of values up to each bound.
+    Histogram,
+}
+
+/// A page of metrics as it is being written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Text {
+    text: String,
+}
+
+impl Text {
+    /// The content type of the page.
+    pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+    /// Begins a family.
+    pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    /// Writes a sample.
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(name);
+        for (nth, (label, text)) in labels.iter().enumerate() {
+            let before = if nth == 0 { '{' } else { ',' };
+            self.push(format_args!("{before}{label}=\"{}\"", escaped(text)));
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        self.push(format_args!("{end} {value}\n"));
+    }
+
+    /// Writes a family with one sample.
+    pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    /// Writes the samples of a histogram.
+    pub(super) fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &Buckets) {
+        let with_name = |end: &str| format!("{name}{end}");
+        let name_of_bucket = with_name("_bucket");
+        // The last bucket is the total. Reading it again could give another number, and the two samples would differ.
+        let mut all = 0;
+        for (bound, count) in buckets.cumulative() {
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
+            let labels = labels.iter().copied().chain([("le", &*bound)]).collect::<Vec<_>>();
+            self.sample(&name_of_bucket, &labels, count);
+            all = count;
+        }
+        self.sample(&with_name("_sum"), labels, buckets.seconds());
+        self.sample(&with_name("_count"), labels, all);
+    }
+
+    fn push(&mut self, text: fmt::Arguments<'_>) {
+        // Writing to a string never fails.
+        let _ = self.text.write_fmt(text);
+    }
+}
+
+impl Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Escapes the value of a label.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\\', '"', '\n']) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_followed_by_its_samples() {
+        let mut text = Text::default();
+        text.family("diana_requests_total", Kind::Counter, "Requests, by what became of them.");
+        text.sample("diana_requests_total", &[("outcome", "refused")], 3);
+        let expected = "\
+# HELP diana_requests_total Requests, by what became of them.
+# TYPE diana_requests_total counter
+diana_requests_total{outcome=\"refused\"} 3
+";
+        assert_eq!(text.to_string(), expected);
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut text = Text::default();
+        text.sample("x", &[("a", "one\"two\\three\nfour"), ("b", "ä")], 1);
+        assert_eq!(text.to_string(), "x{a=\"one\\\"two\\\\three\\nfour\",b=\"ä\"} 1\n");
+    }
+}

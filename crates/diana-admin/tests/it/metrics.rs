@@ -1,0 +1,191 @@
+//! The Prometheus metrics: their format, their numbers, and the maximum number of samples.
+
+use crate::support::Server;
+use diana_metrics::{Metrics, Outcome};
+use diana_testing::RedisServer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Returns the samples of a page, by name and labels, after checking its format: each family has its help and type once
+/// and before its samples, no sample occurs twice, names and labels are well formed, and histograms add up.
+fn checked(page: &str) -> BTreeMap<String, f64> {
+    let (mut kinds, mut helps, mut samples) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+    let mut family = String::new();
+    assert!(page.ends_with('\n'));
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap();
+            assert!(helps.insert(name.to_owned()), "{name} twice");
+            assert!(help.len() > 5 && !help.contains('\\'), "{line}");
+            family = name.to_owned();
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert_eq!(name, family, "the type follows the help");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            kinds.insert(name.to_owned(), kind.to_owned());
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) =
+                series.split_once('{').map_or((series, ""), |(name, rest)| (name, rest.strip_suffix('}').unwrap()));
+            let is_word =
+                |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            assert!(is_word(name), "{line}");
+            let plain = |name: &str| {
+                ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned()
+            };
+            assert_eq!(if kinds[&family] == "histogram" { plain(name) } else { name.to_owned() }, family, "{line}");
+            for label in labels.split("\",").filter(|label| !label.is_empty()) {
+                let (label, text) = label.split_once("=\"").unwrap();
+                assert!(is_word(label) && !text.contains('\n'), "{line}");
+            }
+            let value: f64 = value.parse().unwrap();
+            assert!(value >= 0.0, "{line}");
+            assert!(samples.insert(series.to_owned(), value).is_none(), "{series} twice");
+        }
+    }
+    for (name, _) in kinds.iter().filter(|(_, kind)| *kind == "histogram") {
+        histogram_adds_up(name, page);
+    }
+    samples
+}
+
+fn histogram_adds_up(name: &str, page: &str) {
+    let mut last = 0;
+    for line in page.lines().filter(|line| line.starts_with(&format!("{name}_"))) {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        if series.contains("_bucket") {
+            let value = value.parse::<u64>().unwrap();
+            assert!(value >= last, "{line}");
+            last = value;
+        } else if series.contains("_count") {
+            assert_eq!(value.parse::<u64>().unwrap(), last, "{line}");
+            last = 0;
+        }
+    }
+}
+
+async fn scrape(server: &Server) -> BTreeMap<String, f64> {
+    let answer = server.get("/metrics").await;
+    assert!(answer.has("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", answer.head);
+    checked(&answer.body)
+}
+
+#[tokio::test]
+async fn what_was_counted_is_shown() {
+    let server =
+        Server::start("rules: [{name: a, by: account, limit: 2/h}, {name: b, by: ip, limit: 1/h, shadow: true}]").await;
+    for _ in 0..5 {
+        server.decide("alice").await;
+    }
+    let shard = server.metrics.shard(1);
+    shard.request(Outcome::Forwarded, Duration::from_micros(900));
+    shard.request(Outcome::Forwarded, Duration::from_millis(20));
+    shard.request(Outcome::Denied, Duration::from_micros(20));
+    shard.decision(Duration::from_micros(2));
+    shard.upstream(Duration::from_millis(15));
+    shard.upstream_failed();
+    shard.bytes_in(10);
+    shard.bytes_out(20);
+    shard.connection_opened();
+    server.metrics.shard(0).connection_opened();
+    shard.connection_closed();
+    shard.connection_refused();
+
+    let samples = scrape(&server).await;
+    let is = |name: &str, value: f64| assert_eq!(samples.get(name), Some(&value), "{name}");
+    is("diana_decisions_total{rule=\"a\",outcome=\"granted\"}", 2.0);
+    is("diana_decisions_total{rule=\"a\",outcome=\"refused\"}", 3.0);
+    is("diana_decisions_total{rule=\"b\",outcome=\"shadow_refused\"}", 1.0);
+    is("diana_requests_total{outcome=\"forwarded\"}", 2.0);
+    is("diana_requests_total{outcome=\"failed\"}", 0.0);
+    is("diana_request_seconds_bucket{outcome=\"forwarded\",le=\"0.001\"}", 1.0);
+    is("diana_request_seconds_bucket{outcome=\"forwarded\",le=\"0.025\"}", 2.0);
+    is("diana_request_seconds_bucket{outcome=\"forwarded\",le=\"+Inf\"}", 2.0);
+    is("diana_request_seconds_sum{outcome=\"forwarded\"}", 0.0209);
+    is("diana_request_seconds_count{outcome=\"refused\"}", 1.0);
+    is("diana_decision_seconds_count", 1.0);
+    is("diana_upstream_seconds_sum", 0.015);
+    is("diana_upstream_failures_total", 1.0);
+    is("diana_received_bytes_total", 10.0);
+    is("diana_sent_bytes_total", 20.0);
+    is("diana_connections", 1.0);
+    is("diana_connections_accepted_total", 2.0);
+    is("diana_connections_refused_total", 1.0);
+    is("diana_keys", 2.0);
+    is("diana_rules", 2.0);
+    is("diana_ready", 0.0);
+    assert!(!samples.keys().any(|name| name.starts_with("diana_store")), "nothing is shared");
+}
+
+#[tokio::test]
+async fn however_many_rules_there_are_a_thousand_have_samples_of_their_own() {
+    // One of them has the name under which the rest is counted.
+    let names = (0..2_000).map(|nth| if nth == 7 { "other".to_owned() } else { format!("r{nth}") });
+    let rules =
+        names.map(|name| format!("  - {{name: {name}, by: account, match: {{path: '/{name}/**'}}, limit: 1/h}}\n"));
+    let server = Server::start(&format!("rules:\n{}", rules.collect::<String>())).await;
+    for path in ["/r5/x", "/other/x", "/r1500/x", "/r1999/x"] {
+        let request = diana_rules::SyntheticRequest::new("GET", path).named("account", "alice");
+        assert!(server.engine.decide(&request).await.is_granted());
+        assert!(!server.engine.decide(&request).await.is_granted());
+    }
+    let samples = scrape(&server).await;
+    let of_rules = samples.keys().filter(|name| name.starts_with("diana_decisions_total")).count();
+    assert_eq!(of_rules, 1_000 * 5, "999, and the others, with five outcomes each");
+    assert_eq!(samples["diana_decisions_total{rule=\"r5\",outcome=\"refused\"}"], 1.0);
+    assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"refused\"}"], 3.0);
+    assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"granted\"}"], 3.0);
+    assert_eq!(samples["diana_rules"], 2_000.0);
+    let all = server.get("/rules").await.json();
+    assert_eq!(all["rules"].as_array().unwrap().len(), 2_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_shared_store_is_shown() {
+    let mut redis = RedisServer::start().unwrap();
+    let text =
+        format!("{{store: {{redis: '{}', timeout: 5s}}, rules: [{{name: a, by: account, limit: 2/h}}]}}", redis.url());
+    let server = Server::start(&text).await;
+    assert!(server.decide("alice").await);
+    let samples = scrape(&server).await;
+    assert_eq!(samples["diana_store_up"], 1.0);
+    assert!(samples["diana_store_commands_total"] >= 1.0);
+    let said = server.get("/peek?rule=a&key=alice").await.json();
+    assert_eq!((said["counted"].as_str(), said["limits"][0]["remaining"].as_u64()), (Some("shared"), Some(1)));
+    redis.kill().unwrap();
+    let engine = Arc::clone(&server.engine);
+    diana_testing::wait_until("the store to be known as down", Duration::from_secs(60), || {
+        (engine.shared().unwrap().link().health != diana::redis::Health::Healthy).then_some(())
+    })
+    .unwrap();
+    assert_eq!(scrape(&server).await["diana_store_up"], 0.0);
+    let store = &server.get("/status").await.json()["store"];
+    assert!(store["up"] == false && store["reason"].is_string(), "{store}");
+}
+
+#[test]
+fn what_many_threads_count_is_all_there() {
+    let metrics = Metrics::new(4);
+    std::thread::scope(|scope| {
+        // Twice as many workers as shards: two share one, and lose nothing.
+        for worker in 0..8 {
+            let shard = metrics.shard(worker);
+            scope.spawn(move || {
+                for nth in 0..10_000_u64 {
+                    shard.request(Outcome::Forwarded, Duration::from_nanos(nth));
+                    shard.bytes_in(2);
+                    shard.connection_opened();
+                    shard.connection_closed();
+                }
+            });
+        }
+        for _ in 0..100 {
+            assert!(metrics.totals().connections <= 8, "none is closed before it was opened");
+        }
+    });
+    let totals = metrics.totals();
+    assert_eq!(totals.requests(Outcome::Forwarded), 80_000);
+    assert_eq!((totals.bytes_in, totals.connections, totals.connections_accepted), (160_000, 0, 80_000));
+}

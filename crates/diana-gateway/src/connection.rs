@@ -1,0 +1,77 @@
+//! A client's connection: the properties that are known before its first request and apply to all its requests, its
+//! timeouts, and the file descriptors that connections may use. The connection itself is
+//! [`service::Connection`](crate::service::Connection).
+
+mod deadlines;
+pub(crate) mod descriptors;
+mod timeouts;
+
+pub(crate) use deadlines::{Beginning, Deadline, Deadlines};
+pub(crate) use timeouts::ConnTimeouts;
+
+use http::uri::Scheme;
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
+
+/// The properties of a client's connection.
+#[derive(Debug)]
+pub(crate) struct ConnInfo {
+    /// The remote address: that of the client, or of a proxy in front of the gateway.
+    pub(crate) peer: IpAddr,
+    /// Whether forwarding headers from the peer are trusted.
+    pub(crate) trust: PeerTrust,
+    scheme: Scheme,
+    /// Built when the first request is forwarded: under attack, most connections have none.
+    forwarded: OnceLock<Box<ForwardedHeaders>>,
+}
+
+/// The forwarding headers that describe the peer to upstreams.
+#[derive(Debug)]
+pub(crate) struct ForwardedHeaders {
+    /// The peer's address, for `X-Forwarded-For`.
+    pub(crate) forwarded_for: String,
+    /// `for=...;proto=...`, for `Forwarded`.
+    pub(crate) forwarded: String,
+    /// For `X-Forwarded-Proto`.
+    pub(crate) proto: String,
+    /// These three as HTTP/1 header lines, which almost every request of an untrusted client needs.
+    pub(crate) lines: String,
+}
+
+/// Whether the peer's forwarding headers are trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerTrust {
+    Trusted,
+    Nobody,
+}
+
+impl ConnInfo {
+    pub(crate) fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
+        let peer = peer.ip().to_canonical();
+        let trust = if is_trusted(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Nobody };
+        Self { peer, trust, scheme, forwarded: OnceLock::new() }
+    }
+
+    /// Returns the forwarding headers that describe the peer to upstreams.
+    pub(crate) fn forwarded(&self) -> &ForwardedHeaders {
+        self.forwarded.get_or_init(|| Box::new(ForwardedHeaders::new(self.peer, &self.scheme)))
+    }
+}
+
+impl ForwardedHeaders {
+    fn new(peer: IpAddr, scheme: &Scheme) -> Self {
+        let forwarded = match peer {
+            IpAddr::V4(ip) => format!("for={ip};proto={scheme}"),
+            IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto={scheme}"),
+        };
+        let lines = format!("x-forwarded-for: {peer}\r\nforwarded: {forwarded}\r\nx-forwarded-proto: {scheme}\r\n");
+        Self { forwarded_for: peer.to_string(), forwarded, proto: scheme.to_string(), lines }
+    }
+}
+
+/// Returns `true` if the address belongs to a trusted proxy.
+pub(crate) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    let address = address.to_canonical();
+    trusted.iter().any(|network| network.contains(&address))
+}

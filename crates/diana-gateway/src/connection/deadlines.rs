@@ -1,0 +1,155 @@
+//! Timeouts that cost almost nothing unless they expire.
+//!
+//! A timer for each phase of each request would be set and reset all the time, and almost never fire. Instead, a phase
+//! only stores when it is due; a task scans the list ten times a second and wakes the overdue entries. So a timeout
+//! fires up to [`TICK`] late, and never early.
+
+use diana::core::{Clock, SystemClock, Timestamp};
+use parking_lot::Mutex;
+use slab::Slab;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// How often the list is scanned.
+const TICK: Duration = Duration::from_millis(100);
+/// The due time of a deadline that is not set.
+const NEVER: u64 = u64::MAX;
+
+/// The start time of a gateway: all its workers count from this instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning(Timestamp);
+
+/// The deadlines of one worker.
+#[derive(Debug)]
+pub(crate) struct Deadlines {
+    began: Beginning,
+    /// Milliseconds since the gateway started, as of the last scan.
+    now: AtomicU64,
+    stopping: AtomicBool,
+    list: Mutex<Slab<Arc<Entry>>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    due: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// One deadline, which its owner sets and clears as it changes phases.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    entry: Arc<Entry>,
+    place: usize,
+    all: Arc<Deadlines>,
+}
+
+impl Beginning {
+    pub(crate) fn now() -> Self {
+        Self(SystemClock.now())
+    }
+}
+
+impl Deadlines {
+    pub(crate) fn new(began: Beginning) -> Self {
+        let new = Self { began, now: AtomicU64::new(0), stopping: AtomicBool::new(false), list: Mutex::default() };
+        new.look();
+        new
+    }
+
+    /// Reads the clock.
+    fn look(&self) -> u64 {
+        let now = u64::try_from(SystemClock.now().since(self.began.0).as_millis()).unwrap_or(NEVER - 1);
+        self.now.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Scans the list until the worker ends.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let now = self.look();
+            self.wake(|entry| entry.due.load(Ordering::Relaxed) <= now);
+        }
+    }
+
+    fn wake(&self, whom: impl Fn(&Entry) -> bool) {
+        let late: Vec<_> = {
+            let list = self.list.lock();
+            list.iter().filter(|(_, entry)| whom(entry)).filter_map(|(_, entry)| entry.waker.lock().clone()).collect()
+        };
+        // Wakers are foreign code: never call them under the lock.
+        late.into_iter().for_each(Waker::wake);
+    }
+
+    /// Signals shutdown to all owners of a deadline.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake(|_| true);
+    }
+
+    /// Returns `true` if the worker is shutting down.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Returns the milliseconds since the gateway started, as of the last scan.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Adds a deadline that is not set.
+    pub(crate) fn add(self: &Arc<Self>) -> Deadline {
+        let entry = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
+        let place = self.list.lock().insert(Arc::clone(&entry));
+        Deadline { entry, place, all: Arc::clone(self) }
+    }
+}
+
+impl Deadline {
+    /// Sets the deadline to `after` from now.
+    pub(crate) fn set(&self, after: Duration) {
+        let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NEVER);
+        self.entry.due.store(self.all.now().saturating_add(after), Ordering::Relaxed);
+    }
+
+    /// Clears the deadline.
+    pub(crate) fn clear(&self) {
+        self.entry.due.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the deadline is set.
+    pub(crate) fn is_set(&self) -> bool {
+        self.entry.due.load(Ordering::Relaxed) != NEVER
+    }
+
+    /// Returns `true` if the deadline has passed.
+    pub(crate) fn is_due(&self) -> bool {
+        self.entry.due.load(Ordering::Relaxed) <= self.all.now()
+    }
+
+    /// Is ready when the deadline has passed. The task is also woken when the worker shuts down.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut waker = self.entry.waker.lock();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        drop(waker);
+        if self.is_due() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Returns the worker's deadlines.
+    pub(crate) fn all(&self) -> &Arc<Deadlines> {
+        &self.all
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        let removed = self.all.list.lock().try_remove(self.place);
+        drop(removed);
+    }
+}

@@ -1,0 +1,255 @@
+//! Starts the gateway's workers, and stops them.
+
+mod start_error;
+
+pub use start_error::StartError;
+
+use crate::access_log::AccessLog;
+use crate::connection::{Beginning, Deadlines};
+use crate::http2;
+use crate::listener::{self, Certificates};
+use crate::upstream::{self, Connector, Upstreams};
+use crate::worker::{ConnLimit, RouteTarget, Store, Worker, WorkerState};
+use diana::Engine;
+use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter};
+use diana_metrics::Metrics;
+use diana_rules::RuleFile;
+use http::HeaderName;
+use parking_lot::Mutex;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::watch;
+
+/// A gateway that has not been started.
+pub struct Gateway {
+    section: Arc<diana_rules::Gateway>,
+    filter: Filter<Store>,
+    chain: FilterChain,
+    metrics: Option<Arc<Metrics>>,
+    log: Option<AccessLog>,
+    nowhere: Nowhere,
+}
+
+/// How requests are answered if no upstream is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nowhere {
+    Answer,
+    Echo,
+}
+
+/// Reloads the certificates of a running gateway.
+#[derive(Clone, Debug)]
+pub struct CertificateWatch(Option<Arc<Certificates>>);
+
+/// A running gateway. Dropping it shuts it down.
+#[derive(Debug)]
+pub struct RunningGateway {
+    addresses: Vec<SocketAddr>,
+    metrics: Arc<Metrics>,
+    certificates: CertificateWatch,
+    stop: watch::Sender<bool>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Creates the gateway that a file describes, with an engine for its rules.
+    pub fn new(file: &RuleFile, engine: Arc<Engine<Store>>) -> Self {
+        let section = Arc::new(file.gateway.clone().unwrap_or_default());
+        let (mut chain, echoes) = (FilterChain::new(), section.echo);
+        if let Some(signature) = &section.signature {
+            let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
+            chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
+        }
+        Self {
+            filter: Filter::with_options(engine, FilterOptions::of(file)),
+            section,
+            chain,
+            metrics: None,
+            log: None,
+            nowhere: if echoes { Nowhere::Echo } else { Nowhere::Answer },
+        }
+    }
+
+    /// Adds a filter, which runs after Diana's filter and all filters added before.
+    #[must_use]
+    pub fn filter(self, filter: impl HttpFilter + 'static) -> Self {
+        Self { chain: self.chain.and(filter), ..self }
+    }
+
+    /// Uses the given metrics, so that the caller can export them.
+    #[must_use]
+    pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Writes an access log entry for each request.
+    #[must_use]
+    pub fn access_log(self, log: AccessLog) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    /// Uses the built-in echo upstream if the file names no upstream: it returns the request that it received.
+    #[must_use]
+    pub fn echo(self) -> Self {
+        Self { nowhere: Nowhere::Echo, ..self }
+    }
+
+    /// Returns the number of worker threads.
+    pub fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.section.workers.map_or_else(cores, NonZeroUsize::get)
+    }
+
+    /// Binds every address and starts the workers. On an error, nothing keeps running.
+    pub fn start(self) -> Result<RunningGateway, StartError> {
+        let workers = self.workers();
+        let certificates = self.section.tls.as_ref().map(Certificates::read).transpose();
+        let certificates = certificates.map_err(|error| StartError::Certificate(error.to_string()))?;
+        let connector = upstream::tls_config(self.section.upstream_ca.as_deref()).map_err(StartError::UpstreamCa)?;
+        let connector = Connector::new(connector, self.section.timeouts.connect);
+        let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
+        let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
+        let (stop, stopped) = watch::channel(false);
+        let (conn_limit, health) = (Arc::new(ConnLimit::new()), Arc::new(Mutex::default()));
+        let http2_memory = Arc::new(http2::Total::new(self.section.bounds.memory));
+        let began = Beginning::now();
+        let mut running = RunningGateway {
+            addresses,
+            metrics: Arc::clone(&metrics),
+            certificates: CertificateWatch(certificates),
+            stop,
+            workers: Vec::with_capacity(workers),
+        };
+        for (number, listeners) in sockets.into_iter().enumerate() {
+            let deadlines = Arc::new(Deadlines::new(began));
+            let upstreams = Upstreams::new(
+                connector.clone(),
+                Arc::clone(&deadlines),
+                self.section.timeouts.response,
+                Arc::clone(&health),
+                metrics.shard(number),
+            );
+            let destination = match self.nowhere {
+                _ if !self.section.upstream.is_empty() => {
+                    RouteTarget::Upstreams(upstreams.balancer(&self.section.upstream))
+                }
+                // If there are routes, requests are meant to be forwarded: a request without a route gets a 404.
+                Nowhere::Answer if !self.section.routes.is_empty() => RouteTarget::Upstreams(upstreams.balancer(&[])),
+                Nowhere::Answer => RouteTarget::Answer,
+                Nowhere::Echo => RouteTarget::Echo,
+            };
+            let routes = self.section.routes.iter().map(|route| upstreams.balancer(&route.upstream)).collect();
+            let worker = Arc::new(WorkerState {
+                gateway: Arc::clone(&self.section),
+                filter: self.filter.for_thread(),
+                chain: Arc::new(self.chain.clone()),
+                upstreams,
+                default: destination,
+                routes,
+                deadlines,
+                http2_memory: Arc::clone(&http2_memory),
+                metrics: metrics.shard(number),
+                log: self.log.clone(),
+            });
+            let worker = Worker { worker, listeners, conn_limit: Arc::clone(&conn_limit), stop: stopped.clone() };
+            running.workers.push(spawn(number, worker)?);
+        }
+        Ok(running)
+    }
+
+    /// Binds the sockets of each worker, all on the same addresses.
+    fn bind(
+        &self,
+        workers: usize,
+        certificates: Option<&Arc<Certificates>>,
+    ) -> Result<(Vec<SocketAddr>, Vec<Sockets>), StartError> {
+        let plain = self.section.listen.iter().map(|address| (*address, None));
+        let tls = self.section.tls.iter().flat_map(|tls| &tls.listen).map(|address| (*address, certificates));
+        let (mut addresses, mut sockets) = (Vec::new(), (0..workers).map(|_| Vec::new()).collect::<Vec<_>>());
+        for (address, certificates) in plain.chain(tls) {
+            let taken = |error| StartError::Listen { address, error };
+            listener::is_taken(address).map_err(taken)?;
+            let mut bound = address;
+            for sockets in &mut sockets {
+                let socket = listener::bind(bound).map_err(taken)?;
+                // With port 0 the system chooses a port; the other sockets must use the same one.
+                bound = socket.local_addr().map_err(taken)?;
+                sockets.push((socket, certificates.cloned()));
+            }
+            addresses.push(bound);
+        }
+        Ok((addresses, sockets))
+    }
+}
+
+/// The sockets of one worker.
+type Sockets = Vec<(TcpListener, Option<Arc<Certificates>>)>;
+
+fn spawn(number: usize, worker: Worker) -> Result<JoinHandle<()>, StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
+    let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+    let run = move || {
+        if let Err(error) = runtime.block_on(worker.run()) {
+            tracing::error!("worker {number} can't serve: {error}");
+        }
+        // Aborts tasks that still run after `timeouts.stop`.
+        runtime.shutdown_background();
+    };
+    thread.spawn(run).map_err(StartError::Thread)
+}
+
+impl RunningGateway {
+    /// Returns the bound addresses: first those without TLS, then those with TLS, in the order of the file.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Returns the metrics.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Returns a handle that reloads the certificates.
+    pub fn certificates(&self) -> CertificateWatch {
+        self.certificates.clone()
+    }
+
+    /// Shuts down gracefully: accepts no more connections, drains the requests in flight, and returns when all are done
+    /// or after `timeouts.stop`.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        let _ = self.stop.send(true);
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl CertificateWatch {
+    /// Reloads the certificates if their files have changed. If the new ones are invalid, the old ones stay active.
+    pub fn refresh(&self) {
+        if let Some(certificates) = &self.0 {
+            certificates.refresh();
+        }
+    }
+}
+
+impl Drop for RunningGateway {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway")
+            .field("listen", &self.section.listen)
+            .field("chain", &self.chain)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,326 @@
+//! Limits the memory that HTTP/2 clients may use, for each connection and in total.
+//!
+//! An HTTP/1 connection has one request at a time, so `bounds.connections` × `bounds.header` bounds their memory. An
+//! HTTP/2 connection has many, and the client chooses how large their heads are and how slowly it reads the responses.
+//! For each connection, the gateway counts:
+//!
+//! | memory | limit | if exceeded |
+//! |---|---|---|
+//! | heads of the requests without a response yet | [`HEADS`] | the stream is refused (`REFUSED_STREAM`), which clients may retry |
+//! | their trailers that wait after a body | the same | the stream is reset (`ENHANCE_YOUR_CALM`) |
+//! | request body data that has not been read yet | [`RECEIVE_WINDOW`] | the client must not send more |
+//! | response data that has not been written yet | [`QUEUE`] | streams wait for room, in their order |
+//! | response data for which the client grants no window | [`SHARE`] for each stream | no more is read from the upstream |
+//!
+//! The last row keeps a stream that the client does not read from blocking the others. The total is [`PER_CONNECTION`]
+//! plus the shares, unless `bounds.header` allows a longer head, of which there may then be one. [`Total`] counts the
+//! memory of all connections and refuses streams over `bounds.memory`.
+
+use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The memory limit of one connection.
+pub(crate) const PER_CONNECTION: usize = 512 << 10;
+/// The flow-control window of a connection, and of each of its streams.
+pub(crate) const RECEIVE_WINDOW: u32 = 128 << 10;
+/// How much of an upstream's response is read at once, at most.
+pub(crate) const PIECE: usize = 16 << 10;
+/// How much of a response a stream may always read, whatever the others use.
+pub(crate) const SHARE: usize = 4 << 10;
+const HEADS: usize = 256 << 10;
+pub(super) const QUEUE: u32 = 128 << 10;
+
+const _: () = assert!(HEADS + RECEIVE_WINDOW as usize + QUEUE as usize == PER_CONNECTION);
+
+/// The memory that all HTTP/2 connections of the gateway use.
+#[derive(Debug)]
+pub(crate) struct Total {
+    used: AtomicUsize,
+    most: usize,
+}
+
+impl Total {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { used: AtomicUsize::new(0), most }
+    }
+
+    /// Reserves memory, if enough is left.
+    fn try_take(&self, bytes: usize) -> bool {
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn take(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The memory that one connection uses.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    total: Arc<Total>,
+    held: Mutex<Held>,
+    /// One permit for each byte. Streams get them in FIFO order.
+    queue: Arc<Semaphore>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    heads: usize,
+    /// The number of requests with a body.
+    bodies: usize,
+}
+
+/// The memory of one request; released on drop.
+#[derive(Debug)]
+pub(crate) struct RequestMemory {
+    memory: Arc<Memory>,
+    head: usize,
+    body: Option<BodyMemory>,
+}
+
+/// Marks a request with a body.
+#[derive(Debug)]
+struct BodyMemory;
+
+impl Memory {
+    pub(crate) fn new(total: Arc<Total>) -> Self {
+        Self { total, held: Mutex::default(), queue: Arc::new(Semaphore::new(QUEUE as usize)) }
+    }
+
+    /// Reserves memory for a request. Returns `None` if the connection, or all together, would exceed the limit.
+    pub(super) fn admit(self: &Arc<Self>, head: usize, has_body: HasBody) -> Option<RequestMemory> {
+        let mut held = self.held.lock();
+        // A single head may be as long as `bounds.header` allows, or it could never be sent.
+        let is_only = held.heads == 0;
+        let heads = held.heads.checked_add(head).filter(|heads| is_only || *heads <= HEADS)?;
+        let is_first_body = has_body == HasBody::Yes && held.bodies == 0;
+        let window = if is_first_body { RECEIVE_WINDOW as usize } else { 0 };
+        if !self.total.try_take(head + window) {
+            return None;
+        }
+        held.heads = heads;
+        let body = (has_body == HasBody::Yes).then(|| {
+            held.bodies += 1;
+            BodyMemory
+        });
+        Some(RequestMemory { memory: Arc::clone(self), head, body })
+    }
+
+    /// Returns room in the queue, if it is available and no stream waits for it.
+    pub(super) fn try_permit(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.queue).try_acquire_many_owned(permits(bytes)).ok()
+    }
+
+    /// Waits for room in the queue.
+    pub(super) fn permit(&self, bytes: usize) -> Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>> {
+        let permit = Arc::clone(&self.queue).acquire_many_owned(permits(bytes));
+        Box::pin(async { permit.await.ok() })
+    }
+
+    /// Returns a piece of a response, which counts until it is written.
+    pub(super) fn piece(&self, bytes: Bytes) -> Piece {
+        self.total.take(bytes.len());
+        Piece { counted: Some((Arc::clone(&self.total), bytes.len())), bytes, _permit: None }
+    }
+}
+
+/// Converts to a number of permits, at most the queue's size.
+fn permits(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(QUEUE).min(QUEUE)
+}
+
+impl RequestMemory {
+    /// Reserves memory for the request's trailers, if the limits of the connection and of all together allow it.
+    pub(super) fn admit_trailers(&mut self, bytes: usize) -> bool {
+        let mut held = self.memory.held.lock();
+        let Some(heads) = held.heads.checked_add(bytes).filter(|heads| *heads <= HEADS) else { return false };
+        let is_admitted = self.memory.total.try_take(bytes);
+        if is_admitted {
+            held.heads = heads;
+            self.head += bytes;
+        }
+        is_admitted
+    }
+}
+
+/// Whether a request has a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HasBody {
+    Yes,
+    No,
+}
+
+impl Drop for RequestMemory {
+    fn drop(&mut self) {
+        let mut held = self.memory.held.lock();
+        held.heads -= self.head;
+        let mut bytes = self.head;
+        if self.body.take().is_some() {
+            held.bodies -= 1;
+            if held.bodies == 0 {
+                bytes += RECEIVE_WINDOW as usize;
+            }
+        }
+        drop(held);
+        self.memory.total.give_back(bytes);
+    }
+}
+
+/// A piece of a body that is being sent.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    bytes: Bytes,
+    counted: Option<(Arc<Total>, usize)>,
+    /// The piece's room in the queue.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Piece {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Splits off the first bytes, with their room in the queue. The excess of the permit is released.
+    pub(super) fn split_to(&mut self, length: usize, mut permit: Option<OwnedSemaphorePermit>) -> Self {
+        let counted = self.counted.as_mut().map(|(total, counted)| {
+            *counted -= length;
+            (Arc::clone(total), length)
+        });
+        let _permit = permit.as_mut().and_then(|permit| permit.split(length));
+        Self { bytes: self.bytes.split_to(length), counted, _permit }
+    }
+}
+
+/// Creates a piece that is not counted.
+impl From<Bytes> for Piece {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, counted: None, _permit: None }
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, length: usize) {
+        self.bytes.advance(length);
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.bytes.chunks_vectored(slices)
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Some((total, length)) = self.counted.take() {
+            total.give_back(length);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Poll, Waker};
+
+    /// Polls a future once.
+    fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>) -> Option<T> {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    fn connection(total: &Arc<Total>) -> Arc<Memory> {
+        Arc::new(Memory::new(Arc::clone(total)))
+    }
+
+    #[test]
+    fn heads_are_bounded_for_each_connection_and_given_back() {
+        let total = Arc::new(Total::new(usize::MAX));
+        let (one, other) = (connection(&total), connection(&total));
+        let mut requests: Vec<_> = (0..8).map(|_| one.admit(32 << 10, HasBody::No).unwrap()).collect();
+        assert!(one.admit(1, HasBody::No).is_none());
+        assert!(one.admit(usize::MAX, HasBody::No).is_none());
+        assert!(other.admit(32 << 10, HasBody::No).is_some());
+        let long = other.admit(HEADS + 1, HasBody::No).unwrap();
+        assert!(other.admit(1, HasBody::No).is_none());
+        drop(long);
+        requests.pop();
+        assert!(one.admit(32 << 10, HasBody::No).is_some());
+        drop(requests);
+        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn all_connections_together_are_bounded_and_a_window_counts_once() {
+        let window = RECEIVE_WINDOW as usize;
+        let total = Arc::new(Total::new(2 * window + 300));
+        let connections: Vec<_> = (0..3).map(|_| connection(&total)).collect();
+        let first = connections[0].admit(100, HasBody::Yes).unwrap();
+        let second = connections[0].admit(100, HasBody::Yes).unwrap();
+        let third = connections[1].admit(100, HasBody::Yes).unwrap();
+        assert!(connections[2].admit(1, HasBody::No).is_none());
+        drop(first);
+        assert_eq!(total.used.load(Ordering::Relaxed), 2 * window + 200);
+        assert!(connections[2].admit(1, HasBody::Yes).is_none());
+        drop((second, third));
+        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+        assert!(connections[2].admit(1, HasBody::Yes).is_some());
+    }
+
+    #[test]
+    fn trailers_count_like_heads() {
+        let total = Arc::new(Total::new(usize::MAX));
+        let memory = connection(&total);
+        let mut requests: Vec<_> = (0..9).map(|_| memory.admit(100, HasBody::Yes).unwrap()).collect();
+        let admitted = requests.iter_mut().filter_map(|request| request.admit_trailers(32 << 10).then_some(()));
+        assert_eq!(admitted.count(), 7);
+        assert!(memory.admit(32 << 10, HasBody::No).is_none());
+        drop(requests);
+        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn streams_wait_for_room_in_their_order_and_one_that_ends_leaves_nothing_behind() {
+        let total = Arc::new(Total::new(0));
+        let memory = connection(&total);
+        let mut queued = Vec::new();
+        while let Some(permit) = memory.try_permit(PIECE) {
+            let mut piece = memory.piece(Bytes::from(vec![0; PIECE + 1]));
+            queued.push(piece.split_to(PIECE, Some(permit)));
+            assert_eq!(piece.len(), 1);
+        }
+        assert_eq!(queued.len() * PIECE, QUEUE as usize);
+        assert_eq!(total.used.load(Ordering::Relaxed), QUEUE as usize);
+        let mut waiting: Vec<_> = (0..3).map(|_| memory.permit(PIECE)).collect();
+        assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_none()));
+        drop(waiting.remove(0));
+        queued.pop();
+        assert!(memory.try_permit(1).is_none());
+        assert!(poll(&mut waiting[1]).is_none());
+        assert!(poll(&mut waiting[0]).flatten().is_some());
+        drop((queued, waiting));
+        assert_eq!((total.used.load(Ordering::Relaxed), memory.queue.available_permits()), (0, QUEUE as usize));
+    }
+}

@@ -1,0 +1,210 @@
+//! Sends a body over an HTTP/2 stream, as fast as the peer accepts it.
+//!
+//! A piece is read first and sent when there is window for it, so that the end of a body and its trailers, which need
+//! no window, are never delayed. h2 gets no more than the window allows. The rest of a piece is kept in the [`Pipe`],
+//! one piece for each stream.
+
+use super::handle::StreamHandle;
+use super::memory::{Memory, PIECE, Piece, SHARE};
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+use http_body::Body;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Sends a body over a stream.
+pub(crate) struct Pipe {
+    queue: Queue,
+    /// The piece that has been read but not sent.
+    held: Option<Piece>,
+    /// Room in the queue for a part of it.
+    permit: Option<OwnedSemaphorePermit>,
+    waiting: Option<Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>>,
+    /// The number of bytes sent.
+    sent: u64,
+    is_stalled: bool,
+}
+
+/// Where the pieces of a body are counted until they are written.
+enum Queue {
+    /// A client's connection, and its stream, which tells the upstream side how much to read.
+    Client(Arc<Memory>, StreamHandle),
+    /// An upstream's connection. Only clients control how much the gateway buffers.
+    Upstream,
+}
+
+/// Why a body was not sent completely.
+#[derive(Debug)]
+pub(crate) enum PipeError<E> {
+    /// The stream was reset, or its connection was closed.
+    Reset,
+    /// The body was aborted. The stream is reset.
+    Body(E),
+}
+
+impl Pipe {
+    pub(super) fn to_client(memory: Arc<Memory>, handle: StreamHandle) -> Self {
+        Self::new(Queue::Client(memory, handle))
+    }
+
+    pub(crate) fn to_upstream() -> Self {
+        Self::new(Queue::Upstream)
+    }
+
+    fn new(queue: Queue) -> Self {
+        Self { queue, held: None, permit: None, waiting: None, sent: 0, is_stalled: false }
+    }
+
+    /// Returns the number of bytes sent, if the peer grants no window for more.
+    pub(super) fn stalled(&self) -> Option<u64> {
+        self.is_stalled.then_some(self.sent)
+    }
+
+    /// Sends the available part of a body. Ready when all of it is queued.
+    pub(crate) fn poll<B: Body<Data = Bytes> + Unpin>(
+        &mut self,
+        body: &mut B,
+        stream: &mut SendStream<Piece>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), PipeError<B::Error>>> {
+        let polled = self.poll_all(body, stream, context);
+        if polled.is_pending() && self.held.is_none() {
+            // Other streams share the connection's window and the queue.
+            stream.reserve_capacity(0);
+            self.permit = None;
+        }
+        polled
+    }
+
+    fn poll_all<B: Body<Data = Bytes> + Unpin>(
+        &mut self,
+        body: &mut B,
+        stream: &mut SendStream<Piece>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), PipeError<B::Error>>> {
+        loop {
+            self.is_stalled = false;
+            if stream.poll_reset(context).is_ready() {
+                return Poll::Ready(Err(PipeError::Reset));
+            }
+            if self.held.is_some() {
+                let is_over = ready!(self.poll_send(|| body.is_end_stream(), stream, context));
+                match is_over {
+                    Ok(true) => return Poll::Ready(Ok(())),
+                    Ok(false) => continue,
+                    Err(_) => return Poll::Ready(Err(reset(stream))),
+                }
+            }
+            ready!(self.poll_room(stream, context));
+            let frame = match ready!(Pin::new(&mut *body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    stream.send_reset(Reason::INTERNAL_ERROR);
+                    return Poll::Ready(Err(PipeError::Body(error)));
+                }
+                None => {
+                    let sent = stream.send_data(Piece::default(), true);
+                    return Poll::Ready(sent.map_err(|_| reset(stream)));
+                }
+            };
+            match frame.into_data() {
+                Ok(data) if !data.is_empty() => self.held = Some(self.queue.piece(data)),
+                // An empty frame; the end follows.
+                Ok(_) => {}
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        stream.reserve_capacity(0);
+                        return Poll::Ready(stream.send_trailers(trailers).map_err(|_| reset(stream)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for room in the queue for as much as the window allows, and sets the read size to that. Without window,
+    /// the read size is the share that every stream has.
+    fn poll_room(&mut self, stream: &mut SendStream<Piece>, context: &mut Context<'_>) -> Poll<()> {
+        if matches!(self.queue, Queue::Upstream) {
+            return Poll::Ready(());
+        }
+        stream.reserve_capacity(PIECE);
+        let mut most = stream.capacity().min(PIECE);
+        if most > 0 {
+            most = ready!(self.poll_permit(most, context));
+        } else {
+            self.give_up_room();
+        }
+        if let Queue::Client(_, handle) = &self.queue {
+            handle.set_read_size(most.max(SHARE));
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits for room in the queue. Returns how many of the bytes fit.
+    fn poll_permit(&mut self, bytes: usize, context: &mut Context<'_>) -> Poll<usize> {
+        let Queue::Client(memory, _) = &self.queue else { return Poll::Ready(bytes) };
+        if self.permit.is_none() && self.waiting.is_none() {
+            self.permit = memory.try_permit(bytes);
+        }
+        if self.permit.is_none() {
+            let waiting = self.waiting.get_or_insert_with(|| memory.permit(bytes));
+            self.permit = ready!(waiting.as_mut().poll(context));
+            self.waiting = None;
+        }
+        Poll::Ready(self.permit.as_ref().map_or(bytes, |permit| permit.num_permits().min(bytes)))
+    }
+
+    /// Releases the room in the queue, so that other streams can use it while this one has no window.
+    fn give_up_room(&mut self) {
+        (self.permit, self.waiting) = (None, None);
+    }
+
+    /// Sends as much of the held piece as window and room allow. Returns `true` if that was the end of the body.
+    fn poll_send(
+        &mut self,
+        is_end: impl Fn() -> bool,
+        stream: &mut SendStream<Piece>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<bool, h2::Error>> {
+        let Some(length) = self.held.as_ref().map(Piece::len) else { return Poll::Ready(Ok(false)) };
+        stream.reserve_capacity(length);
+        while stream.capacity() == 0 {
+            self.give_up_room();
+            self.is_stalled = true;
+            match ready!(stream.poll_capacity(context)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => return Poll::Ready(Err(Reason::CANCEL.into())),
+            }
+        }
+        self.is_stalled = false;
+        let length = ready!(self.poll_permit(length.min(stream.capacity()), context));
+        let Some(held) = &mut self.held else { return Poll::Ready(Ok(false)) };
+        let piece = held.split_to(length, self.permit.take());
+        if held.is_empty() {
+            self.held = None;
+        }
+        self.sent += length as u64;
+        let is_over = self.held.is_none() && is_end();
+        stream.send_data(piece, is_over)?;
+        Poll::Ready(Ok(is_over))
+    }
+}
+
+impl Queue {
+    fn piece(&self, data: Bytes) -> Piece {
+        match self {
+            Self::Client(memory, _) => memory.piece(data),
+            Self::Upstream => Piece::from(data),
+        }
+    }
+}
+
+/// Resets a stream that can't be sent to, so that it does not stay open forever. (A stream that the peer has reset is
+/// closed already.)
+fn reset<E>(stream: &mut SendStream<Piece>) -> PipeError<E> {
+    stream.send_reset(Reason::INTERNAL_ERROR);
+    PipeError::Reset
+}

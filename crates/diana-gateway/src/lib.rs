@@ -1,0 +1,64 @@
+//! Diana's gateway, a reverse proxy as a library: it accepts requests, checks them with Diana's filter, and forwards
+//! the allowed ones to upstreams.
+//!
+//! ```text
+//!              ┌ worker 0: a thread, a runtime, its own sockets, its own connections to upstreams ┐
+//!  clients ──▶ ┤ worker 1: the same                                                               ├──▶ upstreams
+//!              └ worker n: the same                                                               ┘
+//! ```
+//!
+//! The kernel assigns each connection to one worker, which serves it until it ends. On the request path, workers share
+//! only the counts.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`gateway`] | starts and stops the workers |
+//! | [`worker`] | one thread: accepts connections and serves them until they end |
+//! | [`listener`] | sockets, the PROXY protocol, TLS, and the first bytes of a connection |
+//! | [`connection`] | a client's connection: who it is from, its timeouts, and file descriptors |
+//! | [`http2`] | HTTP/2 with clients: a task for each stream, bounded memory |
+//! | [`service`] | the life of a request, from its head to its response: the place to start reading |
+//! | [`request`] | a request's head, which is checked, its body, and its record for metrics and the log |
+//! | [`leave`] | what the rules allow a request to do |
+//! | [`proxy`] | an allowed request on its way to an upstream and back; upgraded connections |
+//! | [`upstream`] | connections to upstreams: balancing, health, HTTP/1 and HTTP/2 |
+//! | [`response`] | the response to the client, also those that the gateway creates itself |
+//! | [`access_log`] | a line for each request |
+//!
+//! ```no_run
+//! use diana::redis::RedisStore;
+//! use diana::EngineOptions;
+//! use diana_rules::{Document, RuleFile};
+//! use diana_gateway::Gateway;
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let document = Document::new("diana.yaml", "
+//! gateway: {listen: 127.0.0.1:8080, upstream: http://127.0.0.1:3000}
+//! rules: [{name: each-address, by: ip, limit: 100/s}]
+//! ");
+//! let file = RuleFile::read(&document, &diana::registry())?;
+//! let engine = Arc::new(EngineOptions::of(&file).build_with(&file, None::<RedisStore>));
+//! let running = Gateway::new(&file, engine).start()?;
+//! println!("listening on {:?}", running.addresses());
+//! running.stop();
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod access_log;
+mod connection;
+mod gateway;
+mod http2;
+mod leave;
+mod listener;
+mod proxy;
+mod request;
+mod response;
+mod service;
+mod upstream;
+mod worker;
+
+pub use connection::descriptors::raise_limit as raise_descriptor_limit;
+pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError};
+pub use request::{InvalidRequest, RejectedRequest, TypedRequest};

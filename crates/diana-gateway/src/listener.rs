@@ -1,0 +1,52 @@
+//! From a bound address to a client's connection: sockets, the PROXY protocol, TLS, and the first bytes, which tell the
+//! HTTP version.
+//!
+//! Several workers listen on the same address: the kernel assigns each connection to one of them.
+
+mod client_io;
+pub(crate) mod handshake;
+mod proxy_protocol;
+mod socket;
+mod tls;
+
+pub(crate) use client_io::{ClientIo, Rewind};
+pub(crate) use socket::ClientSocket;
+pub(crate) use tls::Certificates;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+/// How many connections can wait to be accepted before the kernel rejects more.
+const BACKLOG: i32 = 4096;
+
+/// Binds a socket for one worker. Other workers may bind the same address.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    #[cfg(unix)]
+    socket.set_reuse_port(true)?;
+    if address.is_ipv6() {
+        // `[::]` and `0.0.0.0` must not conflict on the same port.
+        socket.set_only_v6(true)?;
+    }
+    // Accepted connections inherit the option, which saves a system call for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Returns an error if another process listens on the address: workers share it with each other only.
+pub(crate) fn is_taken(address: SocketAddr) -> io::Result<()> {
+    if address.port() == 0 {
+        return Ok(());
+    }
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())
+}

@@ -1,0 +1,164 @@
+//! A client's connection, as hyper reads and writes it.
+//!
+//! It starts with the bytes that were already read to detect the protocol, and reports reads and writes to its
+//! [`ConnTimeouts`] and the metrics.
+
+use super::socket::ClientSocket;
+use crate::connection::ConnTimeouts;
+use bytes::Bytes;
+use diana_metrics::Shard;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::server::TlsStream;
+
+/// A client's connection.
+pub(crate) struct ClientIo {
+    stream: Stream,
+    phase: Arc<ConnTimeouts>,
+    metrics: Arc<Shard>,
+}
+
+/// The transport of a connection.
+pub(crate) enum Stream {
+    Plain(Rewind<ClientSocket>),
+    Tls(Box<Rewind<TlsStream<Rewind<ClientSocket>>>>),
+}
+
+/// A stream whose first bytes have already been read.
+pub(crate) struct Rewind<I> {
+    first: Bytes,
+    stream: I,
+}
+
+impl<I> Rewind<I> {
+    pub(crate) fn new(first: Bytes, stream: I) -> Self {
+        Self { first, stream }
+    }
+}
+
+impl ClientIo {
+    pub(crate) fn new(stream: Stream, phase: Arc<ConnTimeouts>, metrics: Arc<Shard>) -> Self {
+        Self { stream, phase, metrics }
+    }
+
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Pending => self.phase.stuck(),
+            Poll::Ready(Ok(length)) => {
+                self.phase.written();
+                self.metrics.bytes_out(*length as u64);
+            }
+            Poll::Ready(Err(_)) => {}
+        }
+        written
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Rewind<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let length = self.first.len().min(buffer.remaining());
+        buffer.put_slice(&self.first.split_to(length));
+        if self.first.is_empty() {
+            self.first = Bytes::new(); // an idle connection must not keep the buffer
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Rewind<I> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl AsyncRead for ClientIo {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = match &mut this.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+        };
+        let length = buffer.filled().len() - before;
+        if length > 0 {
+            this.phase.read();
+            this.metrics.bytes_in(length as u64);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for ClientIo {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = match &mut this.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+        };
+        this.wrote(written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = match &mut this.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
+        };
+        this.wrote(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The first bytes of a connection: an optional PROXY header, optional TLS, and the HTTP version.
+//!
+//! They are read once, into one buffer, which is handed to the next reader: no byte is read twice, and a short request
+//! costs one read in total.
+
+use super::client_io::{Rewind, Stream};
+use super::proxy_protocol::{self, Header};
+use super::socket::ClientSocket;
+use crate::connection::{ConnInfo, is_trusted};
+use bytes::{Bytes, BytesMut};
+use diana_rules::Gateway;
+use http::uri::Scheme;
+use std::io;
+use std::net::SocketAddr;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio_rustls::TlsAcceptor;
+
+/// The HTTP/2 connection preface. No HTTP/1 request starts with it.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The size of the first read: larger than most requests.
+const FIRST_READ: usize = 4 << 10;
+
+/// A connection whose protocol is known.
+pub(crate) struct Accepted {
+    pub(crate) stream: Stream,
+    pub(crate) conn_info: ConnInfo,
+    pub(crate) speaks: Protocol,
+}
+
+/// The HTTP version of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Reads the start of a connection. Returns `None` if it ended before that.
+pub(crate) async fn open(
+    socket: ClientSocket,
+    peer: SocketAddr,
+    gateway: &Gateway,
+    tls: Option<&TlsAcceptor>,
+) -> io::Result<Option<Accepted>> {
+    let mut socket = socket;
+    let (mut peer, mut first) = (peer, Bytes::new());
+    if gateway.proxy_protocol {
+        let Some((client, rest)) = Box::pin(introduced(&mut socket, peer, gateway)).await? else { return Ok(None) };
+        peer = client;
+        first = rest;
+    }
+    let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+    let conn_info = ConnInfo::new(peer, &gateway.trusted_proxies, scheme);
+    let Some(tls) = tls else {
+        let Some((speaks, first)) = speaks(&mut socket, first).await? else { return Ok(None) };
+        return Ok(Some(Accepted { stream: Stream::Plain(Rewind::new(first, socket)), conn_info, speaks }));
+    };
+    // Boxed, as is everything but plain HTTP/1: a connection's future is as large as its largest state.
+    let stream = Box::pin(tls.accept(Rewind::new(first, socket))).await?;
+    let speaks = if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
+    Ok(Some(Accepted { stream: Stream::Tls(Box::new(Rewind::new(Bytes::new(), stream))), conn_info, speaks }))
+}
+
+/// Reads the client's address from a trusted proxy's PROXY header. Also returns the bytes after the header.
+async fn introduced(
+    socket: &mut ClientSocket,
+    peer: SocketAddr,
+    gateway: &Gateway,
+) -> io::Result<Option<(SocketAddr, Bytes)>> {
+    if !is_trusted(peer.ip(), &gateway.trusted_proxies) {
+        return Err(io::Error::other(format!("{peer} is no trusted proxy, and only those are expected here")));
+    }
+    let mut read = BytesMut::with_capacity(FIRST_READ);
+    loop {
+        match proxy_protocol::read(&read) {
+            Header::Whole { length, client } => {
+                let rest = read.split_off(length).freeze();
+                return Ok(Some((client.unwrap_or(peer), rest)));
+            }
+            Header::Wrong => return Err(io::Error::other(format!("{peer} sent an invalid PROXY header"))),
+            Header::Partial if read.len() > proxy_protocol::LONGEST => {
+                return Err(io::Error::other(format!("the PROXY header of {peer} is too long")));
+            }
+            Header::Partial => {}
+        }
+        if socket.read_buf(&mut read).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// Detects the HTTP version. Also returns the bytes read.
+async fn speaks<I: AsyncRead + Unpin>(stream: &mut I, first: Bytes) -> io::Result<Option<(Protocol, Bytes)>> {
+    let mut read = BytesMut::from(first);
+    if read.is_empty() {
+        read.reserve(FIRST_READ);
+    }
+    loop {
+        let length = read.len().min(PREFACE.len());
+        if length > 0 && read[..length] != PREFACE[..length] {
+            return Ok(Some((Protocol::Http1, read.freeze())));
+        }
+        if length == PREFACE.len() {
+            return Ok(Some((Protocol::Http2, read.freeze())));
+        }
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Forwards an allowed request: through the other filters, to an upstream, and back with the response.
+//!
+//! The whole state is in one box, and the futures inside only borrow it: moving a request's parts between futures would
+//! cost more than the work on them.
+
+mod upgrade;
+
+use crate::leave::Leave;
+use crate::request::head::{self, TrailerFilter, UpstreamRequest};
+use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker};
+use crate::response::{ResponseBody, local_response};
+use crate::service::{Connection, closing, own};
+use crate::upstream::{Answer, Balancer, UpstreamError};
+use crate::worker::RouteTarget;
+use bytes::Bytes;
+use diana::core::{Clock, SystemClock};
+use diana_http::HttpAttributes;
+use diana_metrics::Outcome;
+use diana_rules::Upstream;
+use http::header::CONTENT_LENGTH;
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body::Body;
+use http_body_util::Full;
+use hyper::upgrade::OnUpgrade;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// An allowed request.
+pub(crate) struct ProxyRequest {
+    connection: Arc<Connection>,
+    head: Parts,
+    /// Present until it is sent upstream.
+    body: Option<RequestBody>,
+    /// The progress of the body once it is being sent.
+    ending: Option<Arc<BodyProgress>>,
+    client: IpAddr,
+    leave: Leave,
+    tracker: RequestTracker,
+}
+
+/// The result of forwarding a request.
+enum ProxyOutcome {
+    /// The gateway's own response, and the outcome to record.
+    Own(Response<Full<Bytes>>, Outcome),
+    Answered {
+        answer: Answer,
+        took: Duration,
+        /// The client's side of the upgrade, if it asked for one.
+        asked: Option<OnUpgrade>,
+    },
+    /// The upstream did not respond.
+    Failed(UpstreamError),
+}
+
+impl ProxyRequest {
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        head: Parts,
+        body: RequestBody,
+        client: IpAddr,
+        leave: Leave,
+        tracker: RequestTracker,
+    ) -> Self {
+        Self { connection, head, body: Some(body), ending: None, client, leave, tracker }
+    }
+
+    /// Returns `true` if the request continues after its client disconnects.
+    pub(crate) fn outlives_client(&self) -> bool {
+        self.leave.outlives_client()
+    }
+
+    /// Runs in its own task, so that the request continues after its client disconnects. Its response is then read and
+    /// dropped.
+    pub(crate) fn run_detached(self) -> Pin<Box<impl Future<Output = Response<ResponseBody>> + Send>> {
+        let (answers, answer) = oneshot::channel();
+        let running = self.run();
+        tokio::spawn(async move {
+            if let Err(mut unwanted) = answers.send(running.await) {
+                unwanted.body_mut().client_left();
+            }
+        });
+        Box::pin(async move {
+            match answer.await {
+                Ok(response) => response,
+                // The task ends without a response only when the whole runtime shuts down.
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+
+    /// Forwards the request and returns the response.
+    pub(crate) fn run(mut self) -> Pin<Box<impl Future<Output = Response<ResponseBody>> + Send>> {
+        Box::pin(async move {
+            let end = self.go().await;
+            self.end(end)
+        })
+    }
+
+    /// Forwards the request up to the head of the response.
+    async fn go(&mut self) -> ProxyOutcome {
+        let Self { connection, head, body, ending, client, leave, tracker } = self;
+        let (worker, client) = (&*connection.worker, *client);
+        // A request that a later filter rejects still counts: otherwise guessing signatures would be free.
+        leave.begin();
+        if !worker.chain.is_empty()
+            && let Err(refusal) = Box::pin(worker.chain.check(head, client)).await
+        {
+            tracing::debug!("a request of {client} was refused by {}", refusal.by);
+            return ProxyOutcome::Own(refusal.response, Outcome::Rejected);
+        }
+        let to = match (&*leave, connection.route(head, client), &worker.default) {
+            (Leave::Divert(diverted), _, _) => Target::One(diverted.to()),
+            (_, Some(balancer), _) | (_, None, RouteTarget::Upstreams(balancer)) => Target::Balancer(balancer),
+            (_, None, RouteTarget::Echo) => {
+                return ProxyOutcome::Own(local_response::echo(head, client), Outcome::Answered);
+            }
+            (_, None, RouteTarget::Answer) => {
+                return ProxyOutcome::Own(local_response::may_pass(), Outcome::Answered);
+            }
+        };
+        let upgrade = head::upgrade(head);
+        let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
+        let (body, come) = connection.body(head, body.take(), leave);
+        tracker.body(come.as_ref());
+        *ending = come;
+        let request = UpstreamRequest { head, conn_info: &connection.conn_info, upgrade: upgrade.as_ref() };
+        let began = SystemClock.now();
+        let sent = match to {
+            Target::Balancer(balancer) => worker.upstreams.send(balancer, request, body).await,
+            Target::One(upstream) => Box::pin(worker.upstreams.send_to(upstream, request, body)).await,
+        };
+        match sent {
+            Ok(answer) => ProxyOutcome::Answered { answer, took: SystemClock.now().since(began), asked },
+            Err(failure) => ProxyOutcome::Failed(failure),
+        }
+    }
+
+    /// Builds the client's response.
+    fn end(self, end: ProxyOutcome) -> Response<ResponseBody> {
+        let Self { connection, head, body, ending, mut leave, mut tracker, .. } = self;
+        match end {
+            ProxyOutcome::Answered { answer: Answer { mut response, from }, took, asked } => {
+                if response.status() == StatusCode::NO_CONTENT {
+                    // RFC 9110, section 8.6. hyper removes it for HTTP/1 clients; HTTP/2 clients treat it as a
+                    // malformed response.
+                    response.headers_mut().remove(CONTENT_LENGTH);
+                }
+                if let Some(ending) = &ending {
+                    leave.waited_for_client(ending.waited());
+                }
+                tracker.answered_by(&from, took);
+                tracker.outcome =
+                    if matches!(leave, Leave::Divert(_)) { Outcome::Rerouted } else { Outcome::Forwarded };
+                tracker.status(response.status());
+                if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                    let outlives_client = leave.outlives_client();
+                    let mut response = leave.answer(response, tracker);
+                    if outlives_client {
+                        response.body_mut().read_to_end_within(connection.worker.gateway.timeouts.response);
+                    }
+                    return response;
+                }
+                let Some(client) = asked else {
+                    tracker.outcome = Outcome::Failed;
+                    let why = "the service changed to what nobody asked for";
+                    return own(local_response::problem(StatusCode::BAD_GATEWAY, why), tracker);
+                };
+                upgrade::open(connection, client, response, leave, tracker)
+            }
+            ProxyOutcome::Own(response, outcome) => {
+                tracker.outcome = outcome;
+                tracker.status(response.status());
+                connection.without(body, &head, leave.answer_self(response, tracker))
+            }
+            ProxyOutcome::Failed(failure) => {
+                let response = connection.failed(&failure, ending.as_deref(), &mut tracker);
+                tracker.status(response.status());
+                leave.answer_self(response, tracker)
+            }
+        }
+    }
+}
+
+/// The upstreams a request is sent to.
+enum Target<'a> {
+    Balancer(&'a Balancer),
+    One(&'a Upstream),
+}
+
+impl Connection {
+    /// Returns the upstreams of the route that a request matches.
+    fn route(&self, head: &Parts, client: IpAddr) -> Option<&Balancer> {
+        if self.worker.routes.is_empty() {
+            return None;
+        }
+        let route = self.worker.gateway.route(&HttpAttributes::of_head(head, Some(client)))?;
+        self.worker.routes.get(route)
+    }
+
+    /// Returns the request's body as a stream to the upstream, and its progress.
+    fn body(
+        &self,
+        head: &Parts,
+        body: Option<RequestBody>,
+        leave: &Leave,
+    ) -> (RequestBodyStream, Option<Arc<BodyProgress>>) {
+        let Some(body) = body.filter(|body| !body.is_end_stream()) else { return (RequestBodyStream::empty(), None) };
+        let gateway = &self.worker.gateway;
+        let deadline = self.worker.deadlines.add();
+        let body = leave.request_body(body);
+        let trailers = TrailerFilter::new(head, self.conn_info.trust);
+        let (body, ending) =
+            RequestBodyStream::new(body, trailers, deadline, gateway.timeouts.body, gateway.bounds.body);
+        (body, Some(ending))
+    }
+
+    /// Returns the response if the upstream did not respond. The cause is often the client's body.
+    fn failed(
+        &self,
+        failure: &UpstreamError,
+        ending: Option<&BodyProgress>,
+        tracker: &mut RequestTracker,
+    ) -> Response<Full<Bytes>> {
+        let Some(fault) = ending.and_then(BodyProgress::fault) else {
+            tracker.outcome =
+                if matches!(failure, UpstreamError::Nowhere) { Outcome::Answered } else { Outcome::Failed };
+            return local_response::failure(failure);
+        };
+        tracker.outcome = Outcome::Rejected;
+        let (status, why) = match fault {
+            BodyFault::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"),
+            BodyFault::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
+            BodyFault::Broken => (StatusCode::BAD_REQUEST, "the body is invalid"),
+        };
+        closing(local_response::problem(status, why))
+    }
+}

@@ -1,0 +1,164 @@
+//! An upgraded connection, such as a WebSocket: copies bytes in both directions until both sides are done.
+
+use crate::leave::{COST, Leave};
+use crate::request::RequestTracker;
+use crate::response::ResponseBody;
+use crate::service::Connection;
+use crate::upstream::UpstreamBody;
+use crate::worker::WorkerState;
+use bytes::{Bytes, BytesMut};
+use diana_http::ThrottledBody;
+use http::Response;
+use http::header::{CONNECTION, HeaderValue};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Full};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional, split};
+
+/// The read size of a throttled connection.
+const PIECE: usize = 8 << 10;
+
+/// Responds with `101 Switching Protocols` and copies bytes from then on.
+///
+/// The request is not finished before the upgraded connection ends: its permits (`concurrent`) are held until then.
+pub(crate) fn open(
+    connection: Arc<Connection>,
+    client: OnUpgrade,
+    response: Response<UpstreamBody>,
+    leave: Leave,
+    tracker: RequestTracker,
+) -> Response<ResponseBody> {
+    let (mut head, body) = response.into_parts();
+    head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    head.headers.remove(COST);
+    if let Some(upstream) = body.into_connection() {
+        tokio::spawn(async move {
+            let Ok(client) = client.await else { return };
+            carry(&connection.worker, &leave, TokioIo::new(client), upstream.into_io()).await;
+        });
+    }
+    Response::from_parts(head, ResponseBody::own(Full::default(), tracker))
+}
+
+/// Copies bytes in both directions until both sides are done, no bytes have moved for `timeouts.tunnel`, or the gateway
+/// shuts down.
+async fn carry(
+    worker: &WorkerState,
+    leave: &Leave,
+    client: impl AsyncRead + AsyncWrite + Unpin,
+    upstream: impl AsyncRead + AsyncWrite + Unpin,
+) {
+    let moved = AtomicU64::new(0);
+    let mut client = ActivityIo { stream: client, moved: &moved };
+    let mut upstream = ActivityIo { stream: upstream, moved: &moved };
+    if leave.is_slowed() {
+        let ((from_client, to_client), (from_upstream, to_upstream)) = (split(client), split(upstream));
+        let up = pour(leave.request_body(Pieces::of(from_client)), to_upstream);
+        let down = pour(leave.response_body(Pieces::of(from_upstream)), to_client);
+        watch(worker, &moved, pin!(async { tokio::try_join!(up, down) })).await;
+    } else {
+        watch(worker, &moved, pin!(copy_bidirectional(&mut client, &mut upstream))).await;
+    }
+}
+
+/// Runs the copy while bytes move and the gateway does not shut down.
+async fn watch(worker: &WorkerState, moved: &AtomicU64, mut carrying: Pin<&mut impl Future>) {
+    let timeout = worker.gateway.timeouts.tunnel;
+    let deadline = worker.deadlines.add();
+    deadline.set(timeout);
+    let mut seen = 0;
+    std::future::poll_fn(|context| {
+        if carrying.as_mut().poll(context).is_ready() || worker.deadlines.is_stopping() {
+            return Poll::Ready(());
+        }
+        let now = moved.load(Ordering::Relaxed);
+        if now != seen {
+            seen = now;
+            deadline.set(timeout);
+        }
+        deadline.poll(context)
+    })
+    .await;
+}
+
+/// Writes all frames to a stream, and then shuts it down.
+async fn pour<R: AsyncRead + Unpin>(
+    mut from: ThrottledBody<Pieces<R>>,
+    mut to: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    while let Some(frame) = from.frame().await {
+        if let Ok(piece) = frame?.into_data() {
+            to.write_all(&piece).await?;
+            to.flush().await?;
+        }
+    }
+    to.shutdown().await
+}
+
+/// A stream as a body, so that rules can throttle it.
+struct Pieces<R> {
+    stream: R,
+    buffer: BytesMut,
+}
+
+impl<R> Pieces<R> {
+    fn of(stream: R) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+}
+
+impl<R: AsyncRead + Unpin> Body for Pieces<R> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Self { stream, buffer } = self.get_mut();
+        buffer.reserve(PIECE);
+        let read = ready!(pin!(stream.read_buf(buffer)).poll(context))?;
+        Poll::Ready((read > 0).then(|| Ok(Frame::data(buffer.split().freeze()))))
+    }
+}
+
+/// A stream that counts reads and writes.
+struct ActivityIo<'a, I> {
+    stream: I,
+    moved: &'a AtomicU64,
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for ActivityIo<'_, I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() {
+            self.moved.fetch_add(1, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for ActivityIo<'_, I> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if written.is_ready() {
+            self.moved.fetch_add(1, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

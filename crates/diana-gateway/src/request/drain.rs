@@ -1,0 +1,51 @@
+//! Drains the body of a request that was answered without it.
+//!
+//! Many clients read the response only after they have sent the whole body. If the gateway closed the connection before
+//! that, they would see the connection end instead of the response, and a client that reuses the connection would find
+//! it closed. So the rest of the body is read and discarded, up to [`MOST`] bytes. For a longer body the same amount is
+//! read, and the response has `Connection: close`.
+
+use super::body::RequestBody;
+use bytes::Bytes;
+use http::Version;
+use http::header::EXPECT;
+use http::request::Parts;
+use http_body::Body;
+use http_body_util::BodyExt;
+use std::time::Duration;
+
+/// How many bytes of a body are discarded.
+const MOST: u64 = 256 << 10;
+
+/// Whether the connection can be reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnReuse {
+    KeepAlive,
+    Close,
+}
+
+/// Discards a body, and returns whether the connection can be reused.
+pub(crate) fn throw_away(head: &Parts, body: RequestBody, timeout: Duration) -> ConnReuse {
+    // HTTP/2 can stop a body with a frame.
+    if body.is_end_stream() || head.version == Version::HTTP_2 {
+        return ConnReuse::KeepAlive;
+    }
+    // A client that waits for `100 Continue` has sent nothing, and reading would make hyper send it.
+    if head.headers.contains_key(EXPECT) {
+        return ConnReuse::Close;
+    }
+    let is_long = body.size_hint().upper().is_some_and(|length| length > MOST);
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(timeout, read(body)).await;
+    });
+    if is_long { ConnReuse::Close } else { ConnReuse::KeepAlive }
+}
+
+async fn read(mut body: RequestBody) {
+    let mut left = MOST;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        let Some(less) = left.checked_sub(length) else { return };
+        left = less;
+    }
+}

@@ -1,0 +1,88 @@
+//! The heads of forwarded requests and responses: which requests are valid, which headers the gateway removes, and
+//! which it adds.
+//!
+//! # What always holds
+//! - A request that reaches an upstream has one host and one length.
+//! - Hop-by-hop headers (`Connection` and the headers it names, `Keep-Alive`, `Transfer-Encoding`, `Upgrade`, `TE`
+//!   except for trailers) are not forwarded, in either direction. The headers that `Connection` names are removed
+//!   before the rules see the request.
+//! - Headers about the client's identity (`X-Forwarded-*`, `Forwarded`) are forwarded only if they come from a trusted
+//!   proxy.
+
+mod check;
+mod trailers;
+mod upstream_head;
+
+pub(crate) use check::{Rejected, check, check_coding, upgrade};
+pub(crate) use trailers::{Padded, TrailerFilter, may_trail};
+pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, goes_on};
+
+use diana_rules::Gateway;
+use http::Version;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
+use http::request::Parts;
+use smallvec::SmallVec;
+
+/// The headers that `Connection` names. There is rarely one.
+pub(crate) type Named = SmallVec<[HeaderName; 1]>;
+
+/// Returns `true` if a header is hop-by-hop, whatever its value.
+pub(crate) fn ends_here(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade" | "http2-settings"
+    )
+}
+
+/// Returns the headers that `Connection` names, which are hop-by-hop too.
+pub(crate) fn named(headers: &HeaderMap) -> Named {
+    let mut named = Named::new();
+    // Comparing the names costs less than a lookup, and the header is usually missing.
+    if headers.keys().any(|name| *name == CONNECTION) {
+        headers.get_all(CONNECTION).iter().for_each(|list| name(list, &mut named));
+    }
+    named
+}
+
+/// Adds the headers that a `Connection` value names.
+pub(crate) fn name(list: &HeaderValue, named: &mut Named) {
+    // The usual values.
+    if list.as_bytes().eq_ignore_ascii_case(b"close") || list.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
+        return;
+    }
+    let words = list.to_str().unwrap_or_default().split(',');
+    let names = words.filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok());
+    // A client must not remove the host or the length of a request. `TE` is hop-by-hop anyway, and its `trailers` is
+    // forwarded. The other hop-by-hop headers are removed later, as the gateway still needs them.
+    let stays = |name: &HeaderName| *name == HOST || *name == CONTENT_LENGTH || *name == TE || ends_here(name);
+    named.extend(names.filter(|name| !stays(name)));
+}
+
+/// Removes the headers that `Connection` names. No upstream gets them, so no rule may see them: otherwise a client
+/// could send a key that only the rules see, and a new one each time.
+pub(crate) fn remove_named(headers: &mut HeaderMap) {
+    for name in named(headers) {
+        headers.remove(name);
+    }
+}
+
+/// Adds a `Host` to a request without one, as HTTP/1.0 allows: rules then see the `Host` that the upstream gets.
+pub(crate) fn name_host(head: &mut Parts, gateway: &Gateway) {
+    if head.version > Version::HTTP_10 || head.uri.authority().is_some() || head.headers.contains_key(HOST) {
+        return;
+    }
+    let upstreams = gateway.routes.iter().flat_map(|route| &route.upstream);
+    let first = gateway.upstream.iter().chain(upstreams).next();
+    if let Some(name) = first.and_then(|first| HeaderValue::try_from(first.authority()).ok()) {
+        head.headers.insert(HOST, name);
+    }
+}
+
+/// Returns `true` if a comma-separated list contains the word.
+fn names(headers: &HeaderMap, list: HeaderName, word: &str) -> bool {
+    let values = headers.get_all(list).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|named| named.trim().eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests;

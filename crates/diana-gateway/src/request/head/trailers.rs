@@ -1,0 +1,56 @@
+//! Trailers: a header that is not forwarded is not forwarded as a trailer either.
+
+use super::{Named, ends_here, goes_on, named};
+use crate::connection::PeerTrust;
+use http::Version;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+
+/// Decides which trailers of a request are forwarded.
+#[derive(Debug)]
+pub(crate) struct TrailerFilter {
+    trust: PeerTrust,
+    named: Named,
+    version: Version,
+}
+
+/// A trailer value starts or ends with whitespace, which HTTP/2 forbids (RFC 9113, section 8.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Padded;
+
+impl TrailerFilter {
+    pub(crate) fn new(head: &Parts, trust: PeerTrust) -> Self {
+        Self { trust, named: named(&head.headers), version: head.version }
+    }
+
+    /// Returns the trailers to forward. Over HTTP/1, whitespace around a value is not part of it.
+    pub(crate) fn apply(&self, trailers: HeaderMap) -> Result<HeaderMap, Padded> {
+        let mut kept = HeaderMap::with_capacity(trailers.len());
+        for (name, value) in &trailers {
+            let trimmed = value.as_bytes().trim_ascii();
+            let is_padded = trimmed.len() < value.len();
+            if is_padded && self.version == Version::HTTP_2 {
+                return Err(Padded);
+            }
+            if !may_trail(name) || !goes_on(name, self.trust) || self.named.contains(name) {
+                continue;
+            }
+            if !is_padded {
+                kept.append(name, value.clone());
+            } else if let Ok(value) = HeaderValue::from_bytes(trimmed) {
+                kept.append(name, value);
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// Returns `true` if a field may be a trailer, of a request or a response: fields that define how to read a message may
+/// not.
+pub(crate) fn may_trail(name: &HeaderName) -> bool {
+    let frames = matches!(
+        name.as_str(),
+        "content-length" | "host" | "trailer" | "authorization" | "content-encoding" | "content-type" | "content-range"
+    );
+    !frames && !ends_here(name)
+}

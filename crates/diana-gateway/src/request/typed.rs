@@ -1,0 +1,135 @@
+//! A described request, parsed as the gateway parses one: for `diana explain`, and for `/explain` of the admin API.
+
+use super::head::{Rejected, check, remove_named};
+use diana_http::HttpAttributes;
+use diana_rules::{Attribute, Attributes, Gateway};
+use http::header::{HOST, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, StatusCode, Uri, Version};
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+/// A request described by a user. Its path, query, host and headers are parsed, checked and normalised like those of a
+/// request from the network.
+///
+/// ```
+/// use diana_rules::{Attribute, Attributes, Gateway};
+/// use diana_gateway::explain::TypedRequest;
+///
+/// let request = TypedRequest::new("GET", "/%6Cogin;v=1?x=1")?;
+/// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/login"));
+/// assert!(request.rejected(&Gateway::default()).is_none());
+///
+/// let dots = TypedRequest::new("GET", "/x/../login")?.rejected(&Gateway::default()).unwrap();
+/// assert_eq!(dots.to_string(), "answered with 400: the path has `.` or `..` in it");
+/// # Ok::<(), diana_gateway::explain::InvalidRequest>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TypedRequest {
+    head: Parts,
+    client: Option<IpAddr>,
+    named: Vec<(Attribute, String)>,
+    other_paths: Vec<String>,
+}
+
+/// The described request is not valid HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidRequest(String);
+
+/// The gateway's response to a request that it rejects before it evaluates any rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RejectedRequest {
+    /// The status code.
+    pub status: StatusCode,
+    /// The reason.
+    pub detail: &'static str,
+}
+
+impl TypedRequest {
+    /// Creates a request with this method for this path, optionally with a query. Spaces need no escape.
+    pub fn new(method: &str, target: &str) -> Result<Self, InvalidRequest> {
+        let wrong = |what: &str, text: &str| InvalidRequest(format!("`{text}` is no {what} that a client can send"));
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = Method::from_bytes(method.as_bytes()).map_err(|_| wrong("method", method))?;
+        head.uri = target.replace(' ', "%20").parse::<Uri>().map_err(|_| wrong("path", target))?;
+        // HTTP/1.0 requires no `Host`.
+        head.version = Version::HTTP_10;
+        let other_paths = HttpAttributes::of_head(&head, None).other_paths().to_vec();
+        Ok(Self { head, client: None, named: Vec::new(), other_paths })
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, InvalidRequest> {
+        if name.eq_ignore_ascii_case(HOST.as_str()) {
+            return self.host(value);
+        }
+        let wrong = || InvalidRequest(format!("`{name}: {value}` is no header that a client can send"));
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong())?;
+        self.head.headers.append(HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
+        remove_named(&mut self.head.headers);
+        Ok(self)
+    }
+
+    /// Sets the host.
+    pub fn host(mut self, host: &str) -> Result<Self, InvalidRequest> {
+        let wrong = |_| InvalidRequest(format!("`{host}` is no host that a client can send"));
+        self.head.headers.insert(HOST, HeaderValue::from_bytes(host.as_bytes()).map_err(wrong)?);
+        self.head.version = Version::HTTP_11;
+        Ok(self)
+    }
+
+    /// Sets the client's address.
+    #[must_use]
+    pub fn ip(self, ip: IpAddr) -> Self {
+        Self { client: Some(ip), ..self }
+    }
+
+    /// Sets an attribute that an application provides by name, such as `account`.
+    #[must_use]
+    pub fn named(mut self, name: &str, value: &str) -> Self {
+        self.named.push((Attribute::Named(name.into()), value.to_owned()));
+        self
+    }
+
+    /// Returns the gateway's response if it rejects the request before it evaluates any rule; `None` if the rules are
+    /// evaluated.
+    pub fn rejected(&self, gateway: &Gateway) -> Option<RejectedRequest> {
+        let Rejected { status, why } = check(&self.head, gateway).err()?;
+        Some(RejectedRequest { status, detail: why })
+    }
+
+    fn http(&self) -> HttpAttributes<'_> {
+        HttpAttributes::of_head(&self.head, self.client)
+    }
+}
+
+impl Attributes for TypedRequest {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        let named = self.named.iter().rfind(|(known, _)| known == attribute);
+        let known = named.map(|(_, value)| Cow::Borrowed(&**value));
+        known.or_else(|| self.http().get(attribute).map(|value| Cow::Owned(value.into_owned())))
+    }
+
+    fn other_paths(&self) -> &[String] {
+        &self.other_paths
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.client
+    }
+}
+
+impl fmt::Display for RejectedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "answered with {}: {}", self.status.as_u16(), self.detail)
+    }
+}
+
+impl fmt::Display for InvalidRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidRequest {}

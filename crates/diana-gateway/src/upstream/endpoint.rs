@@ -1,0 +1,205 @@
+//! One upstream: its idle connections and its health.
+//!
+//! # Ejection
+//! An upstream that fails [`FAILURES`] times in a row (it is unreachable, aborts, or times out) is ejected for some
+//! time, longer each time. After that, one request tries it. If all are ejected, all are tried: that is better than
+//! failing every request.
+
+use super::connector::Protocol;
+use super::http1::Http1;
+use super::{Connector, UpstreamError, http2};
+use crate::connection::Deadlines;
+use diana_metrics::Shard;
+use diana_rules::{Scheme, Upstream};
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
+
+/// How many failures in a row eject an upstream.
+const FAILURES: u32 = 3;
+/// How long an upstream is ejected at first, in milliseconds; and at most.
+const LEFT_OUT: u64 = 5_000;
+const LEFT_OUT_AT_MOST: u64 = 60_000;
+/// How many idle connections a worker keeps, and for how long, in milliseconds.
+const MOST_FREE: usize = 4_096;
+const LONGEST_FREE: u64 = 30_000;
+
+/// The health of an upstream, shared by all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// Failures in a row.
+    failures: AtomicU32,
+    /// When the ejection ends, in milliseconds since the gateway started.
+    left_out_until: AtomicU64,
+}
+
+impl Health {
+    fn is_well(&self, now: u64) -> bool {
+        self.left_out_until.load(Ordering::Relaxed) <= now
+    }
+
+    fn succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            self.left_out_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a failure. Returns `true` if the upstream was healthy until now and is ejected from now on.
+    fn failed(&self, now: u64) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let Some(beyond) = failures.checked_sub(FAILURES) else { return false };
+        let time = LEFT_OUT.saturating_mul(1 << beyond.min(8)).min(LEFT_OUT_AT_MOST);
+        self.left_out_until.swap(now + time, Ordering::Relaxed) <= now
+    }
+}
+
+/// One upstream in one worker.
+pub(crate) struct Endpoint {
+    pub(crate) upstream: Upstream,
+    health: Arc<Health>,
+    metrics: Arc<Shard>,
+    /// The upstream's own name, for a request without a host.
+    pub(super) authority: String,
+    #[allow(clippy::vec_box, reason = "they go from hand to hand, and are large")]
+    free: Mutex<Vec<Box<Http1>>>,
+    http2: Arc<http2::Pool>,
+}
+
+/// A connection that is ready for a request.
+pub(super) enum PooledConn {
+    /// `ConnAge` states whether it was used before: then the upstream may just be closing it.
+    Http1(Box<Http1>, ConnAge),
+    Http2(http2::Slot, ConnAge),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnAge {
+    Before,
+    Never,
+}
+
+impl Endpoint {
+    pub(super) fn new(upstream: Upstream, health: Arc<Health>, metrics: Arc<Shard>) -> Self {
+        let authority = upstream.authority();
+        let http2 = Arc::new(http2::Pool::default());
+        if upstream.scheme == Scheme::H2c {
+            http2.know();
+        }
+        Self { upstream, health, metrics, authority, free: Mutex::default(), http2 }
+    }
+
+    pub(super) fn is_well(&self, now: u64) -> bool {
+        self.health.is_well(now)
+    }
+
+    pub(super) fn succeeded(&self) {
+        self.health.succeeded();
+    }
+
+    pub(super) fn failed(&self, failure: &UpstreamError, now: u64) {
+        if matches!(failure, UpstreamError::ByClient) {
+            return;
+        }
+        if matches!(failure, UpstreamError::Busy) {
+            tracing::debug!("upstream {}: {failure}", self.upstream);
+            return;
+        }
+        self.metrics.upstream_failed();
+        if self.health.failed(now) {
+            tracing::warn!("upstream {} is left out for a while: {failure}", self.upstream);
+        } else {
+            tracing::debug!("upstream {} failed: {failure}", self.upstream);
+        }
+    }
+
+    /// Returns an idle connection, or opens a new one.
+    pub(super) async fn ready(
+        &self,
+        connector: &Connector,
+        deadlines: &Arc<Deadlines>,
+    ) -> Result<PooledConn, UpstreamError> {
+        let now = deadlines.now();
+        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context, now))).await {
+            return Ok(ready);
+        }
+        self.connect(connector, deadlines).await
+    }
+
+    /// Opens a new connection.
+    pub(super) async fn connect(
+        &self,
+        connector: &Connector,
+        deadlines: &Arc<Deadlines>,
+    ) -> Result<PooledConn, UpstreamError> {
+        // Many requests share an HTTP/2 connection, so they wait for one that is being opened.
+        let _connecting = if self.http2.is_known() {
+            match self.http2.wait(|| deadlines.now(), connector.timeout()).await? {
+                http2::Turn::Ready(slot) => return Ok(PooledConn::Http2(slot, ConnAge::Before)),
+                http2::Turn::Connect(connecting) => Some(connecting),
+                http2::Turn::Wait => None,
+            }
+        } else {
+            None
+        };
+        let (io, speaks) = connector.connect(&self.upstream).await?;
+        Ok(match speaks {
+            Protocol::Http1 => PooledConn::Http1(Box::new(Http1::new(io, deadlines.add())), ConnAge::Never),
+            Protocol::Http2 => {
+                let slot = self.http2.add(io, connector.timeout(), deadlines.now()).await?;
+                PooledConn::Http2(slot, ConnAge::Never)
+            }
+        })
+    }
+
+    /// Returns an idle connection, if there is one.
+    pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<PooledConn> {
+        // The most recently used connection is the least likely to be closed.
+        while let Some(mut connection) = { self.free.lock().pop() } {
+            if connection.is_free(context) {
+                return Some(PooledConn::Http1(connection, ConnAge::Before));
+            }
+        }
+        if !self.http2.is_known() {
+            return None;
+        }
+        self.http2.free(now).map(|slot| PooledConn::Http2(slot, ConnAge::Before))
+    }
+
+    /// Returns a connection to the pool after the end of its response.
+    pub(super) fn give_back(self: &Arc<Self>, mut connection: Box<Http1>) {
+        if !connection.is_reusable() {
+            return;
+        }
+        // The upstream responded before it had the whole request, and the client is still sending.
+        if connection.is_sending() {
+            let endpoint = Arc::clone(self);
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    if let Some(connection) = connection.sent().await {
+                        endpoint.give_back(connection);
+                    }
+                });
+            }
+            return;
+        }
+        connection.used = connection.deadline().all().now();
+        connection.deadline().clear();
+        let mut free = self.free.lock();
+        if free.len() < MOST_FREE {
+            free.push(connection);
+        }
+    }
+
+    /// Closes connections that have been idle for too long.
+    pub(super) fn tidy(&self, now: u64) {
+        self.http2.tidy(now, LONGEST_FREE);
+        let mut free = self.free.lock();
+        let old = free.iter().take_while(|connection| now.saturating_sub(connection.used) > LONGEST_FREE).count();
+        let gone: Vec<_> = free.drain(..old).collect();
+        drop(free);
+        drop(gone);
+    }
+}

@@ -1,0 +1,254 @@
+//! Parses the head of a response, and decodes its body (RFC 9112, section 6).
+
+use super::super::WireError;
+use super::chunked::ChunkedDecoder;
+use crate::request::head::{self, Named};
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::{Method, Response, StatusCode, Version};
+use http_body::{Frame, SizeHint};
+use std::mem::MaybeUninit;
+
+/// The maximum length of a head, and the maximum number of its fields.
+const LONGEST: usize = 64 << 10;
+const MOST_FIELDS: usize = 128;
+/// Frames of a body up to this size are copied.
+const SMALL: usize = 2 << 10;
+/// How many interim responses an upstream may send.
+pub(super) const MOST_NEWS: usize = 16;
+
+/// The head of a response.
+pub(super) struct ResponseHead {
+    /// Without hop-by-hop headers, except `Upgrade` in a 101 response.
+    pub(super) response: Response<()>,
+    pub(super) rest: BodyDecoder,
+    /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.
+    pub(super) is_last: bool,
+}
+
+/// Decodes the rest of a response.
+pub(super) enum BodyDecoder {
+    Nothing,
+    Length(u64),
+    Chunked(ChunkedDecoder),
+    /// All bytes until the upstream closes the connection.
+    UntilClosed,
+}
+
+/// Parses and removes the head of a response from the input, if it is complete.
+pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<ResponseHead>, WireError> {
+    let mut fields = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let length = match config.parse_response_with_uninit_headers(&mut parsed, input, &mut fields) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if input.len() < LONGEST => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Err(WireError::NoHttp("the head of its answer is too long"));
+        }
+        Err(_) => return Err(WireError::NoHttp("the head of its answer is no HTTP")),
+    };
+    let (Some(version), Some(code)) = (parsed.version, parsed.code) else { return Ok(None) };
+    let status = StatusCode::from_u16(code).map_err(|_| WireError::NoHttp("its status is none"))?;
+    // The fields are slices of this copy, so that the input buffer can be reused.
+    let head = Bytes::copy_from_slice(&input[..length]);
+    let start = input.as_ptr().addr();
+    let kept = parsed.headers.iter().filter(|field| !is_connection(field.name)).count();
+    let mut reading = Reading::new(status, version, asked, kept);
+    for field in &*parsed.headers {
+        if let Some(keeps) = plain_connection(field.name, field.value) {
+            reading.keeps(keeps);
+            continue;
+        }
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let name = name.map_err(|_| WireError::NoHttp("a field of its answer has no name"))?;
+        let from = if field.value.is_empty() { 0 } else { field.value.as_ptr().addr() - start };
+        let value = HeaderValue::from_maybe_shared(head.slice(from..from + field.value.len()));
+        reading.field(name, value.map_err(|_| WireError::NoHttp("a field of its answer is no text"))?)?;
+    }
+    input.advance(length);
+    reading.end().map(Some)
+}
+
+/// A head whose fields are being processed.
+struct Reading {
+    status: StatusCode,
+    has_no_body: bool,
+    is_http10: bool,
+    headers: HeaderMap,
+    named: Named,
+    length: Option<u64>,
+    is_chunked: bool,
+    keeps: Option<bool>,
+}
+
+impl Reading {
+    fn new(status: StatusCode, version: u8, asked: &Method, fields: usize) -> Self {
+        let has_none =
+            status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
+        Self {
+            status,
+            has_no_body: has_none || *asked == Method::HEAD,
+            is_http10: version == 0,
+            // Leaves room for the rate limit headers.
+            headers: HeaderMap::with_capacity(fields + 2),
+            named: Named::new(),
+            length: None,
+            is_chunked: false,
+            keeps: None,
+        }
+    }
+
+    fn field(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), WireError> {
+        if name == CONTENT_LENGTH {
+            let length = length(&value).ok_or(WireError::NoHttp("its length is no number"))?;
+            match self.length.replace(length) {
+                None => {
+                    self.headers.insert(name, value);
+                }
+                Some(before) if before == length => {}
+                Some(_) => return Err(WireError::NoHttp("it has two lengths")),
+            }
+        } else if name == TRANSFER_ENCODING {
+            // The gateway can't decode any other coding.
+            if self.is_chunked || self.is_http10 || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+                return Err(WireError::NoHttp("its transfer-encoding is not just `chunked`"));
+            }
+            self.is_chunked = true;
+        } else if name == CONNECTION {
+            let words = value.to_str().unwrap_or_default().split(',').map(str::trim);
+            words.filter_map(|word| keeps(word.as_bytes())).for_each(|keeps| self.keeps(keeps));
+            head::name(&value, &mut self.named);
+        } else if name == UPGRADE {
+            if self.status == StatusCode::SWITCHING_PROTOCOLS {
+                self.headers.insert(name, value);
+            }
+        } else if !head::ends_here(&name) {
+            self.headers.append(name, value);
+        }
+        Ok(())
+    }
+
+    /// Records whether the upstream keeps the connection open. `close` takes precedence over `keep-alive`.
+    fn keeps(&mut self, keeps: bool) {
+        self.keeps = Some(keeps && self.keeps != Some(false));
+    }
+
+    fn end(mut self) -> Result<ResponseHead, WireError> {
+        for name in self.named {
+            self.headers.remove(name);
+        }
+        let mut is_last = !self.keeps.unwrap_or(!self.is_http10);
+        if self.is_chunked && self.length.is_some() {
+            // An intermediary may have used the length instead.
+            self.headers.remove(CONTENT_LENGTH);
+            is_last = true;
+        }
+        if self.status == StatusCode::NO_CONTENT && self.length.is_some_and(|length| length > 0) {
+            // A 204 response has no body, but an upstream that states a length may send one.
+            is_last = true;
+        }
+        let rest = match self.length {
+            _ if self.has_no_body => BodyDecoder::Nothing,
+            _ if self.is_chunked => BodyDecoder::Chunked(ChunkedDecoder::default()),
+            Some(0) => BodyDecoder::Nothing,
+            Some(length) => BodyDecoder::Length(length),
+            None => {
+                is_last = true;
+                BodyDecoder::UntilClosed
+            }
+        };
+        let mut response = Response::new(());
+        *response.status_mut() = self.status;
+        *response.version_mut() = Version::HTTP_11;
+        *response.headers_mut() = self.headers;
+        Ok(ResponseHead { response, rest, is_last })
+    }
+}
+
+/// Parses the common `Connection` values: only `keep-alive` or only `close`.
+fn plain_connection(name: &str, value: &[u8]) -> Option<bool> {
+    if is_connection(name) { keeps(value) } else { None }
+}
+
+fn is_connection(name: &str) -> bool {
+    name.eq_ignore_ascii_case("connection")
+}
+
+/// Returns whether a word of `Connection` keeps the connection open.
+fn keeps(word: &[u8]) -> Option<bool> {
+    if word.eq_ignore_ascii_case(b"keep-alive") {
+        Some(true)
+    } else if word.eq_ignore_ascii_case(b"close") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Parses a length: only digits, no sign and no list.
+fn length(value: &HeaderValue) -> Option<u64> {
+    let is_number = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
+    is_number.then(|| value.to_str().ok()?.parse().ok()).flatten()
+}
+
+/// Takes a frame from the start of the input.
+pub(super) fn take(input: &mut BytesMut, length: usize) -> Bytes {
+    if length > SMALL {
+        return input.split_to(length).freeze();
+    }
+    // A small copy costs less than sharing the memory and allocating a new buffer.
+    let piece = Bytes::copy_from_slice(&input[..length]);
+    input.advance(length);
+    piece
+}
+
+impl BodyDecoder {
+    /// Returns the next frame, if the input has one.
+    pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Frame<Bytes>>, WireError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Chunked(chunks) => chunks.take(input),
+            Self::Length(_) | Self::UntilClosed if input.is_empty() => Ok(None),
+            Self::Length(left) => {
+                let come = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= come as u64;
+                if *left == 0 {
+                    *self = Self::Nothing;
+                }
+                Ok(Some(Frame::data(take(input, come))))
+            }
+            Self::UntilClosed => Ok(Some(Frame::data(take(input, input.len())))),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Chunked(chunks) => chunks.is_over(),
+            Self::Length(_) | Self::UntilClosed => false,
+        }
+    }
+
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self, Self::UntilClosed)
+    }
+
+    /// Returns how many bytes are worth reading at once.
+    pub(super) fn expects(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX),
+            Self::Chunked(chunks) => chunks.expects(),
+            Self::UntilClosed => usize::MAX,
+        }
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Nothing => SizeHint::with_exact(0),
+            Self::Length(left) => SizeHint::with_exact(*left),
+            Self::Chunked(_) | Self::UntilClosed => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The timeout for an upstream's response.
+
+use super::{UpstreamError, WireError};
+use crate::connection::Deadline;
+use crate::request::{BodyProgress, RequestBodyStream};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The timeout for an upstream's response: it starts when the upstream has the whole request.
+pub(super) struct ResponseTimeout {
+    body: Option<Arc<BodyProgress>>,
+    seen: u64,
+    timeout: Duration,
+}
+
+impl ResponseTimeout {
+    pub(super) fn new(body: &RequestBodyStream, timeout: Duration) -> Self {
+        Self { body: body.ending(), seen: 0, timeout }
+    }
+
+    /// Attributes a failure to the client or the upstream: an upstream that got an incomplete request is not at fault.
+    pub(super) fn blame(&self, failure: UpstreamError) -> UpstreamError {
+        let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
+        let is_by_client = match &failure {
+            UpstreamError::Broken(WireError::Body) => true,
+            // The gateway reset the stream itself, since it could not send the whole request.
+            UpstreamError::Broken(WireError::Http2(error)) if error.is_reset() => {
+                !error.is_remote() && !error.is_library()
+            }
+            _ => false,
+        };
+        if has_fault || is_by_client { UpstreamError::ByClient } else { failure }
+    }
+
+    /// Ready when the timeout has expired. Starts it if it is not running.
+    pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
+        if !deadline.is_set() {
+            deadline.set(self.timeout);
+        }
+        if deadline.poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        if self.body.as_ref().is_some_and(|body| body.is_under_way(&mut self.seen)) {
+            deadline.set(self.timeout);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}

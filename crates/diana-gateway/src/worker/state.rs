@@ -1,0 +1,43 @@
+//! The state that a worker needs to serve requests. Each worker has its own, so that workers share as little as
+//! possible.
+
+use crate::access_log::AccessLog;
+use crate::connection::Deadlines;
+use crate::http2::Total;
+use crate::upstream::{Balancer, Upstreams};
+use diana::redis::RedisStore;
+use diana_http::{Filter, FilterChain};
+use diana_metrics::Shard;
+use diana_rules::Gateway;
+use std::sync::Arc;
+
+/// The store that all gateways share.
+pub(crate) type Store = RedisStore;
+
+/// The state that a worker needs to serve requests.
+pub(crate) struct WorkerState {
+    pub(crate) gateway: Arc<Gateway>,
+    /// Diana's filter, which runs first.
+    pub(crate) filter: Filter<Store>,
+    /// The filters that run after it.
+    pub(crate) chain: Arc<FilterChain>,
+    pub(crate) upstreams: Upstreams,
+    /// The target of requests that match no route.
+    pub(crate) default: RouteTarget,
+    /// The targets of the routes, in the order of the file.
+    pub(crate) routes: Vec<Balancer>,
+    pub(crate) deadlines: Arc<Deadlines>,
+    /// The memory that HTTP/2 clients occupy. All workers share it.
+    pub(crate) http2_memory: Arc<Total>,
+    pub(crate) metrics: Arc<Shard>,
+    pub(crate) log: Option<AccessLog>,
+}
+
+/// The target of a request.
+pub(crate) enum RouteTarget {
+    Upstreams(Balancer),
+    /// The built-in upstream, which returns the request that it received.
+    Echo,
+    /// No upstream: the response only states that the request is allowed.
+    Answer,
+}

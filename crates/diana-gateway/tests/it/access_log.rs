@@ -1,0 +1,226 @@
+//! The access log: a line for each request, whatever clients send and however slowly it is read.
+
+use diana::core::Timestamp;
+use diana_gateway::access_log::{AccessLog, Entry, LogFormat};
+use diana_metrics::Outcome;
+use diana_testing::wait_until;
+use parking_lot::{Condvar, Mutex};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Records writes, and can be blocked.
+#[derive(Clone, Debug, Default)]
+struct Sink(Arc<Written>);
+
+/// The written bytes, whether writes are blocked, and a signal for changes.
+type Written = (Mutex<(Vec<u8>, bool)>, Condvar);
+
+impl Sink {
+    fn stop(&self) {
+        self.0.0.lock().1 = true;
+    }
+
+    fn go_on(&self) {
+        self.0.0.lock().1 = false;
+        self.0.1.notify_all();
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.0.lock().0.clone()).unwrap()
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.0.0.lock();
+        self.0.1.wait_while(&mut state, |(_, stopped)| *stopped);
+        state.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn refused() -> Entry<'static> {
+    Entry {
+        at: Timestamp::from_millis(1_794_773_572_345),
+        client: Some([203, 0, 113, 7].into()),
+        method: "POST",
+        target: "/login?x=1",
+        host: Some(b"api.example.com"),
+        status: 503,
+        bytes_out: 162,
+        bytes_in: 12,
+        took: Duration::from_micros(45),
+        user_agent: Some(b"curl/8.5"),
+        outcome: Outcome::Denied,
+        rule: Some("each-account"),
+        ..Entry::default()
+    }
+}
+
+fn forwarded() -> Entry<'static> {
+    Entry {
+        outcome: Outcome::Forwarded,
+        status: 200,
+        version: http::Version::HTTP_2,
+        referer: Some(b"https://example.com/"),
+        wait: Duration::from_millis(12),
+        upstream: Some("http://10.0.0.1:80"),
+        upstream_took: Some(Duration::from_micros(3_400)),
+        took: Duration::from_micros(15_500),
+        bytes_in: 0,
+        ..refused()
+    }
+}
+
+/// Returns the log of these entries.
+fn written(format: LogFormat, entries: &[Entry<'_>]) -> String {
+    let sink = Sink::default();
+    let log = AccessLog::start(format, sink.clone()).unwrap();
+    entries.iter().for_each(|entry| log.log(entry));
+    drop(log);
+    sink.text()
+}
+
+#[test]
+fn a_line_of_text_is_the_combined_format_and_what_diana_knows() {
+    assert_eq!(
+        written(LogFormat::Text, &[refused(), forwarded(), Entry::default()]),
+        "203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/1.1\" 503 162 \"-\" \"curl/8.5\" \
+         outcome=refused time=0.045ms rule=each-account bytes_in=12 host=\"api.example.com\"\n\
+         203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/2.0\" 200 162 \"https://example.com/\" \"curl/8.5\" \
+         outcome=forwarded time=15.500ms rule=each-account wait=12.000ms upstream=http://10.0.0.1:80 upstream_time=3.400ms \
+         host=\"api.example.com\"\n\
+         - - - [01/Jan/1970:00:00:00 +0000] \"  HTTP/1.1\" 0 0 \"-\" \"-\" outcome=forwarded time=0.000ms\n"
+    );
+}
+
+#[test]
+fn a_line_of_json_is_an_object() {
+    let lines = written(LogFormat::Json, &[refused(), forwarded()]);
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>();
+    assert_eq!(
+        lines[0],
+        json!({"time": "2026-11-15T20:12:52.345Z", "client": "203.0.113.7", "method": "POST", "host": "api.example.com",
+               "target": "/login?x=1", "user_agent": "curl/8.5", "rule": "each-account", "version": "HTTP/1.1", "status": 503,
+               "outcome": "refused", "ms": 0.045, "bytes_in": 12, "bytes_out": 162})
+    );
+    assert_eq!((&lines[1]["wait_ms"], &lines[1]["upstream_ms"]), (&json!(12.0), &json!(3.4)));
+    assert_eq!(lines[1]["upstream"], "http://10.0.0.1:80");
+}
+
+#[test]
+fn what_a_client_sends_can_t_forge_a_line() {
+    let evil = "x\" 200 0\n127.0.0.1 - - \"\r\x1b[31m\u{202e}\u{7f}\\";
+    let entry = Entry { target: evil, user_agent: Some(b"\xff\x00\n"), host: Some(evil.as_bytes()), ..refused() };
+    let text = written(LogFormat::Text, &[entry]);
+    assert!(
+        text.contains(r#""POST x\" 200 0\x0a127.0.0.1 - - \"\x0d\x1b[31m\xe2\x80\xae\x7f\\ HTTP/1.1" 503"#),
+        "{text}"
+    );
+    assert!(text.contains(r#""\xff\x00\x0a""#), "{text}");
+    let json = written(LogFormat::Json, &[entry]);
+    let line = serde_json::from_str::<Value>(&json).unwrap();
+    assert_eq!((&line["target"], &line["user_agent"]), (&json!(evil), &json!("\u{fffd}\0\n")));
+    assert!(!json.trim_end().contains(|character: char| character.is_control() || character == '\u{202e}'), "{json:?}");
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let long = "ä".repeat(100_000);
+    let entry = Entry { target: &long, user_agent: Some(long.as_bytes()), host: Some(long.as_bytes()), ..refused() };
+    let text = written(LogFormat::Text, &[entry]);
+    assert!(text.len() < 3 * 4 * 4096 + 1000 && text.contains("... HTTP/1.1"), "{}", text.len());
+    let json = written(LogFormat::Json, &[entry]);
+    assert!(json.len() < 3 * 4096 + 1000, "{}", json.len());
+    assert!(serde_json::from_str::<Value>(&json).unwrap()["target"].as_str().unwrap().ends_with("..."), "{json}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_bytes_make_one_line_that_reads_again(
+        target in any::<String>(), agent in any::<Vec<u8>>(), host in any::<Vec<u8>>(), rule in any::<String>()
+    ) {
+        let entry = Entry { target: &target, user_agent: Some(&agent), host: Some(&host), rule: Some(&rule), ..refused() };
+        let json = written(LogFormat::Json, &[entry]);
+        prop_assert_eq!(json.matches('\n').count(), 1);
+        let line = serde_json::from_str::<Value>(&json).unwrap();
+        prop_assert_eq!(line["target"].as_str().unwrap(), &target);
+        let agent = String::from_utf8_lossy(&agent);
+        prop_assert_eq!(line["user_agent"].as_str().unwrap(), &*agent);
+        let text = written(LogFormat::Text, &[entry]);
+        prop_assert!(text.trim_end_matches('\n').bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{}", text);
+    }
+}
+
+#[test]
+fn lines_are_written_soon_and_not_only_at_the_end() {
+    let sink = Sink::default();
+    let log = AccessLog::start(LogFormat::Text, sink.clone()).unwrap();
+    for nth in 1..=3 {
+        log.log(&refused());
+        let lines = || (sink.text().lines().count() == nth).then_some(());
+        wait_until("the line", Duration::from_secs(60), lines).unwrap();
+    }
+}
+
+#[test]
+fn many_workers_lose_nothing_while_somebody_reads() {
+    let sink = Sink::default();
+    let log = AccessLog::start(LogFormat::Json, sink.clone()).unwrap();
+    let drops = log.drops();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let log = log.clone();
+            scope.spawn(move || (0..500).for_each(|_| log.log(&refused())));
+        }
+    });
+    drop(log);
+    let text = sink.text();
+    assert_eq!((text.lines().count(), drops.count()), (2_000, 0));
+    assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+}
+
+#[test]
+fn nobody_waits_for_whoever_does_not_read() {
+    let sink = Sink::default();
+    sink.stop();
+    let log = AccessLog::start(LogFormat::Text, sink.clone()).unwrap();
+    let drops = log.drops();
+    // Far more than fits; this returns only because logging never waits.
+    for _ in 0..40_000 {
+        log.log(&refused());
+    }
+    let dropped = drops.count();
+    assert!(dropped > 0 && dropped < 40_000, "{dropped}");
+    sink.go_on();
+    drop(log);
+    let lines = sink.text().lines().count();
+    assert_eq!(lines as u64 + drops.count(), 40_000, "each line is written or counted");
+}
+
+#[test]
+fn a_sink_that_fails_is_counted() {
+    struct Broken;
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+    let log = AccessLog::start(LogFormat::Text, Broken).unwrap();
+    let drops = log.drops();
+    (0..10).for_each(|_| log.log(&refused()));
+    drop(log);
+    assert_eq!(drops.count(), 10);
+}
