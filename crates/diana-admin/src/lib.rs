@@ -33,18 +33,21 @@ mod prometheus;
 mod readiness;
 mod response;
 mod rules;
+mod section;
 mod serve;
 mod status;
 
 pub use readiness::{Phase, Readiness};
+pub use section::AdminSection;
 
 use axum::Router;
 use axum::routing::{get, post};
 use diana::Engine;
 use diana::redis::RedisStore;
 use diana_config::SourceStatus;
+use diana_gateway::section::GatewaySection;
 use diana_metrics::{Drops, Metrics};
-use diana_rules::{Gateway, Secret};
+use diana_rules::Secret;
 use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -60,7 +63,7 @@ pub struct AdminState {
     /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
     /// The gateway's settings, so that explanations parse requests in the same way.
-    pub gateway: Arc<Gateway>,
+    pub gateway: Arc<GatewaySection>,
     /// Whether the program accepts requests.
     pub readiness: Arc<Readiness>,
     /// The sources of the rules, if they are watched for changes.

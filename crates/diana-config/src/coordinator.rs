@@ -12,8 +12,8 @@
 use super::Apply;
 use super::disk_cache::DiskCache;
 use super::status::{Origin, SourceError, StatusLog, Wrong};
+use crate::WhenRemoteIsDown;
 use diana_rules::Document;
-use diana_rules::WhenRemoteIsDown;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;

@@ -31,18 +31,19 @@ mod http;
 mod redis;
 mod remote;
 mod remote_watcher;
+mod section;
 mod status;
 mod watch;
 
 pub use disk_cache::default_keep;
 pub use handle::WatchHandle;
 pub use remote::{Remote, RemoteError};
+pub use section::{RemoteSection, WhenRemoteIsDown};
 pub use status::{Origin, SourceError, SourceStatus};
 
 use coordinator::{Coordinator, Found};
 use diana_rules::Document;
-use diana_rules::Problems;
-use diana_rules::WhenRemoteIsDown;
+use diana_rules::{Problems, RuleFile};
 use disk_cache::DiskCache;
 use file::LocalFile;
 use remote_watcher::RemoteWatcher;
@@ -138,6 +139,33 @@ impl Sources {
     #[must_use]
     pub fn remote(self, remote: Remote) -> Self {
         Self { remote: Some(remote), ..self }
+    }
+
+    /// Sets the config server of a file's `remote` section, if it has one, with its settings. The disk cache is
+    /// [`default_keep`], unless the section sets another folder.
+    pub fn remote_of(self, file: &RuleFile) -> Result<Self, RemoteError> {
+        let Some(section) = file.section::<RemoteSection>()? else { return Ok(self) };
+        let mut remote = Remote::parse(section.from.reveal())?;
+        if let Some(token) = &section.token {
+            remote = remote.token(token.reveal());
+        }
+        if let Some(poll) = section.poll {
+            remote = remote.poll(poll);
+        }
+        if let Some(long_poll) = section.long_poll {
+            remote = remote.long_poll(long_poll);
+        }
+        if let Some(timeout) = section.timeout {
+            remote = remote.timeout(timeout);
+        }
+        if let Some(format) = section.format {
+            remote = remote.format(format);
+        }
+        let sources = self.remote(remote).when_down(section.when_down);
+        Ok(match section.keep.as_ref().map(Into::into).or_else(default_keep) {
+            Some(folder) => sources.keep(folder),
+            None => sources,
+        })
     }
 
     /// Sets the folder that keeps the last good remote document, for a start while the config server is unreachable;

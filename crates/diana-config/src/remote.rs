@@ -1,7 +1,10 @@
 //! A config server, identified by a URL.
 
-use diana_rules::Format;
 use diana_rules::Secret;
+use diana_rules::address::Address;
+use diana_rules::document::Format;
+use diana_rules::secret::redact_url;
+use diana_rules::section::SectionNotRegistered;
 use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::time::Duration;
@@ -57,14 +60,22 @@ pub(super) enum Place {
     },
 }
 
-/// A URL that is not a valid config server.
+/// The config server can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{shown}` names no source of rules: {what}")]
 #[non_exhaustive]
-pub struct RemoteError {
-    /// The URL without secrets.
-    shown: String,
-    what: String,
+pub enum RemoteError {
+    /// The URL is not a valid config server.
+    #[error("`{shown}` names no source of rules: {what}")]
+    #[non_exhaustive]
+    InvalidUrl {
+        /// The URL without secrets.
+        shown: String,
+        /// The problem.
+        what: String,
+    },
+    /// The file has a section `remote` that was not parsed.
+    #[error(transparent)]
+    NotRegistered(#[from] SectionNotRegistered),
 }
 
 /// The default poll interval of HTTP and Redis.
@@ -85,7 +96,7 @@ impl Remote {
             "redis" | "rediss" => redis(url),
             _ => Err("its scheme is none of http, https, etcd, etcds, redis, rediss".to_owned()),
         };
-        parsed.map_err(|what| RemoteError { shown: hidden(url), what })
+        parsed.map_err(|what| RemoteError::InvalidUrl { shown: redact_url(url), what })
     }
 
     /// Sets a bearer token for an HTTP config server. Surrounding whitespace is removed.
@@ -211,17 +222,14 @@ fn split(url: &str) -> Result<(Url, Option<(String, Secret)>), String> {
 
 /// Parses an etcd URL manually, since `Url` does not support several hosts.
 fn etcd(url: &str) -> Result<Remote, String> {
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
-    let (authority, path) = rest.split_once('/').map_or((rest, None), |(authority, path)| (authority, Some(path)));
-    let (user, hosts) = authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
+    let Address { scheme, user, hosts, path, query, .. } = Address::of(url);
     let credentials = user.map(|user| {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         (decoded(name), Secret::new(decoded(password)))
     });
     let key = match query.map(|query| query.split_once('=')) {
-        None => path.filter(|path| !path.is_empty()).map(|path| format!("/{}", decoded(path))),
-        Some(Some(("key", key))) if path.is_none_or(str::is_empty) => Some(decoded(key)),
+        None => (!path.is_empty()).then(|| format!("/{}", decoded(path))),
+        Some(Some(("key", key))) if path.is_empty() => Some(decoded(key)),
         Some(_) => return Err("what it may say after the `?` is `key=NAME`, in place of the path".to_owned()),
     };
     let key = key.filter(|key| !key.is_empty()).ok_or("it names no key, as in etcd://host:2379/diana/rules")?;
@@ -248,14 +256,6 @@ fn explicit_port(host: &str) -> Option<u16> {
 
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
-}
-
-/// Removes everything that may be a secret from an invalid URL.
-fn hidden(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
-    let rest = rest.split_once('?').map_or(rest, |(before, _)| before);
-    if scheme.contains('@') || scheme.is_empty() { "***".to_owned() } else { format!("{scheme}://{rest}") }
 }
 
 #[cfg(test)]

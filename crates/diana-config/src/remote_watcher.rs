@@ -9,7 +9,8 @@ use super::http::Http;
 use super::redis::Redis;
 use super::remote::{Place, Remote};
 use super::status::{Origin, Wrong};
-use diana_rules::{Document, Format};
+use diana_rules::Document;
+use diana_rules::document::Format;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 

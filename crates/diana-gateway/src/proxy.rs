@@ -16,7 +16,7 @@ use bytes::Bytes;
 use diana::core::{Clock, SystemClock};
 use diana_http::HttpAttributes;
 use diana_metrics::Outcome;
-use diana_rules::Upstream;
+use diana_rules::upstream::Upstream;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Response, StatusCode};

@@ -6,7 +6,7 @@ use crate::denial::{Denial, ResponseFormat};
 use crate::filter::Inner;
 use crate::permit::RequestPermit;
 use diana::core::{MemoryStore, Store};
-use diana::rules::OverLimit;
+use diana::rules::rule::OverLimit;
 use diana::{Begun, Verdict};
 use std::fmt;
 use std::pin::Pin;
@@ -57,7 +57,7 @@ fn decided<S: Store + 'static>(
     filter: &Arc<Inner<S>>,
     manner: impl FnOnce() -> ResponseFormat,
 ) -> State<S> {
-    let headers = filter.options.rate_limit_headers;
+    let headers = filter.options.http.rate_limit_headers;
     match verdict.wait() {
         Some(wait) => {
             let pass = RequestPermit::new(verdict, Arc::clone(filter));

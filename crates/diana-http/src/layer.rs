@@ -25,7 +25,7 @@ use address::Finds;
 pub use body::RateLimitBody;
 use diana::Engine;
 use diana::core::{MemoryStore, Store};
-use diana::rules::Upstream;
+use diana::rules::upstream::Upstream;
 pub use future::RateLimitFuture;
 use http::request::Parts;
 pub use service::RateLimit;

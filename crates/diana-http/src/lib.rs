@@ -82,7 +82,7 @@ pub use client_limit::{
     ClientRateLimitLayer, NoLimit, Overloaded, Turn,
 };
 pub use denial::Denial;
-pub use diana::rules::RateLimitHeaders;
+pub use diana::rules::http_settings::RateLimitHeaders;
 #[cfg(feature = "macros")]
 pub use error_response::LimitedResponse;
 pub use filter::Filter;

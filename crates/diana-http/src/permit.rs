@@ -12,7 +12,7 @@ use crate::cost_header;
 use crate::filter::Inner;
 use crate::ratelimit_headers;
 use diana::core::{MemoryStore, Store};
-use diana::rules::CountedIn;
+use diana::rules::rule::CountedIn;
 use diana::{ActualCost, LeaseGuard, RequestPhase, ResponseClass, Verdict};
 use futures_util::FutureExt;
 use http::Response;
@@ -96,7 +96,7 @@ impl<S: Store + 'static> RequestPermit<S> {
         if let Some(costs) = cost_header::take(&mut head.headers) {
             self.settle(costs);
         }
-        ratelimit_headers::add(&mut head.headers, self.verdict(), self.filter.options.rate_limit_headers);
+        ratelimit_headers::add(&mut head.headers, self.verdict(), self.filter.options.http.rate_limit_headers);
         let body = self.pacing.response(body);
         let held = self.verdict().found().is_held().then_some(self);
         Response::from_parts(head, PermitBody::new(body, held))

@@ -1,19 +1,20 @@
 //! A document as users write it: a named text, in one of several formats, each parsed into the same [tree](Node).
 
-pub(crate) mod node;
+mod node;
 mod toml;
 mod variables;
 mod yaml;
 
 use crate::problem::{Problem, Problems};
-use node::Node;
+pub use node::{Entry, Node, Span, Value};
 use std::fmt;
 pub(crate) use variables::Replaced;
 
 /// A text with a name, so that problems can refer to a file and line.
 ///
 /// ```
-/// use diana_rules::{Document, Value};
+/// use diana_rules::Document;
+/// use diana_rules::document::Value;
 ///
 /// let document = Document::new("diana.yaml", "rules:\n  - name: everyone\n    limit: 10000/s\n");
 /// let tree = document.parse()?;
@@ -78,7 +79,7 @@ impl Document {
     /// Parses the text into a tree. Does not check the fields.
     pub fn parse(&self) -> Result<Node, Problems> {
         if self.text.len() > Self::MAX_SIZE {
-            let problem = Problem::new(node::Span::default(), format!("it has {} bytes", self.text.len()))
+            let problem = Problem::new(Span::default(), format!("it has {} bytes", self.text.len()))
                 .expected(format!("at most {}", Self::MAX_SIZE));
             return Err(self.problems([problem]));
         }
@@ -92,7 +93,8 @@ impl Document {
     /// Parses the text, and replaces each `${NAME}` in a value with the result of `variable`.
     ///
     /// ```
-    /// use diana_rules::{Document, Value};
+    /// use diana_rules::Document;
+    /// use diana_rules::document::Value;
     ///
     /// let document = Document::new("diana.yaml", "store: { redis: '${REDIS_URL}' }");
     /// let tree = document.parse_with(|name| (name == "REDIS_URL").then(|| "redis://10.0.0.7".to_owned()))?;

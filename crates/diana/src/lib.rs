@@ -49,7 +49,7 @@ pub mod pace;
 mod reload;
 
 #[cfg(feature = "redis")]
-pub use connect::{connect, registry};
+pub use connect::connect;
 #[cfg(feature = "sources")]
 pub use diana_config as config;
 pub use diana_core as core;
@@ -75,7 +75,24 @@ pub use engine::{AdmitFuture, Begun, LeaseGuard, RequestPhase, Unfinished};
 pub use limited::Limited;
 pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
-pub use reload::{Reloader, sources, sources_of};
+pub use reload::Reloader;
+
+/// Returns a registry with what the enabled features read of a file: the check for algorithms that Redis does not
+/// support, and the section `remote`.
+///
+/// ```
+/// let registry = diana::registry();
+/// assert!(registry.algorithms().any(|name| name == "token_bucket"));
+/// ```
+pub fn registry() -> rules::Registry {
+    #[cfg_attr(not(any(feature = "redis", feature = "sources")), expect(unused_mut, reason = "nothing is added"))]
+    let mut registry = rules::Registry::default();
+    #[cfg(feature = "redis")]
+    registry.shared_by(redis::RedisStore::can_keep);
+    #[cfg(feature = "sources")]
+    registry.section::<config::RemoteSection>();
+    registry
+}
 
 /// Runs the code of this page as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]

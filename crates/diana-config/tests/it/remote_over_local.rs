@@ -1,8 +1,8 @@
 //! The config server's rules take precedence over the file's, and valid rules stay active whatever happens to either.
 
 use crate::support::*;
+use diana_config::WhenRemoteIsDown;
 use diana_config::{Apply, Origin, Remote, Sources};
-use diana_rules::WhenRemoteIsDown;
 use diana_testing::{EtcdServer, HttpServer, Misbehave, RedisServer};
 use std::fs::write;
 use std::path::PathBuf;

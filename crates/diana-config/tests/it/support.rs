@@ -2,7 +2,8 @@
 
 use diana_config::{Apply, Sources, WatchHandle};
 use diana_core::{Clock, SystemClock};
-use diana_rules::{Document, Problem, Problems, Span, Value};
+use diana_rules::document::{Span, Value};
+use diana_rules::{Document, Problem, Problems};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;

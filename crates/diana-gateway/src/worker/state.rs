@@ -4,11 +4,11 @@
 use crate::access_log::AccessLog;
 use crate::connection::Deadlines;
 use crate::http2::Total;
+use crate::section::GatewaySection;
 use crate::upstream::{Balancer, Upstreams};
 use diana::redis::RedisStore;
 use diana_http::{Filter, FilterChain};
 use diana_metrics::Shard;
-use diana_rules::Gateway;
 use std::sync::Arc;
 
 /// The store that all gateways share.
@@ -16,7 +16,7 @@ pub(crate) type Store = RedisStore;
 
 /// The state that a worker needs to serve requests.
 pub(crate) struct WorkerState {
-    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) gateway: Arc<GatewaySection>,
     /// Diana's filter, which runs first.
     pub(crate) filter: Filter<Store>,
     /// The filters that run after it.

@@ -5,7 +5,7 @@ use diana::core::{
     Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MaxWait, MemoryStore, Quota, Store,
     Timestamp, TokenBucket,
 };
-use diana::rules::{Bodies, Rule};
+use diana::rules::rule::{Bodies, Rule};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;

@@ -5,18 +5,14 @@
 
 mod calls;
 mod common;
-mod diagnostics;
 mod documents;
-mod gateway_sections;
 mod index_laws;
-mod mutations;
 mod pages;
 mod rule_error_fields;
 mod rule_errors;
-mod rule_file;
-mod sample_rules;
-mod schema;
-mod section_errors;
 mod the_coming_from_page;
-mod the_gateway_page;
-mod the_rule_file_page;
+
+/// The registry that [`common`] reads files with.
+fn registry() -> diana_rules::Registry {
+    diana_rules::Registry::default()
+}

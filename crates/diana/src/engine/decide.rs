@@ -6,7 +6,9 @@ use super::record::Shadow;
 use super::shared_query::{InFlightQuery, SharedResult};
 use super::{Engine, Verdict};
 use diana_core::{Decision, LocalStore, MaxWait, Store};
-use diana_rules::{Attributes, CompiledRule, CountedIn, DenyReason, MatchedRule, Mode, RuleNotCallable};
+use diana_rules::Attributes;
+use diana_rules::rule::{CountedIn, Mode};
+use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
 
 /// What to do with a request that must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

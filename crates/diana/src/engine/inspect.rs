@@ -5,7 +5,9 @@
 
 use super::Engine;
 use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, Store, StoreError};
-use diana_rules::{CompiledLimit, CountedIn, InvalidKey, Listed, RuleSet};
+use diana_rules::RuleSet;
+use diana_rules::rule::CountedIn;
+use diana_rules::ruleset::{CompiledLimit, InvalidKey, Listed};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +120,8 @@ impl<S: Store> Engine<S> {
     /// counted together.
     ///
     /// ```
-    /// # use diana::rules::{SyntheticRequest, Document, Registry, RuleFile};
+    /// # use diana::rules::{Document, Registry, RuleFile};
+    /// # use diana::rules::attributes::SyntheticRequest;
     /// # use diana::Engine;
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Document::new("diana.yaml", "rules: [{name: each-account, by: account, limit: 5/h}]");

@@ -4,7 +4,8 @@ use super::decide::WhenFull;
 use super::future::{NextStep, RefundGuard};
 use super::{DecideFuture, Engine};
 use diana_core::Store;
-use diana_rules::{Attributes, RuleNotCallable};
+use diana_rules::Attributes;
+use diana_rules::ruleset::RuleNotCallable;
 
 impl<S: Store + 'static> Engine<S> {
     /// Decides about a call by one named rule. Other rules are not checked; otherwise like [`decide`](Self::decide).

@@ -2,7 +2,8 @@
 
 use super::{Return, Verdict};
 use diana_core::{Answer, Ask, Decision};
-use diana_rules::{CompiledLimit, CountedIn, MatchedRule, Mode};
+use diana_rules::rule::{CountedIn, Mode};
+use diana_rules::ruleset::{CompiledLimit, MatchedRule};
 use smallvec::SmallVec;
 
 /// A subset of the queries of a request.

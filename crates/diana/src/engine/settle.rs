@@ -13,7 +13,8 @@ use diana_core::{
     Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
     Receipt, RefillingBucket, Status, Store, Timestamp, TokenBucket,
 };
-use diana_rules::{CompiledLimit, CostOf, CountedIn, Rule};
+use diana_rules::rule::{CostOf, CountedIn, Rule};
+use diana_rules::ruleset::CompiledLimit;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ impl<'a> Corrections<'a> {
         let mut all = Self::default();
         let emptied = &verdict.made().emptied;
         for (nth, ((applied, limit), answer)) in Queries::places(verdict, part).zip(made.answers()).enumerate() {
-            let rule = verdict.rules().rule(applied.rule).map(diana_rules::CompiledRule::rule);
+            let rule = verdict.rules().rule(applied.rule).map(diana_rules::ruleset::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
             let is_empty = emptied.contains(&(part, nth));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {

@@ -10,7 +10,7 @@ use super::queries::{Queries, Scope};
 use super::record::{Shadow, SharedDecision};
 use super::{Return, Verdict};
 use diana_core::{Decision, LocalStore, MaxWait, Store};
-use diana_rules::CountedIn;
+use diana_rules::rule::CountedIn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

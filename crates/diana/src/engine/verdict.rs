@@ -5,10 +5,9 @@ use super::local::LocalCounts;
 use super::queries::{Queries, Scope};
 use super::record::{DecisionRecord, Rules, Shadow};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::{
-    Attributes, CompiledRule, CountedIn, DenyReason, Matches, Mode, OverLimit, RefusedBy, RequestOutcome, Rule,
-    RuleNotCallable, RuleSet,
-};
+use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
+use diana_rules::ruleset::{CompiledRule, DenyReason, Matches, RefusedBy, RequestOutcome, RuleNotCallable};
+use diana_rules::{Attributes, RuleSet};
 use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;

@@ -26,7 +26,7 @@ use super::queries::{Queries, Scope};
 use super::record::{Queued, SharedDecision};
 use super::{Engine, Verdict};
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Store, Timestamp, WaitQueues};
-use diana_rules::{CompiledLimit, MatchedRule};
+use diana_rules::ruleset::{CompiledLimit, MatchedRule};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;

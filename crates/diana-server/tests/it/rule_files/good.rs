@@ -2,10 +2,10 @@
 
 /// Each is a whole file in YAML.
 pub(crate) const GOOD: &[&str] = &[
-    include_str!("design.yaml"),
-    include_str!("every_field.yaml"),
-    include_str!("algorithms.yaml"),
-    include_str!("matches.yaml"),
+    include_str!("good/design.yaml"),
+    include_str!("good/every_field.yaml"),
+    include_str!("good/algorithms.yaml"),
+    include_str!("good/matches.yaml"),
     "rules: []\n",
     "version: 1\nrules: [{name: a, limit: 5/s}]\n",
     "{\"rules\": [{\"name\": \"a\", \"limit\": [\"5/s\", {\"rate\": \"100/h\", \"burst\": 7}], \"shadow\": true}]}\n",

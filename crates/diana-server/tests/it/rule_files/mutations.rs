@@ -1,7 +1,7 @@
 //! Any file is either read or reported: never a panic, and never a location outside of the text.
 
-use crate::common::files::GOOD;
-use diana_rules::{Document, Registry, RuleFile};
+use super::good::GOOD;
+use diana_rules::{Document, RuleFile};
 use proptest::prelude::*;
 
 /// Reads a text in each format, and checks the reported problems.
@@ -9,7 +9,7 @@ fn is_read_or_told(text: &str) -> Result<(), TestCaseError> {
     for name in ["diana.yaml", "diana.toml"] {
         let document = Document::new(name, text);
         let variable = |name: &str| (name != "NONE").then(|| "redis://a".to_owned());
-        if let Err(problems) = RuleFile::read_with(&document, &Registry::default(), variable) {
+        if let Err(problems) = RuleFile::read_with(&document, &diana_server::registry(), variable) {
             prop_assert!(!problems.is_empty());
             for problem in problems.iter() {
                 let span = problem.span();

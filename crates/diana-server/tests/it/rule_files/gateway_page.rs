@@ -3,9 +3,10 @@
 //! A block with the info string `yaml` is a whole file. Other YAML (a compose file, say) names its kind after the
 //! language.
 
-use diana_rules::{Document, GatewayLimits, Registry, RuleFile, Timeouts};
+use diana_gateway::section::{GatewayLimits, Timeouts};
+use diana_rules::{Document, RuleFile};
 
-const PAGE: &str = include_str!("../../../../docs/gateway.md");
+const PAGE: &str = include_str!("../../../../../docs/gateway.md");
 
 /// The blocks with exactly this info string, each with its line on the page.
 fn blocks(info: &str) -> Vec<(usize, String)> {
@@ -30,7 +31,7 @@ fn variable(name: &str) -> Option<String> {
 fn every_file_is_good() {
     let files = blocks("yaml");
     for (line, text) in &files {
-        let read = RuleFile::read_with(&Document::new("diana.yaml", text), &Registry::default(), variable);
+        let read = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), variable);
         let file = read.unwrap_or_else(|problems| panic!("line {line} of the page:\n{problems}"));
         assert!(!file.rules.is_empty(), "line {line}: a file without a rule");
     }

@@ -1,9 +1,9 @@
 //! The gateway's timeouts: `timeouts: {header: 10s, connect: 3s}`.
 
-use crate::document::node::Node;
-use crate::file::store::positive;
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
+use diana_rules::Problem;
+use diana_rules::document::Node;
+use diana_rules::map_reader::MapReader;
+use diana_rules::scalar::positive_duration;
 use std::time::Duration;
 
 /// The gateway's timeouts.
@@ -26,7 +26,7 @@ pub struct Timeouts {
     pub stop: Duration,
 }
 
-pub(crate) const TIMEOUTS: [&str; 7] = ["header", "body", "idle", "connect", "response", "tunnel", "stop"];
+pub(super) const FIELDS: [&str; 7] = ["header", "body", "idle", "connect", "response", "tunnel", "stop"];
 
 impl Default for Timeouts {
     fn default() -> Self {
@@ -43,10 +43,10 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`timeouts`", TIMEOUTS, problems)?;
-        let own =
-            TIMEOUTS.map(|name| fields.take(name).and_then(|node| positive(node, &format!("`{name}`"), problems)));
+    pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`timeouts`", FIELDS, problems)?;
+        let own = FIELDS
+            .map(|name| fields.take(name).and_then(|node| positive_duration(node, &format!("`{name}`"), problems)));
         fields.finish(problems);
         let [header, body, idle, connect, response, tunnel, stop] = own;
         let usual = Self::default();

@@ -1,8 +1,10 @@
 //! Whole rule files: their content in every format, and how problems are printed.
 
-use crate::common::files::GOOD;
+use super::good::GOOD;
 use crate::common::{good, read, read_as, rule, told};
-use diana_rules::{Document, Registry, RuleFile, Span};
+use diana_gateway::section::GatewaySection;
+use diana_rules::document::Span;
+use diana_rules::{Document, RuleFile};
 
 #[test]
 fn the_file_of_the_design_is_good() {
@@ -19,7 +21,8 @@ fn good_files_are_read() {
         good(text);
     }
     let file = good(GOOD[1]);
-    let upstream = file.gateway.as_ref().unwrap().upstream.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let upstream =
+        file.section::<GatewaySection>().unwrap().unwrap().upstream.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(upstream, ["http://127.0.0.1:3000", "https://b.example.com"]);
     assert_eq!(file.store.redis.as_ref().unwrap().url.reveal(), "redis://127.0.0.1:6379");
     assert_eq!(file.rules[0].overrides[0].written, "vip-7, 192.0.2.7");
@@ -229,7 +232,9 @@ fn a_variable_that_is_not_set_is_told() {
 fn a_remote_document_brings_rules_and_nothing_of_the_machine() {
     let local = good("status: 429\nstore: {redis: redis://a}\nrules: [{name: a, total: 1}]\n");
     let remote = |text: &str| {
-        local.with_remote(&Document::new("centre", text), &Registry::default()).map_err(|problems| problems.to_string())
+        local
+            .with_remote(&Document::new("centre", text), &diana_server::registry())
+            .map_err(|problems| problems.to_string())
     };
     let file =
         remote("rules: [{name: b, total: 1}, {name: c, by: account, limit: 5/s, overrides: {'${X}': 7/s}}]").unwrap();
@@ -270,7 +275,7 @@ fn what_is_told_writes_nothing_strange_to_a_terminal() {
 #[test]
 fn rules_whose_limits_are_wrong_are_no_twins() {
     let document = Document::new("diana.yaml", "rules:\n  - {name: a, limit: 5/x}\n  - {name: b, limit: 6/y}\n");
-    let problems = RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_err();
+    let problems = RuleFile::read_with(&document, &diana_server::registry(), |_| None).unwrap_err();
     assert_eq!(problems.len(), 2, "{problems}");
 }
 
@@ -329,7 +334,7 @@ fn no_problem_shows_what_a_variable_stands_for() {
         for value in [SECRET.to_owned(), format!("redis://:{SECRET}@h/x"), format!("5/{SECRET}"), SECRET.to_uppercase()]
         {
             let document = Document::new("diana.yaml", text.clone());
-            let read = RuleFile::read_with(&document, &Registry::default(), |_| Some(value.clone()));
+            let read = RuleFile::read_with(&document, &diana_server::registry(), |_| Some(value.clone()));
             let Err(problems) = read else { continue };
             told += 1;
             let shown = format!("{problems}{problems:?}").to_lowercase();
@@ -345,7 +350,7 @@ fn no_problem_shows_what_a_variable_stands_for() {
 fn what_is_wrong_with_a_variable_is_told_by_its_name() {
     let document = Document::new("diana.yaml", "gateway: {workers: '${WORKERS}'}\nrules: [{name: a, limit: 0/s}]\n");
     let read = |value: &str| {
-        RuleFile::read_with(&document, &Registry::default(), |_| Some(value.to_owned())).unwrap_err().to_string()
+        RuleFile::read_with(&document, &diana_server::registry(), |_| Some(value.to_owned())).unwrap_err().to_string()
     };
     let told = read("plenty of them");
     assert!(told.contains("`workers` can't be `${WORKERS}`"), "{told}");

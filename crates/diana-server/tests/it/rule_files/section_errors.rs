@@ -270,7 +270,7 @@ fn no_password_is_shown() {
         "remote:\n  token: \"hunter2\" x\nrules: []\n",
     ] {
         let document = diana_rules::Document::new("diana.yaml", text);
-        let problems = diana_rules::RuleFile::read(&document, &diana_rules::Registry::default());
+        let problems = diana_rules::RuleFile::read(&document, &diana_server::registry());
         let problems = problems.err().unwrap_or_else(|| panic!("{text}"));
         assert!(!problems.to_string().contains("hunter2") && problems.to_string().contains('…'), "{problems}");
         assert!(!format!("{problems:?} {document:?}").contains("hunter2"), "{problems:?} {document:?}");

@@ -3,10 +3,11 @@
 //! The first matching route is used, so a duplicate of an earlier route is an error.
 
 use super::upstreams;
-use crate::document::node::{Node, Span, Value};
-use crate::map_reader::MapReader;
-use crate::matching::{Match, RequestView};
-use crate::problem::Problem;
+use diana_rules::Problem;
+use diana_rules::document::{Node, Span, Value};
+use diana_rules::map_reader::MapReader;
+use diana_rules::matching::Match;
+use diana_rules::upstream::Upstream;
 
 /// Upstreams for some hosts and paths.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,21 +16,16 @@ pub struct Route {
     /// The hosts and paths that the route matches.
     pub matches: Match,
     /// The upstreams, used in turn.
-    pub upstream: Vec<super::Upstream>,
+    pub upstream: Vec<Upstream>,
 }
 
-pub(crate) const ROUTE: [&str; 2] = ["match", "upstream"];
+pub(super) const FIELDS: [&str; 2] = ["match", "upstream"];
 /// The maximum number of routes, since a request may check all of them.
-pub(crate) const MOST_ROUTES: usize = 1_000;
+pub(super) const MOST_ROUTES: usize = 1_000;
 
 impl Route {
-    /// Returns `true` if the route matches the request.
-    pub(super) fn is_for(&self, seen: &RequestView<'_>) -> bool {
-        self.matches.check_place(seen).is_ok()
-    }
-
     /// Reads all routes.
-    pub(super) fn read_all(node: &Node, problems: &mut Vec<Problem>) -> Vec<Self> {
+    pub(super) fn parse_all(node: &Node, problems: &mut Vec<Problem>) -> Vec<Self> {
         let Value::List(items) = &node.value else {
             let what = format!("`routes` is a list, but this is {}", node.value.kind());
             problems.push(Problem::new(node.span, what).expected("routes, each with `- match: ...` in front"));
@@ -43,7 +39,7 @@ impl Route {
         let mut routes: Vec<Self> = Vec::with_capacity(items.len());
         for item in items {
             let before = problems.len();
-            let Some((route, span)) = Self::read(item, problems) else { continue };
+            let Some((route, span)) = Self::parse(item, problems) else { continue };
             if problems.len() > before {
                 continue;
             }
@@ -58,10 +54,10 @@ impl Route {
     }
 
     /// Reads a route and the location of its `match`.
-    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
-        let mut fields = MapReader::of(node, "a route", ROUTE, problems)?;
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
+        let mut fields = MapReader::of(node, "a route", FIELDS, problems)?;
         let matches = fields.require("match", problems).and_then(|node| {
-            let matches = Match::read_place(node, problems)?;
+            let matches = Match::parse_place(node, problems)?;
             if matches!(&node.value, Value::Map(entries) if entries.is_empty()) {
                 let problem = Problem::new(node.span, "this route is for all requests");
                 problems.push(problem.expected("`upstream` beside `routes`, or a `host` or `path` here"));

@@ -1,8 +1,11 @@
 //! The sample files in `examples/rules` are complete, and their rules treat requests as their comments say.
 
-use diana_rules::{
-    Attribute, Attributes, CountedIn, DenyReason, Document, Matches, Mode, OverLimit, Registry, RuleFile, RuleSet,
-};
+use diana_admin::AdminSection;
+use diana_config::RemoteSection;
+use diana_gateway::section::GatewaySection;
+use diana_rules::rule::{CountedIn, Mode, OverLimit};
+use diana_rules::ruleset::{DenyReason, Matches};
+use diana_rules::{Attribute, Attributes, Document, RuleFile, RuleSet};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -41,7 +44,7 @@ fn file(sample: &str) -> RuleFile {
         "REDIS_PASSWORD" => Some("opensesame".to_owned()),
         _ => None,
     };
-    RuleFile::read_with(&document, &Registry::default(), variable).unwrap_or_else(|problems| panic!("{problems}"))
+    RuleFile::read_with(&document, &diana_server::registry(), variable).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// One HTTP request, as a gateway sees it.
@@ -140,7 +143,10 @@ fn exactly_these_eleven_are_there() {
 fn each_is_whole_and_explains_itself() {
     for sample in SAMPLES {
         let (file, text) = (file(sample), text(sample));
-        assert!(file.gateway.is_some() && file.admin.is_some(), "{sample} is for a gateway");
+        assert!(
+            file.section::<GatewaySection>().unwrap().is_some() && file.section::<AdminSection>().unwrap().is_some(),
+            "{sample} is for a gateway"
+        );
         assert!(file.rules.len() >= 4, "{sample} has {} rules", file.rules.len());
         let opening = text.lines().take_while(|line| line.starts_with('#')).collect::<Vec<_>>().join(" ");
         assert!(
@@ -148,7 +154,7 @@ fn each_is_whole_and_explains_itself() {
             "{sample} says what it is about and what a client sees"
         );
         assert!(!text.lines().any(|line| line.chars().count() > 140), "{sample} has a line that nobody can read");
-        let admin = &file.admin.unwrap().listen;
+        let admin = &file.section::<AdminSection>().unwrap().unwrap().clone().listen;
         assert!(admin.iter().all(|address| address.ip().is_loopback()), "{sample} shows its admin page to the world");
     }
 }
@@ -331,7 +337,7 @@ fn llm_tokens_by_cost() {
 #[test]
 fn shared_limit_over_100_gateways() {
     let file = file("shared-limit-over-100-gateways");
-    assert!(file.store.redis.is_some() && file.remote.is_some());
+    assert!(file.store.redis.is_some() && file.section::<RemoteSection>().unwrap().is_some());
     let homes = file.rules.iter().map(|rule| rule.home).collect::<Vec<_>>();
     assert_eq!(homes, [CountedIn::Shared, CountedIn::Shared, CountedIn::Local, CountedIn::Local]);
     let rules = RuleSet::new(&file);
@@ -372,7 +378,7 @@ fn overload_protection() {
 fn overload_protection_refuses_before_connections_run_out() {
     let file = file("overload-protection");
     let refuses_above = file.rules.iter().find_map(|rule| rule.load.as_ref()?.connections).unwrap();
-    assert!(file.gateway.unwrap().bounds.connections as u64 > refuses_above);
+    assert!(file.section::<GatewaySection>().unwrap().unwrap().clone().bounds.connections as u64 > refuses_above);
 }
 
 #[test]
@@ -393,7 +399,7 @@ fn public_edge_with_tls() {
     has(&rules, &request("POST", "/shop.Orders/Place"), "orders refuses: missing");
     has(&rules, &request("GET", "/search").host("shop.example.com"), "search [] cost 1: search");
     has(&rules, &of_alice("POST", "/v1/pictures/7"), "uploads [alice] cost 1: uploads");
-    let gateway = file.gateway.unwrap();
+    let gateway = file.section::<GatewaySection>().unwrap().unwrap().clone();
     assert!(gateway.listen.is_empty(), "nothing is served without TLS");
     assert_eq!(gateway.route(&request("GET", "/v1/things")), Some(0));
     assert_eq!(gateway.route(&order), Some(1));

@@ -3,7 +3,7 @@
 //! It has a scheme, a host and a port, and nothing else: the path comes from the request. The parts are stored
 //! separately, so that the URL is parsed only once.
 
-use crate::document::node::Node;
+use crate::document::Node;
 use crate::problem::Problem;
 use crate::scalar;
 use std::fmt;
@@ -13,13 +13,13 @@ use std::str::FromStr;
 /// An upstream.
 ///
 /// ```
-/// use diana_rules::{Scheme, Upstream};
+/// use diana_rules::upstream::{Scheme, Upstream};
 ///
 /// let upstream = "https://[2001:db8::1]".parse::<Upstream>()?;
 /// assert_eq!((upstream.scheme, &*upstream.host, upstream.port), (Scheme::Https, "2001:db8::1", 443));
 /// assert_eq!(upstream.authority(), "[2001:db8::1]");
 /// assert_eq!(upstream.to_string(), "https://[2001:db8::1]");
-/// # Ok::<(), diana_rules::InvalidUpstream>(())
+/// # Ok::<(), diana_rules::upstream::InvalidUpstream>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -80,8 +80,8 @@ impl Upstream {
     }
 
     /// Reads an upstream from a file.
-    pub(crate) fn read(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
-        scalar::parsed(node, what, |text| text.parse().map_err(|wrong: InvalidUpstream| wrong.to_string()), problems)
+    pub fn parse_node(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+        scalar::parsed(node, what, str::parse::<Self>, problems)
     }
 }
 

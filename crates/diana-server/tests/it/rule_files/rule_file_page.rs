@@ -10,10 +10,11 @@
 //! | `yaml remote` | a document from a config server |
 //! | `yaml wrong`, `yaml wrong remote` | one with mistakes, whose errors are printed in the next `text` block |
 
-use diana_rules::{Document, LimitRule, Registry, RuleFile};
+use diana_rules::limit::LimitRule;
+use diana_rules::{Document, RuleFile};
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../../docs/the-rule-file.md");
+const PAGE: &str = include_str!("../../../../../docs/the-rule-file.md");
 
 /// A fenced block.
 struct Block {
@@ -52,13 +53,15 @@ fn variable(name: &str) -> Option<String> {
 
 fn read(name: &str, text: &str) -> Result<RuleFile, String> {
     let document = Document::new(name, text);
-    RuleFile::read_with(&document, &Registry::default(), variable).map_err(|problems| problems.to_string())
+    RuleFile::read_with(&document, &diana_server::registry(), variable).map_err(|problems| problems.to_string())
 }
 
 /// Reads a document from a config server over a local file.
 fn read_remote(text: &str) -> Result<RuleFile, String> {
     let local = read("local.yaml", "rules: []").unwrap();
-    local.with_remote(&Document::new("diana.yaml", text), &Registry::default()).map_err(|problems| problems.to_string())
+    local
+        .with_remote(&Document::new("diana.yaml", text), &diana_server::registry())
+        .map_err(|problems| problems.to_string())
 }
 
 /// A file with one rule that has these fields.
@@ -140,7 +143,7 @@ fn expected(yaml: &str) -> Vec<String> {
 
 #[test]
 fn every_field_and_every_word_is_on_the_page() {
-    let registry = Registry::default();
+    let registry = diana_server::registry();
     let mut names = LimitRule::fields(&registry).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
     names.extend(registry.algorithms().map(str::to_owned));
     for fields in [

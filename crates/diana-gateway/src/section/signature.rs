@@ -1,11 +1,11 @@
 //! Signed requests: `signature: {secret: '${SECRET}', header: x-signature, max_age: 5min}`.
 
-use crate::document::node::Node;
-use crate::file::store::positive;
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
-use crate::scalar;
-use crate::secret::Secret;
+use diana_rules::Problem;
+use diana_rules::Secret;
+use diana_rules::document::Node;
+use diana_rules::map_reader::MapReader;
+use diana_rules::scalar;
+use diana_rules::scalar::positive_duration;
 use std::time::Duration;
 
 /// How requests must be signed.
@@ -20,18 +20,18 @@ pub struct Signature {
     pub max_age: Duration,
 }
 
-pub(crate) const SIGNATURE: [&str; 3] = ["secret", "header", "max_age"];
+pub(super) const FIELDS: [&str; 3] = ["secret", "header", "max_age"];
 /// The default header.
 const HEADER: &str = "x-signature";
 /// The default maximum age.
 const MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
 impl Signature {
-    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`signature`", SIGNATURE, problems)?;
+    pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`signature`", FIELDS, problems)?;
         let secret = fields.require("secret", problems).and_then(|node| secret(node, problems));
         let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
-        let max_age = fields.take("max_age").and_then(|node| positive(node, "`max_age`", problems));
+        let max_age = fields.take("max_age").and_then(|node| positive_duration(node, "`max_age`", problems));
         fields.finish(problems);
         let header = header.unwrap_or_else(|| HEADER.to_owned());
         Some(Self { secret: secret?, header, max_age: max_age.unwrap_or(MAX_AGE) })

@@ -1,11 +1,14 @@
 //! The gateway section of a file: its fields, its defaults and its problems.
 
-use crate::common::files::GOOD;
+use super::good::GOOD;
 use crate::common::{good, told};
-use diana_rules::{
-    AccessLogFormat, Admin, CostOf, Document, Gateway, GatewayLimits, RateLimitHeaders, Registry, Scheme, Spelling,
-    SyntheticRequest, Timeouts,
-};
+use diana_admin::AdminSection;
+use diana_gateway::section::{AccessLogFormat, GatewayLimits, GatewaySection, Timeouts};
+use diana_rules::Document;
+use diana_rules::attributes::SyntheticRequest;
+use diana_rules::http_settings::{RateLimitHeaders, Spelling};
+use diana_rules::rule::CostOf;
+use diana_rules::upstream::Scheme;
 use std::time::Duration;
 
 /// Checks the exact problems: the marked text, the problem and the expected value.
@@ -22,7 +25,7 @@ fn of_gateway(fields: &str) -> String {
 #[test]
 fn every_field_is_read() {
     let file = good(GOOD[1]);
-    let gateway = file.gateway.unwrap();
+    let gateway = file.section::<GatewaySection>().unwrap().unwrap().clone();
     let tls = gateway.tls.as_ref().unwrap();
     assert_eq!(tls.listen, ["0.0.0.0:8443".parse().unwrap()]);
     assert_eq!(tls.certificates[0].certificate.to_str(), Some("cert.pem"));
@@ -33,7 +36,7 @@ fn every_field_is_read() {
     let grpc = &gateway.routes[1].upstream[0];
     assert_eq!((grpc.scheme, &*grpc.host, grpc.port), (Scheme::H2c, "::1", 50051));
     assert!(gateway.proxy_protocol);
-    assert_eq!(gateway.rate_limit_headers, RateLimitHeaders::Both);
+    assert_eq!(gateway.http.rate_limit_headers, RateLimitHeaders::Both);
     assert_eq!(gateway.access_log, AccessLogFormat::Json);
     let signature = gateway.signature.as_ref().unwrap();
     assert_eq!((signature.secret.reveal(), &*signature.header), ("hunter2", "x-signature"));
@@ -43,37 +46,56 @@ fn every_field_is_read() {
     assert_eq!([header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs()), [1, 2, 3, 4, 5, 6, 7]);
     let GatewayLimits { header, headers, body, connections, streams, .. } = gateway.bounds;
     assert_eq!((header, headers, body, connections, streams), (64 << 10, 50, Some(100 << 20), 20_000, 10));
-    assert_eq!((gateway.paths.escaped_slash, gateway.methods.any_case), (Spelling::Deny, Spelling::Allow));
-    let admin = file.admin.unwrap();
+    assert_eq!((gateway.http.escaped_slash, gateway.methods.any_case), (Spelling::Deny, Spelling::Allow));
+    let admin = file.section::<AdminSection>().unwrap().unwrap().clone();
     assert_eq!((admin.listen.len(), admin.token.as_ref().unwrap().reveal()), (2, "hunter2"));
 }
 
 #[test]
 fn what_is_left_out_is_usual() {
-    assert_eq!(good("gateway: {}\nrules: []\n").gateway, Some(Gateway::default()));
-    assert_eq!(good("admin: {}\nrules: []\n").admin, Some(Admin::default()));
-    let usual = Gateway::default();
+    assert_eq!(good("gateway: {}\nrules: []\n").section().unwrap(), Some(&GatewaySection::default()));
+    assert_eq!(good("admin: {}\nrules: []\n").section().unwrap(), Some(&AdminSection::default()));
+    let usual = GatewaySection::default();
     assert_eq!(usual.listen, ["127.0.0.1:8080".parse().unwrap()]);
-    assert_eq!((usual.rate_limit_headers, usual.access_log), (RateLimitHeaders::Ietf, AccessLogFormat::Off));
+    assert_eq!((usual.http.rate_limit_headers, usual.access_log), (RateLimitHeaders::Ietf, AccessLogFormat::Off));
     let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = usual.timeouts;
     let times = [header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs());
     assert_eq!(times, [10, 30, 60, 3, 60, 3_600, 30]);
     let GatewayLimits { header, headers, body, connections, streams, memory, .. } = usual.bounds;
     assert_eq!((header, headers, body, connections, streams), (32 << 10, 100, None, 10_000, 100));
-    assert_eq!((usual.paths.escaped_slash, usual.methods.any_case), (Spelling::Allow, Spelling::Deny));
-    assert_eq!(good(&of_gateway("paths: {}, methods: {}")).gateway, Some(Gateway::default()));
+    assert_eq!((usual.http.escaped_slash, usual.methods.any_case), (Spelling::Allow, Spelling::Deny));
+    assert_eq!(good(&of_gateway("paths: {}, methods: {}")).section().unwrap(), Some(&GatewaySection::default()));
     assert_eq!(memory, 1 << 30);
-    assert_eq!(Admin::default().listen, ["127.0.0.1:9090".parse().unwrap()]);
-    let signed = good(&of_gateway("signature: {secret: s}")).gateway.unwrap().signature.unwrap();
+    assert_eq!(AdminSection::default().listen, ["127.0.0.1:9090".parse().unwrap()]);
+    let signed = good(&of_gateway("signature: {secret: s}"))
+        .section::<GatewaySection>()
+        .unwrap()
+        .unwrap()
+        .clone()
+        .signature
+        .unwrap();
     assert_eq!((&*signed.header, signed.max_age.as_secs()), ("x-signature", 300));
     // With only `tls`, there is no listener without TLS.
     let tls = "tls: {listen: '0.0.0.0:443', certificates: {certificate: a, key: b}}";
-    assert!(good(&of_gateway(tls)).gateway.unwrap().listen.is_empty());
+    assert!(good(&of_gateway(tls)).section::<GatewaySection>().unwrap().unwrap().clone().listen.is_empty());
     // One setting leaves the others at their defaults.
-    let gateway = good(&of_gateway("timeouts: {stop: 5s}, bounds: {body: 1MiB}")).gateway.unwrap();
+    let gateway = good(&of_gateway("timeouts: {stop: 5s}, bounds: {body: 1MiB}"))
+        .section::<GatewaySection>()
+        .unwrap()
+        .unwrap()
+        .clone();
     assert_eq!((gateway.timeouts.stop.as_secs(), gateway.timeouts.header.as_secs()), (5, 10));
     assert_eq!((gateway.bounds.body, gateway.bounds.streams), (Some(1 << 20), 100));
-    assert_eq!(good(&of_gateway("bounds: {memory: 64MiB}")).gateway.unwrap().bounds.memory, 64 << 20);
+    assert_eq!(
+        good(&of_gateway("bounds: {memory: 64MiB}"))
+            .section::<GatewaySection>()
+            .unwrap()
+            .unwrap()
+            .clone()
+            .bounds
+            .memory,
+        64 << 20
+    );
 }
 
 #[test]
@@ -82,7 +104,7 @@ fn the_first_route_that_matches_counts() {
         "upstream: http://z, routes: [{match: {host: api.example.com, path: /v1/**}, upstream: http://a}, \
          {match: {host: '*.example.com'}, upstream: http://b}, {match: {path: [/v1/x, /v2/**]}, upstream: http://c}]",
     ));
-    let gateway = gateway.gateway.unwrap();
+    let gateway = gateway.section::<GatewaySection>().unwrap().unwrap().clone();
     let route = |host: &str, path| gateway.route(&SyntheticRequest::new("GET", path).host(host));
     assert_eq!(route("api.example.com", "/v1/x"), Some(0));
     assert_eq!(route("API.example.com:8080", "//v1"), Some(0));
@@ -90,7 +112,7 @@ fn the_first_route_that_matches_counts() {
     assert_eq!(route("example.com", "/v2"), Some(2));
     assert_eq!(route("example.com", "/v1"), None);
     assert_eq!(gateway.route(&SyntheticRequest::default()), None);
-    assert_eq!(Gateway::default().route(&SyntheticRequest::new("GET", "/")), None);
+    assert_eq!(GatewaySection::default().route(&SyntheticRequest::new("GET", "/")), None);
 }
 
 #[test]
@@ -175,7 +197,10 @@ fn who_asks_is_said_by_those_who_are_trusted() {
         of_gateway,
     );
     good(&of_gateway("proxy_protocol: false"));
-    assert!(good(&of_gateway("echo: true")).gateway.unwrap().echo && !Gateway::default().echo);
+    assert!(
+        good(&of_gateway("echo: true")).section::<GatewaySection>().unwrap().unwrap().clone().echo
+            && !GatewaySection::default().echo
+    );
 }
 
 #[test]
@@ -265,7 +290,7 @@ fn a_rule_answers_in_its_own_words_else_in_those_of_the_file() {
     assert_eq!(said(1), Some(("text/html; charset=utf-8", "")));
     assert_eq!(good("rules: [{name: a, limit: 1/s}]").rules[0].answer, None);
     // The config server's settings take precedence; the others are the file's.
-    let over = |text: &str| file.with_remote(&Document::new("centre", text), &Registry::default()).unwrap();
+    let over = |text: &str| file.with_remote(&Document::new("centre", text), &diana_server::registry()).unwrap();
     let text = |text: &str| over(text).rules[0].answer.as_ref().unwrap().text.clone();
     assert_eq!(text("rules: [{name: a, limit: 1/s}]"), "slow down");
     assert_eq!(text("answer: {type: text/plain, text: later}\nrules: [{name: a, limit: 1/s}]"), "later");

@@ -1,10 +1,10 @@
 //! Bounds on what one client may send to the gateway: `bounds: {header: 32KiB, body: 100MiB}`.
 
-use crate::bytes;
-use crate::document::node::Node;
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
-use crate::scalar;
+use diana_rules::Problem;
+use diana_rules::bytes::parse_byte_size;
+use diana_rules::document::Node;
+use diana_rules::map_reader::MapReader;
+use diana_rules::scalar;
 
 /// Bounds over which the gateway rejects requests and connections, independent of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct GatewayLimits {
     pub memory: usize,
 }
 
-pub(crate) const BOUNDS: [&str; 6] = ["header", "headers", "body", "connections", "streams", "memory"];
+pub(super) const FIELDS: [&str; 6] = ["header", "headers", "body", "connections", "streams", "memory"];
 
 /// The range of `header`: less is too little for many browsers, and more belongs in a body.
 const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
@@ -44,16 +44,16 @@ impl Default for GatewayLimits {
 }
 
 impl GatewayLimits {
-    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`bounds`", BOUNDS, problems)?;
+    pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`bounds`", FIELDS, problems)?;
         let header = |text: &str| {
-            let bytes = bytes::amount(text)?;
+            let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
             HEADER.contains(&bytes).then_some(bytes).ok_or_else(|| "8KiB to 1MiB".to_owned())
         };
         let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
-        let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", bytes::amount, problems));
+        let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", parse_byte_size, problems));
         let memory = |text: &str| {
-            let bytes = bytes::amount(text)?;
+            let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
             (bytes >= LEAST_MEMORY).then_some(bytes).ok_or_else(|| "at least 1MiB".to_owned())
         };
         let memory = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", memory, problems));

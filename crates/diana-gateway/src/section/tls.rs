@@ -1,10 +1,9 @@
 //! TLS listeners: `tls: {listen: ..., certificates: [{certificate: cert.pem, key: key.pem}]}`.
 
-use super::{addresses, at_least_one};
-use crate::document::node::Node;
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
-use crate::scalar;
+use diana_rules::Problem;
+use diana_rules::document::Node;
+use diana_rules::map_reader::MapReader;
+use diana_rules::scalar;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -28,16 +27,16 @@ pub struct Certificate {
     pub key: PathBuf,
 }
 
-pub(crate) const TLS: [&str; 2] = ["listen", "certificates"];
-pub(crate) const CERTIFICATE: [&str; 2] = ["certificate", "key"];
+pub(super) const FIELDS: [&str; 2] = ["listen", "certificates"];
+pub(super) const CERTIFICATE: [&str; 2] = ["certificate", "key"];
 
 impl Tls {
-    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`tls`", TLS, problems)?;
-        let listen = fields.require("listen", problems).map(|node| addresses(node, problems)).unwrap_or_default();
+    pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`tls`", FIELDS, problems)?;
+        let listen = fields.require("listen", problems).map(|node| scalar::listen(node, problems)).unwrap_or_default();
         let certificates = fields.require("certificates", problems).map(|node| {
-            let nodes = at_least_one(node, "`certificates`", problems).into_iter();
-            nodes.filter_map(|node| Certificate::read(node, problems)).collect()
+            let nodes = scalar::at_least_one(node, "`certificates`", problems).into_iter();
+            nodes.filter_map(|node| Certificate::parse(node, problems)).collect()
         });
         fields.finish(problems);
         Some(Self { listen, certificates: certificates.unwrap_or_default() })
@@ -45,7 +44,7 @@ impl Tls {
 }
 
 impl Certificate {
-    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "a certificate", CERTIFICATE, problems)?;
         let [certificate, key] =
             CERTIFICATE.map(|name| fields.require(name, problems).and_then(|node| path(node, name, problems)));

@@ -1,8 +1,9 @@
 //! The schema and the parser agree.
 
-use crate::common::files::GOOD;
+use super::good::GOOD;
 use crate::common::read;
-use diana_rules::{Document, Node, Registry, RuleFile, Value as Tree, schema};
+use diana_rules::document::{Node, Value as Tree};
+use diana_rules::{Document, RuleFile, schema};
 use jsonschema::Validator;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -11,7 +12,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 fn validator() -> Validator {
-    jsonschema::draft202012::new(&schema(&Registry::default())).unwrap_or_else(|error| panic!("{error}"))
+    jsonschema::draft202012::new(&schema::rule_file(&diana_server::registry()))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A document as an editor sees it.
@@ -40,7 +42,7 @@ fn good_files() -> impl Iterator<Item = Value> {
 
 #[test]
 fn it_is_a_schema() {
-    let schema = schema(&Registry::default());
+    let schema = schema::rule_file(&diana_server::registry());
     jsonschema::draft202012::meta::validate(&schema).unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -91,7 +93,7 @@ const PLACES: &[(&str, &str)] = &[
 
 #[test]
 fn both_know_the_same_fields() {
-    let schema = schema(&Registry::default());
+    let schema = schema::rule_file(&diana_server::registry());
     for (place, fields) in PLACES {
         let of_schema = schema.pointer(fields).and_then(Value::as_object).unwrap_or_else(|| panic!("{fields}"));
         let of_schema = of_schema.keys().cloned().collect::<BTreeSet<_>>();
@@ -109,10 +111,10 @@ fn both_know_the_same_fields() {
 
 #[test]
 fn both_know_the_same_options_of_limits() {
-    let schema = schema(&Registry::default());
+    let schema = schema::rule_file(&diana_server::registry());
     let of_schema = schema.pointer("/$defs/limit/anyOf/1/properties").and_then(Value::as_object).unwrap();
     let mut known = BTreeSet::new();
-    for algorithm in Registry::default().algorithms() {
+    for algorithm in diana_server::registry().algorithms() {
         let told = read(&format!("rules: [{{name: a, limit: {{rate: 5/s, algorithm: {algorithm}, zzzzzzzz: 5}}}}]"))
             .unwrap_err();
         let options = told.split("expected one of ").nth(1).unwrap_or_else(|| panic!("{told}")).lines().next().unwrap();
@@ -134,16 +136,16 @@ fn every_field_is_described() {
             _ => {}
         }
     }
-    look(&schema(&Registry::default()), "");
+    look(&schema::rule_file(&diana_server::registry()), "");
 }
 
 #[test]
 fn what_is_registered_is_known() {
-    let mut registry = Registry::default();
+    let mut registry = diana_server::registry();
     registry.algorithm("mine", &["colour", "burst"], |_, _| None);
     registry.key("first_segment", |_| None);
     registry.matcher("weekday", |_, _| None);
-    let validator = jsonschema::draft202012::new(&schema(&registry)).unwrap();
+    let validator = jsonschema::draft202012::new(&schema::rule_file(&registry)).unwrap();
     let file = json!({"rules": [{"name": "a", "by": "first_segment", "match": {"weekday": [1]}, "limit": "5/s",
         "algorithm": "mine", "colour": {"any": "thing"}, "burst": "anything"}]});
     assert!(validator.is_valid(&file));
@@ -218,7 +220,13 @@ fn files() -> impl Strategy<Value = Value> {
     });
     let odd_value = prop::sample::select(values.collect::<Vec<_>>());
     let fields_of = |pointer: &str| -> Vec<String> {
-        schema(&Registry::default()).pointer(pointer).and_then(Value::as_object).unwrap().keys().cloned().collect()
+        schema::rule_file(&diana_server::registry())
+            .pointer(pointer)
+            .and_then(Value::as_object)
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect()
     };
     // Fields of rules from valid files, so that many are valid, and all existing fields with any value.
     let of_good = good_files()
@@ -270,7 +278,7 @@ fn what_the_parser_accepts_the_schema_accepts() {
     let outcome = TestRunner::new(config).run(&files(), |file| {
         let document = Document::new("diana.json", file.to_string());
         let variable = |name: &str| Some(if name == "RATE" { "5/s" } else { "5" }.to_owned());
-        if RuleFile::read_with(&document, &Registry::default(), variable).is_ok() {
+        if RuleFile::read_with(&document, &diana_server::registry(), variable).is_ok() {
             accepted.set(accepted.get() + 1);
             let wrong = validator
                 .iter_errors(&file)

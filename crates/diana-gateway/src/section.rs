@@ -6,46 +6,38 @@
 //!   without it is an error.
 //! - Every timeout and every bound has a safe default.
 
+mod describe;
 mod limits;
-mod observability;
 mod route;
+mod schema;
 mod signature;
-mod spelling;
 mod timeouts;
 mod tls;
-mod upstream;
 
-use crate::attributes::Attributes;
-use crate::document::node::{Node, Value};
-use crate::map_reader::MapReader;
-use crate::matching::networks::Networks;
-use crate::matching::{Looks, RequestView};
-use crate::problem::Problem;
-use crate::scalar;
-use ipnet::IpNet;
-pub(crate) use limits::BOUNDS;
+use diana_rules::document::{Node, Value};
+use diana_rules::http_settings::{HttpSettings, Spelling};
+use diana_rules::map_reader::MapReader;
+use diana_rules::matching::first_place;
+use diana_rules::upstream::Upstream;
+use diana_rules::{Attributes, Problem, Section, scalar};
 pub use limits::GatewayLimits;
-pub use observability::{AccessLogFormat, RateLimitHeaders};
 pub use route::Route;
-pub(crate) use route::{MOST_ROUTES, ROUTE};
-pub(crate) use signature::SIGNATURE;
 pub use signature::Signature;
-pub(crate) use spelling::{METHODS, PATHS};
-pub use spelling::{Methods, Paths, Spelling};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-pub(crate) use timeouts::TIMEOUTS;
 pub use timeouts::Timeouts;
-pub(crate) use tls::{CERTIFICATE, TLS};
 pub use tls::{Certificate, Tls};
-pub use upstream::{InvalidUpstream, Scheme, Upstream};
 
 /// The listeners and upstreams.
 ///
 /// ```
-/// use diana_rules::{SyntheticRequest, Document, Registry, RuleFile};
+/// use diana_gateway::section::GatewaySection;
+/// use diana_rules::attributes::SyntheticRequest;
+/// use diana_rules::{Document, Registry, RuleFile};
 ///
+/// let mut registry = Registry::default();
+/// registry.section::<GatewaySection>();
 /// let document = Document::new("diana.yaml", "
 /// gateway:
 ///   upstream: http://127.0.0.1:3000
@@ -54,16 +46,16 @@ pub use upstream::{InvalidUpstream, Scheme, Upstream};
 ///       upstream: [http://10.0.0.1, http://10.0.0.2]
 /// rules: []
 /// ");
-/// let file = RuleFile::read(&document, &Registry::default())?;
-/// let gateway = file.gateway.unwrap();
+/// let file = RuleFile::read(&document, &registry)?;
+/// let gateway = file.section::<GatewaySection>()?.unwrap();
 /// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/v1/users")), Some(0));
 /// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/")), None);
 /// assert_eq!(gateway.upstream[0].to_string(), "http://127.0.0.1:3000");
-/// # Ok::<(), diana_rules::Problems>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Gateway {
+pub struct GatewaySection {
     /// The addresses that accept connections without TLS; 127.0.0.1:8080 if neither this nor `tls` is set.
     pub listen: Vec<SocketAddr>,
     /// The listeners with TLS.
@@ -76,12 +68,10 @@ pub struct Gateway {
     pub upstream_ca: Option<PathBuf>,
     /// Upstreams for some hosts and paths; the first matching route is used.
     pub routes: Vec<Route>,
-    /// The proxies whose reported client address is trusted.
-    pub trusted_proxies: Vec<IpNet>,
+    /// The trusted proxies, the rate limit headers, and the accepted spellings of paths.
+    pub http: HttpSettings,
     /// Whether every connection begins with a PROXY protocol header.
     pub proxy_protocol: bool,
-    /// Which response headers report the remaining quota.
-    pub rate_limit_headers: RateLimitHeaders,
     /// The format of the access log.
     pub access_log: AccessLogFormat,
     /// How requests must be signed; `None` if they need no signature.
@@ -92,10 +82,29 @@ pub struct Gateway {
     pub timeouts: Timeouts,
     /// The bounds on what one client may send.
     pub bounds: GatewayLimits,
-    /// Which spellings of paths are accepted.
-    pub paths: Paths,
     /// Which spellings of methods are accepted.
     pub methods: Methods,
+}
+
+/// The format of the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessLogFormat {
+    /// No access log.
+    #[default]
+    Off,
+    /// Human-readable lines.
+    Text,
+    /// JSON lines.
+    Json,
+}
+
+/// Which spellings of methods are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Methods {
+    /// HTTP methods in another case, such as `post`. Denied by default, since services disagree on whether these are
+    /// the same method.
+    pub any_case: Spelling,
 }
 
 /// The default listener, which other machines can't reach.
@@ -103,7 +112,8 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 /// The maximum number of threads: more than a machine has cores.
 const MOST_WORKERS: u64 = 1_024;
 
-pub(crate) const GATEWAY: [&str; 16] = [
+/// The fields of `gateway`.
+const FIELDS: [&str; 16] = [
     "listen",
     "upstream",
     "trusted_proxies",
@@ -121,8 +131,30 @@ pub(crate) const GATEWAY: [&str; 16] = [
     "paths",
     "methods",
 ];
+/// The fields of `methods`.
+const METHODS: [&str; 1] = ["any_case"];
 
-impl Default for Gateway {
+impl AccessLogFormat {
+    const WORDS: [&str; 3] = ["off", "text", "json"];
+    const ALL: [Self; 3] = [Self::Off, Self::Text, Self::Json];
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self { any_case: Spelling::Deny }
+    }
+}
+
+impl Methods {
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`methods`", METHODS, problems)?;
+        let any_case = Spelling::parse(&mut fields, "any_case", problems);
+        fields.finish(problems);
+        Some(any_case.map_or_else(Self::default, |any_case| Self { any_case }))
+    }
+}
+
+impl Default for GatewaySection {
     /// Listens on 127.0.0.1:8080, without an upstream.
     fn default() -> Self {
         Self {
@@ -132,46 +164,37 @@ impl Default for Gateway {
             echo: false,
             upstream_ca: None,
             routes: Vec::new(),
-            trusted_proxies: Vec::new(),
+            http: HttpSettings::default(),
             proxy_protocol: false,
-            rate_limit_headers: RateLimitHeaders::default(),
             access_log: AccessLogFormat::default(),
             signature: None,
             workers: None,
             timeouts: Timeouts::default(),
             bounds: GatewayLimits::default(),
-            paths: Paths::default(),
             methods: Methods::default(),
         }
     }
 }
 
-impl Gateway {
+impl GatewaySection {
     /// Returns the index in [`routes`](Self::routes) of the first route that matches this request; if there is none,
     /// the request goes to [`upstream`](Self::upstream).
     pub fn route(&self, request: &dyn Attributes) -> Option<usize> {
-        // Most gateways have no routes.
-        if self.routes.is_empty() {
-            return None;
-        }
-        let looks = self.routes.iter().fold(Looks::default(), |looks, route| looks.and(&route.matches));
-        let seen = RequestView::for_routes(request, looks);
-        self.routes.iter().position(|route| route.is_for(&seen))
+        first_place(request, self.routes.iter().map(|route| &route.matches))
     }
+}
 
-    /// Returns `true` if the gateway listens on this address, with TLS or without.
-    pub(super) fn listens_on(&self, address: &SocketAddr) -> bool {
-        is_among(address, &self.listen) || self.tls.iter().any(|tls| is_among(address, &tls.listen))
-    }
+impl Section for GatewaySection {
+    const NAME: &'static str = "gateway";
 
-    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`gateway`", GATEWAY, problems)?;
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`gateway`", FIELDS, problems)?;
         let has_tls = fields.peek("tls").is_some();
         let plain = fields.take("listen");
         // A file with only `tls` does not listen without TLS.
         let usual = if has_tls { Vec::new() } else { vec![LISTEN] };
-        let listen = plain.map_or(usual, |node| addresses(node, problems));
-        let tls = fields.take("tls").and_then(|node| Tls::read(node, problems));
+        let listen = plain.map_or(usual, |node| scalar::listen(node, problems));
+        let tls = fields.take("tls").and_then(|node| Tls::parse(node, problems));
         let secure = tls.iter().flat_map(|tls| &tls.listen);
         if let (Some(twice), Some(plain)) = (secure.into_iter().find(|own| is_among(own, &listen)), plain) {
             let problem = Problem::new(plain.span, format!("{twice} can't be both with and without TLS"));
@@ -180,9 +203,9 @@ impl Gateway {
         let upstream = fields.take("upstream").map(|node| upstreams(node, problems));
         let echo = fields.take("echo").and_then(|node| scalar::flag(node, "`echo`", problems)).unwrap_or_default();
         let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::path(node, "upstream_ca", problems));
-        let routes = fields.take("routes").map(|node| Route::read_all(node, problems));
-        let trusted = fields.take("trusted_proxies");
-        let trusted_proxies = trusted.map(|node| networks(node, problems)).unwrap_or_default();
+        let routes = fields.take("routes").map(|node| Route::parse_all(node, problems));
+        let trusted = fields.peek("trusted_proxies").filter(|node| node.value != Value::Null);
+        let http = HttpSettings::parse_fields(&mut fields, problems);
         let proxy_protocol = fields.take_entry("proxy_protocol").is_some_and(|entry| {
             let is_on = scalar::flag(&entry.node, "`proxy_protocol`", problems).unwrap_or_default();
             // A list that can't be read has been reported already.
@@ -193,18 +216,15 @@ impl Gateway {
             }
             is_on
         });
-        let mut word = |name: &str, words: &[&str]| {
-            fields.take(name).and_then(|node| scalar::word(node, &format!("`{name}`"), words, problems)).unwrap_or(0)
-        };
-        let rate_limit_headers = RateLimitHeaders::ALL[word("rate_limit_headers", &RateLimitHeaders::WORDS)];
-        let access_log = AccessLogFormat::ALL[word("access_log", &AccessLogFormat::WORDS)];
-        let signature = fields.take("signature").and_then(|node| Signature::read(node, problems));
+        let access_log = fields.take("access_log");
+        let access_log =
+            access_log.and_then(|node| scalar::word(node, "`access_log`", &AccessLogFormat::WORDS, problems));
+        let signature = fields.take("signature").and_then(|node| Signature::parse(node, problems));
         let workers = fields.take("workers");
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MOST_WORKERS, problems));
-        let timeouts = fields.take("timeouts").and_then(|node| Timeouts::read(node, problems));
-        let bounds = fields.take("bounds").and_then(|node| GatewayLimits::read(node, problems));
-        let paths = fields.take("paths").and_then(|node| Paths::read(node, problems));
-        let methods = fields.take("methods").and_then(|node| Methods::read(node, problems));
+        let timeouts = fields.take("timeouts").and_then(|node| Timeouts::parse(node, problems));
+        let bounds = fields.take("bounds").and_then(|node| GatewayLimits::parse(node, problems));
+        let methods = fields.take("methods").and_then(|node| Methods::parse(node, problems));
         fields.finish(problems);
         Some(Self {
             listen,
@@ -213,17 +233,27 @@ impl Gateway {
             echo,
             upstream_ca,
             routes: routes.unwrap_or_default(),
-            trusted_proxies,
+            http,
             proxy_protocol,
-            rate_limit_headers,
-            access_log,
+            access_log: access_log.map_or_else(AccessLogFormat::default, |nth| AccessLogFormat::ALL[nth]),
             signature,
             workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
             timeouts: timeouts.unwrap_or_default(),
             bounds: bounds.unwrap_or_default(),
-            paths: paths.unwrap_or_default(),
             methods: methods.unwrap_or_default(),
         })
+    }
+
+    fn schema() -> serde_json::Value {
+        schema::gateway()
+    }
+
+    fn listens_on(&self) -> Vec<SocketAddr> {
+        self.listen.iter().chain(self.tls.iter().flat_map(|tls| &tls.listen)).copied().collect()
+    }
+
+    fn http_settings(&self) -> Option<&HttpSettings> {
+        Some(&self.http)
     }
 }
 
@@ -233,35 +263,6 @@ fn is_among(address: &SocketAddr, others: &[SocketAddr]) -> bool {
 }
 
 fn upstreams(node: &Node, problems: &mut Vec<Problem>) -> Vec<Upstream> {
-    let nodes = at_least_one(node, "`upstream`", problems).into_iter();
-    nodes.filter_map(|node| Upstream::read(node, "`upstream`", problems)).collect()
-}
-
-fn networks(node: &Node, problems: &mut Vec<Problem>) -> Vec<IpNet> {
-    let wrong = || "an address or a network, such as 10.0.0.0/8".to_owned();
-    let read = |text: &str| Networks::read(text).ok_or_else(wrong);
-    let nodes = one_or_more(node).into_iter();
-    nodes.filter_map(|node| scalar::parsed(node, "a trusted proxy", read, problems)).collect()
-}
-
-pub(super) fn addresses(node: &Node, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
-    let read =
-        |text: &str| text.parse().map_err(|_| "an address and a port, as in 127.0.0.1:8080 or [::]:8080".to_owned());
-    let nodes = at_least_one(node, "`listen`", problems).into_iter();
-    nodes.filter_map(|node| scalar::parsed(node, "`listen`", read, problems)).collect()
-}
-
-fn at_least_one<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Vec<&'a Node> {
-    let nodes = one_or_more(node);
-    if nodes.is_empty() {
-        problems.push(Problem::new(node.span, format!("{what} is empty")).expected("at least one"));
-    }
-    nodes
-}
-
-fn one_or_more(node: &Node) -> Vec<&Node> {
-    match &node.value {
-        Value::List(items) => items.iter().collect(),
-        _ => vec![node],
-    }
+    let nodes = scalar::at_least_one(node, "`upstream`", problems).into_iter();
+    nodes.filter_map(|node| Upstream::parse_node(node, "`upstream`", problems)).collect()
 }
