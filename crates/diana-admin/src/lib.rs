@@ -23,6 +23,18 @@
 //!   rebinding), and a request that changes something must not come from another origin.
 //!
 //! Connections, their duration and the size of requests are bounded.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`serve`] | connections: how many, and for how long |
+//! | [`auth`] | the token, and requests from other web pages |
+//! | [`parameters`], [`response`] | what all endpoints share: query parameters, JSON and errors |
+//! | [`page`] | the web page |
+//! | [`status`], [`readiness`] | `/status`, `/healthz` and `/readyz` |
+//! | [`prometheus`] | `/metrics` |
+//! | [`rules`] | `/rules` |
+//! | [`explain`] | `/explain` |
+//! | [`counts`] | `/peek`, `/reset`, `/refund` and `/charge` |
 
 mod auth;
 mod counts;
@@ -46,7 +58,7 @@ use diana::Engine;
 use diana::redis::RedisStore;
 use diana_config::SourceStatus;
 use diana_gateway::section::GatewaySection;
-use diana_metrics::{Drops, Metrics};
+use diana_metrics::{DroppedLines, Metrics};
 use diana_rules::Secret;
 use std::fmt;
 use std::sync::Arc;
@@ -69,9 +81,9 @@ pub struct AdminState {
     /// The sources of the rules, if they are watched for changes.
     pub sources: Option<TellSources>,
     /// The number of lines that the access log dropped, if there is one.
-    pub access_log: Option<Drops>,
+    pub access_log: Option<DroppedLines>,
     /// The number of lines that the program's own log dropped, if there is one.
-    pub program_log: Option<Drops>,
+    pub program_log: Option<DroppedLines>,
     /// The token that clients must send; `None` if every client that reaches the address has access.
     pub token: Option<Secret>,
 }

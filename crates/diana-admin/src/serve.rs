@@ -51,7 +51,7 @@ struct Connection {
 }
 
 async fn accept(router: Router, listener: TcpListener, connections: Arc<Connections>) {
-    let warnings = OncePerSecond::new();
+    let warnings = OncePerSecond::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

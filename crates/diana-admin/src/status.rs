@@ -101,7 +101,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
         connections: totals.connections,
         keys: state.engine.local().len(),
         key_bytes: state.engine.local().memory_used(),
-        access_log_dropped: state.access_log.as_ref().map(diana_metrics::Drops::count),
+        access_log_dropped: state.access_log.as_ref().map(diana_metrics::DroppedLines::count),
         rules: state.engine.rules().rules().len(),
         source: state.sources.as_ref().map(|tell| source(tell())),
         store: state.engine.shared().map(|store| self::store(store.link())),

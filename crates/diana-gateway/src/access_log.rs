@@ -12,7 +12,7 @@
 //!
 //! # What always holds (tests/it/access_log.rs)
 //! - Logging never waits for the reader of the log. Lines that do not fit into the buffer are dropped, and
-//!   [counted](Drops).
+//!   [counted](DroppedLines).
 //! - A line stays one line, whatever clients send.
 //! - All lines are written before the last handle is dropped, unless that takes longer than [a timeout](LAST_WORDS).
 
@@ -23,9 +23,9 @@ mod writer;
 
 pub use entry::{Entry, LogFormat};
 pub use log_time::LogTime;
-pub(crate) use log_time::now;
+pub(crate) use log_time::date_header;
 
-use diana_metrics::Drops;
+use diana_metrics::DroppedLines;
 use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl AccessLog {
     }
 
     /// Returns the number of dropped lines.
-    pub fn drops(&self) -> Drops {
+    pub fn drops(&self) -> DroppedLines {
         self.shared.drops.clone()
     }
 }

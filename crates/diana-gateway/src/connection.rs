@@ -6,7 +6,7 @@ mod deadlines;
 pub(crate) mod descriptors;
 mod timeouts;
 
-pub(crate) use deadlines::{Beginning, Deadline, Deadlines};
+pub(crate) use deadlines::{Deadline, Deadlines, StartTime};
 pub(crate) use timeouts::ConnTimeouts;
 
 use http::uri::Scheme;

@@ -5,7 +5,7 @@ mod start_error;
 pub use start_error::StartError;
 
 use crate::access_log::AccessLog;
-use crate::connection::{Beginning, Deadlines};
+use crate::connection::{Deadlines, StartTime};
 use crate::http2;
 use crate::listener::{self, Certificates};
 use crate::section::GatewaySection;
@@ -117,9 +117,9 @@ impl Gateway {
         let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
-        let (conn_limit, health) = (Arc::new(ConnLimit::new()), Arc::new(Mutex::default()));
+        let (conn_limit, health) = (Arc::<ConnLimit>::default(), Arc::new(Mutex::default()));
         let http2_memory = Arc::new(http2::Total::new(self.section.bounds.memory));
-        let began = Beginning::now();
+        let began = StartTime::now();
         let mut running = RunningGateway {
             addresses,
             metrics: Arc::clone(&metrics),

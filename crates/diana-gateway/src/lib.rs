@@ -64,6 +64,6 @@ mod service;
 mod upstream;
 mod worker;
 
-pub use connection::descriptors::raise_limit as raise_descriptor_limit;
+pub use connection::descriptors::raise_descriptor_limit;
 pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError};
 pub use request::{InvalidRequest, RejectedRequest, TypedRequest};

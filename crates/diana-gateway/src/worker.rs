@@ -37,18 +37,12 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 const LAST_TAKEN: usize = 4096;
 
 /// The state that all workers share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ConnLimit {
     /// The number of open connections.
     connections: AtomicUsize,
     /// Throttles the warning that no connection can be accepted.
     warnings: OncePerSecond,
-}
-
-impl ConnLimit {
-    pub(crate) fn new() -> Self {
-        Self { connections: AtomicUsize::new(0), warnings: OncePerSecond::new() }
-    }
 }
 
 /// A worker that has not been started.

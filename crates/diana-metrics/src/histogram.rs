@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The upper bounds of the buckets, in nanoseconds; one more bucket has everything above them.
 ///
 /// From a denial (tens of microseconds) to a slow upstream (tens of seconds), two or three per power of ten.
-pub const BOUNDS: [u64; 18] = [
+const BOUNDS: [u64; 18] = [
     10_000,
     25_000,
     50_000,
@@ -34,7 +34,7 @@ const BUCKETS: usize = BOUNDS.len() + 1;
 
 /// A histogram of durations, written by one thread and read by any.
 #[derive(Debug, Default)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     nanos: AtomicU64,
 }
@@ -42,7 +42,7 @@ pub struct Histogram {
 impl Histogram {
     /// Counts a duration.
     #[inline]
-    pub fn add(&self, took: Duration) {
+    pub(crate) fn add(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < nanos);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ pub struct Buckets {
 
 impl Buckets {
     /// Adds the counts of one histogram.
-    pub fn add(&mut self, histogram: &Histogram) {
+    pub(crate) fn add(&mut self, histogram: &Histogram) {
         for (sum, bucket) in self.counts.iter_mut().zip(&histogram.buckets) {
             *sum += bucket.load(Ordering::Relaxed);
         }

@@ -8,6 +8,14 @@
 //!
 //! Each worker writes its own [`Shard`], on its own cache lines: counting costs a few nanoseconds, independent of the
 //! other workers. Nothing is summed, formatted or allocated before the metrics are read.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`outcome`] | how a request ended |
+//! | [`shard`] | the counts of one worker |
+//! | [`histogram`] | durations in buckets |
+//! | [`totals`] | the sums over all workers |
+//! | [`log_lines`] | dropped log lines, and warnings that are logged once a second |
 
 mod histogram;
 mod log_lines;
@@ -15,8 +23,8 @@ mod outcome;
 mod shard;
 mod totals;
 
-pub use histogram::{BOUNDS, Buckets, Histogram};
-pub use log_lines::{Drops, OncePerSecond};
+pub use histogram::Buckets;
+pub use log_lines::{DroppedLines, OncePerSecond};
 pub use outcome::Outcome;
 pub use shard::Shard;
 pub use totals::Totals;

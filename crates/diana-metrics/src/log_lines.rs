@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of dropped lines, as the metrics report it.
 #[derive(Clone, Debug, Default)]
-pub struct Drops(Arc<AtomicU64>);
+pub struct DroppedLines(Arc<AtomicU64>);
 
-impl Drops {
+impl DroppedLines {
     /// Returns the number of dropped lines: their reader was too slow, or there was none.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -24,12 +24,13 @@ impl Drops {
 #[derive(Debug)]
 pub struct OncePerSecond(Option<Limiter>);
 
-impl OncePerSecond {
-    /// Creates a limit that allows the first warning.
-    pub fn new() -> Self {
+impl Default for OncePerSecond {
+    fn default() -> Self {
         Self(Quota::per_second(1).ok().map(Limiter::new))
     }
+}
 
+impl OncePerSecond {
     /// Returns whether it may be logged now.
     pub fn check(&self) -> bool {
         self.0.as_ref().is_some_and(|limiter| limiter.check().is_granted())

@@ -1,6 +1,7 @@
 //! The counts of one worker.
 
-use crate::{Histogram, Outcome};
+use crate::Outcome;
+use crate::histogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ pub use repeats::BURST;
 use anstyle::{AnsiColor, Style};
 use diana::core::{Clock, SystemClock};
 use diana_gateway::access_log::LogTime;
-use diana_metrics::Drops;
+use diana_metrics::DroppedLines;
 use repeats::Repeats;
 use serde_json::json;
 use std::fmt;
@@ -125,7 +125,7 @@ impl ProgramLog {
     }
 
     /// Returns the number of dropped lines.
-    pub fn drops(&self) -> Drops {
+    pub fn drops(&self) -> DroppedLines {
         self.handle.drops()
     }
 

@@ -43,7 +43,7 @@ impl LogTime {
 
 /// Returns the current time for the HTTP `Date` header (RFC 9110, section 5.6.7): `Sun, 15 Nov 2026 21:33:15 GMT`.
 /// Computed once a second.
-pub(crate) fn now() -> HeaderValue {
+pub(crate) fn date_header() -> HeaderValue {
     thread_local! {
         static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
     }

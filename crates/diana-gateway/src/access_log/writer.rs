@@ -1,7 +1,7 @@
 //! The thread that writes the access log.
 
 use super::{ENOUGH, LAST_WORDS, LogTime};
-use diana_metrics::Drops;
+use diana_metrics::DroppedLines;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Buffer {
 pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    pub(super) drops: Drops,
+    pub(super) drops: DroppedLines,
 }
 
 #[derive(Debug, Default)]

@@ -19,12 +19,12 @@ const NEVER: u64 = u64::MAX;
 
 /// The start time of a gateway: all its workers count from this instant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beginning(Timestamp);
+pub(crate) struct StartTime(Timestamp);
 
 /// The deadlines of one worker.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
-    began: Beginning,
+    began: StartTime,
     /// Milliseconds since the gateway started, as of the last scan.
     now: AtomicU64,
     stopping: AtomicBool,
@@ -45,14 +45,14 @@ pub(crate) struct Deadline {
     all: Arc<Deadlines>,
 }
 
-impl Beginning {
+impl StartTime {
     pub(crate) fn now() -> Self {
         Self(SystemClock.now())
     }
 }
 
 impl Deadlines {
-    pub(crate) fn new(began: Beginning) -> Self {
+    pub(crate) fn new(began: StartTime) -> Self {
         let new = Self { began, now: AtomicU64::new(0), stopping: AtomicBool::new(false), list: Mutex::default() };
         new.look();
         new

@@ -26,7 +26,7 @@ mod unix {
 
     /// Raises the soft limit of this process to the hard limit: the soft limit only protects programs that can't handle
     /// more.
-    pub fn raise_limit() {
+    pub fn raise_descriptor_limit() {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         if let (Some(current), Some(maximum)) = (current, maximum)
             && current < maximum
@@ -60,11 +60,11 @@ mod unix {
 #[cfg(unix)]
 pub(crate) use unix::is_reserved;
 #[cfg(unix)]
-pub use unix::raise_limit;
+pub use unix::raise_descriptor_limit;
 
 /// Does nothing: other systems have no such limit.
 #[cfg(not(unix))]
-pub fn raise_limit() {}
+pub fn raise_descriptor_limit() {}
 
 #[cfg(not(unix))]
 pub(crate) fn is_reserved<S>(_: &S, _: User) -> bool {

@@ -4,8 +4,8 @@
 //! no window, are never delayed. h2 gets no more than the window allows. The rest of a piece is kept in the [`Pipe`],
 //! one piece for each stream.
 
-use super::handle::StreamHandle;
 use super::memory::{Memory, PIECE, Piece, SHARE};
+use super::stream_handle::StreamHandle;
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body;

@@ -2,7 +2,7 @@
 
 use super::repeats::{LeftOut, Repeats};
 use diana::core::{Clock, SystemClock, Timestamp};
-use diana_metrics::Drops;
+use diana_metrics::DroppedLines;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const REPORT: Duration = Duration::from_secs(10);
 pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    drops: Drops,
+    drops: DroppedLines,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Handle {
         self.0.changed.notify_all();
     }
 
-    pub(super) fn drops(&self) -> Drops {
+    pub(super) fn drops(&self) -> DroppedLines {
         self.0.drops.clone()
     }
 

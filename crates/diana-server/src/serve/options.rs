@@ -64,12 +64,12 @@ impl ServeOptions {
     }
 
     /// Returns whether the embedded default is used.
-    pub fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         self.path.is_none()
     }
 
     /// Returns the file, if it can change: neither standard input (`-`) nor the embedded default.
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref().filter(|path| !is_stdin(path))
     }
 

@@ -1,7 +1,7 @@
 //! Tests of the exact bytes written to an upstream, and of responses that arrive split at any position.
 
 use super::*;
-use crate::connection::{Beginning, ConnInfo, Deadlines};
+use crate::connection::{ConnInfo, Deadlines, StartTime};
 use http::{HeaderMap, Method, Request};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -211,7 +211,7 @@ async fn connected() -> (Http1, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (theirs, _) = listener.accept().await.unwrap();
-    let deadlines = Arc::new(Deadlines::new(Beginning::now()));
+    let deadlines = Arc::new(Deadlines::new(StartTime::now()));
     (Http1::new(UpstreamIo::Plain(ours), deadlines.add()), theirs)
 }
 
@@ -286,7 +286,7 @@ async fn a_connection_with_unread_bytes_is_not_free_even_if_the_runtime_does_not
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let io = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (mut upstream, _) = listener.accept().unwrap();
-    let deadlines = Arc::new(Deadlines::new(Beginning::now()));
+    let deadlines = Arc::new(Deadlines::new(StartTime::now()));
     let mut connection = Http1::new(UpstreamIo::Plain(io), deadlines.add());
     assert!(poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
     // The runtime runs on this thread, too, so it gets no event in between.

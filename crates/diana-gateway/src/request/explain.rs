@@ -15,9 +15,9 @@ use std::net::IpAddr;
 /// request from the network.
 ///
 /// ```
+/// use diana_gateway::TypedRequest;
 /// use diana_gateway::section::GatewaySection;
 /// use diana_rules::{Attribute, Attributes};
-/// use diana_gateway::explain::TypedRequest;
 ///
 /// let request = TypedRequest::new("GET", "/%6Cogin;v=1?x=1")?;
 /// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/login"));
@@ -25,7 +25,7 @@ use std::net::IpAddr;
 ///
 /// let dots = TypedRequest::new("GET", "/x/../login")?.rejected(&GatewaySection::default()).unwrap();
 /// assert_eq!(dots.to_string(), "answered with 400: the path has `.` or `..` in it");
-/// # Ok::<(), diana_gateway::explain::InvalidRequest>(())
+/// # Ok::<(), diana_gateway::InvalidRequest>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct TypedRequest {

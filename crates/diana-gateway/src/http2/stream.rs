@@ -1,0 +1,149 @@
+//! One stream: waits for the response to its request, and sends it.
+
+use super::body::ReadAhead;
+use super::memory::{Memory, Piece, RequestMemory};
+use super::pipe::{Pipe, PipeError};
+use super::stream_handle::StreamHandle;
+use crate::access_log::date_header;
+use crate::connection::Deadline;
+use crate::response::ResponseBody;
+use crate::service::{Connection, ResponseFuture};
+use h2::Reason;
+use h2::server::SendResponse;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body::Body;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Served,
+    /// The client cancelled its request.
+    Reset,
+}
+
+/// The stream of one request.
+pub(super) struct Stream {
+    pub(super) connection: Arc<Connection>,
+    pub(super) reply: SendResponse<Piece>,
+    pub(super) handle: StreamHandle,
+    pub(super) ahead: ReadAhead,
+    pub(super) method: Method,
+    pub(super) memory: RequestMemory,
+}
+
+impl Stream {
+    /// Waits for the response, and sends it.
+    pub(super) async fn serve(mut self, mut serving: ResponseFuture, memory: &Arc<Memory>) -> Ended {
+        let answered = poll_fn(|context| {
+            let answer = Pin::new(&mut serving).poll(context);
+            for mut interim in self.handle.take_interim(context) {
+                remove_hop_by_hop(interim.headers_mut());
+                // This fails only if the client has disconnected, which is detected below.
+                let _ = self.reply.send_informational(interim);
+            }
+            match answer {
+                Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
+                Poll::Pending if !self.read_ahead(context) => {
+                    self.reply.send_reset(Reason::ENHANCE_YOUR_CALM);
+                    Poll::Ready(None)
+                }
+                Poll::Pending => self.reply.poll_reset(context).map(|_| None),
+            }
+        });
+        let Some(response) = answered.await else { return Ended::Reset };
+        drop(serving);
+        self.send(response, memory).await
+    }
+
+    /// Reads the available part of the request's body. Returns `false` if there is no memory for its trailers.
+    fn read_ahead(&mut self, context: &mut Context<'_>) -> bool {
+        match self.ahead.poll(context) {
+            Poll::Ready(trailers) => self.memory.admit_trailers(trailers),
+            Poll::Pending => true,
+        }
+    }
+
+    async fn send(&mut self, response: Response<ResponseBody>, memory: &Arc<Memory>) -> Ended {
+        let (mut head, mut body) = response.into_parts();
+        remove_hop_by_hop(&mut head.headers);
+        head.headers.entry(DATE).or_insert_with(date_header);
+        let has_body = !body.is_end_stream();
+        if has_body && let Some(length) = body.size_hint().exact() {
+            head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+        }
+        let is_over = !has_body || self.method == Method::HEAD;
+        let mut stream = match self.reply.send_response(Response::from_parts(head, ()), is_over) {
+            Ok(stream) => stream,
+            Err(_) => return self.send_bad_gateway(),
+        };
+        if is_over {
+            return Ended::Served;
+        }
+        let mut pipe = Pipe::to_client(Arc::clone(memory), self.handle.clone());
+        let mut stall = Stall::default();
+        let sent = poll_fn(|context| {
+            if !self.read_ahead(context) {
+                stream.send_reset(Reason::ENHANCE_YOUR_CALM);
+                return Poll::Ready(Err(PipeError::Reset));
+            }
+            match pipe.poll(&mut body, &mut stream, context) {
+                Poll::Pending => stall.poll(pipe.stalled(), &self.connection, context).map(|()| {
+                    stream.send_reset(Reason::CANCEL);
+                    Ok(())
+                }),
+                sent @ Poll::Ready(_) => sent,
+            }
+        });
+        match sent.await {
+            Err(PipeError::Reset) => Ended::Reset,
+            // A body error is the upstream's fault.
+            Ok(()) | Err(PipeError::Body(_)) => Ended::Served,
+        }
+    }
+
+    /// Sends a 502 if the response can't be sent. This fails if the client has reset the stream.
+    fn send_bad_gateway(&mut self) -> Ended {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        self.reply.send_response(response, true).map_or(Ended::Reset, |_| Ended::Served)
+    }
+}
+
+/// Detects a client that grants no flow-control window for a response.
+#[derive(Default)]
+struct Stall {
+    deadline: Option<Deadline>,
+    sent: u64,
+}
+
+impl Stall {
+    /// Is ready if no more than `sent` bytes have been sent for too long. `None` means that the client is not being
+    /// waited for.
+    fn poll(&mut self, sent: Option<u64>, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+        let Some(sent) = sent else {
+            self.deadline = None;
+            return Poll::Pending;
+        };
+        let has_moved = std::mem::replace(&mut self.sent, sent) != sent;
+        if self.deadline.is_none() || has_moved {
+            let deadline = self.deadline.get_or_insert_with(|| connection.worker.deadlines.add());
+            deadline.set(connection.worker.gateway.timeouts.body);
+        }
+        self.deadline.as_ref().map_or(Poll::Pending, |deadline| deadline.poll(context))
+    }
+}
+
+/// Removes headers that HTTP/2 forbids (RFC 9113, section 8.2.2).
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+}
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
