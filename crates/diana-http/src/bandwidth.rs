@@ -28,8 +28,8 @@ pub use throttled_body::ThrottledBody;
 ///
 /// ```
 /// use bytes::Bytes;
-/// use diana::rules::{Document, Registry, RuleFile};
 /// use diana::rules::attributes::SyntheticRequest;
+/// use diana::rules::{Document, Registry, RuleFile};
 /// use diana::Engine;
 /// use diana_http::Throttle;
 /// use http_body_util::Full;

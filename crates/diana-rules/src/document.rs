@@ -13,8 +13,8 @@ pub(crate) use variables::Replaced;
 /// A text with a name, so that problems can refer to a file and line.
 ///
 /// ```
-/// use diana_rules::Document;
 /// use diana_rules::document::Value;
+/// use diana_rules::Document;
 ///
 /// let document = Document::new("diana.yaml", "rules:\n  - name: everyone\n    limit: 10000/s\n");
 /// let tree = document.parse()?;
@@ -93,8 +93,8 @@ impl Document {
     /// Parses the text, and replaces each `${NAME}` in a value with the result of `variable`.
     ///
     /// ```
-    /// use diana_rules::Document;
     /// use diana_rules::document::Value;
+    /// use diana_rules::Document;
     ///
     /// let document = Document::new("diana.yaml", "store: { redis: '${REDIS_URL}' }");
     /// let tree = document.parse_with(|name| (name == "REDIS_URL").then(|| "redis://10.0.0.7".to_owned()))?;

@@ -55,8 +55,8 @@ const NAMES: [&str; 2] = ["account", "device"];
 /// A compiled expression over a request. The [module](self) documents the syntax.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes};
 /// use diana_rules::expression::Expression;
+/// use diana_rules::{Attribute, Attributes};
 /// use std::borrow::Cow;
 ///
 /// struct Request;

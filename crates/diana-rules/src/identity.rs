@@ -21,8 +21,8 @@ use token::{Token, Tokens};
 /// Defines names such as `account`, and how tokens are verified.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes, Document};
 /// use diana_rules::identity::Identity;
+/// use diana_rules::{Attribute, Attributes, Document};
 /// use std::borrow::Cow;
 ///
 /// struct Request;

@@ -56,8 +56,8 @@ impl LimitRule {
     /// The fields of a rule that define its limits.
     ///
     /// ```
-    /// use diana_rules::Registry;
     /// use diana_rules::limit::LimitRule;
+    /// use diana_rules::Registry;
     ///
     /// let fields = LimitRule::fields(&Registry::default());
     /// assert!(["limit", "every", "burst", "algorithm", "buckets"].iter().all(|field| fields.contains(field)));
@@ -72,9 +72,9 @@ impl LimitRule {
     /// Takes the limits out of a rule's fields. Reports errors in `problems`, and omits invalid limits.
     ///
     /// ```
-    /// use diana_rules::{Document, Registry};
     /// use diana_rules::limit::LimitRule;
     /// use diana_rules::map_reader::MapReader;
+    /// use diana_rules::{Document, Registry};
     ///
     /// let document = Document::new("rule.yaml", "limit: [{rate: 100/s, burst: 200}, 20000/h]\nconcurrent: 4\n");
     /// let (tree, registry, mut problems) = (document.parse()?, Registry::default(), Vec::new());

@@ -6,8 +6,8 @@ use crate::problem::Problem;
 /// The fields of one map, which are taken out one by one. Fields that are left at the end are unknown.
 ///
 /// ```
-/// use diana_rules::Document;
 /// use diana_rules::map_reader::MapReader;
+/// use diana_rules::Document;
 ///
 /// let document = Document::new("diana.yaml", "limit: 100/s\nbrust: 5\n");
 /// let tree = document.parse()?;

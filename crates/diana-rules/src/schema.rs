@@ -1,6 +1,6 @@
 //! The JSON Schema of the rule file, for editors: completion, field documentation, and errors while typing.
 //!
-//! # What always holds (tests/it/schema.rs)
+//! # What always holds (`diana-server/tests/it/rule_files/schema.rs`)
 //! - It has exactly the fields that the parser knows: both use the same lists.
 //! - The schema accepts everything that the parser accepts. Checks that only the parser can do (whether a time zone
 //!   exists, whether two fields make sense together) are left to it; both reject unknown fields and values of the wrong

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 /// A request built from given values: for explanations, tests and simulations.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes};
 /// use diana_rules::attributes::SyntheticRequest;
+/// use diana_rules::{Attribute, Attributes};
 ///
 /// let request = SyntheticRequest::new("GET", "/search?q=shoes").header("X-Plan", "free").ip([203, 0, 113, 7]);
 /// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/search"));

@@ -2,7 +2,6 @@
 
 mod content;
 mod diagnostics;
-mod gateway_page;
 mod gateway_section;
 mod good;
 mod mutations;

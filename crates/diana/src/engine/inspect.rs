@@ -120,8 +120,8 @@ impl<S: Store> Engine<S> {
     /// counted together.
     ///
     /// ```
-    /// # use diana::rules::{Document, Registry, RuleFile};
     /// # use diana::rules::attributes::SyntheticRequest;
+    /// # use diana::rules::{Document, Registry, RuleFile};
     /// # use diana::Engine;
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Document::new("diana.yaml", "rules: [{name: each-account, by: account, limit: 5/h}]");
