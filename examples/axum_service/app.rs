@@ -5,9 +5,10 @@ use axum::Router;
 use axum::extract::{Path as Segment, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use diana::config::{Sources, WatchHandle};
 use diana::limited::Limits;
 use diana::redis::{Options, RedisStore};
-use diana::rules::{Document, RuleFile, WatchHandle};
+use diana::rules::{Document, RuleFile};
 use diana::{Engine, Reloader};
 use diana_http::{LimitedResponse, RateLimitLayer};
 use http::StatusCode;
@@ -46,7 +47,7 @@ pub(crate) async fn start(rules: &Path, redis: Option<&str>) -> Result<App, Box<
     limits.install();
 
     let follower = Reloader::new(Arc::clone(&engine), diana::registry());
-    let watching = diana::sources(rules, &file)?.start(follower).await?;
+    let watching = Sources::new().local(rules).remote_of(&file)?.start(follower).await?;
     let parts = Parts { database: Database::new()?, partner: Partner::start().await? };
     let shared = redis.is_some();
     let router = Router::new()

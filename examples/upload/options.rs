@@ -1,7 +1,7 @@
 //! The command line: a file, a rate, and a target.
 
 use diana::core::Quota;
-use diana::rules::parse_byte_rate;
+use diana::rules::bytes::parse_byte_rate;
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "\

@@ -45,16 +45,20 @@ mod prometheus;
 mod readiness;
 mod response;
 mod rules;
+mod section;
 mod serve;
 mod status;
 
 pub use readiness::{Phase, Readiness};
+pub use section::AdminSection;
 
 use axum::Router;
 use axum::routing::{get, post};
 use diana::Engine;
+use diana_config::SourceStatus;
+use diana_gateway::section::GatewaySection;
 use diana_metrics::{DroppedLines, Metrics};
-use diana_rules::{Gateway, Secret, SourceStatus};
+use diana_rules::Secret;
 use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -70,7 +74,7 @@ pub struct AdminState {
     /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
     /// The gateway's settings, so that explanations parse requests in the same way.
-    pub gateway: Arc<Gateway>,
+    pub gateway: Arc<GatewaySection>,
     /// Whether the program accepts requests.
     pub readiness: Arc<Readiness>,
     /// The sources of the rules, if they are watched for changes.

@@ -10,8 +10,9 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use diana::core::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};
+use diana_config::{Origin, SourceStatus};
 use diana_metrics::{Outcome, Totals};
-use diana_rules::{Origin, RuleSet, SourceStatus};
+use diana_rules::RuleSet;
 use std::sync::Arc;
 use text::{Kind, Text};
 

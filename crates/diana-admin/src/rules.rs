@@ -6,7 +6,9 @@ use super::response::{Answer, json, wants_text};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
-use diana_rules::{CompiledRule, CountedIn, Mode, RuleCounts, describe};
+use diana_rules::describe;
+use diana_rules::rule::{CountedIn, Mode};
+use diana_rules::ruleset::{CompiledRule, RuleCounts};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -81,7 +83,7 @@ pub(super) async fn rules(State(state): State<Arc<AdminState>>, headers: HeaderM
     let meant = in_force.rules().iter().filter(is_meant).collect::<Vec<_>>();
     let page = meant.iter().skip(offset).take(limit);
     if wants_text(&headers) {
-        let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, describe(rule.rule())));
+        let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, describe::rule(rule.rule())));
         return Ok(lines.collect::<String>().into_response());
     }
     let rules = page.map(|rule| shown(rule)).collect();
@@ -98,7 +100,7 @@ fn is_about(rule: &CompiledRule, text: &str) -> bool {
 
 fn shown(in_force: &CompiledRule) -> Rule {
     let rule = in_force.rule();
-    let words = describe(rule);
+    let words = describe::rule(rule);
     Rule {
         name: rule.name.clone(),
         by: rule.by.to_string(),

@@ -6,9 +6,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use diana::core::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};
+use diana_config::SourceStatus;
 use diana_gateway::access_log::LogTime;
 use diana_metrics::Outcome;
-use diana_rules::SourceStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
 }
 
 fn source(status: SourceStatus) -> Source {
-    let told = |error: diana_rules::SourceError| SourceError {
+    let told = |error: diana_config::SourceError| SourceError {
         origin: error.origin.to_string(),
         what: error.what,
         when: shown(error.when),

@@ -8,12 +8,14 @@ use crate::access_log::AccessLog;
 use crate::connection::{Deadlines, StartTime};
 use crate::http2;
 use crate::listener::{self, Certificates};
+use crate::section::GatewaySection;
 use crate::upstream::{self, Connector, Upstreams};
 use crate::worker::{ConnLimit, RouteTarget, Worker, WorkerState};
 use diana::Engine;
 use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter};
 use diana_metrics::Metrics;
 use diana_rules::RuleFile;
+use diana_rules::section::SectionNotRegistered;
 use http::HeaderName;
 use parking_lot::Mutex;
 use std::net::{SocketAddr, TcpListener};
@@ -24,7 +26,7 @@ use tokio::sync::watch;
 
 /// A gateway that has not been started.
 pub struct Gateway {
-    section: Arc<diana_rules::Gateway>,
+    section: Arc<GatewaySection>,
     filter: Filter,
     chain: FilterChain,
     metrics: Option<Arc<Metrics>>,
@@ -55,21 +57,24 @@ pub struct RunningGateway {
 
 impl Gateway {
     /// Creates the gateway that a file describes, with an engine for its rules.
-    pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Self {
-        let section = Arc::new(file.gateway.clone().unwrap_or_default());
+    ///
+    /// # Errors
+    /// The file was read with a registry that does not have [`GatewaySection`].
+    pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Result<Self, SectionNotRegistered> {
+        let section = Arc::new(file.section_or_default::<GatewaySection>()?);
         let (mut chain, echoes) = (FilterChain::new(), section.echo);
         if let Some(signature) = &section.signature {
             let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
             chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
         }
-        Self {
+        Ok(Self {
             filter: Filter::with_options(engine, FilterOptions::of(file)),
             section,
             chain,
             metrics: None,
             log: None,
             nowhere: if echoes { Nowhere::Echo } else { Nowhere::Answer },
-        }
+        })
     }
 
     /// Adds a filter, which runs after Diana's filter and all filters added before.

@@ -23,11 +23,13 @@
 //! | [`upstream`] | connections to upstreams: balancing, health, HTTP/1 and HTTP/2 |
 //! | [`response`] | the response to the client, also those that the gateway creates itself |
 //! | [`access_log`] | a line for each request |
+//! | [`section`] | the section `gateway` of the rule file |
 //!
 //! ```no_run
 //! use diana::EngineOptions;
 //! use diana_rules::{Document, RuleFile};
 //! use diana_gateway::Gateway;
+//! use diana_gateway::section::GatewaySection;
 //! use std::sync::Arc;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,9 +37,11 @@
 //! gateway: {listen: 127.0.0.1:8080, upstream: http://127.0.0.1:3000}
 //! rules: [{name: each-address, by: ip, limit: 100/s}]
 //! ");
-//! let file = RuleFile::read(&document, &diana::registry())?;
+//! let mut registry = diana::registry();
+//! registry.section::<GatewaySection>();
+//! let file = RuleFile::read(&document, &registry)?;
 //! let engine = Arc::new(EngineOptions::of(&file).build(&file));
-//! let running = Gateway::new(&file, engine).start()?;
+//! let running = Gateway::new(&file, engine)?.start()?;
 //! println!("listening on {:?}", running.addresses());
 //! running.stop();
 //! # Ok(())
@@ -52,6 +56,7 @@ mod listener;
 mod proxy;
 mod request;
 mod response;
+pub mod section;
 mod service;
 mod upstream;
 mod worker;

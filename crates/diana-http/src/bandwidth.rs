@@ -16,7 +16,7 @@
 mod meter;
 mod throttled_body;
 
-use diana::rules::{Bodies, Mode};
+use diana::rules::rule::{Bodies, Mode};
 use diana::{Engine, Verdict};
 use meter::Meter;
 use smallvec::SmallVec;
@@ -27,7 +27,8 @@ pub use throttled_body::ThrottledBody;
 ///
 /// ```
 /// use bytes::Bytes;
-/// use diana::rules::{SyntheticRequest, Document, Registry, RuleFile};
+/// use diana::rules::attributes::SyntheticRequest;
+/// use diana::rules::{Document, Registry, RuleFile};
 /// use diana::Engine;
 /// use diana_http::Throttle;
 /// use http_body_util::Full;

@@ -5,7 +5,7 @@ use crate::check_result::CheckResult;
 use crate::denial::{Denial, ResponseFormat};
 use crate::filter::Inner;
 use crate::permit::RequestPermit;
-use diana::rules::OverLimit;
+use diana::rules::rule::OverLimit;
 use diana::{AcquireFuture, Verdict, VerdictGuard};
 use std::fmt;
 use std::pin::Pin;

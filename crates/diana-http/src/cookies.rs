@@ -4,7 +4,7 @@
 //! their value is [`SEVERAL`], which is one key for all such requests. (RFC 6265 does not allow commas in values.)
 
 use crate::pairs::{PairIndex, SHORT, value};
-use diana::rules::SEVERAL;
+use diana::rules::attributes::SEVERAL;
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderValue};
 use percent_encoding::percent_decode;

@@ -7,7 +7,9 @@ pub(crate) mod problem;
 
 use crate::{policy_cache, ratelimit_headers};
 use bytes::Bytes;
-use diana::rules::{CustomResponse, DenyReason, RateLimitHeaders};
+use diana::rules::http_settings::RateLimitHeaders;
+use diana::rules::response::CustomResponse;
+use diana::rules::ruleset::DenyReason;
 use diana::{Asked, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};

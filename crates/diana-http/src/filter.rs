@@ -44,7 +44,7 @@ impl Filter {
 
     /// Returns the client's address, as reported by trusted proxies. `peer` is the address of the connection.
     pub fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
-        client_address(headers, peer, &self.0.options.trusted_proxies)
+        client_address(headers, peer, &self.0.options.http.trusted_proxies)
     }
 
     /// Decides about a request, and waits as long as its rules require. `client` is the result of

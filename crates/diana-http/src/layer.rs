@@ -24,7 +24,7 @@ pub use address::ClientAddress;
 use address::Finds;
 pub use body::RateLimitBody;
 use diana::Engine;
-use diana::rules::Upstream;
+use diana::rules::upstream::Upstream;
 pub use future::RateLimitFuture;
 use http::request::Parts;
 pub use service::RateLimit;

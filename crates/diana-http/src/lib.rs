@@ -83,7 +83,7 @@ pub use client_limit::{
 };
 pub use cost_header::COST_HEADER;
 pub use denial::Denial;
-pub use diana::rules::RateLimitHeaders;
+pub use diana::rules::http_settings::RateLimitHeaders;
 #[cfg(feature = "macros")]
 pub use error_response::LimitedResponse;
 pub use filter::Filter;

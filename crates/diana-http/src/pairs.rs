@@ -5,7 +5,7 @@
 //! the value [`SEVERAL`]: the request has that name, with an ambiguous value. So no spelling makes a request one
 //! without a key. The same applies to every name if there are more pairs than services read.
 
-use diana::rules::SEVERAL;
+use diana::rules::attributes::SEVERAL;
 use std::borrow::Cow;
 use std::collections::HashMap;
 

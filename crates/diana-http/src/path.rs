@@ -27,7 +27,8 @@
 //! - The forms of a path that is not [malformed](malformed_path) have at most [`MOST_BYTES`] together, whatever a
 //!   client sends.
 
-use diana::rules::{Spelling, normal_segment};
+use diana::rules::http_settings::Spelling;
+use diana::rules::matching::normal_segment;
 use std::borrow::Cow;
 
 /// The maximum total length of the forms of a path, in bytes. A path of 10 KB may contain `%2F`, one of 1 KB everything
@@ -72,7 +73,7 @@ pub fn decoded_path(path: &str) -> Cow<'_, str> {
 /// - It has an escaped slash, and `escaped_slash` denies these.
 ///
 /// ```
-/// use diana::rules::Spelling;
+/// use diana::rules::http_settings::Spelling;
 /// use diana_http::malformed_path;
 ///
 /// for path in ["/graphql/../x", "/a/%2e%2E;v=1", r"/a\..", "/x%2f..%2flogin", "/x/..%3bv/a", "/login%0a"] {

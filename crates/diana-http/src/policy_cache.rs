@@ -10,7 +10,7 @@ use diana::core::{
     Answer, Concurrency, FixedWindow, LeakyBucket, Limit, LimitId, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use diana::rules::CustomResponse;
+use diana::rules::response::CustomResponse;
 use http::{HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -4,7 +4,7 @@
 //! next to an unescaped `;` are ambiguous: their value is [`SEVERAL`], which is one key for all such requests.
 
 use crate::pairs::{PairIndex, SHORT, value};
-use diana::rules::SEVERAL;
+use diana::rules::attributes::SEVERAL;
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::sync::OnceLock;

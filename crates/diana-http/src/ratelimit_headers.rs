@@ -6,7 +6,7 @@
 
 use crate::policy_cache;
 use diana::core::{Answer, Retry};
-use diana::rules::RateLimitHeaders;
+use diana::rules::http_settings::RateLimitHeaders;
 use diana::{Reason, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};

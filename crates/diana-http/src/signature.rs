@@ -22,7 +22,7 @@
 use crate::filter_chain::{FilterFuture, HttpFilter};
 use bytes::Bytes;
 use diana::core::Clock;
-use http::header::{CONTENT_TYPE, InvalidHeaderName, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -77,12 +77,6 @@ impl SignatureFilter {
     /// Requires requests to be signed with `secret`, in `header`, at most `max_age` ago by the wall clock.
     pub fn new(secret: &[u8], header: HeaderName, max_age: Duration) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), header, max_age, clock: None }
-    }
-
-    /// Creates the filter of the `signature` in a file's `gateway`. The error is an invalid header name.
-    pub fn of(signature: &diana::rules::Signature) -> Result<Self, InvalidHeaderName> {
-        let header = HeaderName::from_bytes(signature.header.as_bytes())?;
-        Ok(Self::new(signature.secret.reveal().as_bytes(), header, signature.max_age))
     }
 
     /// Replaces the clock.

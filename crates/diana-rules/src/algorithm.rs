@@ -18,7 +18,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use diana_core::{FixedWindow, TokenBucket};
-/// use diana_rules::Configured;
+/// use diana_rules::algorithm::Configured;
 ///
 /// let bucket = Configured::new(TokenBucket::new("100/s".parse()?));
 /// let limit = bucket.limit("each-account");

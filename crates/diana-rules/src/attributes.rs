@@ -1,8 +1,11 @@
 //! The attributes of a request, as a front end provides them.
 
+mod synthetic_request;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
+pub use synthetic_request::SyntheticRequest;
 
 /// The attributes of one request, looked up one at a time. A gateway provides them for an HTTP request, a function call
 /// for its arguments; the rules treat both alike.

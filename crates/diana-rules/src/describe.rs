@@ -2,7 +2,6 @@
 //!
 //! They are made from the parsed rule, not from its text, so that they show the actual behavior.
 
-mod gateway;
 mod limit;
 mod store;
 mod table;
@@ -11,10 +10,9 @@ mod tests;
 mod units;
 
 use crate::rule::{CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Rule};
-pub use gateway::describe_gateway;
 use std::fmt;
-pub use store::describe_store;
 pub use table::table;
+pub use units::{duration, period};
 
 /// The description of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +38,12 @@ pub struct RuleDescription {
 /// let document = Document::new("diana.yaml", "rules: [{name: a, by: ip/24, limit: {rate: 100/s, burst: 200}, status: 429}]");
 /// let file = RuleFile::read(&document, &Registry::default())?;
 /// assert_eq!(
-///     describe(&file.rules[0]).to_string(),
+///     describe::rule(&file.rules[0]).to_string(),
 ///     "each /24 network or IPv6 /64, all requests: at most 100 a second (200 at once); beyond that refused with 429",
 /// );
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
-pub fn describe(rule: &Rule) -> RuleDescription {
+pub fn rule(rule: &Rule) -> RuleDescription {
     RuleDescription {
         who: rule.by.describe(),
         what: rule.matches.to_string(),
@@ -80,8 +78,8 @@ fn beyond(rule: &Rule) -> String {
     };
     match (rule.wait, rule.queue) {
         (None, _) => end,
-        (Some(wait), None) => format!("waits, at most {}; then {end}", units::time(wait)),
-        (Some(wait), Some(queue)) => format!("waits in line, at most {queue} for {}; then {end}", units::time(wait)),
+        (Some(wait), None) => format!("waits, at most {}; then {end}", duration(wait)),
+        (Some(wait), Some(queue)) => format!("waits in line, at most {queue} for {}; then {end}", duration(wait)),
     }
 }
 
@@ -152,4 +150,14 @@ fn some(values: impl ExactSizeIterator<Item = String>, between: &str) -> String 
         said.push_str(&format!("{between}and {more} more"));
     }
     said
+}
+
+/// Joins values: `a`, `a and b`, `a, b and c`.
+pub fn and(values: &[impl fmt::Display]) -> String {
+    let texts = values.iter().map(ToString::to_string).collect::<Vec<_>>();
+    match &*texts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }

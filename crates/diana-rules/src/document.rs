@@ -1,22 +1,20 @@
 //! A document as users write it: a named text, in one of several formats, each parsed into the same [tree](Node).
 
-pub(crate) mod node;
+mod node;
 mod toml;
 mod variables;
 mod yaml;
 
 use crate::problem::{Problem, Problems};
-use node::Node;
+pub use node::{Entry, Node, Span, Value};
 use std::fmt;
 pub(crate) use variables::Replaced;
-
-/// The maximum size of a document, in bytes: some ten thousand rules.
-pub(crate) const LARGEST: usize = 16 << 20;
 
 /// A text with a name, so that problems can refer to a file and line.
 ///
 /// ```
-/// use diana_rules::{Document, Value};
+/// use diana_rules::document::Value;
+/// use diana_rules::Document;
 ///
 /// let document = Document::new("diana.yaml", "rules:\n  - name: everyone\n    limit: 10000/s\n");
 /// let tree = document.parse()?;
@@ -52,6 +50,9 @@ impl Format {
 }
 
 impl Document {
+    /// The maximum size of a document, in bytes: some ten thousand rules.
+    pub const MAX_SIZE: usize = 16 << 20;
+
     /// Creates a document in the format that its name implies.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         let name = name.into();
@@ -77,9 +78,9 @@ impl Document {
 
     /// Parses the text into a tree. Does not check the fields.
     pub fn parse(&self) -> Result<Node, Problems> {
-        if self.text.len() > LARGEST {
-            let problem = Problem::new(node::Span::default(), format!("it has {} bytes", self.text.len()))
-                .expected(format!("at most {LARGEST}"));
+        if self.text.len() > Self::MAX_SIZE {
+            let problem = Problem::new(Span::default(), format!("it has {} bytes", self.text.len()))
+                .expected(format!("at most {}", Self::MAX_SIZE));
             return Err(self.problems([problem]));
         }
         let parsed = match self.format {
@@ -92,7 +93,8 @@ impl Document {
     /// Parses the text, and replaces each `${NAME}` in a value with the result of `variable`.
     ///
     /// ```
-    /// use diana_rules::{Document, Value};
+    /// use diana_rules::document::Value;
+    /// use diana_rules::Document;
     ///
     /// let document = Document::new("diana.yaml", "store: { redis: '${REDIS_URL}' }");
     /// let tree = document.parse_with(|name| (name == "REDIS_URL").then(|| "redis://10.0.0.7".to_owned()))?;

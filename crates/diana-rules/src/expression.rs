@@ -55,7 +55,8 @@ const NAMES: [&str; 2] = ["account", "device"];
 /// A compiled expression over a request. The [module](self) documents the syntax.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes, Expression};
+/// use diana_rules::expression::Expression;
+/// use diana_rules::{Attribute, Attributes};
 /// use std::borrow::Cow;
 ///
 /// struct Request;
@@ -75,7 +76,7 @@ const NAMES: [&str; 2] = ["account", "device"];
 ///
 /// let cost = Expression::compile("has(request.query.n) ? int(request.query.n) / 10 : 1")?;
 /// assert_eq!(cost.count(&Request), Ok(2));
-/// # Ok::<(), diana_rules::InvalidExpression>(())
+/// # Ok::<(), diana_rules::expression::InvalidExpression>(())
 /// ```
 #[derive(Clone)]
 pub struct Expression {
@@ -100,7 +101,7 @@ impl Expression {
     /// Like [`compile`](Self::compile), with additional names, such as those of `identity`.
     ///
     /// ```
-    /// use diana_rules::Expression;
+    /// use diana_rules::expression::Expression;
     ///
     /// assert!(Expression::compile_with("tenant == 'acme'", &["tenant"]).is_ok());
     /// let error = Expression::compile_with("tennant == 'acme'", &["tenant"]).unwrap_err();
@@ -144,11 +145,11 @@ impl Expression {
     /// Returns the result of a condition that is the same for every request, else `None`.
     ///
     /// ```
-    /// use diana_rules::Expression;
+    /// use diana_rules::expression::Expression;
     ///
     /// assert_eq!(Expression::compile("false && account == ''")?.constant(), Some(false));
     /// assert_eq!(Expression::compile("account == ''")?.constant(), None);
-    /// # Ok::<(), diana_rules::InvalidExpression>(())
+    /// # Ok::<(), diana_rules::expression::InvalidExpression>(())
     /// ```
     pub fn constant(&self) -> Option<bool> {
         match evaluate(&self.inner.tree, None) {

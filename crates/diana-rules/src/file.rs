@@ -6,17 +6,12 @@
 //! removed or changes its meaning. A change that would break old files is a new version, and files of the old version
 //! are read as before.
 
-mod address;
-pub(crate) mod admin;
-pub(crate) mod gateway;
-pub(crate) mod remote;
 mod shadowed;
 pub(crate) mod store;
 mod unset;
 mod warnings;
 
-use crate::document::Document;
-use crate::document::node::{Node, Span, Value};
+use crate::document::{Document, Node, Span, Value};
 use crate::identity::Identity;
 use crate::map_reader::MapReader;
 use crate::problem::{Problem, Problems};
@@ -25,12 +20,7 @@ use crate::response::CustomResponse;
 use crate::rule::{Defaults, Rule, status};
 use crate::scalar;
 use crate::scope::Scope;
-pub use admin::Admin;
-pub use gateway::{
-    AccessLogFormat, Certificate, Gateway, GatewayLimits, InvalidUpstream, Methods, Paths, RateLimitHeaders, Route,
-    Scheme, Signature, Spelling, Timeouts, Tls, Upstream,
-};
-pub use remote::{RemoteSection, WhenRemoteIsDown};
+use crate::section::Sections;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
@@ -44,10 +34,18 @@ const STATUS: u16 = 503;
 pub(crate) const MOST_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
-pub(crate) const FIELDS: [&str; 10] =
+const FIELDS: [&str; 10] =
     ["version", "revision", "gateway", "admin", "identity", "store", "remote", "status", "answer", "rules"];
+/// The fields that are [sections](crate::Section) of Diana's programs. A program that does not register them accepts
+/// them too.
+const SECTIONS: [&str; 3] = ["gateway", "admin", "remote"];
 /// The fields of a document from a config server. Machine-specific sections are allowed only in the local file.
 const REMOTE_FIELDS: [&str; 6] = ["version", "revision", "identity", "status", "answer", "rules"];
+
+/// The fields at the top of a file, including registered sections.
+pub(crate) fn fields(registry: &Registry) -> Vec<&'static str> {
+    FIELDS.into_iter().chain(registry.sections().filter(|name| !FIELDS.contains(name))).collect()
+}
 
 /// The content of a rule file.
 ///
@@ -69,16 +67,10 @@ const REMOTE_FIELDS: [&str; 6] = ["version", "revision", "identity", "status", "
 pub struct RuleFile {
     /// The revision of the rules, maintained by their author; 0 if the file has none.
     pub revision: u64,
-    /// The listeners and upstreams.
-    pub gateway: Option<Gateway>,
-    /// The admin API: health, metrics and the active rules.
-    pub admin: Option<Admin>,
     /// The sources of the standard keys.
     pub identity: Identity,
     /// Where the counts are stored.
     pub store: StoreSection,
-    /// The config server, whose rules take precedence over the rules of this file.
-    pub remote: Option<RemoteSection>,
     /// The status of a denied request, unless its rule has its own.
     pub status: u16,
     /// The custom response body of a denied request, unless its rule has its own.
@@ -87,6 +79,7 @@ pub struct RuleFile {
     pub rules: Vec<Rule>,
     /// Constructs that are valid, but most likely a mistake.
     pub warnings: Option<Problems>,
+    pub(crate) sections: Sections,
 }
 
 impl Default for RuleFile {
@@ -94,15 +87,13 @@ impl Default for RuleFile {
     fn default() -> Self {
         Self {
             revision: 0,
-            gateway: None,
-            admin: None,
             identity: Identity::default(),
             store: StoreSection::default(),
-            remote: None,
             status: STATUS,
             answer: None,
             rules: Vec::new(),
             warnings: None,
+            sections: Sections::default(),
         }
     }
 }
@@ -138,47 +129,38 @@ impl RuleFile {
     }
 
     fn of_tree(tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(tree, "a rule file", FIELDS, problems)?;
+        let mut fields = MapReader::of(tree, "a rule file", fields(registry), problems)?;
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
         let has_remote = fields.peek("remote").is_some();
-        let admin_at = fields.peek("admin").map(|node| node.span);
+        let mut sections = Sections::default();
+        for name in SECTIONS.into_iter().chain(registry.sections().filter(|name| !SECTIONS.contains(name))) {
+            if let Some(node) = fields.take(name) {
+                sections.parse(name, node, registry, problems);
+            }
+        }
         let file = Self {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
-            gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
-            admin: fields.take("admin").and_then(|node| Admin::read(node, problems)),
             identity: fields.take("identity").map(|node| Identity::read_in_part(node, problems)).unwrap_or_default(),
             store: fields.take("store").and_then(|node| StoreSection::read(node, problems)).unwrap_or_default(),
-            remote: fields.take("remote").and_then(|node| RemoteSection::read(node, problems)),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
             answer: fields.take("answer").and_then(|node| CustomResponse::read(node, problems)),
             rules: Vec::new(),
             warnings: None,
+            sections,
         };
-        file.check_listening(admin_at, problems);
         let vocabulary = Scope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
-        // With a config server, the local rules are a fallback. They are required only with `when_down: local`:
-        let falls_back = file.remote.as_ref().is_some_and(|remote| remote.when_down == WhenRemoteIsDown::Local);
-        // without them, nothing would be limited while the config server is unreachable.
-        let may_lack = has_remote && !falls_back;
+        // With a config server, the local rules are a fallback, which is required only if the section says so.
+        let may_lack = has_remote && !file.sections.require_rules();
         let rules = if may_lack { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
         fields.finish(problems);
         Some(Self { rules, ..file })
     }
 
-    /// Reports an address on which both the gateway and the admin API would listen.
-    fn check_listening(&self, admin_at: Option<Span>, problems: &mut Vec<Problem>) {
-        let (Some(gateway), Some(admin), Some(at)) = (&self.gateway, &self.admin, admin_at) else { return };
-        if let Some(twice) = admin.listen.iter().find(|address| gateway.listens_on(address)) {
-            let problem = Problem::new(at, format!("`gateway` listens on {twice} already"));
-            problems.push(problem.expected("another address for `admin`"));
-        }
-    }
-
     fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(tree, "a document of rules", FIELDS, problems)?;
-        for local in FIELDS.iter().filter(|name| !REMOTE_FIELDS.contains(name)) {
+        let mut fields = MapReader::of(tree, "a document of rules", fields(registry), problems)?;
+        for local in self::fields(registry).into_iter().filter(|name| !REMOTE_FIELDS.contains(name)) {
             if let Some(entry) = fields.take_entry(local) {
                 let problem = Problem::new(entry.span, format!("`{local}` belongs in the local file of each machine"));
                 problems
@@ -193,8 +175,13 @@ impl RuleFile {
         let answer = answer.or_else(|| self.answer.clone());
         let identity = identity.unwrap_or_else(|| self.identity.clone());
         let file = Self { revision, identity, status, answer, ..self.clone() };
-        let vocabulary =
-            Scope { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None, call: None };
+        let vocabulary = Scope {
+            registry,
+            identity: &file.identity,
+            gateway: self.sections.has("gateway"),
+            paths: None,
+            call: None,
+        };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
         fields.finish(problems);
         Some(Self { rules: rules.unwrap_or_default(), ..file })

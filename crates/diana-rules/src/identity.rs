@@ -6,7 +6,7 @@ mod source;
 mod token;
 
 use crate::attributes::{Attribute, Attributes, Doubt, doubt_about};
-use crate::document::node::{Node, Value};
+use crate::document::{Node, Value};
 use crate::expression::Expression;
 use crate::map_reader::empty;
 use crate::problem::Problem;
@@ -21,7 +21,8 @@ use token::{Token, Tokens};
 /// Defines names such as `account`, and how tokens are verified.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes, Document, Identity};
+/// use diana_rules::identity::Identity;
+/// use diana_rules::{Attribute, Attributes, Document};
 /// use std::borrow::Cow;
 ///
 /// struct Request;

@@ -16,7 +16,8 @@ use std::net::IpAddr;
 /// The key that a limit counts by: one global key, or one key for each combination of its parts.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes, KeySpec, Document, KeyBytes, Registry};
+/// use diana_rules::key::{KeyBytes, KeySpec};
+/// use diana_rules::{Attribute, Attributes, Document, Registry};
 /// use std::borrow::Cow;
 ///
 /// struct Request;

@@ -1,81 +1,53 @@
 //! The rule file of Diana: parsing and validation with helpful messages.
 //!
 //! # Contents
-//! - [`Document`] parses YAML, JSON and TOML into one [tree](Node) that has the location of each value, with
-//!   `${VARIABLES}` from the environment.
-//! - [`Problems`] are reported all at once, each with its line and what was expected; [`MapReader`] reads a map field
-//!   by field, and reports unknown fields.
-//! - [`LimitRule`] parses the limits of a rule, using the algorithms of a [`Registry`], to which you can add your own.
-//! - [`KeySpec`] is the key that a limit counts by, built from the [`Attributes`] of a request; [`Match`] selects the
-//!   requests that a rule applies to; [`Expression`] covers all other conditions; [`Identity`] defines names such as
-//!   `account`.
-//! - [`RuleSet`] is the set of loaded rules: it finds the rules that match a request through an index, its keys, and
-//!   its cost.
-//! - `Sources` (feature `sources`) load rules from a watched file and from a config server.
-//! - [`RuleFile`] is a whole file. [`schema()`] is its JSON Schema for editors, and [`table()`] describes it in words.
+//! | module | subject |
+//! |---|---|
+//! | [`file`] | a whole file, [`RuleFile`], and its section `store` |
+//! | [`rule`], [`limit`], [`response`], [`upstream`] | one rule: its settings, its limits, custom responses, other upstreams |
+//! | [`key`], [`matching`], [`expression`], [`identity`] | the keys that rules count by, the requests they match, CEL expressions, and where `account` and other names come from |
+//! | [`attributes`] | requests, as rules see them |
+//! | [`ruleset`] | the active rules, [`RuleSet`]: finds the rules that match a request through an index, its keys, and its cost |
+//! | [`describe`], [`schema`] | files in plain words, and their JSON Schema for editors |
+//! | [`section`], [`algorithm`], [`Registry`] | what programs add: sections of the file, algorithms, keys and matchers |
+//! | [`http_settings`] | the settings in `gateway` that every HTTP front end uses |
+//! | [`document`], [`problem`] | YAML, JSON and TOML in one tree with locations, with `${VARIABLES}` from the environment; problems, reported all at once, each with its line and what was expected |
+//! | [`map_reader`], [`scalar`], [`bytes`], [`address`], [`secret`] | readers for maps and values, for sections |
 
-mod algorithm;
-mod attributes;
-mod bytes;
-mod describe;
-mod document;
-mod expression;
-mod file;
-mod identity;
-mod key;
-mod limit;
-mod map_reader;
-mod matching;
-mod problem;
+pub mod address;
+pub mod algorithm;
+pub mod attributes;
+pub mod bytes;
+pub mod describe;
+pub mod document;
+pub mod expression;
+pub mod file;
+pub mod http_settings;
+pub mod identity;
+pub mod key;
+pub mod limit;
+pub mod map_reader;
+pub mod matching;
+pub mod problem;
 mod registry;
-mod response;
-mod rule;
-mod ruleset;
-mod scalar;
-mod schema;
+pub mod response;
+pub mod rule;
+pub mod ruleset;
+pub mod scalar;
+pub mod schema;
 mod scope;
-mod secret;
-#[cfg(feature = "sources")]
-mod source;
-mod synthetic_request;
+pub mod secret;
+pub mod section;
+pub mod upstream;
 
-pub use algorithm::{AlgorithmOptions, Configured};
-pub use attributes::{Attribute, Attributes, Doubt, SEVERAL};
-pub use bytes::{InvalidByteRate, parse_byte_rate};
-pub use describe::{RuleDescription, describe, describe_gateway, describe_store, table};
-pub use document::node::{Entry, Node, Span, Value};
-pub use document::{Document, Format};
-pub use expression::{Expression, ExpressionFailed, InvalidExpression, Kind};
-pub use file::{
-    AccessLogFormat, Admin, Certificate, Gateway, GatewayLimits, InvalidUpstream, Lease, MemorySection, Methods,
-    NotChecked, OnFullKeys, Paths, RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature,
-    Spelling, StoreSection, Timeouts, Tls, Upstream, WhenRedisIsDown, WhenRemoteIsDown,
-};
-pub use identity::{Identified, Identity};
-pub use key::{KeyBytes, KeySpec, MissingKeyPart};
-pub use limit::LimitRule;
-pub use map_reader::MapReader;
-pub use matching::host::split_host;
-pub use matching::normal_segment;
-pub use matching::{Match, Matcher, Mismatch};
+pub use attributes::{Attribute, Attributes};
+pub use document::Document;
+pub use file::RuleFile;
 pub use problem::{Problem, Problems};
 pub use registry::Registry;
-pub use response::CustomResponse;
-pub use rule::{
-    Bandwidth, Bodies, CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Overload, Override, Percent,
-    Rule,
-};
-pub use ruleset::{
-    CompiledLimit, CompiledRule, DenyReason, Explained, ExplainedRule, InvalidKey, Listed, MatchedRule, Matches, Move,
-    RefusedBy, RequestOutcome, Resource, RuleCounts, RuleNotCallable, RuleSet,
-};
-pub use schema::schema;
+pub use ruleset::RuleSet;
 pub use secret::Secret;
-#[cfg(feature = "sources")]
-pub use source::{
-    Apply, Origin, Remote, RemoteError, SourceError, SourceStatus, Sources, StartError, WatchHandle, default_keep,
-};
-pub use synthetic_request::SyntheticRequest;
+pub use section::Section;
 
 /// Includes the page's code, so that it is tested.
 #[cfg(doctest)]

@@ -16,7 +16,7 @@ pub(crate) mod concurrent;
 mod inherit;
 
 use crate::algorithm::{AlgorithmOptions, Configured};
-use crate::document::node::{Entry, Node, Span, Value};
+use crate::document::{Entry, Node, Span, Value};
 use crate::map_reader::{MapReader, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
@@ -56,7 +56,8 @@ impl LimitRule {
     /// The fields of a rule that define its limits.
     ///
     /// ```
-    /// use diana_rules::{LimitRule, Registry};
+    /// use diana_rules::limit::LimitRule;
+    /// use diana_rules::Registry;
     ///
     /// let fields = LimitRule::fields(&Registry::default());
     /// assert!(["limit", "every", "burst", "algorithm", "buckets"].iter().all(|field| fields.contains(field)));
@@ -71,7 +72,9 @@ impl LimitRule {
     /// Takes the limits out of a rule's fields. Reports errors in `problems`, and omits invalid limits.
     ///
     /// ```
-    /// use diana_rules::{Document, MapReader, LimitRule, Registry};
+    /// use diana_rules::limit::LimitRule;
+    /// use diana_rules::map_reader::MapReader;
+    /// use diana_rules::{Document, Registry};
     ///
     /// let document = Document::new("rule.yaml", "limit: [{rate: 100/s, burst: 200}, 20000/h]\nconcurrent: 4\n");
     /// let (tree, registry, mut problems) = (document.parse()?, Registry::default(), Vec::new());

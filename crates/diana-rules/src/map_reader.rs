@@ -1,12 +1,13 @@
 //! Reads a map field by field, and reports unknown fields.
 
-use crate::document::node::{Entry, Node, Span, Value};
+use crate::document::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 
 /// The fields of one map, which are taken out one by one. Fields that are left at the end are unknown.
 ///
 /// ```
-/// use diana_rules::{Document, MapReader};
+/// use diana_rules::map_reader::MapReader;
+/// use diana_rules::Document;
 ///
 /// let document = Document::new("diana.yaml", "limit: 100/s\nbrust: 5\n");
 /// let tree = document.parse()?;
@@ -63,12 +64,12 @@ impl<'a> MapReader<'a> {
     }
 
     /// Returns the value of a field without taking it.
-    pub(crate) fn peek(&self, name: &str) -> Option<&'a Node> {
+    pub fn peek(&self, name: &str) -> Option<&'a Node> {
         self.left.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
     }
 
     /// Takes a field, if it is present and not empty.
-    pub(crate) fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
+    pub fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
         debug_assert!(self.known.contains(&name), "`{name}` is taken, but not known");
         let place = self.left.iter().position(|entry| entry.key == name)?;
         let entry = self.left.remove(place);

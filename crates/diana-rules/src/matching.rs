@@ -6,7 +6,7 @@
 
 pub(crate) mod glob;
 mod hints;
-pub(crate) mod host;
+mod host;
 pub(crate) mod index;
 mod names;
 pub(crate) mod networks;
@@ -19,7 +19,9 @@ use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
 use glob::Glob;
 use host::HostPattern;
+pub use host::split_host;
 use networks::Networks;
+pub use networks::parse_network;
 use path::PathPattern;
 pub(crate) use request_view::{Looks, Normalised, RequestView, WithParameters};
 pub use segment::normal_segment;
@@ -189,7 +191,7 @@ impl Match {
     }
 
     /// Returns `true` if every host and path matches.
-    pub(crate) fn is_every_place(&self) -> bool {
+    pub fn is_every_place(&self) -> bool {
         let any_path = |path: &PathPattern| *path.segments() == [path::Segment::Any];
         self.hosts.is_empty() && (self.paths.is_empty() || self.paths.iter().any(any_path))
     }
@@ -200,6 +202,20 @@ impl Match {
         let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
         is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
     }
+}
+
+/// Returns the index of the first place (see [`Match::parse_place`]) that the request matches.
+pub fn first_place<'a>(
+    request: &dyn Attributes,
+    places: impl ExactSizeIterator<Item = &'a Match> + Clone,
+) -> Option<usize> {
+    // Most gateways have no routes.
+    if places.len() == 0 {
+        return None;
+    }
+    let looks = places.clone().fold(Looks::default(), |looks, place| looks.and(place));
+    let seen = RequestView::for_routes(request, looks);
+    places.enumerate().find(|(_, place)| place.check_place(&seen).is_ok()).map(|(nth, _)| nth)
 }
 
 /// Returns `true` if a rule for one method applies to another. Most frameworks run the GET handler for HEAD.

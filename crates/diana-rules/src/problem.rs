@@ -3,7 +3,7 @@
 mod line;
 
 use crate::document::Document;
-use crate::document::node::Span;
+use crate::document::Span;
 use line::{ShownLine, without_passwords};
 use std::fmt;
 
@@ -83,7 +83,8 @@ impl Problem {
 /// line, and what was expected.
 ///
 /// ```
-/// use diana_rules::{Document, Problem, Span};
+/// use diana_rules::document::Span;
+/// use diana_rules::{Document, Problem};
 ///
 /// let document = Document::new("diana.yaml", "rules:\n  - nam: everyone\n");
 /// let problem = Problem::new(Span { start: 11, end: 14 }, "`nam` is no field of a rule").expected("did you mean `name`?");

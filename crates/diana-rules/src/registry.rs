@@ -1,12 +1,14 @@
-//! The algorithms, keys and matchers that rules can name, both built-in and custom.
+//! The algorithms, keys and matchers that rules can name, and the sections of a file, both built-in and custom.
 //!
 //! Names are registered at run time, without a change in this crate; files that do not use them are not affected.
 
 use crate::algorithm::{AlgorithmOptions, Configured, Kind, built_in};
 use crate::attributes::Attributes;
-use crate::document::node::Node;
+use crate::document::Node;
+use crate::http_settings::HttpSettings;
 use crate::matching::Matcher;
 use crate::problem::Problem;
+use crate::section::{Section, SectionKind};
 use diana_core::{Limit, Quota};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,11 +23,12 @@ pub(crate) type BuildMatcher = dyn Fn(&Node, &mut Vec<Problem>) -> Option<Arc<dy
 /// Returns why the shared store does not support a limit, if it doesn't.
 type CheckShared = fn(&Limit) -> Result<(), String>;
 
-/// The algorithms, keys and matchers that rules can name.
+/// The algorithms, keys and matchers that rules can name, and the [sections](Section) that a file can have.
 ///
 /// ```
 /// use diana_core::TokenBucket;
-/// use diana_rules::{Attribute, Configured, Registry};
+/// use diana_rules::algorithm::Configured;
+/// use diana_rules::{Attribute, Registry};
 ///
 /// let mut registry = Registry::default();
 /// // `algorithm: half_bucket`, with `share: 4` beside it
@@ -46,15 +49,22 @@ pub struct Registry {
     algorithms: BTreeMap<&'static str, Kind>,
     keys: BTreeMap<&'static str, Arc<KeyOf>>,
     matchers: BTreeMap<&'static str, Arc<BuildMatcher>>,
+    sections: BTreeMap<&'static str, SectionKind>,
     shareable: Option<CheckShared>,
 }
 
 impl Default for Registry {
-    /// Creates a registry with the built-in algorithms.
+    /// Creates a registry with the built-in algorithms, and the [settings](HttpSettings) for HTTP front ends.
     fn default() -> Self {
-        let mut registry =
-            Self { algorithms: BTreeMap::new(), keys: BTreeMap::new(), matchers: BTreeMap::new(), shareable: None };
+        let mut registry = Self {
+            algorithms: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            matchers: BTreeMap::new(),
+            sections: BTreeMap::new(),
+            shareable: None,
+        };
         built_in::register(&mut registry);
+        registry.section::<HttpSettings>();
         registry
     }
 }
@@ -76,14 +86,15 @@ impl Registry {
     ///
     /// ```
     /// use diana_core::TokenBucket;
-    /// use diana_rules::{Configured, Registry, schema};
+    /// use diana_rules::algorithm::Configured;
+    /// use diana_rules::{Registry, schema};
     ///
     /// let mut registry = Registry::default();
     /// registry.algorithm("half_bucket", &["share"], |quota, _| Some(Configured::new(TokenBucket::new(quota))));
     /// registry.describe("half_bucket", "a bucket of half the size", |option| {
     ///     (option == "share").then(|| serde_json::json!({"type": "integer"}))
     /// });
-    /// assert_eq!(schema(&registry)["$defs"]["rule"]["properties"]["share"]["type"], "integer");
+    /// assert_eq!(schema::rule_file(&registry)["$defs"]["rule"]["properties"]["share"]["type"], "integer");
     /// ```
     pub fn describe(&mut self, name: &str, description: &'static str, option: fn(&str) -> Option<serde_json::Value>) {
         if let Some(kind) = self.algorithms.get_mut(name) {
@@ -111,6 +122,11 @@ impl Registry {
         self.matchers.insert(name, Arc::new(build));
     }
 
+    /// Registers a section of the file. Replaces a section with the same name.
+    pub fn section<S: Section>(&mut self) {
+        self.sections.insert(S::NAME, SectionKind::of::<S>());
+    }
+
     /// Checks rules against the shared store: `check` returns why it does not support a limit, if it doesn't.
     pub fn shared_by(&mut self, check: fn(&Limit) -> Result<(), String>) {
         self.shareable = Some(check);
@@ -133,6 +149,15 @@ impl Registry {
     /// The names of all registered matchers.
     pub fn matchers(&self) -> impl Iterator<Item = &'static str> {
         self.matchers.keys().copied()
+    }
+
+    /// The names of all registered sections.
+    pub fn sections(&self) -> impl Iterator<Item = &'static str> {
+        self.sections.keys().copied()
+    }
+
+    pub(crate) fn find_section(&self, name: &str) -> Option<&SectionKind> {
+        self.sections.get(name)
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<(&'static str, &Kind)> {

@@ -1,6 +1,6 @@
 //! Custom bodies of denial responses: `answer: {type: text/plain, text: 'slow down'}`.
 
-use crate::document::node::Node;
+use crate::document::Node;
 use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;

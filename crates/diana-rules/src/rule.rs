@@ -8,13 +8,13 @@ mod sharing;
 
 use crate::attributes::Attribute;
 use crate::bytes;
-use crate::document::node::Span;
+use crate::document::Span;
 use crate::expression::Expression;
-use crate::file::Upstream;
 use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::response::CustomResponse;
+use crate::upstream::Upstream;
 use diana_core::{Cost, Quota};
 pub use keys::KeyList;
 pub use overload::{Overload, Percent};

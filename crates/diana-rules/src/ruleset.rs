@@ -29,7 +29,8 @@ pub use named_rule::RuleNotCallable;
 /// The active rules.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes, Document, Matches, Registry, RuleFile, RuleSet};
+/// use diana_rules::ruleset::Matches;
+/// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
 /// use std::borrow::Cow;
 ///
 /// struct Request(&'static str);
@@ -126,7 +127,8 @@ impl RuleSet {
     /// Evaluates the file's `identity` for a request: each name and its value are passed to `tell`.
     ///
     /// ```
-    /// use diana_rules::{SyntheticRequest, Document, Registry, RuleFile, RuleSet};
+    /// use diana_rules::attributes::SyntheticRequest;
+    /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
     ///
     /// let document = Document::new("diana.yaml", "identity: {account: header(x-account), device: cookie(d)}\nrules: []");
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);

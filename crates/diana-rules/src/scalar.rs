@@ -1,14 +1,19 @@
 //! Parses single values, and reports the expected type if they are invalid.
+//!
+//! `what` is the name of the value in problems: `` `timeout` ``.
 
-use crate::document::node::{Node, Value};
+use crate::document::{Node, Value};
 use crate::map_reader::{all, nearest};
 use crate::problem::Problem;
+use crate::secret::Secret;
 use diana_core::InvalidQuota;
+use std::fmt;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Reads a text, or a number as it is written.
-pub(crate) fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Option<&'a str> {
+pub fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Option<&'a str> {
     let text = node.text();
     if text.is_none() {
         problems.push(Problem::new(node.span, format!("{what} is a text, but this is {}", node.value.kind())));
@@ -17,12 +22,12 @@ pub(crate) fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) 
 }
 
 /// Parses an integer of at least `least`. Underscores may group its digits.
-pub(crate) fn count(node: &Node, what: &str, least: u64, problems: &mut Vec<Problem>) -> Option<u64> {
+pub fn count(node: &Node, what: &str, least: u64, problems: &mut Vec<Problem>) -> Option<u64> {
     within(node, what, least..=diana_core::MAX_PERMITS, problems)
 }
 
 /// Parses an integer in `range`. Underscores may group its digits.
-pub(crate) fn within(node: &Node, what: &str, range: RangeInclusive<u64>, problems: &mut Vec<Problem>) -> Option<u64> {
+pub fn within(node: &Node, what: &str, range: RangeInclusive<u64>, problems: &mut Vec<Problem>) -> Option<u64> {
     let digits = node.text().map(|text| text.replace('_', ""));
     let number = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let number = number.and_then(|digits| digits.parse().ok());
@@ -35,7 +40,7 @@ pub(crate) fn within(node: &Node, what: &str, range: RangeInclusive<u64>, proble
 }
 
 /// Parses a number that is not negative.
-pub(crate) fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<f64> {
+pub fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<f64> {
     let number = node.text().and_then(|text| text.parse::<f64>().ok());
     let number = number.filter(|number| number.is_finite() && *number >= 0.0);
     if number.is_none() {
@@ -45,7 +50,7 @@ pub(crate) fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Opti
 }
 
 /// Parses a duration such as `200ms`.
-pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
+pub fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
     let parsed = node.text().ok_or_else(|| "a time such as 200ms, 10s or 5min".to_owned());
     match parsed.and_then(|text| diana_core::parse_duration(text).map_err(wrong_quota)) {
         Ok(duration) => Some(duration),
@@ -54,6 +59,16 @@ pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> 
             None
         }
     }
+}
+
+/// Parses a duration that is not 0.
+pub fn positive_duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
+    let time = duration(node, what, problems)?;
+    if time.is_zero() {
+        problems.push(Problem::new(node.span, format!("{what} can't be 0")).expected("a time such as 20ms"));
+        return None;
+    }
+    Some(time)
 }
 
 /// Formats a duration as in a file: `7500ms`.
@@ -71,19 +86,19 @@ pub(crate) fn time(time: Duration) -> String {
     format!("{}{name}", nanos / unit)
 }
 
-/// Parses a text with `parse`; reports its error.
-pub(crate) fn parsed<T>(
+/// Parses a text with `parse`; reports its error as what was expected.
+pub fn parsed<T, E: fmt::Display>(
     node: &Node,
     what: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl Fn(&str) -> Result<T, E>,
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
     let text = text(node, what, problems)?;
-    parse(text).map_err(|expected| problems.push(wrong(node, what).expected(expected))).ok()
+    parse(text).map_err(|expected| problems.push(wrong(node, what).expected(expected.to_string()))).ok()
 }
 
 /// Parses `true` or `false`. Accepts a text too, since variables are texts.
-pub(crate) fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool> {
+pub fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool> {
     match &node.value {
         Value::Bool(value) => Some(*value),
         Value::Text(text) if text == "true" || text == "false" => Some(text == "true"),
@@ -95,7 +110,7 @@ pub(crate) fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Opti
 }
 
 /// Parses one of several words; returns its index.
-pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<Problem>) -> Option<usize> {
+pub fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<Problem>) -> Option<usize> {
     let text = node.text().unwrap_or_default();
     let place = words.iter().position(|word| *word == text);
     if place.is_none() {
@@ -103,6 +118,42 @@ pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<P
         problems.push(wrong(node, what).expected(meant.unwrap_or_else(|| format!("expected one of {}", all(words)))));
     }
     place
+}
+
+/// Parses a bearer token, and removes the trailing newline of a token file. It is never shown.
+pub fn token(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
+    let token = text(node, "`token`", problems)?.trim();
+    if token.is_empty() || token.contains(char::is_control) {
+        let problem = Problem::new(node.span, "`token` can't be sent in a header");
+        problems.push(problem.expected("a text on one line"));
+        return None;
+    }
+    Some(Secret::new(token))
+}
+
+/// Parses the addresses of `listen`: one, or a list of at least one.
+pub fn listen(node: &Node, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
+    let read =
+        |text: &str| text.parse().map_err(|_| "an address and a port, as in 127.0.0.1:8080 or [::]:8080".to_owned());
+    let nodes = at_least_one(node, "`listen`", problems).into_iter();
+    nodes.filter_map(|node| parsed(node, "`listen`", read, problems)).collect()
+}
+
+/// Returns the values of a list, or the single value. Reports an empty list.
+pub fn at_least_one<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Vec<&'a Node> {
+    let nodes = one_or_more(node);
+    if nodes.is_empty() {
+        problems.push(Problem::new(node.span, format!("{what} is empty")).expected("at least one"));
+    }
+    nodes
+}
+
+/// Returns the values of a list, or the single value.
+pub fn one_or_more(node: &Node) -> Vec<&Node> {
+    match &node.value {
+        Value::List(items) => items.iter().collect(),
+        _ => vec![node],
+    }
 }
 
 /// Returns the problem with a rate or a duration, without the text itself, which is displayed anyway.
@@ -113,7 +164,8 @@ pub(crate) fn wrong_quota(error: InvalidQuota) -> String {
     }
 }
 
-pub(crate) fn wrong(node: &Node, what: &str) -> Problem {
+/// Returns the problem of a value that can't be what it is.
+pub fn wrong(node: &Node, what: &str) -> Problem {
     match node.text() {
         Some(text) => Problem::new(node.span, format!("{what} can't be `{text}`")),
         None => Problem::new(node.span, format!("{what} can't be {}", node.value.kind())),

@@ -1,7 +1,7 @@
 //! The names that the rules of a file may use: registered ones, and those that its `identity` defines.
 
 use crate::attributes::Attribute;
-use crate::document::node::{Node, Span};
+use crate::document::{Node, Span};
 use crate::expression::{Expression, Kind};
 use crate::identity::Identity;
 use crate::matching::Match;

@@ -5,8 +5,24 @@
 //! - [`import`] converts the configuration of nginx and of Envoy's rate limit service.
 //!
 //! The gateway is in `diana-gateway`, the admin server in `diana-admin`. The logic of `check`, `explain` and `schema` is
-//! in `diana` and `diana-rules`; the program only reads files for them.
+//! in `diana` and `diana-rules`; the program only reads files for them, with its [`registry`].
 
 pub mod import;
 pub mod program_log;
 pub mod serve;
+
+use diana_admin::AdminSection;
+use diana_gateway::section::GatewaySection;
+use diana_rules::Registry;
+
+/// Returns the registry of the program: everything that a rule file may have.
+///
+/// ```
+/// assert!(["gateway", "admin", "remote"].iter().all(|name| diana_server::registry().sections().any(|own| own == *name)));
+/// ```
+pub fn registry() -> Registry {
+    let mut registry = diana::registry();
+    registry.section::<GatewaySection>();
+    registry.section::<AdminSection>();
+    registry
+}

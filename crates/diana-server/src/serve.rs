@@ -23,11 +23,13 @@ use crate::program_log::ProgramLog;
 use config_reload::ConfigReload;
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions, Reloader};
-use diana_admin::{Admin, AdminState, Readiness};
+use diana_admin::{Admin, AdminSection, AdminState, Readiness};
+use diana_config::{Sources, WatchHandle};
 use diana_gateway::access_log::{AccessLog, LogFormat};
+use diana_gateway::section::{AccessLogFormat, GatewaySection};
 use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
 use diana_metrics::Metrics;
-use diana_rules::{AccessLogFormat, Document, RuleFile, WatchHandle as Sources};
+use diana_rules::{Document, RuleFile};
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +49,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 struct Serving {
     gateway: RunningGateway,
     engine: Arc<Engine>,
-    sources: Arc<Sources>,
+    sources: Arc<WatchHandle>,
     readiness: Arc<Readiness>,
     admin: Vec<SocketAddr>,
 }
@@ -63,7 +65,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     diana_gateway::raise_descriptor_limit();
     let document = options.document()?;
     let file = options.file(&document)?;
-    let served = runtime.block_on(async {
+    let served: Result<_, ServeError> = runtime.block_on(async {
         // From here on a signal shuts down gracefully, also during the start.
         let mut signals = Signals::listen().map_err(ServeError::Runtime)?;
         let serving = tokio::select! {
@@ -111,7 +113,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
 }
 
 /// Reloads certificates and rules on each notification.
-async fn reloads(asked: Arc<Notify>, certificates: CertificateWatch, sources: Arc<Sources>) {
+async fn reloads(asked: Arc<Notify>, certificates: CertificateWatch, sources: Arc<WatchHandle>) {
     loop {
         asked.notified().await;
         certificates.refresh();
@@ -126,7 +128,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     };
     let engine = Arc::new(EngineOptions::of(file).build_with(file, shared));
     let sources = follow(options, document, file, &engine).await?;
-    let mut gateway = Gateway::new(file, Arc::clone(&engine));
+    let mut gateway = Gateway::new(file, Arc::clone(&engine))?;
     let metrics = Metrics::new(gateway.workers());
     gateway = gateway.metrics(Arc::clone(&metrics));
     let log = access_log(file)?;
@@ -135,7 +137,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         gateway = gateway.access_log(log);
     }
     let readiness = Arc::new(Readiness::new());
-    let section = file.admin.clone().unwrap_or_default();
+    let section = file.section_or_default::<AdminSection>()?;
     let (mut listeners, mut admin) = (Vec::new(), Vec::new());
     for address in section.listen {
         let failed = |error| ServeError::Admin { address, error };
@@ -147,7 +149,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let state = AdminState {
         engine: Arc::clone(&engine),
         metrics: Arc::clone(&metrics),
-        gateway: Arc::new(file.gateway.clone().unwrap_or_default()),
+        gateway: Arc::new(file.section_or_default()?),
         readiness: Arc::clone(&readiness),
         sources: Some(Arc::new(move || told.status())),
         access_log: drops,
@@ -167,19 +169,19 @@ async fn follow(
     document: &Document,
     file: &RuleFile,
     engine: &Arc<Engine>,
-) -> Result<Arc<Sources>, ServeError> {
+) -> Result<Arc<WatchHandle>, ServeError> {
     let sources = match options.path() {
-        Some(path) => diana::sources(path, file),
-        None => diana::sources_of(document, file),
+        Some(path) => Sources::new().local(path),
+        None => Sources::new().document(document.clone()),
     };
-    let sources = sources.map_err(|error| ServeError::Sources(error.to_string()))?;
-    let following = ConfigReload::new(Reloader::new(Arc::clone(engine), diana::registry()));
+    let sources = sources.remote_of(file).map_err(|error| ServeError::Sources(error.to_string()))?;
+    let following = ConfigReload::new(Reloader::new(Arc::clone(engine), crate::registry()));
     let running = sources.start(following).await.map_err(|error| ServeError::Sources(error.to_string()))?;
     Ok(Arc::new(running))
 }
 
 fn access_log(file: &RuleFile) -> Result<Option<AccessLog>, ServeError> {
-    let format = match file.gateway.as_ref().map(|gateway| gateway.access_log) {
+    let format = match file.section::<GatewaySection>()?.map(|gateway| gateway.access_log) {
         Some(AccessLogFormat::Text) => LogFormat::Text,
         Some(AccessLogFormat::Json) => LogFormat::Json,
         _ => return Ok(None),

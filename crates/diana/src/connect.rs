@@ -1,19 +1,7 @@
 //! The shared store, as the rule file configures it.
 
 use diana_redis::{Batching, ConnectError, Leases, Options, RedisStore, WhenDown};
-use diana_rules::{Lease, RedisSection, Registry, WhenRedisIsDown};
-
-/// Returns the default registry, with a check for algorithms that Redis does not support.
-///
-/// ```
-/// let registry = diana::registry();
-/// assert!(registry.algorithms().any(|name| name == "token_bucket"));
-/// ```
-pub fn registry() -> Registry {
-    let mut registry = Registry::default();
-    registry.shared_by(RedisStore::can_keep);
-    registry
-}
+use diana_rules::file::{Lease, RedisSection, WhenRedisIsDown};
 
 /// Connects to the Redis that a file configures.
 ///

@@ -5,7 +5,8 @@
 //! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
 //! - Streams, queues and bytes at an even rate: `pace`.
 //! - A limit on a function: `#[rate_limit]`, `#[count_limit]`, `#[limited]` and the module `limited` (feature `macros`).
-//! - The rule file format: [`rules`]. Counts shared by many processes: `redis`.
+//! - The rule file format: [`rules`]; watched files and config servers: `config` (feature
+//!   `sources`). Counts shared by many processes: `redis`.
 //!
 //! ```
 //! use diana::rules::{Attribute, Attributes, Document, Registry, RuleFile};
@@ -48,7 +49,9 @@ pub mod pace;
 mod reload;
 
 #[cfg(feature = "redis")]
-pub use connect::{connect, registry};
+pub use connect::connect;
+#[cfg(feature = "sources")]
+pub use diana_config as config;
 pub use diana_core as core;
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/count_limit.md")]
@@ -70,7 +73,24 @@ pub use engine::{
 pub use limited::Limited;
 pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
-pub use reload::{Reloader, sources, sources_of};
+pub use reload::Reloader;
+
+/// Returns a registry with what the enabled features read of a file: the check for algorithms that Redis does not
+/// support, and the section `remote`.
+///
+/// ```
+/// let registry = diana::registry();
+/// assert!(registry.algorithms().any(|name| name == "token_bucket"));
+/// ```
+pub fn registry() -> rules::Registry {
+    #[cfg_attr(not(any(feature = "redis", feature = "sources")), expect(unused_mut, reason = "nothing is added"))]
+    let mut registry = rules::Registry::default();
+    #[cfg(feature = "redis")]
+    registry.shared_by(redis::RedisStore::can_keep);
+    #[cfg(feature = "sources")]
+    registry.section::<config::RemoteSection>();
+    registry
+}
 
 /// Runs the code of this page as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis"))]

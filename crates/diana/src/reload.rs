@@ -1,27 +1,29 @@
 //! Hot reload: documents from the sources are checked, then loaded into the engine.
 
 use crate::Engine;
-use diana_rules::{Apply, Document, Problem, Problems, Registry, Remote, RemoteError, RuleFile, Sources, Span};
+use diana_config::Apply;
+use diana_rules::document::Span;
+use diana_rules::{Document, Problem, Problems, Registry, RuleFile};
 use parking_lot::Mutex;
-use std::path::Path;
 use std::sync::Arc;
 
-/// Loads the documents of [`Sources`] into an [`Engine`].
+/// Loads the documents of [`Sources`](diana_config::Sources) into an [`Engine`].
 ///
 /// Rules take effect immediately and keep their counts. Settings of the process (`gateway`, `admin`, `store`, `remote`)
 /// take effect at the next start.
 ///
 /// ```no_run
+/// use diana::config::Sources;
 /// use diana::rules::{Document, RuleFile};
-/// use diana::{Engine, Reloader, sources};
+/// use diana::{Engine, Reloader};
 /// use std::sync::Arc;
 ///
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
-/// let path = std::path::Path::new("diana.yaml");
-/// let document = Document::new("diana.yaml", std::fs::read_to_string(path)?);
+/// let document = Document::new("diana.yaml", std::fs::read_to_string("diana.yaml")?);
 /// let file = RuleFile::read(&document, &diana::registry())?;
 /// let engine = Arc::new(Engine::new(&file));
-/// let running = sources(path, &file)?.start(Reloader::new(Arc::clone(&engine), diana::registry())).await?;
+/// let sources = Sources::new().local("diana.yaml").remote_of(&file)?;
+/// let running = sources.start(Reloader::new(Arc::clone(&engine), diana::registry())).await?;
 /// println!("{:?}", running.status().in_force);
 /// # Ok(())
 /// # }
@@ -65,41 +67,4 @@ impl Apply for Reloader {
         *self.in_force.lock() = Some(Arc::new(file));
         Ok(())
     }
-}
-
-/// Returns the sources of a file: the file itself, and the config server in its `remote` section.
-pub fn sources(path: &Path, file: &RuleFile) -> Result<Sources, RemoteError> {
-    with_remote(Sources::new().local(path), file)
-}
-
-/// Returns the sources of a file that was read from an immutable document: that document, and the config server in its
-/// `remote` section.
-pub fn sources_of(document: &Document, file: &RuleFile) -> Result<Sources, RemoteError> {
-    with_remote(Sources::new().document(document.clone()), file)
-}
-
-fn with_remote(sources: Sources, file: &RuleFile) -> Result<Sources, RemoteError> {
-    let Some(section) = &file.remote else { return Ok(sources) };
-    let mut remote = Remote::parse(section.from.reveal())?;
-    if let Some(token) = &section.token {
-        remote = remote.token(token.reveal());
-    }
-    if let Some(poll) = section.poll {
-        remote = remote.poll(poll);
-    }
-    if let Some(long_poll) = section.long_poll {
-        remote = remote.long_poll(long_poll);
-    }
-    if let Some(timeout) = section.timeout {
-        remote = remote.timeout(timeout);
-    }
-    if let Some(format) = section.format {
-        remote = remote.format(format);
-    }
-    let keep = section.keep.as_ref().map(Into::into).or_else(diana_rules::default_keep);
-    let sources = sources.remote(remote).when_down(section.when_down);
-    Ok(match keep {
-        Some(folder) => sources.keep(folder),
-        None => sources,
-    })
 }

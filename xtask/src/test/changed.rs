@@ -12,13 +12,14 @@ use std::process::{Command, Stdio};
 /// Path prefixes, and the package whose tests check them. The first match wins.
 const PLACES: &[(&str, &[&str])] = &[
     ("crates/diana-admin/", &["diana-admin", "diana-server"]),
+    ("crates/diana-config/", &["diana-config", "diana-server"]),
     ("crates/diana-core/", &["diana-core"]),
     ("crates/diana-gateway/", &["diana-gateway", "diana-server"]),
     ("crates/diana-http/", &["diana-http"]),
     ("crates/diana-macros/", &["diana-macros", "diana"]),
     ("crates/diana-metrics/", &["diana-metrics", "diana-admin"]),
     ("crates/diana-redis/", &["diana-redis"]),
-    ("crates/diana-rules/", &["diana-rules"]),
+    ("crates/diana-rules/", &["diana-rules", "diana-server"]),
     ("crates/diana-server/", &["diana-server"]),
     ("crates/diana/", &["diana"]),
     ("examples/rules/", &["diana-rules", "diana-server"]),

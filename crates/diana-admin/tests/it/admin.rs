@@ -2,8 +2,9 @@
 
 use crate::support::{LIMIT, Server};
 use diana_admin::TellSources;
+use diana_config::{Apply, Sources};
 use diana_metrics::Outcome;
-use diana_rules::{Apply, Document, Problems, Sources};
+use diana_rules::{Document, Problems};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

@@ -127,7 +127,7 @@ async fn however_many_rules_there_are_a_thousand_have_samples_of_their_own() {
         names.map(|name| format!("  - {{name: {name}, by: account, match: {{path: '/{name}/**'}}, limit: 1/h}}\n"));
     let server = Server::start(&format!("rules:\n{}", rules.collect::<String>())).await;
     for path in ["/r5/x", "/other/x", "/r1500/x", "/r1999/x"] {
-        let request = diana_rules::SyntheticRequest::new("GET", path).named("account", "alice");
+        let request = diana_rules::attributes::SyntheticRequest::new("GET", path).named("account", "alice");
         assert!(server.engine.decide(&request).await.is_granted());
         assert!(!server.engine.decide(&request).await.is_granted());
     }

@@ -2,8 +2,10 @@
 
 use diana::{Engine, EngineOptions};
 use diana_admin::{Admin, AdminState, Readiness};
+use diana_gateway::section::GatewaySection;
 use diana_metrics::Metrics;
-use diana_rules::{Document, RuleFile, Secret, SyntheticRequest};
+use diana_rules::attributes::SyntheticRequest;
+use diana_rules::{Document, RuleFile, Secret};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,8 +58,9 @@ impl Answer {
 }
 
 pub(crate) fn read(text: &str) -> RuleFile {
-    RuleFile::read(&Document::new("diana.yaml", text), &diana::registry())
-        .unwrap_or_else(|problems| panic!("{problems}"))
+    let mut registry = diana::registry();
+    registry.section::<GatewaySection>();
+    RuleFile::read(&Document::new("diana.yaml", text), &registry).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 impl Server {
@@ -71,7 +74,7 @@ impl Server {
         let mut state = AdminState {
             engine: Arc::new(EngineOptions::of(&file).build_with(&file, shared)),
             metrics: Metrics::new(2),
-            gateway: Arc::new(file.gateway.clone().unwrap_or_default()),
+            gateway: Arc::new(file.section_or_default().unwrap()),
             readiness: Arc::new(Readiness::new()),
             sources: None,
             access_log: None,

@@ -11,7 +11,7 @@
 //! response (by granting no flow-control window): each stream has its own timeout for that.
 
 use super::deadlines::Deadline;
-use diana_rules::Timeouts;
+use crate::section::Timeouts;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 

@@ -7,9 +7,9 @@ use super::client_io::{Rewind, Stream};
 use super::proxy_protocol::{self, Header};
 use super::socket::ClientSocket;
 use crate::connection::ConnInfo;
+use crate::section::GatewaySection;
 use bytes::{Bytes, BytesMut};
 use diana_http::is_trusted_proxy;
-use diana_rules::Gateway;
 use http::uri::Scheme;
 use std::io;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ pub(crate) enum Protocol {
 pub(crate) async fn open(
     socket: ClientSocket,
     peer: SocketAddr,
-    gateway: &Gateway,
+    gateway: &GatewaySection,
     tls: Option<&TlsAcceptor>,
 ) -> io::Result<Option<Accepted>> {
     let mut socket = socket;
@@ -50,7 +50,7 @@ pub(crate) async fn open(
         first = rest;
     }
     let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-    let conn_info = ConnInfo::new(peer, &gateway.trusted_proxies, scheme);
+    let conn_info = ConnInfo::new(peer, &gateway.http.trusted_proxies, scheme);
     let Some(tls) = tls else {
         let Some((speaks, first)) = speaks(&mut socket, first).await? else { return Ok(None) };
         return Ok(Some(Accepted { stream: Stream::Plain(Rewind::new(first, socket)), conn_info, speaks }));
@@ -65,9 +65,9 @@ pub(crate) async fn open(
 async fn introduced(
     socket: &mut ClientSocket,
     peer: SocketAddr,
-    gateway: &Gateway,
+    gateway: &GatewaySection,
 ) -> io::Result<Option<(SocketAddr, Bytes)>> {
-    if !is_trusted_proxy(peer.ip(), &gateway.trusted_proxies) {
+    if !is_trusted_proxy(peer.ip(), &gateway.http.trusted_proxies) {
         return Err(io::Error::other(format!("{peer} is no trusted proxy, and only those are expected here")));
     }
     let mut read = BytesMut::with_capacity(FIRST_READ);

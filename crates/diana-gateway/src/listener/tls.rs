@@ -1,7 +1,7 @@
 //! TLS for clients: certificates, selected by SNI and reloaded when their files change.
 
+use crate::section::Tls;
 use arc_swap::ArcSwap;
-use diana_rules::Tls;
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};

@@ -1,8 +1,9 @@
 //! A described request, parsed as the gateway parses one: for `diana explain`, and for `/explain` of the admin API.
 
 use super::head::{Rejected, check, remove_named};
+use crate::section::GatewaySection;
 use diana_http::HttpAttributes;
-use diana_rules::{Attribute, Attributes, Gateway};
+use diana_rules::{Attribute, Attributes};
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, StatusCode, Uri, Version};
@@ -14,14 +15,15 @@ use std::net::IpAddr;
 /// request from the network.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes, Gateway};
 /// use diana_gateway::TypedRequest;
+/// use diana_gateway::section::GatewaySection;
+/// use diana_rules::{Attribute, Attributes};
 ///
 /// let request = TypedRequest::new("GET", "/%6Cogin;v=1?x=1")?;
 /// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/login"));
-/// assert!(request.rejected(&Gateway::default()).is_none());
+/// assert!(request.rejected(&GatewaySection::default()).is_none());
 ///
-/// let dots = TypedRequest::new("GET", "/x/../login")?.rejected(&Gateway::default()).unwrap();
+/// let dots = TypedRequest::new("GET", "/x/../login")?.rejected(&GatewaySection::default()).unwrap();
 /// assert_eq!(dots.to_string(), "answered with 400: the path has `.` or `..` in it");
 /// # Ok::<(), diana_gateway::InvalidRequest>(())
 /// ```
@@ -94,7 +96,7 @@ impl TypedRequest {
 
     /// Returns the gateway's response if it rejects the request before it evaluates any rule; `None` if the rules are
     /// evaluated.
-    pub fn rejected(&self, gateway: &Gateway) -> Option<RejectedRequest> {
+    pub fn rejected(&self, gateway: &GatewaySection) -> Option<RejectedRequest> {
         let Rejected { status, why } = check(&self.head, gateway).err()?;
         Some(RejectedRequest { status, detail: why })
     }

@@ -17,7 +17,7 @@ pub(crate) use check::{Rejected, check, check_coding, upgrade};
 pub(crate) use trailers::{Padded, TrailerFilter, may_trail};
 pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, goes_on};
 
-use diana_rules::Gateway;
+use crate::section::GatewaySection;
 use http::Version;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
@@ -67,7 +67,7 @@ pub(crate) fn remove_named(headers: &mut HeaderMap) {
 }
 
 /// Adds a `Host` to a request without one, as HTTP/1.0 allows: rules then see the `Host` that the upstream gets.
-pub(crate) fn name_host(head: &mut Parts, gateway: &Gateway) {
+pub(crate) fn name_host(head: &mut Parts, gateway: &GatewaySection) {
     if head.version > Version::HTTP_10 || head.uri.authority().is_some() || head.headers.contains_key(HOST) {
         return;
     }

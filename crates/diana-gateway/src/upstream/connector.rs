@@ -2,7 +2,7 @@
 
 use super::UpstreamError;
 use crate::connection::descriptors::{self, User};
-use diana_rules::{Scheme, Upstream};
+use diana_rules::upstream::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use socket2::SockRef;

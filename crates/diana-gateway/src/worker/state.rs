@@ -4,15 +4,15 @@
 use crate::access_log::AccessLog;
 use crate::connection::Deadlines;
 use crate::http2::Total;
+use crate::section::GatewaySection;
 use crate::upstream::{Balancer, Upstreams};
 use diana_http::{Filter, FilterChain};
 use diana_metrics::Shard;
-use diana_rules::Gateway;
 use std::sync::Arc;
 
 /// The state that a worker needs to serve requests.
 pub(crate) struct WorkerState {
-    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) gateway: Arc<GatewaySection>,
     /// Diana's filter, which runs first.
     pub(crate) filter: Filter,
     /// The filters that run after it.

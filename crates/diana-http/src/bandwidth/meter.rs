@@ -4,7 +4,7 @@ use diana::Engine;
 use diana::core::{
     Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MaxWait, Quota, Timestamp, TokenBucket,
 };
-use diana::rules::{Bodies, Rule};
+use diana::rules::rule::{Bodies, Rule};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;

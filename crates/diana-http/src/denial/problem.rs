@@ -2,7 +2,7 @@
 
 use crate::policy_cache;
 use bytes::Bytes;
-use diana::rules::DenyReason;
+use diana::rules::ruleset::DenyReason;
 use diana::{Reason, Verdict};
 use http::StatusCode;
 use std::fmt::Write;

@@ -2,14 +2,14 @@
 
 use crate::options::FilterOptions;
 use crate::path::malformed_path;
-use diana::rules::split_host;
+use diana::rules::matching::split_host;
 use http::header::{HOST, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
 
 /// Returns why a request is rejected with 400, before any rule is checked or charged; `None` if it is well-formed.
 pub(super) fn malformed(head: &Parts, options: &FilterOptions) -> Option<&'static str> {
-    if let Some(problem) = malformed_path(head.uri.path(), options.escaped_slash) {
+    if let Some(problem) = malformed_path(head.uri.path(), options.http.escaped_slash) {
         return Some(problem);
     }
     let mut hosts = head.headers.get_all(HOST).iter().map(HeaderValue::as_bytes);

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use diana::core::TokioClock;
-use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
+use diana::rules::attributes::SyntheticRequest;
+use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, EngineOptions};
 use diana_http::Throttle;
 use futures_util::FutureExt;

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use diana::EngineOptions;
 use diana::core::TokioClock;
-use diana::rules::{Document, Registry, RuleFile, Spelling};
+use diana::rules::http_settings::Spelling;
+use diana::rules::{Document, Registry, RuleFile};
 use diana_http::{
     ClientAddress, ClientRateLimitLayer, Filter, FilterOptions, RateLimitLayer, ReroutedTo, ThrottledBody,
 };

@@ -1,6 +1,6 @@
 //! Rules see one form of a path, for all its spellings.
 
-use diana::rules::Spelling;
+use diana::rules::http_settings::Spelling;
 use diana_http::{decoded_path, malformed_path, normal_path};
 use proptest::prelude::*;
 use std::borrow::Cow;

@@ -5,7 +5,9 @@
 //! request is rejected with 400 before it gets there. `diana-server/tests/it/gateway/paths.rs` compares the model of
 //! nginx with a real one.
 
-use diana::rules::{Document, Matches, Registry, RuleFile, RuleSet, Spelling};
+use diana::rules::http_settings::Spelling;
+use diana::rules::ruleset::Matches;
+use diana::rules::{Document, Registry, RuleFile, RuleSet};
 use diana_http::{HttpAttributes, malformed_path};
 use http::{Request, Uri};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! The built-in algorithms, with their options.
 
 use super::{AlgorithmOptions, Configured, invalid};
-use crate::document::node::Span;
+use crate::document::Span;
 use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::registry::Registry;

@@ -1,6 +1,6 @@
 //! The options that a rule sets for an algorithm, besides the limit itself.
 
-use crate::document::node::{Node, Span};
+use crate::document::{Node, Span};
 use crate::problem::Problem;
 use crate::scalar;
 use std::time::Duration;

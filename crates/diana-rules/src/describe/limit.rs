@@ -1,6 +1,6 @@
 //! Descriptions of limits, for each algorithm.
 
-use super::units::{byte_rate, bytes, each, rate, time};
+use super::units::{byte_rate, bytes, duration, period, rate};
 use crate::algorithm::Configured;
 use crate::limit::LimitRule;
 use crate::rule::{Bandwidth, Bodies, Overload, Rule};
@@ -49,14 +49,14 @@ fn bucket(configured: &Configured) -> Option<String> {
         return Some(format!(
             "{} more every {}, at most {} at once",
             quota.permits(),
-            each(quota.period()),
+            period(quota.period()),
             quota.burst()
         ));
     }
     let bucket = configured.algorithm::<LeakyBucket>()?;
     let quota = bucket.quota();
     let even = match quota.interval() {
-        (nanos, 1) => format!("one every {}", each(Duration::from_nanos(nanos))),
+        (nanos, 1) => format!("one every {}", period(Duration::from_nanos(nanos))),
         _ => format!("{}, evenly", rate(quota)),
     };
     Some(match (bucket.queue_length(), bucket.undelayed()) {
@@ -80,17 +80,17 @@ fn windows(configured: &Configured) -> Option<String> {
         }
         return Some(match fixed.window_start() {
             Some(WindowStart::FirstRequest) => {
-                format!("{permits} in each {} from the first request on", each(quota.period()))
+                format!("{permits} in each {} from the first request on", period(quota.period()))
             }
-            _ => format!("{permits} in each {} by the clock", each(quota.period())),
+            _ => format!("{permits} in each {} by the clock", period(quota.period())),
         });
     }
     if let Some(sliding) = configured.algorithm::<SlidingWindow>() {
-        let (quota, step) = (sliding.quota(), time(sliding.precision()));
+        let (quota, step) = (sliding.quota(), duration(sliding.precision()));
         // If the precision does not divide the window, the window is longer than configured.
         let nanos = sliding.precision().as_nanos().saturating_mul(u128::from(sliding.buckets()));
         let window = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let (permits, window) = (quota.permits(), each(window));
+        let (permits, window) = (quota.permits(), period(window));
         return Some(match sliding.edge() {
             Edge::Loose => {
                 format!("{permits} in a sliding {window}, in steps of {step}; over an edge up to twice that")
@@ -101,18 +101,19 @@ fn windows(configured: &Configured) -> Option<String> {
     }
     let log = configured.algorithm::<SlidingLog>()?;
     let windows =
-        log.windows().iter().map(|quota| format!("at most {} in any {}", quota.permits(), each(quota.period())));
+        log.windows().iter().map(|quota| format!("at most {} in any {}", quota.permits(), period(quota.period())));
     Some(windows.collect::<Vec<_>>().join(" and "))
 }
 
 fn simple(configured: &Configured) -> Option<String> {
-    let apart = configured.algorithm::<MinInterval>().map(|every| format!("at least {} apart", time(every.interval())));
+    let apart =
+        configured.algorithm::<MinInterval>().map(|every| format!("at least {} apart", duration(every.interval())));
     let total = || configured.algorithm::<Total>().map(|total| format!("{} in all, until reset", total.limit()));
     let places = || {
         let places = configured.algorithm::<Concurrency>()?;
         let more = match places.capacity() - places.limit() {
             0 => String::new(),
-            burst => format!(", {burst} more after a wait ({} at first)", time(places.first_delay())),
+            burst => format!(", {burst} more after a wait ({} at first)", duration(places.first_delay())),
         };
         Some(format!("{} at a time{more}", places.limit()))
     };
@@ -127,7 +128,7 @@ fn smooth(configured: &Configured, written: &str) -> Option<String> {
         return Some(format!("{rate}, evenly; what is unused for {} s is saved up{start}", bursty.burst_seconds()));
     }
     let warming = configured.algorithm::<SmoothWarmingUp>()?;
-    let (factor, warm_up) = (warming.cold_factor(), time(warming.warm_up()));
+    let (factor, warm_up) = (warming.cold_factor(), duration(warming.warm_up()));
     Some(format!("{rate}, evenly; after a pause {factor} times slower, warm after {warm_up}"))
 }
 

@@ -5,7 +5,7 @@
 //! broken after a separator (`/`, `.`, `,` ...), and within letters only if that is not enough. Notes are printed below
 //! their rule.
 
-use super::{RuleDescription, describe};
+use super::RuleDescription;
 use crate::file::RuleFile;
 use crate::problem::shown;
 
@@ -24,7 +24,8 @@ const HEADS: [&str; 5] = ["rule", "who", "what", "limit", "beyond"];
 /// Describes all rules of a file in a table.
 ///
 /// ```
-/// use diana_rules::{Document, Registry, RuleFile, table};
+/// use diana_rules::describe::table;
+/// use diana_rules::{Document, Registry, RuleFile};
 ///
 /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 10000/s}, {name: slow, by: ip, bandwidth: 512KiB/s}]");
 /// let file = RuleFile::read(&document, &Registry::default())?;
@@ -38,7 +39,7 @@ const HEADS: [&str; 5] = ["rule", "who", "what", "limit", "beyond"];
 /// ```
 pub fn table(file: &RuleFile) -> String {
     let rows = file.rules.iter().map(|rule| {
-        let RuleDescription { who, what, limit, beyond, notes } = describe(rule);
+        let RuleDescription { who, what, limit, beyond, notes } = super::rule(rule);
         let cells = [rule.name.clone(), who, what, limit, beyond].map(|cell| shown(&cell, LONGEST));
         (cells, notes)
     });

@@ -18,7 +18,7 @@ fn words(rule: &str) -> RuleDescription {
     let text = format!(
         "identity: {{jwt: {{verify: false}}}}\nstore: {{redis: redis://a}}\nrules: [{{name: a, {home}{rule}}}]"
     );
-    describe(&file(&text, &Registry::default()).rules[0])
+    super::rule(&file(&text, &Registry::default()).rules[0])
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn algorithms_of_others_are_said_as_they_are_written_or_in_their_own_words() {
         .algorithm("theirs", &[], |quota, _| Some(Configured::new(TokenBucket::new(quota)).describe("about as many")));
     let rules = "rules: [{name: a, limit: 20/s, algorithm: mine}, {name: b, limit: 20/s, algorithm: theirs}]";
     let file = file(rules, &registry);
-    assert_eq!(describe(&file.rules[0]).limit, "20/s by `mine`");
-    assert_eq!(describe(&file.rules[1]).limit, "about as many");
+    assert_eq!(rule(&file.rules[0]).limit, "20/s by `mine`");
+    assert_eq!(rule(&file.rules[1]).limit, "about as many");
 }
 
 #[test]

@@ -24,8 +24,8 @@ fn largest(time: Duration) -> (u128, &'static str, &'static str) {
     (nanos / unit, one, several)
 }
 
-/// `2 seconds`, `200ms`, `1 minute`.
-pub(super) fn time(time: Duration) -> String {
+/// Describes a duration: `2 seconds`, `200ms`, `1 minute`.
+pub fn duration(time: Duration) -> String {
     match largest(time) {
         (count, _, short @ ("ms" | "µs" | "ns")) => format!("{count}{short}"),
         (1, one, _) => format!("1 {}", bare(one)),
@@ -37,15 +37,15 @@ pub(super) fn time(time: Duration) -> String {
 pub(super) fn rate(quota: Quota) -> String {
     match largest(quota.period()) {
         (1, one, _) => format!("{} {one}", quota.permits()),
-        _ => format!("{} in {}", quota.permits(), time(quota.period())),
+        _ => format!("{} in {}", quota.permits(), duration(quota.period())),
     }
 }
 
-/// The period after `every` or `any`: `minute`, `10 minutes`.
-pub(super) fn each(period: Duration) -> String {
+/// Describes a period after `every` or `any`: `minute`, `10 minutes`.
+pub fn period(period: Duration) -> String {
     match largest(period) {
         (1, one, _) => bare(one).to_owned(),
-        _ => time(period),
+        _ => duration(period),
     }
 }
 
@@ -71,6 +71,6 @@ pub(super) fn bytes(count: u64) -> String {
 pub(super) fn byte_rate(quota: Quota) -> String {
     match largest(quota.period()) {
         (1, one, _) => format!("{} {one}", bytes(quota.permits())),
-        _ => format!("{} in {}", bytes(quota.permits()), time(quota.period())),
+        _ => format!("{} in {}", bytes(quota.permits()), duration(quota.period())),
     }
 }

@@ -3,7 +3,7 @@
 use super::lower::{Lowered, Lowering};
 use super::tree::{Kind, Part, Spelling, Tree};
 use crate::map_reader::nearest;
-use crate::matching::networks::Networks;
+use crate::matching::parse_network;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr};
 use regex::RegexBuilder;
@@ -118,7 +118,7 @@ impl Lowering<'_> {
         };
         let [name] = called else { return Err(self.unknown(network, "cidr")) };
         let text = self.constant_text(name);
-        let Some(network) = text.as_deref().and_then(Networks::read) else {
+        let Some(network) = text.as_deref().and_then(parse_network) else {
             let what = text.map_or("a network has to be known when the rules are read".to_owned(), |text| {
                 format!("`{text}` is no network")
             });

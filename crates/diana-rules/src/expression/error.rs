@@ -5,7 +5,7 @@ use std::fmt;
 /// The reason why a text is not a valid expression: the problem, its location, and what was expected.
 ///
 /// ```
-/// use diana_rules::Expression;
+/// use diana_rules::expression::Expression;
 ///
 /// let error = Expression::compile("request.heders['x'] == '1'").unwrap_err();
 /// assert_eq!(error.to_string(), "a request has no `heders`: did you mean `headers`?");

@@ -1,7 +1,7 @@
 //! Rules that no request can reach, since an earlier rule is identical or denies every request.
 
 use crate::algorithm::Configured;
-use crate::document::node::Span;
+use crate::document::Span;
 use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;

@@ -1,8 +1,8 @@
 //! The section `store`: where the counts are stored.
 
-use super::address::check_redis;
+use crate::address::Address;
 use crate::bytes;
-use crate::document::node::Node;
+use crate::document::Node;
 use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
@@ -101,7 +101,8 @@ pub(crate) const SCHEMES: [&str; 8] = [
 impl StoreSection {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`store`", FIELDS, problems)?;
-        let ceiling = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", bytes::amount, problems));
+        let ceiling =
+            fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", bytes::parse_byte_size, problems));
         let on_full = fields
             .take("on_full")
             .and_then(|node| scalar::word(node, "`on_full`", &["share", "deny", "allow"], problems));
@@ -129,12 +130,7 @@ impl RedisSection {
         let text = scalar::text(node, "`redis`", problems);
         let is_known = |text: &str| SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());
         let checked =
-            text.map_or(
-                Ok(()),
-                |text| {
-                    if is_known(text) { check_redis(text) } else { Err("this is no address of a Redis") }
-                },
-            );
+            text.map_or(Ok(()), |text| if is_known(text) { check(text) } else { Err("this is no address of a Redis") });
         if let Err(what) = checked {
             // The text is not shown, since it may contain a password.
             let problem = Problem::new(node.span, what);
@@ -155,7 +151,7 @@ impl RedisSection {
                 problems,
             )
         });
-        let timeout = fields.take("timeout").and_then(|node| positive(node, "`timeout`", problems));
+        let timeout = fields.take("timeout").and_then(|node| scalar::positive_duration(node, "`timeout`", problems));
         let lease = fields.take("lease").and_then(|node| match node.text() {
             Some("off") => Some(Lease::Off),
             Some("auto") => Some(Lease::Auto),
@@ -168,7 +164,8 @@ impl RedisSection {
             }
         });
         let batching = fields.take("batching").and_then(|node| scalar::flag(node, "`batching`", problems));
-        let permits_for = fields.take("permits_for").and_then(|node| positive(node, "`permits_for`", problems));
+        let permits_for =
+            fields.take("permits_for").and_then(|node| scalar::positive_duration(node, "`permits_for`", problems));
         Some(Self {
             // An invalid address is kept, so that rules with `store: shared` do not also report a missing store.
             url: Secret::new(text.unwrap_or_default()),
@@ -183,12 +180,45 @@ impl RedisSection {
     }
 }
 
-/// Reads a duration that is not 0.
-pub(super) fn positive(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
-    let time = scalar::duration(node, what, problems)?;
-    if time.is_zero() {
-        problems.push(Problem::new(node.span, format!("{what} can't be 0")).expected("a time such as 20ms"));
-        return None;
+/// Returns an error if the address of a Redis is incomplete. The client that connects parses it again, more strictly.
+fn check(text: &str) -> Result<(), &'static str> {
+    let address = Address::of(text);
+    match address.scheme {
+        // The path of a local socket.
+        "unix" | "redis+unix" => Ok(()),
+        _ if !address.has_hosts() => Err("this address names no host"),
+        "redis+sentinel" | "rediss+sentinel" if address.path.is_empty() => {
+            Err("this address does not name the master that the sentinels know")
+        }
+        _ => Ok(()),
     }
-    Some(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_redis_has_hosts_and_a_sentinel_its_master() {
+        for text in [
+            "redis://127.0.0.1:6379",
+            "rediss://u:p@[::1]:6380/3",
+            "unix:///run/redis.sock",
+            "redis+unix:///run/redis.sock?pass=x",
+            "redis+cluster://:s3%2Fcret@h:1,i:2",
+            "redis+sentinel://:s3cret@h:1,i:2/master/1",
+        ] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        for (text, told) in [
+            ("redis://:pw@/", "no host"),
+            ("redis://:6379", "no host"),
+            ("redis+cluster://,,", "no host"),
+            ("redis+cluster://:pw@a:1,:2", "no host"),
+            ("redis+sentinel://a:1", "master"),
+        ] {
+            let said = check(text).err().unwrap_or_default();
+            assert!(said.contains(told), "{text}: {said}");
+        }
+    }
 }

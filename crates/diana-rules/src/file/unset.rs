@@ -5,7 +5,7 @@
 
 use super::RuleFile;
 use crate::document::Document;
-use crate::document::node::{Node, Span, Value};
+use crate::document::{Node, Span, Value};
 use crate::problem::Problems;
 use crate::registry::Registry;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Warnings of `diana check`: constructs that are valid, but most likely a mistake.
 
-use crate::document::node::Span;
+use crate::document::Span;
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::problem::Problem;

@@ -3,7 +3,7 @@
 use super::key::{ALGORITHMS, Key};
 use super::source::Place;
 use super::token::Tokens;
-use crate::document::node::{Node, Value};
+use crate::document::{Node, Value};
 use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;

@@ -1,7 +1,7 @@
 //! The source of one name of `identity`: `header(x-account-id)`, `jwt(sub)`, `cel("...")`.
 
 use crate::attributes::Attribute;
-use crate::document::node::Span;
+use crate::document::Span;
 use crate::expression::{Expression, InvalidExpression};
 use crate::map_reader::nearest;
 use crate::problem::Problem;

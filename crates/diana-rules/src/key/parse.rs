@@ -3,7 +3,7 @@
 use super::bytes::Share;
 use super::{KeySpec, Part};
 use crate::attributes::Attribute;
-use crate::document::node::{Node, Span, Value};
+use crate::document::{Node, Span, Value};
 use crate::identity::Identity;
 use crate::map_reader::nearest;
 use crate::problem::Problem;

@@ -1,6 +1,6 @@
 //! Parses `concurrent`: a number, or `{limit: 10, burst: 20, delay: 200ms, until: upstream_done}`.
 
-use crate::document::node::{Node, Value};
+use crate::document::{Node, Value};
 use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::rule::HeldUntil;

@@ -4,7 +4,7 @@
 //! written. Options that belong to the rule's rate are not inherited: the burst, and the number of tokens of a refill.
 
 use super::{LIMITS, LimitRule, one, several};
-use crate::document::node::{Node, Value};
+use crate::document::{Node, Value};
 use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::registry::Registry;

@@ -76,7 +76,7 @@ const LONGEST: usize = 255 + ":65535".len();
 /// as in nginx and DNS. The port may be empty, and is 65535 at most.
 ///
 /// ```
-/// use diana_rules::split_host;
+/// use diana_rules::matching::split_host;
 ///
 /// assert_eq!(split_host(b"api.example.com:8443"), Some(("api.example.com", Some("8443"))));
 /// assert_eq!(split_host(b"[2001:db8::1]"), Some(("[2001:db8::1]", None)));

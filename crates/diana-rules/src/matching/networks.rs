@@ -12,16 +12,16 @@ pub(crate) struct Networks {
     v6: PrefixSet<Ipv6Net>,
 }
 
-impl Networks {
-    /// Parses an address or a network: `10.0.0.7`, `10.0.0.0/8`, `2001:db8::/32`. An IPv4-mapped IPv6 network, such as
-    /// `::ffff:10.0.0.0/104`, is converted to IPv4, as addresses are for lookup.
-    pub(crate) fn read(text: &str) -> Option<IpNet> {
-        match text.parse::<IpNet>() {
-            Ok(network) => Some(unmapped(network.trunc())),
-            Err(_) => text.parse::<IpAddr>().ok().map(|address| IpNet::from(canonical(address))),
-        }
+/// Parses an address or a network: `10.0.0.7`, `10.0.0.0/8`, `2001:db8::/32`. An IPv4-mapped IPv6 network, such as
+/// `::ffff:10.0.0.0/104`, is converted to IPv4, as addresses are for lookup.
+pub fn parse_network(text: &str) -> Option<IpNet> {
+    match text.parse::<IpNet>() {
+        Ok(network) => Some(unmapped(network.trunc())),
+        Err(_) => text.parse::<IpAddr>().ok().map(|address| IpNet::from(canonical(address))),
     }
+}
 
+impl Networks {
     pub(crate) fn insert(&mut self, network: IpNet) {
         match network {
             IpNet::V4(network) => {
@@ -124,9 +124,9 @@ mod tests {
             ("::/0", "::/0"),
             ("::ffff:0:0/95", "::fffe:0:0/95"),
         ] {
-            assert_eq!(Networks::read(written), meant.parse().ok(), "{written}");
+            assert_eq!(parse_network(written), meant.parse().ok(), "{written}");
         }
-        let networks = Networks::read("::ffff:10.0.0.0/104").into_iter().collect::<Networks>();
+        let networks = parse_network("::ffff:10.0.0.0/104").into_iter().collect::<Networks>();
         for (address, expected) in [("10.9.9.9", true), ("::ffff:10.9.9.9", true), ("11.0.0.1", false)] {
             assert_eq!(address.parse().ok().map(|address| networks.contains(address)), Some(expected), "{address}");
         }

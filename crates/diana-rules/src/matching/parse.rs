@@ -3,10 +3,10 @@
 use super::glob::Glob;
 use super::hints;
 use super::host::HostPattern;
-use super::networks::Networks;
+use super::networks::parse_network;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
-use crate::document::node::{Node, Value};
+use crate::document::{Node, Value};
 use crate::identity::no_name;
 use crate::map_reader::{MapReader, nearest};
 use crate::problem::Problem;
@@ -63,7 +63,7 @@ impl Match {
             let networks = each(node, "`ip`", problems, |text| {
                 let wrong =
                     || (format!("`{text}` is no address and no network"), "10.0.0.7, 10.0.0.0/8 or 2001:db8::/32");
-                Networks::read(text).ok_or_else(wrong)
+                parse_network(text).ok_or_else(wrong)
             });
             own.networks = networks.into_iter().collect();
         }
@@ -95,7 +95,7 @@ impl Match {
     }
 
     /// Parses a `match` that has only host and path.
-    pub(crate) fn read_place(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub fn parse_place(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "the `match` of a route", PLACE, problems)?;
         let mut own = Self::default();
         if let Some(node) = fields.take("host") {

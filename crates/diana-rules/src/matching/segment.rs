@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// that escapes nothing is escaped itself.
 ///
 /// ```
-/// use diana_rules::normal_segment;
+/// use diana_rules::matching::normal_segment;
 ///
 /// assert_eq!(normal_segment("%73ms"), "sms");
 /// assert_eq!(normal_segment("caf%c3%a9"), "café");

@@ -1,10 +1,10 @@
 //! The lists `allow` and `deny` of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
 use crate::attributes::{Attributes, SEVERAL};
-use crate::document::node::{Node, Value};
+use crate::document::{Node, Value};
 use crate::key::{KeyBytes, KeySpec};
 use crate::matching::RequestView;
-use crate::matching::networks::Networks;
+use crate::matching::networks::{Networks, parse_network};
 use crate::problem::Problem;
 use crate::scalar;
 use hashbrown::HashSet;
@@ -29,7 +29,7 @@ impl KeyList {
         for node in nodes {
             let Some(text) = scalar::text(node, what, problems) else { continue };
             list.written.push(text.to_owned());
-            if let Some(network) = Networks::read(text) {
+            if let Some(network) = parse_network(text) {
                 list.networks.insert(network);
             } else if by.is_of_addresses() || looks_like_an_address(text, by) {
                 let problem = Problem::new(node.span, format!("`{text}` is no address and no network"));

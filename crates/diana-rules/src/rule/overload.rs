@@ -1,7 +1,7 @@
 //! The maximum load of the machine: `load: {cpu: 85%, memory: 90%, connections: 20000, traffic: 800MiB/s}`.
 
 use super::bytes;
-use crate::document::node::Node;
+use crate::document::{Node, Value};
 use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
@@ -70,8 +70,9 @@ impl Overload {
         let cpu = fields.take("cpu").and_then(|node| Percent::read(node, "`cpu`", problems));
         let memory = fields.take("memory").and_then(|node| Percent::read(node, "`memory`", problems));
         let connections = fields.take("connections").and_then(|node| scalar::count(node, "`connections`", 1, problems));
-        let traffic = fields.take("traffic").and_then(|node| scalar::parsed(node, "`traffic`", bytes::rate, problems));
-        let is_empty = matches!(&node.value, crate::Value::Map(entries) if entries.is_empty());
+        let traffic =
+            fields.take("traffic").and_then(|node| scalar::parsed(node, "`traffic`", bytes::parse_byte_rate, problems));
+        let is_empty = matches!(&node.value, Value::Map(entries) if entries.is_empty());
         if is_empty {
             problems.push(Problem::new(node.span, "`load` says nothing").expected("as in {cpu: 85%, memory: 90%}"));
         }

@@ -2,7 +2,7 @@
 //!
 //! A key of several parts is written as a list: `overrides: [{key: [vip-7, 10.0.0.1], limit: 1000/s}]`.
 
-use crate::document::node::{Node, Span, Value};
+use crate::document::{Node, Span, Value};
 use crate::key::{KeyBytes, KeySpec};
 use crate::limit::{LimitRule, LimitStyle};
 use crate::map_reader::{MapReader, empty};

@@ -3,8 +3,7 @@
 use super::{
     Bandwidth, Bodies, CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Overload, Override, Rule, bytes,
 };
-use crate::document::node::{Entry, Node, Value};
-use crate::file::Upstream;
+use crate::document::{Entry, Node, Value};
 use crate::key::KeySpec;
 use crate::limit::{LimitRule, LimitStyle, concurrent};
 use crate::map_reader::{MapReader, nearest};
@@ -13,6 +12,7 @@ use crate::problem::Problem;
 use crate::response::CustomResponse;
 use crate::scalar;
 use crate::scope::{Scope, Wanted};
+use crate::upstream::Upstream;
 use diana_core::{Cost, LeakyBucket};
 use std::sync::Arc;
 
@@ -292,7 +292,7 @@ pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
 fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<OverLimit> {
     if matches!(node.value, Value::Map(_)) {
         let mut fields = MapReader::of(node, "`over`", OVER, problems)?;
-        let url = fields.require("divert", problems).and_then(|node| Upstream::read(node, "`divert`", problems));
+        let url = fields.require("divert", problems).and_then(|node| Upstream::parse_node(node, "`divert`", problems));
         fields.finish(problems);
         return url.map(OverLimit::Reroute);
     }
@@ -340,13 +340,15 @@ fn home(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem
 
 fn bandwidth(node: &Node, problems: &mut Vec<Problem>) -> Option<Bandwidth> {
     if !matches!(node.value, Value::Map(_)) {
-        let rate = scalar::parsed(node, "`bandwidth`", bytes::rate, problems)?;
+        let rate = scalar::parsed(node, "`bandwidth`", bytes::parse_byte_rate, problems)?;
         return Some(Bandwidth { rate, after: 0, of: Bodies::default() });
     }
     let mut fields = MapReader::of(node, "`bandwidth`", BANDWIDTH, problems)?;
-    let rate = fields.require("rate", problems).and_then(|node| scalar::parsed(node, "`rate`", bytes::rate, problems));
-    let burst = fields.take("burst").and_then(|node| scalar::parsed(node, "`burst`", bytes::amount, problems));
-    let after = fields.take("after").and_then(|node| scalar::parsed(node, "`after`", bytes::amount, problems));
+    let rate = fields
+        .require("rate", problems)
+        .and_then(|node| scalar::parsed(node, "`rate`", bytes::parse_byte_rate, problems));
+    let burst = fields.take("burst").and_then(|node| scalar::parsed(node, "`burst`", bytes::parse_byte_size, problems));
+    let after = fields.take("after").and_then(|node| scalar::parsed(node, "`after`", bytes::parse_byte_size, problems));
     let of = fields.take("of").and_then(|node| scalar::word(node, "`of`", &["response", "request", "both"], problems));
     fields.finish(problems);
     let rate = rate.and_then(|rate| match burst {

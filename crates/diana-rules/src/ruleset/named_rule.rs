@@ -52,7 +52,8 @@ impl RuleSet {
     /// skipped.
     ///
     /// ```
-    /// use diana_rules::{Attribute, Attributes, Document, Matches, Registry, RuleFile, RuleSet};
+    /// use diana_rules::ruleset::Matches;
+    /// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
     /// use std::borrow::Cow;
     ///
     /// struct Call(&'static str);

@@ -1,6 +1,6 @@
 //! One rule: its own fields, its limits, and the registered algorithms.
 
-use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
+use super::{flag, object, one_or_any, one_or_more, reference, reference_with, requiring, word};
 use crate::key::parse::{WITH_NAME, WORDS};
 use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
 use crate::matching;
@@ -69,9 +69,11 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             "examples": [1, "size(request.path)"],
         }),
         "cost_default" => {
-            a("count", "what a request costs whose `cost` fails; without it, such a request is denied with 400")
+            reference("count", "what a request costs whose `cost` fails; without it, such a request is denied with 400")
         }
-        "cost_min" => a("count_or_none", "the least that a request costs whose `cost` is an expression; 1 by default"),
+        "cost_min" => {
+            reference("count_or_none", "the least that a request costs whose `cost` is an expression; 1 by default")
+        }
         "allow" => keys("addresses, networks and keys that this rule does not count"),
         "deny" => keys("addresses, networks and keys that this rule refuses at once"),
         "overrides" => json!({
@@ -82,23 +84,26 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             ],
             "examples": [{"vip-7": "1000/s"}],
         }),
-        "wait" => {
-            such_as("duration", "how long a request waits for its turn, rather than being refused at once", &["2s"])
-        }
-        "queue" => a("count", "how many wait at once"),
+        "wait" => reference_with(
+            "duration",
+            "how long a request waits for its turn, rather than being refused at once",
+            &["2s"],
+        ),
+        "queue" => reference("count", "how many wait at once"),
         "over" => {
-            let divert = object("where it goes instead", &parse::OVER, |_| a("url", "another upstream"));
+            let divert = object("where it goes instead", &parse::OVER, |_| reference("url", "another upstream"));
             json!({
                 "description": "what becomes of a request that is over the limit",
                 "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, requiring(divert, &parse::OVER)],
             })
         }
         "shadow" => flag("whether it only counts and reports, and refuses nobody"),
-        "status" => a("status", "what a refusal answers"),
-        "answer" => a("answer", "what a refusal says in your own words"),
+        "status" => reference("status", "what a refusal answers"),
+        "answer" => reference("answer", "what a refusal says in your own words"),
         "missing" => {
-            let denied =
-                object("denied with a status of its own", &parse::MISSING, |_| a("status", "what it is answered"));
+            let denied = object("denied with a status of its own", &parse::MISSING, |_| {
+                reference("status", "what it is answered")
+            });
             json!({
                 "description": "what becomes of a request that lacks what `by` asks for",
                 "anyOf": [
@@ -114,15 +119,15 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
 }
 
 fn keys(description: &str) -> Value {
-    any_number(json!({"$ref": "#/$defs/text"}), description, &["10.0.0.0/8", "vip-7"])
+    one_or_any(json!({"$ref": "#/$defs/text"}), description, &["10.0.0.0/8", "vip-7"])
 }
 
 /// The limit fields, and the options of algorithms.
 fn limit_field(name: &str, registry: &Registry) -> Value {
     match name {
-        "limit" => a("limits", "how much is allowed; of several, all at once"),
-        "every" => such_as("duration", "at least so long between two requests", &["200ms"]),
-        "total" => a("count", "so many in all, until somebody resets it"),
+        "limit" => reference("limits", "how much is allowed; of several, all at once"),
+        "every" => reference_with("duration", "at least so long between two requests", &["200ms"]),
+        "total" => reference("count", "so many in all, until somebody resets it"),
         "concurrent" => {
             let map = object(
                 "so many at a time, a few more after a wait, and until when each holds its place",
@@ -134,7 +139,7 @@ fn limit_field(name: &str, registry: &Registry) -> Value {
                 "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}, requiring(map, &["limit"])],
             })
         }
-        "rate" => a("rate", "how many in a time"),
+        "rate" => reference("rate", "how many in a time"),
         "key" => one_or_more(
             json!({"$ref": "#/$defs/text"}),
             "whose limits these are: one part for each of `by`",
@@ -202,7 +207,9 @@ pub(super) fn match_field(name: &str) -> Value {
             json!({"description": "headers, by name", "type": "object", "additionalProperties": values})
         }
         "ip" => one_or_more(json!({"$ref": "#/$defs/network"}), "the client's address", &["10.0.0.0/8"]),
-        "when" => such_as("text", "an expression that must hold (CEL)", &["request.headers[\"x-test\"] != \"1\""]),
+        "when" => {
+            reference_with("text", "an expression that must hold (CEL)", &["request.headers[\"x-test\"] != \"1\""])
+        }
         "call" => {
             let names = one_or_more(text(), "what calls tell", &["phone"]);
             let what = "for no request, but for functions that name the rule; the names of what they tell";
@@ -214,9 +221,9 @@ pub(super) fn match_field(name: &str) -> Value {
 
 fn bandwidth_field(name: &str) -> Value {
     match name {
-        "rate" => a("byte_rate", "so much in a time"),
-        "burst" => a("bytes", "what may go at once"),
-        "after" => a("bytes", "so much of each body goes at full speed first"),
+        "rate" => reference("byte_rate", "so much in a time"),
+        "burst" => reference("bytes", "what may go at once"),
+        "after" => reference("bytes", "so much of each body goes at full speed first"),
         "of" => word("which bodies", &["response", "request", "both"]),
         _ => json!({}),
     }
@@ -224,9 +231,9 @@ fn bandwidth_field(name: &str) -> Value {
 
 fn concurrent_field(name: &str) -> Value {
     match name {
-        "limit" => a("count", "so many at a time without a wait"),
-        "burst" => a("count", "so many more after a wait; needs `delay`"),
-        "delay" => such_as("duration", "how long a request is taken to last until one has ended", &["200ms"]),
+        "limit" => reference("count", "so many at a time without a wait"),
+        "burst" => reference("count", "so many more after a wait; needs `delay`"),
+        "delay" => reference_with("duration", "how long a request is taken to last until one has ended", &["200ms"]),
         "until" => word("until when a request holds its place; client_left by default", &concurrent::UNTIL),
         _ => json!({}),
     }
@@ -234,10 +241,10 @@ fn concurrent_field(name: &str) -> Value {
 
 fn load_field(name: &str) -> Value {
     match name {
-        "cpu" => a("percent", "of all processors"),
-        "memory" => a("percent", "of all memory"),
-        "connections" => a("count", "how many connections are open"),
-        "traffic" => a("byte_rate", "how much data flows"),
+        "cpu" => reference("percent", "of all processors"),
+        "memory" => reference("percent", "of all memory"),
+        "connections" => reference("count", "how many connections are open"),
+        "traffic" => reference("byte_rate", "how much data flows"),
         _ => json!({}),
     }
 }

@@ -1,6 +1,6 @@
 //! Single values: rates, durations, counts, amounts of data; and the options of the built-in algorithms.
 
-use super::{a, flag, object, requiring, such_as, word};
+use super::{flag, object, reference, reference_with, requiring, word};
 use crate::algorithm::built_in::{EDGES, REFILL};
 use crate::response;
 use diana_core::MAX_PERMITS;
@@ -44,7 +44,7 @@ pub(super) fn definitions() -> Map<String, Value> {
                         own["description"] = json!("what it is, as `Content-Type` says it");
                         own
                     }
-                    _ => such_as("text", "the body itself, of 64 KiB at most", &["slow down"]),
+                    _ => reference_with("text", "the body itself, of 64 KiB at most", &["slow down"]),
                 }),
                 &response::FIELDS,
             ),
@@ -57,32 +57,34 @@ pub(super) fn definitions() -> Map<String, Value> {
 /// The options of the built-in algorithms.
 pub(crate) fn option(name: &str) -> Option<Value> {
     Some(match name {
-        "burst" => a("count_or_none", "how many may come at once; of a leaky bucket, how many may wait in line"),
+        "burst" => {
+            reference("count_or_none", "how many may come at once; of a leaky bucket, how many may wait in line")
+        }
         "refill" => requiring(
             object("so many tokens at once, rather than one by one", &REFILL, |field| match field {
-                "tokens" => a("count", "how many tokens come at once; what the rate gives, if left out"),
-                _ => a("duration", "how often they come"),
+                "tokens" => reference("count", "how many tokens come at once; what the rate gives, if left out"),
+                _ => reference("duration", "how often they come"),
             }),
             &["every"],
         ),
-        "delay" => a("count_or_none", "so many of those in line go at once; the others wait"),
+        "delay" => reference("count_or_none", "so many of those in line go at once; the others wait"),
         "nodelay" => flag("whether those in line go at once, and only their number is bounded"),
         "opens" => word("when a window begins: by the clock, or with the first request", &["clock", "first_request"]),
-        "time_zone" => such_as(
+        "time_zone" => reference_with(
             "text",
             "whose days, weeks or months are meant",
             &["UTC", "Europe/Berlin", "Asia/Shanghai", "America/New_York"],
         ),
-        "buckets" => a("count", "how finely the window slides: in so many steps; 10 by default"),
-        "precision" => a("duration", "how finely the window slides: in steps of this length"),
+        "buckets" => reference("count", "how finely the window slides: in so many steps; 10 by default"),
+        "precision" => reference("duration", "how finely the window slides: in steps of this length"),
         "edge" => word(
             "what the oldest step counts for, of which the window covers a part: nothing, in proportion, or fully",
             &EDGES,
         ),
-        "burst_seconds" => a("number", "for how many seconds what is unused is saved up; 1 by default"),
+        "burst_seconds" => reference("number", "for how many seconds what is unused is saved up; 1 by default"),
         "starts" => word("whether a new key has all that could be saved up, or nothing", &["full", "empty"]),
-        "warm_up" => a("duration", "how long it takes to warm up after a pause"),
-        "cold_factor" => a("number", "how much slower it is when cold; 3 by default"),
+        "warm_up" => reference("duration", "how long it takes to warm up after a pause"),
+        "cold_factor" => reference("number", "how much slower it is when cold; 3 by default"),
         _ => return None,
     })
 }

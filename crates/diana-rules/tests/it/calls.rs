@@ -1,7 +1,8 @@
 //! Rules that functions look up by name: the key of a call, and the rules that apply to it.
 
 use crate::common::good;
-use diana_rules::{Attribute, Attributes, Matches, RuleSet};
+use diana_rules::ruleset::Matches;
+use diana_rules::{Attribute, Attributes, RuleSet};
 use std::borrow::Cow;
 use std::net::IpAddr;
 

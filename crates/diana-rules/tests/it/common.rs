@@ -1,14 +1,12 @@
-//! Reading files in tests, and the problems in them.
+//! Reading files in tests, and the problems in them. The tests of `diana-server` use this file too.
 #![allow(dead_code, clippy::panic, reason = "each test takes what it needs, and one that can't go on should stop")]
 
-pub(crate) mod files;
-
-use diana_rules::{Document, Registry, RuleFile};
+use diana_rules::{Document, RuleFile};
 
 /// Reads a file, or returns all its problems as printed.
 pub(crate) fn read_as(name: &str, text: &str) -> Result<RuleFile, String> {
     let document = Document::new(name, text);
-    RuleFile::read_with(&document, &Registry::default(), |_| None).map_err(|problems| problems.to_string())
+    RuleFile::read_with(&document, &crate::registry(), |_| None).map_err(|problems| problems.to_string())
 }
 
 pub(crate) fn read(text: &str) -> Result<RuleFile, String> {

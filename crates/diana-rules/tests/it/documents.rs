@@ -1,6 +1,7 @@
 //! YAML, JSON and TOML become the same tree, and problems are reported clearly.
 
-use diana_rules::{Document, Node, Value};
+use diana_rules::Document;
+use diana_rules::document::{Node, Value};
 
 /// The tree as text, without locations.
 fn shape(node: &Node) -> String {

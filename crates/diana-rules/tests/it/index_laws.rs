@@ -1,6 +1,9 @@
 //! Properties of the index: it finds the same rules as checking them one by one, in the order of the file.
 
-use diana_rules::{Attribute, Attributes, Document, Matches, Registry, RuleFile, RuleSet, SEVERAL, SyntheticRequest};
+use diana_rules::attributes::{SEVERAL, SyntheticRequest};
+use diana_rules::matching::{Match, first_place};
+use diana_rules::ruleset::Matches;
+use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -175,11 +178,12 @@ fn any_form_of_a_path_limits_and_all_forms_exempt() {
 /// Routes use the path as written.
 #[test]
 fn a_route_compares_one_form() {
-    let file = "gateway: {upstream: http://z, routes: [{match: {path: /v1/**}, upstream: http://a}]}\nrules: []\n";
-    let file = RuleFile::read(&Document::new("diana.yaml", file), &Registry::default()).unwrap();
+    let node = Document::new("match.yaml", "{path: /v1/**}").parse().unwrap();
+    let place = Match::parse_place(&node, &mut Vec::new()).unwrap();
     let route = |path: &str, other: &[&str]| {
         let other_paths = other.iter().map(|path| (*path).to_owned()).collect();
-        file.gateway.as_ref().unwrap().route(&Ambiguous { request: SyntheticRequest::new("GET", path), other_paths })
+        let request = Ambiguous { request: SyntheticRequest::new("GET", path), other_paths };
+        first_place(&request, [&place].into_iter())
     };
     assert_eq!(route("/v1/users", &[]), Some(0));
     assert_eq!(route("/v1/users", &["/v1%2Fusers", "/v1/users"]), None);

@@ -4,7 +4,12 @@
 
 use super::input::{self, Variables, counted};
 use clap::Args;
-use diana_rules::{RuleFile, describe_gateway, describe_store, table};
+use diana_admin::AdminSection;
+use diana_config::RemoteSection;
+use diana_gateway::section::GatewaySection;
+use diana_rules::RuleFile;
+use diana_rules::describe::table;
+use diana_rules::section::SectionNotRegistered;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,8 +51,14 @@ Examples:
   diana check diana.yaml --remote centre.yaml           before it is put into etcd";
 
 /// Describes a file: its gateway, its store, its config server, and its rules.
-fn shown(file: &RuleFile) -> String {
-    let around = describe_gateway(file).into_iter().chain(describe_store(file)).collect::<Vec<_>>();
+fn shown(file: &RuleFile) -> Result<String, SectionNotRegistered> {
+    let mut around = Vec::new();
+    if let Some(gateway) = file.section::<GatewaySection>()? {
+        around.extend(gateway.describe());
+        around.push(file.section_or_default::<AdminSection>()?.describe());
+    }
+    around.extend(file.store.describe());
+    around.extend(file.section::<RemoteSection>()?.map(RemoteSection::describe));
     let mut text = around.iter().map(|line| format!("{line}\n")).collect::<String>();
     if !around.is_empty() {
         text.push('\n');
@@ -55,7 +66,7 @@ fn shown(file: &RuleFile) -> String {
     if !file.rules.is_empty() {
         text.push_str(&format!("{}\n", table(file)));
     }
-    text
+    Ok(text)
 }
 
 impl Check {
@@ -67,12 +78,12 @@ impl Check {
         input::stdin_is_read_once(self.files.iter().chain(&self.remote))?;
         let mut problems = 0;
         for (nth, path) in self.files.iter().enumerate() {
-            match input::rule_file_with(path, self.remote.as_deref(), &diana::registry(), self.variables()) {
+            match input::rule_file_with(path, self.remote.as_deref(), &diana_server::registry(), self.variables()) {
                 Err(wrong) => problems += wrong.tell(),
                 Ok((file, not_checked)) => {
                     let mut text = String::new();
                     if !self.quiet {
-                        text = shown(&file);
+                        text = shown(&file).map_err(|error| input::misused(&error.to_string()))?;
                         if nth > 0 && !text.is_empty() {
                             text.insert(0, '\n');
                         }

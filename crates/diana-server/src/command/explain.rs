@@ -10,8 +10,10 @@ use super::input;
 use clap::Args;
 use diana::EngineOptions;
 use diana::core::{Clock, ManualClock, SystemClock};
+use diana_config::RemoteSection;
 use diana_gateway::{InvalidRequest, TypedRequest};
-use diana_rules::{CountedIn, Rule, RuleFile};
+use diana_rules::RuleFile;
+use diana_rules::rule::{CountedIn, Rule};
 use futures_util::FutureExt;
 use request::{Header, Name, Target};
 use std::io::{self, Write};
@@ -76,10 +78,11 @@ impl Explain {
 
     fn try_run(&self) -> Result<(), ExitCode> {
         input::stdin_is_read_once(std::iter::once(&self.file).chain(&self.remote))?;
-        let file = input::rule_file(&self.file, self.remote.as_deref(), &diana::registry())
+        let file = input::rule_file(&self.file, self.remote.as_deref(), &diana_server::registry())
             .map_err(|wrong| input::tell_count(wrong.tell()))?;
         let request = self.request(&file)?;
-        if let Some(rejected) = request.rejected(&file.gateway.clone().unwrap_or_default()) {
+        let gateway = file.section_or_default().map_err(|error| input::misused(&error.to_string()))?;
+        if let Some(rejected) = request.rejected(&gateway) {
             return input::print(&format!("=> {rejected}\n"));
         }
 
@@ -142,7 +145,7 @@ impl Explain {
         note("shared with other instances, but counted from zero in this process here", &is_shared);
         let is_busy = |rule: &Rule| rule.load.is_some() || rule.adaptive;
         note("depends on how busy the machine is, which nobody knows here", &is_busy);
-        if file.remote.is_some() && self.remote.is_none() {
+        if !matches!(file.section::<RemoteSection>(), Ok(None)) && self.remote.is_none() {
             notes.push_str("note: the rules of the config server win over these; --remote explains a copy of them\n");
         }
         notes

@@ -4,7 +4,8 @@
 //! off).
 
 use anstyle::{AnsiColor, Style};
-use diana_rules::{Document, NotChecked, Problems, Registry, RuleFile};
+use diana_rules::file::NotChecked;
+use diana_rules::{Document, Problems, Registry, RuleFile};
 use diana_server::import::LARGEST;
 use std::fmt::Write as _;
 use std::fs::File;

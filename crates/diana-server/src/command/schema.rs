@@ -29,7 +29,7 @@ it also knows what only makes sense together.";
 
 impl Schema {
     pub(crate) fn run(self) -> ExitCode {
-        let schema = diana_rules::schema(&diana::registry());
+        let schema = diana_rules::schema::rule_file(&diana_server::registry());
         input::print(&format!("{schema:#}\n")).map_or_else(|code| code, |()| ExitCode::SUCCESS)
     }
 }

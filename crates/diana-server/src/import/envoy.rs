@@ -12,7 +12,8 @@ use super::expression::Expression;
 use super::rule::{Limit, Rule, RuleFile, Source, is_network};
 use super::{GATEWAY, Imported, LARGEST, LONGEST_CONDITION, Note, NoteKind};
 use descriptor::{Descriptor, RateLimit};
-use diana_rules::{Document, Format, Problem, Problems, Span};
+use diana_rules::document::{Format, Span};
+use diana_rules::{Document, Problem, Problems};
 use key::{Key, fits, pattern};
 use std::collections::{BTreeMap, HashMap};
 

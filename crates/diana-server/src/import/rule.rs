@@ -2,7 +2,8 @@
 
 use super::yaml::{comment, list, scalar};
 use super::{LARGEST, Note, NoteKind};
-use diana_rules::{Document, Format};
+use diana_rules::Document;
+use diana_rules::document::Format;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -221,7 +222,7 @@ fn rejected(text: &str, starts: &[usize]) -> BTreeMap<usize, String> {
             .collect();
     }
     let document = Document::new("imported", text).with_format(Format::Yaml);
-    let read = diana_rules::RuleFile::read_with(&document, &diana::registry(), |_| None);
+    let read = diana_rules::RuleFile::read_with(&document, &crate::registry(), |_| None);
     let Err(problems) = read else { return BTreeMap::new() };
     let found = problems.iter().filter_map(|problem| {
         let index = after(problem.span().start).checked_sub(1)?;

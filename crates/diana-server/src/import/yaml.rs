@@ -68,7 +68,8 @@ pub(crate) fn comment(text: &mut String, within: &str, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use diana_rules::{Document, Value};
+    use diana_rules::Document;
+    use diana_rules::document::Value;
 
     #[test]
     fn whatever_is_written_is_read_again() {

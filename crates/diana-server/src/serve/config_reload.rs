@@ -1,7 +1,13 @@
 //! Applies rules when they change, and warns about changes that need a restart.
 
 use diana::Reloader;
-use diana_rules::{Admin, Apply, Document, Gateway, Problems, RemoteSection, RuleFile, StoreSection};
+use diana_admin::AdminSection;
+use diana_config::Apply;
+use diana_config::RemoteSection;
+use diana_gateway::section::GatewaySection;
+use diana_rules::file::StoreSection;
+use diana_rules::section::SectionNotRegistered;
+use diana_rules::{Document, Problems, RuleFile};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -16,16 +22,20 @@ pub(super) struct ConfigReload {
 /// The sections of a file that are read only at start.
 #[derive(Clone, Debug, PartialEq)]
 struct Machine {
-    gateway: Option<Gateway>,
-    admin: Option<Admin>,
+    gateway: Option<GatewaySection>,
+    admin: Option<AdminSection>,
     store: StoreSection,
     remote: Option<RemoteSection>,
 }
 
 impl Machine {
-    fn of(file: &RuleFile) -> Self {
-        let file = file.clone();
-        Self { gateway: file.gateway, admin: file.admin, store: file.store, remote: file.remote }
+    fn of(file: &RuleFile) -> Result<Self, SectionNotRegistered> {
+        Ok(Self {
+            gateway: file.section()?.cloned(),
+            admin: file.section()?.cloned(),
+            store: file.store.clone(),
+            remote: file.section()?.cloned(),
+        })
     }
 
     /// Returns the sections that differ.
@@ -50,7 +60,13 @@ impl Apply for ConfigReload {
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems> {
         self.follower.apply(local, remote)?;
         let Some(file) = self.follower.file() else { return Ok(()) };
-        let now = Machine::of(&file);
+        let now = match Machine::of(&file) {
+            Ok(now) => now,
+            Err(error) => {
+                tracing::warn!("rules loaded; {error}");
+                return Ok(());
+            }
+        };
         let mut started = self.started.lock();
         let changes = started.get_or_insert_with(|| now.clone()).changes(&now);
         if !changes.is_empty() {

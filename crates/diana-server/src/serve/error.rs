@@ -2,6 +2,7 @@
 
 use diana_gateway::StartError;
 use diana_rules::Problems;
+use diana_rules::section::SectionNotRegistered;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +20,8 @@ pub enum ServeError {
     },
     /// The rule file is invalid.
     Problems(Problems),
+    /// A section of the file was not parsed.
+    Section(SectionNotRegistered),
     /// The shared store can't be used.
     Store(String),
     /// The sources of the rules can't be watched.
@@ -43,6 +46,7 @@ impl fmt::Display for ServeError {
         match self {
             Self::Unreadable { file, error } => write!(f, "{file} can't be read: {error}"),
             Self::Problems(problems) => write!(f, "{problems}"),
+            Self::Section(why) => why.fmt(f),
             Self::Store(why) => write!(f, "`store.redis` can't be used: {why}"),
             Self::Sources(why) => write!(f, "the rules can't be followed: {why}"),
             Self::Gateway(why) => why.fmt(f),
@@ -64,3 +68,9 @@ impl fmt::Display for ServeError {
 }
 
 impl std::error::Error for ServeError {}
+
+impl From<SectionNotRegistered> for ServeError {
+    fn from(error: SectionNotRegistered) -> Self {
+        Self::Section(error)
+    }
+}

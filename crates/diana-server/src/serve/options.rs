@@ -3,7 +3,10 @@
 use super::{DEFAULT, ServeError};
 use crate::import::LARGEST;
 use crate::program_log::ProgramLog;
-use diana_rules::{AccessLogFormat, Document, RuleFile, Upstream};
+use diana_admin::AdminSection;
+use diana_gateway::section::{AccessLogFormat, GatewaySection};
+use diana_rules::upstream::Upstream;
+use diana_rules::{Document, RuleFile};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -91,15 +94,16 @@ impl ServeOptions {
 
     /// Parses the document, and applies the overrides of the command line.
     pub(super) fn file(&self, document: &Document) -> Result<RuleFile, ServeError> {
-        let mut file = RuleFile::read(document, &diana::registry()).map_err(ServeError::Problems)?;
+        let mut file = RuleFile::read(document, &crate::registry()).map_err(ServeError::Problems)?;
         if let Some(admin) = self.admin {
-            let section = file.admin.get_or_insert_default();
+            let mut section = file.section_or_default::<AdminSection>()?;
             section.listen = vec![admin];
             if section.token.is_none() && !admin.ip().is_loopback() {
                 return Err(ServeError::OpenAdmin(admin));
             }
+            file.set_section(section);
         }
-        let gateway = file.gateway.get_or_insert_default();
+        let mut gateway = file.section_or_default::<GatewaySection>()?;
         if !self.listen.is_empty() {
             gateway.listen.clone_from(&self.listen);
         }
@@ -109,6 +113,7 @@ impl ServeOptions {
         if let Some(access_log) = self.access_log {
             gateway.access_log = access_log;
         }
+        file.set_section(gateway);
         Ok(file)
     }
 }

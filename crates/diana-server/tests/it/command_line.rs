@@ -135,7 +135,7 @@ fn the_schema_is_the_librarys() {
     assert!(output.status.success());
     assert!(out(&output).starts_with("{\n  \""), "one can read it:\n{}", out(&output));
     let printed = serde_json::from_str::<serde_json::Value>(&out(&output)).unwrap();
-    assert_eq!(printed, diana_rules::schema(&diana::registry()));
+    assert_eq!(printed, diana_rules::schema::rule_file(&diana_server::registry()));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Realistic configurations of nginx become the expected rules.
 
 use crate::support::{compare, folder, read_again};
-use diana_rules::{Document, Registry, RuleFile, Span};
+use diana_gateway::section::GatewaySection;
+use diana_rules::document::Span;
+use diana_rules::{Document, RuleFile};
 use diana_server::import::{Imported, NoteKind, import_nginx};
 use std::path::Path;
 use std::process::Command;
@@ -444,11 +446,12 @@ fn the_gateway_that_is_suggested_can_be_taken_over() {
             if is_field.iter().any(|field| bare.starts_with(field)) { bare } else { line.to_owned() }
         });
         let taken = taken.map(|line| format!("{line}\n")).collect::<String>();
-        let file = RuleFile::read_with(&Document::new("diana.yaml", &*taken), &Registry::default(), |_| None);
-        let gateway = file.unwrap_or_else(|problems| panic!("{problems}\n{taken}")).gateway.unwrap();
+        let file = RuleFile::read_with(&Document::new("diana.yaml", &*taken), &diana_server::registry(), |_| None);
+        let file = file.unwrap_or_else(|problems| panic!("{problems}\n{taken}"));
+        let gateway = file.section::<GatewaySection>().unwrap().unwrap();
         assert_eq!(gateway.upstream.iter().map(ToString::to_string).collect::<Vec<_>>(), ["http://10.0.0.1:3000"]);
         assert_eq!(gateway.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:80"]);
-        assert!(gateway.tls.is_some() && gateway.trusted_proxies.is_empty() == proxies.is_empty(), "{taken}");
+        assert!(gateway.tls.is_some() && gateway.http.trusted_proxies.is_empty() == proxies.is_empty(), "{taken}");
         assert!(taken.contains("nginx also sends requests to http://b"), "{taken}");
     }
 }
@@ -459,7 +462,7 @@ fn the_page_coming_from_shows_what_is_imported() {
     let page = include_str!("../../../../docs/coming-from.md");
     // Parses rules, without their positions.
     let rules = |text: &str| {
-        let file = RuleFile::read_with(&Document::new("diana.yaml", text), &Registry::default(), |_| None);
+        let file = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), |_| None);
         let mut rules = file.unwrap_or_else(|problems| panic!("{problems}\n{text}")).rules;
         for rule in &mut rules {
             rule.span = Span::default();

@@ -6,12 +6,20 @@
 mod any_input;
 mod check;
 mod command_line;
+#[path = "../../../diana-rules/tests/it/common.rs"]
+mod common;
 mod explain;
 mod gateway;
 mod import_envoy;
 mod import_nginx;
 mod packaging;
 mod program_log;
+mod rule_files;
 mod shared;
 mod support;
 mod the_gateway_page;
+
+/// The registry that [`common`] reads files with.
+fn registry() -> diana_rules::Registry {
+    diana_server::registry()
+}

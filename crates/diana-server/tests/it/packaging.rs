@@ -1,7 +1,9 @@
 //! The files in `packaging` fit the program: the rule file is valid, systemd accepts the unit, and numbers that occur
 //! in two places are the same in both.
 
-use diana_rules::{Document, Registry, RuleFile};
+use diana_admin::AdminSection;
+use diana_gateway::section::GatewaySection;
+use diana_rules::{Document, RuleFile};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +18,7 @@ fn folder() -> PathBuf {
 
 fn file() -> RuleFile {
     let document = Document::new("diana.yaml", include_str!("../../../../packaging/diana.yaml"));
-    RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"))
+    RuleFile::read(&document, &diana_server::registry()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Returns the value of a setting of the unit.
@@ -43,9 +45,9 @@ fn the_starting_file_is_also_good_with_what_it_only_mentions() {
     let switched_on = keys.fold(text.to_owned(), |text, key| text.replacen(&format!("# {key}"), key, 1));
     assert!(!switched_on.contains("# tls:") && !switched_on.contains("# store:"));
     let variable = |name: &str| Some(format!("secret-of-{name}-that-is-long-enough"));
-    let read = RuleFile::read_with(&Document::new("diana.yaml", switched_on), &Registry::default(), variable);
+    let read = RuleFile::read_with(&Document::new("diana.yaml", switched_on), &diana_server::registry(), variable);
     let file = read.unwrap_or_else(|problems| panic!("{problems}"));
-    assert!(file.gateway.unwrap().tls.is_some() && file.store.redis.is_some());
+    assert!(file.section::<GatewaySection>().unwrap().unwrap().tls.is_some() && file.store.redis.is_some());
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn systemd_takes_the_unit() {
 #[test]
 fn systemd_waits_longer_than_the_program_takes_to_stop() {
     let seconds = |text: &str| Duration::from_secs(text.strip_suffix('s').unwrap().parse().unwrap());
-    let stop = file().gateway.unwrap().timeouts.stop;
+    let stop = file().section::<GatewaySection>().unwrap().unwrap().timeouts.stop;
     assert!(seconds(setting("TimeoutStopSec")) > stop, "{stop:?}");
     assert!(DOCKERFILE.contains("--stop-timeout 40"));
     // Replacing a single mounted file is not noticed.
@@ -78,7 +80,7 @@ fn systemd_waits_longer_than_the_program_takes_to_stop() {
 
 #[test]
 fn there_are_enough_files_for_the_connections() {
-    let most = file().gateway.unwrap().bounds.connections;
+    let most = file().section::<GatewaySection>().unwrap().unwrap().bounds.connections;
     assert!(setting("LimitNOFILE").parse::<usize>().unwrap() > 2 * most);
 }
 
@@ -87,8 +89,8 @@ fn the_image_is_built_by_the_rust_that_is_tested_and_shows_where_it_listens() {
     let version = WORKSPACE.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.split('"').next());
     assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim", version.unwrap())), "{version:?}");
     let file = file();
-    let port = file.gateway.unwrap().listen[0].port();
+    let port = file.section::<GatewaySection>().unwrap().unwrap().listen[0].port();
     assert!(DOCKERFILE.contains(&format!("EXPOSE {port}\n")));
-    let admin = file.admin.unwrap().listen[0];
+    let admin = file.section::<AdminSection>().unwrap().unwrap().listen[0];
     assert!(DOCKERFILE.contains(&format!("/dev/tcp/{}/{}", admin.ip(), admin.port())));
 }

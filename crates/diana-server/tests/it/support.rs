@@ -7,7 +7,7 @@ pub(crate) mod http2;
 pub(crate) mod program;
 pub(crate) mod upstream;
 
-use diana_rules::{Document, Registry, RuleFile};
+use diana_rules::{Document, RuleFile};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub(crate) fn compare(path: &Path, actual: &str) {
 /// Reads a rule file as `diana check` does, and returns the names of its rules.
 pub(crate) fn read_again(text: &str) -> BTreeSet<String> {
     let document = Document::new("imported.yaml", text);
-    let file = RuleFile::read_with(&document, &Registry::default(), |_| None);
+    let file = RuleFile::read_with(&document, &diana_server::registry(), |_| None);
     let file = file.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
     assert!(file.rules.iter().all(|rule| rule.name.len() <= 64));
     file.rules.into_iter().map(|rule| rule.name).collect()

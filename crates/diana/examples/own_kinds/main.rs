@@ -7,7 +7,9 @@ mod kinds;
 
 use diana::EngineOptions;
 use diana::core::{ManualClock, Timestamp};
-use diana::rules::{Document, RuleFile, SyntheticRequest, table};
+use diana::rules::attributes::SyntheticRequest;
+use diana::rules::describe::table;
+use diana::rules::{Document, RuleFile};
 use futures_util::FutureExt;
 use std::error::Error;
 use std::sync::Arc;

@@ -4,7 +4,9 @@ use super::queries::{Charges, Scope, ScopedDecision};
 use super::shared::InFlightQuery;
 use super::{Engine, Verdict};
 use diana_core::{LocalStore, MaxWait};
-use diana_rules::{Attributes, CompiledRule, CountedIn, DenyReason, MatchedRule, Mode, RuleNotCallable};
+use diana_rules::Attributes;
+use diana_rules::rule::{CountedIn, Mode};
+use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
 
 /// What to do with a request that must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

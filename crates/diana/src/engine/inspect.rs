@@ -8,7 +8,9 @@ mod explain;
 use super::Engine;
 use super::shared::SharedStore;
 use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
-use diana_rules::{CompiledLimit, CountedIn, InvalidKey, Listed, RuleSet};
+use diana_rules::RuleSet;
+use diana_rules::rule::CountedIn;
+use diana_rules::ruleset::{CompiledLimit, InvalidKey, Listed};
 pub use explain::{Explanation, RuleExplanation};
 use std::fmt;
 use std::sync::Arc;
@@ -122,7 +124,8 @@ impl Engine {
     /// counted together.
     ///
     /// ```
-    /// # use diana::rules::{SyntheticRequest, Document, Registry, RuleFile};
+    /// # use diana::rules::attributes::SyntheticRequest;
+    /// # use diana::rules::{Document, Registry, RuleFile};
     /// # use diana::Engine;
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Document::new("diana.yaml", "rules: [{name: each-account, by: account, limit: 5/h}]");

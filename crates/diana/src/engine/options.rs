@@ -6,7 +6,8 @@ use super::{Engine, State};
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
-use diana_rules::{OnFullKeys, RuleFile, RuleSet};
+use diana_rules::file::OnFullKeys;
+use diana_rules::{RuleFile, RuleSet};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 

@@ -2,7 +2,8 @@
 
 use super::Verdict;
 use diana_core::{Answer, Ask, Cost, Decision, Limit, MaxWait};
-use diana_rules::{CompiledLimit, CountedIn, MatchedRule, Mode};
+use diana_rules::rule::{CountedIn, Mode};
+use diana_rules::ruleset::{CompiledLimit, MatchedRule};
 use smallvec::SmallVec;
 
 /// Some queries of a request.

@@ -12,7 +12,8 @@ use diana_core::{
     Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
     Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
 };
-use diana_rules::{CompiledLimit, CostOf, CountedIn, Rule};
+use diana_rules::rule::{CostOf, CountedIn, Rule};
+use diana_rules::ruleset::CompiledLimit;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ impl<'a> Corrections<'a> {
         let mut all = Self::default();
         let zeroed = &verdict.parts().settled_to_zero;
         for (nth, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
-            let rule = verdict.rules().rule(matched.rule).map(diana_rules::CompiledRule::rule);
+            let rule = verdict.rules().rule(matched.rule).map(diana_rules::ruleset::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
             let is_empty = zeroed.contains(&(of.scope, nth));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {

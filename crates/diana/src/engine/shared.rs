@@ -14,7 +14,7 @@ pub(super) use background::Background;
 use diana_core::{
     Ask, Decision, Limit, LocalStore, MaxWait, RefundFuture, ResetListener, Store, StoreError, Timestamp,
 };
-use diana_rules::CountedIn;
+use diana_rules::rule::CountedIn;
 pub(super) use keepalive::{HeldLeases, LeaseGuard};
 use smallvec::SmallVec;
 use std::any::Any;

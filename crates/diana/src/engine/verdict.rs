@@ -6,10 +6,9 @@ mod sample;
 use super::local::LocalCounts;
 use super::queries::{Charges, Scope, ScopedDecision};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::{
-    Attributes, CompiledRule, CountedIn, DenyReason, Matches, Mode, OverLimit, RefusedBy, RequestOutcome, Rule,
-    RuleFile, RuleNotCallable, RuleSet,
-};
+use diana_rules::{Attributes, RuleFile, RuleSet};
+use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
+use diana_rules::ruleset::{CompiledRule, DenyReason, Matches, RefusedBy, RequestOutcome, RuleNotCallable};
 use pool::{Pooled, VerdictParts};
 pub(super) use pool::{Queued, Rules};
 pub use sample::ResponseClass;

@@ -25,7 +25,7 @@ use super::queries::{Scope, ScopedDecision};
 use super::verdict::Queued;
 use super::{Engine, Verdict};
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Timestamp, WaitQueues};
-use diana_rules::{CompiledLimit, MatchedRule};
+use diana_rules::ruleset::{CompiledLimit, MatchedRule};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;

@@ -19,7 +19,9 @@
 use super::LoadMeter;
 use arc_swap::ArcSwap;
 use diana_core::Quota;
-use diana_rules::{Overload, Resource, RuleFile};
+use diana_rules::RuleFile;
+use diana_rules::rule::Overload;
+use diana_rules::ruleset::Resource;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 use crate::support::{account, decide, engine, now, request};
 use diana::core::{Cost, Retry};
-use diana::rules::CountedIn;
+use diana::rules::rule::CountedIn;
 use diana::{Engine, KeyStatus};
 
 /// `remaining/limit` of each limit.

@@ -2,7 +2,9 @@
 
 use crate::support::{clock, decide, file, now};
 use diana::core::MemoryStore;
-use diana::rules::{DenyReason, OverLimit, SyntheticRequest};
+use diana::rules::attributes::SyntheticRequest;
+use diana::rules::rule::OverLimit;
+use diana::rules::ruleset::DenyReason;
 use diana::{ActualCost, Engine, EngineOptions, Reason};
 
 fn tokens(header: Option<&str>) -> SyntheticRequest {

@@ -2,7 +2,8 @@
 
 use crate::support::{account, decide, engine, now, request, said};
 use diana::core::Retry;
-use diana::rules::{DenyReason, OverLimit};
+use diana::rules::rule::OverLimit;
+use diana::rules::ruleset::DenyReason;
 use diana::{Engine, Reason};
 use std::time::Duration;
 
@@ -106,7 +107,7 @@ fn a_cost_is_a_number_or_an_expression() {
   - {name: tokens, match: {path: /tokens}, limit: 1000/h, cost: 'int(request.headers["x-tokens"])'}
 "#,
     );
-    let get = |path: &str| diana::rules::SyntheticRequest::new("GET", path);
+    let get = |path: &str| diana::rules::attributes::SyntheticRequest::new("GET", path);
     assert_eq!(said(&engine, &get("/fixed")), "granted, closest to `fixed`: 6 of 10 left");
     let tokens = |count: &str| said(&engine, &get("/tokens").header("x-tokens", count));
     assert_eq!(tokens("600"), "granted, closest to `tokens`: 400 of 1000 left");
@@ -121,7 +122,7 @@ fn a_cost_is_a_number_or_an_expression() {
 #[test]
 fn a_when_that_fails_matches() {
     let (engine, _) = engine("rules: [{name: a, match: {when: 'int(request.query.n) > 5'}, limit: 1/h}]");
-    let get = |path: &str| diana::rules::SyntheticRequest::new("GET", path);
+    let get = |path: &str| diana::rules::attributes::SyntheticRequest::new("GET", path);
     assert_eq!(said(&engine, &get("/?n=5")), "granted: no rule is about it");
     assert!(said(&engine, &get("/?n=six")).starts_with("granted, closest to `a`"));
     assert_eq!(engine.rules().rules()[0].failures(), 1);
@@ -145,7 +146,8 @@ fn shadow_rules_count_and_refuse_nobody() {
     // What the real ones refuse, the shadows do not count.
     let denied = decide(&engine, &request());
     assert!(!denied.is_granted());
-    let refusals = engine.rules().rules().iter().map(diana::rules::CompiledRule::shadow_refusals).collect::<Vec<_>>();
+    let refusals =
+        engine.rules().rules().iter().map(diana::rules::ruleset::CompiledRule::shadow_refusals).collect::<Vec<_>>();
     assert_eq!(refusals, [0, 2, 3]);
 }
 
@@ -162,11 +164,11 @@ fn each_rule_waits_only_as_long_as_it_says() {
     assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::from_secs(1)));
     assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::from_secs(2)));
     assert_eq!(decide(&engine, &account("a")).retry(), Some(Retry::After(Duration::from_secs(1))));
-    let line = diana::rules::SyntheticRequest::new("GET", "/line");
+    let line = diana::rules::attributes::SyntheticRequest::new("GET", "/line");
     let waits = [(); 4].map(|()| decide(&engine, &line).wait().map(|wait| wait.as_millis()));
     assert_eq!(waits, [Some(0), Some(100), Some(200), None]);
     // A rule that does not wait refuses at once, though another one of the request would wait.
-    let hasty = diana::rules::SyntheticRequest::new("GET", "/hasty").named("account", "b");
+    let hasty = diana::rules::attributes::SyntheticRequest::new("GET", "/hasty").named("account", "b");
     assert!(decide(&engine, &hasty).is_granted());
     assert_eq!(said(&engine, &hasty), "denied by `hasty`: 0 of 1 left, again in 10ms");
     assert_eq!(decide(&engine, &account("b")).wait(), Some(Duration::from_secs(1)), "and it was not charged for it");
@@ -206,7 +208,7 @@ fn an_explanation_tells_what_each_rule_says() {
   - {name: free, limit: 1/h, cost: 'int(request.query.n)', cost_min: 0, match: {when: 'request.query.n == "0"'}}
 "#,
     );
-    let alice = diana::rules::SyntheticRequest::new("GET", "/?n=0").named("account", "alice");
+    let alice = diana::rules::attributes::SyntheticRequest::new("GET", "/?n=0").named("account", "alice");
     let text = now(engine.explain(&alice)).to_string();
     assert_eq!(
         text,

@@ -233,7 +233,7 @@ async fn a_verdict_tells_how_long_it_stood_in_line_and_for_which_rule() {
     assert_eq!(waited(&third), (50, Some("places".to_owned())));
     drop(second);
     // A time that was promised is still to be waited for.
-    let paced = diana::rules::SyntheticRequest::new("GET", "/paced");
+    let paced = diana::rules::attributes::SyntheticRequest::new("GET", "/paced");
     drop(engine.admit(&paced).await);
     let promised = engine.admit(&paced).await;
     assert_eq!(promised.wait(), Some(ms(1_000)));

@@ -2,7 +2,7 @@
 
 use crate::support::{account, decide, engine, file, now, request, said};
 use diana::core::{MemoryStore, Retry, Timestamp};
-use diana::rules::{DenyReason, Resource, RuleCounts};
+use diana::rules::ruleset::{DenyReason, Resource, RuleCounts};
 use diana::{Engine, Reason, ResponseClass};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn a_busy_machine_refuses_and_nothing_is_charged() {
     );
     engine.load().set_memory(0.95);
     engine.load().set_connections(11);
-    let slow = diana::rules::SyntheticRequest::new("GET", "/slow");
+    let slow = diana::rules::attributes::SyntheticRequest::new("GET", "/slow");
     let denied = decide(&engine, &slow);
     assert_eq!(denied.to_string(), "denied by `overload`: too busy (memory)");
     assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Overloaded(Resource::Memory), .. })));

@@ -4,7 +4,9 @@
 mod kinds;
 use crate::support::{clock, now, request, said};
 use diana::core::ManualClock;
-use diana::rules::{Document, Registry, RuleFile, SyntheticRequest, describe, schema, table};
+use diana::rules::attributes::SyntheticRequest;
+use diana::rules::describe::table;
+use diana::rules::{Document, Registry, RuleFile, describe, schema};
 use diana::{Engine, EngineOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -163,7 +165,7 @@ diana.yaml:3:34: the shared store can't keep this limit: its algorithm has no sc
 #[test]
 fn the_schema_and_the_words_know_them() {
     let registry = registry(&clock());
-    let schema = schema(&registry);
+    let schema = schema::rule_file(&registry);
     let rule = &schema["$defs"]["rule"]["properties"];
     let algorithms = rule["algorithm"]["anyOf"].as_array().unwrap();
     let strikes = algorithms.iter().find(|one| one["const"] == "strikes").unwrap();
@@ -173,7 +175,7 @@ fn the_schema_and_the_words_know_them() {
     assert!(schema["$defs"]["by"]["anyOf"][0]["enum"].as_array().unwrap().iter().any(|word| word == "subdomain"));
 
     let file = read(LOGIN, &registry).unwrap();
-    assert_eq!(describe(&file.rules[0]).limit, "at most 3 in 60s, then a pause of 600s");
+    assert_eq!(describe::rule(&file.rules[0]).limit, "at most 3 in 60s, then a pause of 600s");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::support::account;
 use diana::core::Cost;
-use diana::rules::{CountedIn, Document, RuleFile};
+use diana::rules::{Document, RuleFile};
+use diana::rules::rule::CountedIn;
 use diana::{Engine, connect, registry};
 use diana_testing::RedisServer;
 

@@ -2,7 +2,7 @@
 
 use crate::support::{account, decide, engine, file, now, request, said};
 use diana::Verdict;
-use diana::rules::SyntheticRequest;
+use diana::rules::attributes::SyntheticRequest;
 use std::time::Duration;
 
 /// `by: resource` gave each spelling of a path its own count.

@@ -1,7 +1,7 @@
 //! Rules that change while requests are decided: counts are kept, and no request sees a half-applied change.
 
 use crate::support::{account, decide, engine, file, now, said};
-use diana::rules::SyntheticRequest;
+use diana::rules::attributes::SyntheticRequest;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[test]

@@ -1,8 +1,9 @@
 //! Reloads from a real file and a real etcd: rules change without a restart, and counts are kept.
 
 use crate::support::account;
-use diana::rules::{Document, Origin, RuleFile, WatchHandle};
-use diana::{Engine, Reloader, registry, sources};
+use diana::config::{Origin, Sources, WatchHandle};
+use diana::rules::{Document, RuleFile};
+use diana::{Engine, Reloader, registry};
 use diana_testing::EtcdServer;
 use std::fs::write;
 use std::path::Path;
@@ -21,7 +22,7 @@ async fn start(path: &Path) -> Started {
     let file = RuleFile::read(&document, &registry()).unwrap_or_else(|problems| panic!("{problems}"));
     let engine = Arc::new(Engine::new(&file));
     let follower = Reloader::new(Arc::clone(&engine), registry());
-    let running = sources(path, &file).unwrap().start(follower.clone()).await.unwrap();
+    let running = Sources::new().local(path).remote_of(&file).unwrap().start(follower.clone()).await.unwrap();
     Started { engine, follower, running }
 }
 

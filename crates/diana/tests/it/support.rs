@@ -1,7 +1,8 @@
 //! Shared helpers of the engine tests.
 
 use diana::core::{ManualClock, Timestamp};
-use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
+use diana::rules::{Document, Registry, RuleFile};
+use diana::rules::attributes::SyntheticRequest;
 use diana::{Engine, EngineOptions, Verdict};
 
 pub(crate) fn file(text: &str) -> RuleFile {

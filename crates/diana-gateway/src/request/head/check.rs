@@ -1,8 +1,10 @@
 //! Validates the head of a request and the transfer coding of its body, and detects upgrades.
 
 use super::names;
+use crate::section::GatewaySection;
 use diana_http::{malformed_path, normal_method};
-use diana_rules::{Gateway, Spelling, split_host};
+use diana_rules::http_settings::Spelling;
+use diana_rules::matching::split_host;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
@@ -15,7 +17,7 @@ pub(crate) struct Rejected {
 }
 
 /// Rejects an invalid request head.
-pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
+pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Rejected> {
     let bad = |why| Err(Rejected { status: StatusCode::BAD_REQUEST, why });
     if head.method == Method::CONNECT {
         return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, why: "this is no proxy to other places" });
@@ -27,7 +29,7 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
     if head.uri.path() == "*" && head.method != Method::OPTIONS {
         return bad("only OPTIONS can ask for `*`");
     }
-    if let Some(problem) = malformed_path(head.uri.path(), gateway.paths.escaped_slash) {
+    if let Some(problem) = malformed_path(head.uri.path(), gateway.http.escaped_slash) {
         return bad(problem);
     }
     // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and hyper has removed it already.

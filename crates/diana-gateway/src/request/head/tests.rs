@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::connection::ConnInfo;
-use diana_rules::{Gateway, Spelling};
+use crate::section::GatewaySection;
+use diana_rules::http_settings::Spelling;
 use http::request::Parts;
 use http::{Request, Version};
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ fn value<'a>((_, fields): &'a (String, HeaderMap), name: &str) -> Option<&'a str
 #[test]
 fn what_a_client_may_not_ask_is_rejected() {
     let why = |request| {
-        check(&head(request), &Gateway::default()).err().map(|rejected| (rejected.status.as_u16(), rejected.why))
+        check(&head(request), &GatewaySection::default()).err().map(|rejected| (rejected.status.as_u16(), rejected.why))
     };
     assert_eq!(why(Request::get("/").header("host", "a")), None);
     assert_eq!(why(Request::get("http://a/")), None);
@@ -49,7 +50,7 @@ fn what_a_client_may_not_ask_is_rejected() {
     }
     for uri in ["http://a:x/", "http://a:65536/", "http://[a]:80/"] {
         if let Ok(request) = Request::get(uri).body(()) {
-            let rejected = check(&request.into_parts().0, &Gateway::default()).unwrap_err();
+            let rejected = check(&request.into_parts().0, &GatewaySection::default()).unwrap_err();
             assert_eq!((rejected.status.as_u16(), rejected.why), (400, "the host is invalid"), "{uri}");
         }
     }
@@ -83,19 +84,19 @@ fn what_a_client_may_not_ask_is_rejected() {
 
 #[test]
 fn spellings_are_denied_and_allowed_as_the_file_says() {
-    let asks = |method: &str, path: &str, gateway: &Gateway| {
+    let asks = |method: &str, path: &str, gateway: &GatewaySection| {
         let request = Request::builder().method(method).uri(path).header("host", "a");
         check(&head(request), gateway).err().map(|rejected| (rejected.status.as_u16(), rejected.why))
     };
-    let usual = Gateway::default();
+    let usual = GatewaySection::default();
     assert_eq!(asks("POST", "/a%2fb", &usual), None);
     assert_eq!(asks("purge", "/", &usual), None);
     for method in ["post", "Post", "gET", "opTions"] {
         assert_eq!(asks(method, "/", &usual), Some((400, "the method is not written in capitals")), "{method}");
     }
-    let mut other = Gateway::default();
+    let mut other = GatewaySection::default();
     other.methods.any_case = Spelling::Allow;
-    other.paths.escaped_slash = Spelling::Deny;
+    other.http.escaped_slash = Spelling::Deny;
     assert_eq!(asks("post", "/a%252fb", &other), None);
     for path in ["/a%2fb", "/a%2Fb", "/a%5cb", "/%2F"] {
         assert_eq!(asks("GET", path, &other), Some((400, "the path has an escaped slash in it")), "{path}");
@@ -106,7 +107,7 @@ fn spellings_are_denied_and_allowed_as_the_file_says() {
 fn a_padded_value_is_rejected_over_http_2() {
     let why = |version, value: &[u8]| {
         let request = Request::get("http://a/").version(version).header("x-account", value);
-        check(&head(request), &Gateway::default()).err().map(|rejected| rejected.why)
+        check(&head(request), &GatewaySection::default()).err().map(|rejected| rejected.why)
     };
     for padded in [&b" alice"[..], b"alice ", b"\talice", b"alice\t", b" "] {
         assert_eq!(why(Version::HTTP_2, padded), Some("a header value begins or ends with whitespace"), "{padded:?}");

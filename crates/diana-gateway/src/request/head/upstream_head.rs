@@ -3,7 +3,7 @@
 
 use super::{ends_here, names};
 use crate::connection::{ConnInfo, ForwardedHeaders, PeerTrust};
-use diana_rules::{Scheme, Upstream};
+use diana_rules::upstream::{Scheme, Upstream};
 use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};

@@ -3,7 +3,9 @@
 //! Unknown fields and duplicates of a key and value are errors, as in envoyproxy/ratelimit itself.
 
 use super::super::MOST;
-use diana_rules::{MapReader, Node, Problem, Span, Value};
+use diana_rules::Problem;
+use diana_rules::document::{Node, Span, Value};
+use diana_rules::map_reader::MapReader;
 use std::collections::BTreeSet;
 
 /// The maximum depth of descriptors.

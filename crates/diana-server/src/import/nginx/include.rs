@@ -7,7 +7,8 @@
 use super::super::LARGEST;
 use super::notes::Notes;
 use super::syntax::{DEEPEST, Directive, parse};
-use diana_rules::{Document, Format, Problem, Problems};
+use diana_rules::document::Format;
+use diana_rules::{Document, Problem, Problems};
 use std::io;
 
 /// Returns the files that an `include` names: each with its name and its text.
@@ -43,7 +44,7 @@ impl Loader<'_> {
         self.bytes = self.bytes.saturating_add(text.len());
         if self.bytes > LARGEST {
             let what = format!("all files together have more than {LARGEST} bytes");
-            return Err(problem(Problem::new(diana_rules::Span::default(), what)));
+            return Err(problem(Problem::new(diana_rules::document::Span::default(), what)));
         }
         let file = self.notes.add_file(name);
         let directives = parse(text, file).map_err(problem)?;

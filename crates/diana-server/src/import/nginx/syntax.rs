@@ -4,7 +4,8 @@
 //! only at the beginning of a word; a backslash escapes the next character; `${` does not open a block. The parser does
 //! not interpret directives, except for blocks of Lua, which are not configuration.
 
-use diana_rules::{Problem, Span};
+use diana_rules::Problem;
+use diana_rules::document::Span;
 
 /// The maximum depth of blocks, over all included files: more than in practice, and safe for recursive functions.
 pub(super) const DEEPEST: usize = 64;

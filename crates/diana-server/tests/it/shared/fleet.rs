@@ -32,14 +32,14 @@ struct Member {
 impl Fleet {
     /// Starts gateways with a rule file, on ports that the system chooses.
     pub(crate) fn start(gateways: usize, text: &str) -> Self {
-        let file = RuleFile::read(&Document::new("diana.yaml", text), &diana::registry());
+        let file = RuleFile::read(&Document::new("diana.yaml", text), &diana_server::registry());
         let file = file.unwrap_or_else(|problems| panic!("{problems}"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let member = |_| {
             let store = file.store.redis.as_ref();
             let store = store.map(|section| runtime.block_on(diana::connect(section)).unwrap());
             let engine = Arc::new(EngineOptions::of(&file).build_with(&file, store.clone()));
-            Member { running: Gateway::new(&file, engine).start().unwrap(), store }
+            Member { running: Gateway::new(&file, engine).unwrap().start().unwrap(), store }
         };
         let gateways = (0..gateways).map(member).collect();
         Self { gateways, _runtime: runtime }

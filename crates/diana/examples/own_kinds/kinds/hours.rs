@@ -1,7 +1,9 @@
 //! `match: {hours: 9-17}`: a rule that is active only at some hours of the day, in UTC.
 
 use diana::core::Clock;
-use diana::rules::{Attributes, Matcher, Node, Problem};
+use diana::rules::document::Node;
+use diana::rules::matching::Matcher;
+use diana::rules::{Attributes, Problem};
 use std::sync::Arc;
 
 const NANOS_AN_HOUR: u64 = 3_600_000_000_000;

@@ -4,7 +4,8 @@ mod hours;
 mod strikes;
 
 use diana::core::Clock;
-use diana::rules::{Attribute, Configured, Problem, Registry};
+use diana::rules::algorithm::Configured;
+use diana::rules::{Attribute, Problem, Registry};
 use hours::Hours;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -4,7 +4,9 @@ use crate::engine::queries::Scope;
 use crate::engine::verdict::time;
 use crate::engine::{Engine, Verdict};
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry};
-use diana_rules::{Attributes, CountedIn, ExplainedRule, Missing, Mode};
+use diana_rules::Attributes;
+use diana_rules::rule::{CountedIn, Missing, Mode};
+use diana_rules::ruleset::ExplainedRule;
 use std::fmt;
 use std::time::Duration;
 
@@ -43,7 +45,8 @@ impl Engine {
         async move {
             let mut explanation = Explanation { rules: Vec::new() };
             for (number, said) in explained.rules.into_iter().enumerate() {
-                let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::CompiledRule::rule) else {
+                let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::ruleset::CompiledRule::rule)
+                else {
                     continue;
                 };
                 let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());

@@ -6,7 +6,7 @@ use super::cache::Cache;
 use crate::engine::{Engine, Reason, Verdict, VerdictGuard};
 use crate::limited::{Caller, Cause, Limited};
 use diana_core::Retry;
-use diana_rules::RuleNotCallable;
+use diana_rules::ruleset::RuleNotCallable;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;

@@ -1,0 +1,157 @@
+//! A config server on Redis: the string value of a key.
+//!
+//! It uses two connections, since a subscribed connection can't send queries. Messages only trigger a read of the key.
+//! A lost message, or an update without one, is noticed at the next [poll](super::Remote::poll).
+
+use super::client::clean;
+use super::coordinator::Found;
+use super::file::{text, too_large};
+use super::remote::{POLL, Remote};
+use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
+use diana_rules::Document;
+use futures_util::{FutureExt, StreamExt};
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError};
+use std::time::Duration;
+use tokio::time::Instant;
+use url::Url;
+
+/// The minimum time between two reads, regardless of the number of messages.
+const LEAST_BETWEEN: Duration = Duration::from_millis(100);
+
+/// See the [module](self).
+pub(super) struct Redis {
+    client: Result<Client, String>,
+    key: String,
+    database: i64,
+    poll: Duration,
+    timeout: Duration,
+    label: Label,
+    link: Option<Link>,
+}
+
+/// The two connections.
+struct Link {
+    asks: MultiplexedConnection,
+    listens: PubSub,
+    /// The time of the last read.
+    asked: Instant,
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    pub(super) fn new(url: Url, key: String, remote: Remote, label: Label) -> Self {
+        if url.scheme() == "rediss" {
+            // The client panics without a default provider. An error means that the program has set its own, which
+            // works as well.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let Remote { credentials, poll, timeout, .. } = remote;
+        let info = url.as_str().into_connection_info().map(|info| {
+            let mut settings = info.redis_settings().clone();
+            if let Some((user, password)) = credentials {
+                if !user.is_empty() {
+                    settings = settings.set_username(user);
+                }
+                settings = settings.set_password(password.reveal());
+            }
+            info.set_redis_settings(settings)
+        });
+        let database = info.as_ref().map_or(0, |info| info.redis_settings().db());
+        let client = info.and_then(Client::open).map_err(|error| said(&error));
+        Self { client, key, database, poll: poll.unwrap_or(POLL), timeout, label, link: None }
+    }
+
+    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
+        match self.ask().await? {
+            RemoteEvent::Document(found) => Ok(found),
+            RemoteEvent::Absent(what) => Err(RemoteFailure::answer(what)),
+            RemoteEvent::Same => Err(RemoteFailure::answer("nothing")),
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<RemoteEvent, RemoteFailure> {
+        if let Some(link) = &mut self.link {
+            let mut messages = link.listens.on_message();
+            let mut ended = false;
+            tokio::select! {
+                message = messages.next() => ended = message.is_none(),
+                () = tokio::time::sleep(self.poll) => {}
+            }
+            // Many messages trigger one read.
+            tokio::time::sleep_until(link.asked + LEAST_BETWEEN).await;
+            while let Some(message) = messages.next().now_or_never() {
+                if message.is_none() {
+                    ended = true;
+                    break;
+                }
+            }
+            drop(messages);
+            if ended {
+                self.link = None;
+            }
+        }
+        self.ask().await
+    }
+
+    /// Reads the key, over a connection that subscribed before.
+    async fn ask(&mut self) -> Result<RemoteEvent, RemoteFailure> {
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => self.connect().await?,
+        };
+        // Not GET: a string may be 512 MB long.
+        let range = redis::cmd("GETRANGE").arg(&self.key).arg(0).arg(Document::MAX_SIZE).to_owned();
+        let answer: Result<Vec<u8>, RedisError> = self.in_time(range.query_async(&mut link.asks)).await?;
+        link.asked = Instant::now();
+        let bytes = match answer {
+            Ok(bytes) => bytes,
+            Err(error) if error.code() == Some("WRONGTYPE") => {
+                self.link = Some(link);
+                return Ok(RemoteEvent::Absent(format!("the key `{}` is no string", self.key)));
+            }
+            Err(error) => return Err(RemoteFailure::away(said(&error))),
+        };
+        self.link = Some(link);
+        if bytes.is_empty() {
+            return Ok(RemoteEvent::Absent(format!("there is nothing under the key `{}`", self.key)));
+        }
+        if bytes.len() > Document::MAX_SIZE {
+            return Ok(RemoteEvent::Absent(too_large()));
+        }
+        match text(bytes) {
+            Ok(text) => Ok(RemoteEvent::Document(self.label.found(text, None))),
+            Err(what) => Ok(RemoteEvent::Absent(what)),
+        }
+    }
+
+    async fn connect(&self) -> Result<Link, RemoteFailure> {
+        let client = self.client.as_ref().map_err(RemoteFailure::away)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(Some(self.timeout));
+        let connecting = async {
+            let mut listens = client.get_async_pubsub().await?;
+            listens.subscribe(&self.key).await?;
+            // Without permission for keyspace events, the messages still work.
+            let _ = listens.subscribe(format!("__keyspace@{}__:{}", self.database, self.key)).await;
+            let asks = client.get_multiplexed_async_connection_with_config(&config).await?;
+            Ok(Link { asks, listens, asked: Instant::now() })
+        };
+        self.in_time(connecting).await?.map_err(|error: RedisError| RemoteFailure::away(said(&error)))
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, RemoteFailure> {
+        let limit = self.timeout;
+        tokio::time::timeout(limit, work).await.map_err(|_| RemoteFailure::away(format!("no answer within {limit:?}")))
+    }
+}
+
+fn said(error: &RedisError) -> String {
+    clean(&error.to_string())
+}

@@ -1,0 +1,90 @@
+//! `https://`, `etcds://` and `rediss://`: over TLS, with the system's trusted certificates, or those in
+//! `SSL_CERT_FILE`.
+
+use crate::support::*;
+use diana_config::{Remote, Sources};
+use diana_testing::{EtcdServer, Port, RedisServer};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+/// The ports for the inner test, and the expected result.
+const PORTS: &str = "DIANA_TEST_TLS_PORTS";
+const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
+
+/// Runs [`inside`] in its own process, since the trusted certificates come from the environment.
+fn run_inside(ports: &str, expected: &str, trusted: Option<&Path>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "tls::inside", "--include-ignored", "--nocapture"]);
+    command.env(PORTS, ports).env(EXPECTED, expected);
+    if let Some(trusted) = trusted {
+        command.env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_private_authority_is_trusted_if_the_environment_names_it_and_not_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let trusted = file("authority.pem", authority.pem());
+    let certificate = file("certificate.pem", certificate.pem());
+    let key = file("key.pem", key.serialize_pem());
+
+    let etcd = EtcdServer::start_with_tls(&certificate, &key).unwrap();
+    etcd.put("/rules", &rules("secret")).unwrap();
+    let redis_tls = Port::claim().unwrap();
+    let redis = RedisServer::builder()
+        .arg("tls-port", &redis_tls.number().to_string())
+        .arg("tls-cert-file", certificate.to_str().unwrap())
+        .arg("tls-key-file", key.to_str().unwrap())
+        .arg("tls-ca-cert-file", trusted.to_str().unwrap())
+        .arg("tls-auth-clients", "no")
+        .start()
+        .unwrap();
+    redis.cli(&["SET", "diana:rules", &rules("secret")]).unwrap();
+    let ports = format!("{} {}", etcd.tls_port().unwrap(), redis_tls.number());
+    run_inside(&ports, "trusted", Some(&trusted));
+    run_inside(&ports, "foreign", None);
+}
+
+#[tokio::test]
+#[ignore = "run by the test above, which sets the stage"]
+async fn inside() {
+    let ports = std::env::var(PORTS).unwrap();
+    let (etcd, redis) = ports.split_once(' ').unwrap();
+    let expected = std::env::var(EXPECTED).unwrap();
+    for url in [format!("etcds://127.0.0.1:{etcd}/rules"), format!("rediss://127.0.0.1:{redis}")] {
+        let engine = Recorder::new();
+        let remote = Remote::parse(&url).unwrap().timeout(LONG);
+        let started = Sources::new().wait(LONG).remote(remote).start(Arc::clone(&engine) as _).await;
+        match expected.as_str() {
+            "trusted" => {
+                started.unwrap();
+                assert_eq!(engine.in_force(), rules("secret"), "{url}");
+            }
+            _ => {
+                let error = started.unwrap_err().to_string().to_lowercase();
+                assert!(error.contains("certificate") || error.contains("unknownissuer"), "{url}: {error}");
+            }
+        }
+    }
+    // An etcd is an HTTP server too; this page is not a rule file, which is reported only if it was read.
+    let remote = Remote::parse(&format!("https://127.0.0.1:{etcd}/version")).unwrap().timeout(LONG);
+    let error = Sources::new().wait(LONG).remote(remote).start(Recorder::new() as _).await.unwrap_err().to_string();
+    assert_eq!(error.contains("no `rules`"), expected == "trusted", "{error}");
+}

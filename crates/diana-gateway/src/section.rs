@@ -1,0 +1,268 @@
+//! The section `gateway`: listeners and upstreams.
+//!
+//! # What always holds
+//! - There is at least one listener: with TLS, without, or both.
+//! - A client address that a proxy reports is trusted only if the proxy is in `trusted_proxies`; `proxy_protocol`
+//!   without it is an error.
+//! - Every timeout and every bound has a safe default.
+
+mod describe;
+mod limits;
+mod route;
+mod schema;
+mod signature;
+mod timeouts;
+mod tls;
+
+use diana_rules::document::{Node, Value};
+use diana_rules::http_settings::{HttpSettings, Spelling};
+use diana_rules::map_reader::MapReader;
+use diana_rules::matching::first_place;
+use diana_rules::upstream::Upstream;
+use diana_rules::{Attributes, Problem, Section, scalar};
+pub use limits::GatewayLimits;
+pub use route::Route;
+pub use signature::Signature;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+pub use timeouts::Timeouts;
+pub use tls::{Certificate, Tls};
+
+/// The listeners and upstreams.
+///
+/// ```
+/// use diana_gateway::section::GatewaySection;
+/// use diana_rules::attributes::SyntheticRequest;
+/// use diana_rules::{Document, Registry, RuleFile};
+///
+/// let mut registry = Registry::default();
+/// registry.section::<GatewaySection>();
+/// let document = Document::new("diana.yaml", "
+/// gateway:
+///   upstream: http://127.0.0.1:3000
+///   routes:
+///     - match: {path: /v1/**}
+///       upstream: [http://10.0.0.1, http://10.0.0.2]
+/// rules: []
+/// ");
+/// let file = RuleFile::read(&document, &registry)?;
+/// let gateway = file.section::<GatewaySection>()?.unwrap();
+/// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/v1/users")), Some(0));
+/// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/")), None);
+/// assert_eq!(gateway.upstream[0].to_string(), "http://127.0.0.1:3000");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GatewaySection {
+    /// The addresses that accept connections without TLS; 127.0.0.1:8080 if neither this nor `tls` is set.
+    pub listen: Vec<SocketAddr>,
+    /// The listeners with TLS.
+    pub tls: Option<Tls>,
+    /// The upstreams of requests that match no route, used in turn. Empty if Diana forwards nothing.
+    pub upstream: Vec<Upstream>,
+    /// Whether requests without an upstream are answered with their own content, for experiments.
+    pub echo: bool,
+    /// A PEM file of certificates that are trusted for upstreams, in addition to the system's.
+    pub upstream_ca: Option<PathBuf>,
+    /// Upstreams for some hosts and paths; the first matching route is used.
+    pub routes: Vec<Route>,
+    /// The trusted proxies, the rate limit headers, and the accepted spellings of paths.
+    pub http: HttpSettings,
+    /// Whether every connection begins with a PROXY protocol header.
+    pub proxy_protocol: bool,
+    /// The format of the access log.
+    pub access_log: AccessLogFormat,
+    /// How requests must be signed; `None` if they need no signature.
+    pub signature: Option<Signature>,
+    /// The number of worker threads; one per core by default.
+    pub workers: Option<NonZeroUsize>,
+    /// The timeouts.
+    pub timeouts: Timeouts,
+    /// The bounds on what one client may send.
+    pub bounds: GatewayLimits,
+    /// Which spellings of methods are accepted.
+    pub methods: Methods,
+}
+
+/// The format of the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessLogFormat {
+    /// No access log.
+    #[default]
+    Off,
+    /// Human-readable lines.
+    Text,
+    /// JSON lines.
+    Json,
+}
+
+/// Which spellings of methods are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Methods {
+    /// HTTP methods in another case, such as `post`. Denied by default, since services disagree on whether these are
+    /// the same method.
+    pub any_case: Spelling,
+}
+
+/// The default listener, which other machines can't reach.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The maximum number of threads: more than a machine has cores.
+const MOST_WORKERS: u64 = 1_024;
+
+/// The fields of `gateway`.
+const FIELDS: [&str; 16] = [
+    "listen",
+    "upstream",
+    "trusted_proxies",
+    "tls",
+    "upstream_ca",
+    "routes",
+    "echo",
+    "proxy_protocol",
+    "rate_limit_headers",
+    "access_log",
+    "signature",
+    "workers",
+    "timeouts",
+    "bounds",
+    "paths",
+    "methods",
+];
+/// The fields of `methods`.
+const METHODS: [&str; 1] = ["any_case"];
+
+impl AccessLogFormat {
+    const WORDS: [&str; 3] = ["off", "text", "json"];
+    const ALL: [Self; 3] = [Self::Off, Self::Text, Self::Json];
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self { any_case: Spelling::Deny }
+    }
+}
+
+impl Methods {
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`methods`", METHODS, problems)?;
+        let any_case = Spelling::parse(&mut fields, "any_case", problems);
+        fields.finish(problems);
+        Some(any_case.map_or_else(Self::default, |any_case| Self { any_case }))
+    }
+}
+
+impl Default for GatewaySection {
+    /// Listens on 127.0.0.1:8080, without an upstream.
+    fn default() -> Self {
+        Self {
+            listen: vec![LISTEN],
+            tls: None,
+            upstream: Vec::new(),
+            echo: false,
+            upstream_ca: None,
+            routes: Vec::new(),
+            http: HttpSettings::default(),
+            proxy_protocol: false,
+            access_log: AccessLogFormat::default(),
+            signature: None,
+            workers: None,
+            timeouts: Timeouts::default(),
+            bounds: GatewayLimits::default(),
+            methods: Methods::default(),
+        }
+    }
+}
+
+impl GatewaySection {
+    /// Returns the index in [`routes`](Self::routes) of the first route that matches this request; if there is none,
+    /// the request goes to [`upstream`](Self::upstream).
+    pub fn route(&self, request: &dyn Attributes) -> Option<usize> {
+        first_place(request, self.routes.iter().map(|route| &route.matches))
+    }
+}
+
+impl Section for GatewaySection {
+    const NAME: &'static str = "gateway";
+
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`gateway`", FIELDS, problems)?;
+        let has_tls = fields.peek("tls").is_some();
+        let plain = fields.take("listen");
+        // A file with only `tls` does not listen without TLS.
+        let usual = if has_tls { Vec::new() } else { vec![LISTEN] };
+        let listen = plain.map_or(usual, |node| scalar::listen(node, problems));
+        let tls = fields.take("tls").and_then(|node| Tls::parse(node, problems));
+        let secure = tls.iter().flat_map(|tls| &tls.listen);
+        if let (Some(twice), Some(plain)) = (secure.into_iter().find(|own| is_among(own, &listen)), plain) {
+            let problem = Problem::new(plain.span, format!("{twice} can't be both with and without TLS"));
+            problems.push(problem.expected("another address for one of them"));
+        }
+        let upstream = fields.take("upstream").map(|node| upstreams(node, problems));
+        let echo = fields.take("echo").and_then(|node| scalar::flag(node, "`echo`", problems)).unwrap_or_default();
+        let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::path(node, "upstream_ca", problems));
+        let routes = fields.take("routes").map(|node| Route::parse_all(node, problems));
+        let trusted = fields.peek("trusted_proxies").filter(|node| node.value != Value::Null);
+        let http = HttpSettings::parse_fields(&mut fields, problems);
+        let proxy_protocol = fields.take_entry("proxy_protocol").is_some_and(|entry| {
+            let is_on = scalar::flag(&entry.node, "`proxy_protocol`", problems).unwrap_or_default();
+            // A list that can't be read has been reported already.
+            let nobody = trusted.is_none_or(|node| node.value == Value::List(Vec::new()));
+            if is_on && nobody {
+                let problem = Problem::new(entry.span, "`proxy_protocol` lets anybody say who they are");
+                problems.push(problem.expected("`trusted_proxies: [10.0.0.0/8]` beside it: those who may"));
+            }
+            is_on
+        });
+        let access_log = fields.take("access_log");
+        let access_log =
+            access_log.and_then(|node| scalar::word(node, "`access_log`", &AccessLogFormat::WORDS, problems));
+        let signature = fields.take("signature").and_then(|node| Signature::parse(node, problems));
+        let workers = fields.take("workers");
+        let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MOST_WORKERS, problems));
+        let timeouts = fields.take("timeouts").and_then(|node| Timeouts::parse(node, problems));
+        let bounds = fields.take("bounds").and_then(|node| GatewayLimits::parse(node, problems));
+        let methods = fields.take("methods").and_then(|node| Methods::parse(node, problems));
+        fields.finish(problems);
+        Some(Self {
+            listen,
+            tls,
+            upstream: upstream.unwrap_or_default(),
+            echo,
+            upstream_ca,
+            routes: routes.unwrap_or_default(),
+            http,
+            proxy_protocol,
+            access_log: access_log.map_or_else(AccessLogFormat::default, |nth| AccessLogFormat::ALL[nth]),
+            signature,
+            workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
+            timeouts: timeouts.unwrap_or_default(),
+            bounds: bounds.unwrap_or_default(),
+            methods: methods.unwrap_or_default(),
+        })
+    }
+
+    fn schema() -> serde_json::Value {
+        schema::gateway()
+    }
+
+    fn listens_on(&self) -> Vec<SocketAddr> {
+        self.listen.iter().chain(self.tls.iter().flat_map(|tls| &tls.listen)).copied().collect()
+    }
+
+    fn http_settings(&self) -> Option<&HttpSettings> {
+        Some(&self.http)
+    }
+}
+
+/// Returns `true` if two listeners would use the same address. Port 0 is a different port each time.
+fn is_among(address: &SocketAddr, others: &[SocketAddr]) -> bool {
+    address.port() != 0 && others.contains(address)
+}
+
+fn upstreams(node: &Node, problems: &mut Vec<Problem>) -> Vec<Upstream> {
+    let nodes = scalar::at_least_one(node, "`upstream`", problems).into_iter();
+    nodes.filter_map(|node| Upstream::parse_node(node, "`upstream`", problems)).collect()
+}

@@ -1,0 +1,78 @@
+//! Bounds on what one client may send to the gateway: `bounds: {header: 32KiB, body: 100MiB}`.
+
+use diana_rules::Problem;
+use diana_rules::bytes::parse_byte_size;
+use diana_rules::document::Node;
+use diana_rules::map_reader::MapReader;
+use diana_rules::scalar;
+
+/// Bounds over which the gateway rejects requests and connections, independent of the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GatewayLimits {
+    /// The maximum size of a request's head in bytes: 8 KiB to 1 MiB.
+    pub header: usize,
+    /// The maximum number of headers of a request.
+    pub headers: usize,
+    /// The maximum size of a request's body in bytes; unlimited if `None`.
+    pub body: Option<u64>,
+    /// The maximum number of open connections.
+    pub connections: usize,
+    /// The maximum number of concurrent streams on one HTTP/2 connection.
+    pub streams: u32,
+    /// The maximum memory of all HTTP/2 connections together, in bytes: request heads and buffered bodies.
+    pub memory: usize,
+}
+
+pub(super) const FIELDS: [&str; 6] = ["header", "headers", "body", "connections", "streams", "memory"];
+
+/// The range of `header`: less is too little for many browsers, and more belongs in a body.
+const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
+/// The maximum of `headers`, since each header is inspected.
+const MOST_HEADERS: u64 = 1_000;
+/// More connections than a machine can have.
+const MOST_CONNECTIONS: u64 = 100_000_000;
+/// The minimum of `memory`: less than what two connections may use.
+const LEAST_MEMORY: u64 = 1 << 20;
+/// The number of stream ids of a connection.
+const MOST_STREAMS: u64 = (1 << 31) - 1;
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self { header: 32 << 10, headers: 100, body: None, connections: 10_000, streams: 100, memory: 1 << 30 }
+    }
+}
+
+impl GatewayLimits {
+    pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`bounds`", FIELDS, problems)?;
+        let header = |text: &str| {
+            let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
+            HEADER.contains(&bytes).then_some(bytes).ok_or_else(|| "8KiB to 1MiB".to_owned())
+        };
+        let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
+        let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", parse_byte_size, problems));
+        let memory = |text: &str| {
+            let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
+            (bytes >= LEAST_MEMORY).then_some(bytes).ok_or_else(|| "at least 1MiB".to_owned())
+        };
+        let memory = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", memory, problems));
+        let [headers, connections, streams] =
+            [("headers", MOST_HEADERS), ("connections", MOST_CONNECTIONS), ("streams", MOST_STREAMS)].map(
+                |(name, most)| {
+                    fields.take(name).and_then(|node| scalar::within(node, &format!("`{name}`"), 1..=most, problems))
+                },
+            );
+        fields.finish(problems);
+        let usual = Self::default();
+        let size = |number: Option<u64>, usual| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usual);
+        Some(Self {
+            header: size(header, usual.header),
+            headers: size(headers, usual.headers),
+            body,
+            connections: size(connections, usual.connections),
+            streams: streams.and_then(|number| u32::try_from(number).ok()).unwrap_or(usual.streams),
+            memory: size(memory, usual.memory),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Routes: `routes: [{match: {host: api.example.com, path: /v1/**}, upstream: http://10.0.0.1}]`.
+//!
+//! The first matching route is used, so a duplicate of an earlier route is an error.
+
+use super::upstreams;
+use diana_rules::Problem;
+use diana_rules::document::{Node, Span, Value};
+use diana_rules::map_reader::MapReader;
+use diana_rules::matching::Match;
+use diana_rules::upstream::Upstream;
+
+/// Upstreams for some hosts and paths.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Route {
+    /// The hosts and paths that the route matches.
+    pub matches: Match,
+    /// The upstreams, used in turn.
+    pub upstream: Vec<Upstream>,
+}
+
+pub(super) const FIELDS: [&str; 2] = ["match", "upstream"];
+/// The maximum number of routes, since a request may check all of them.
+pub(super) const MOST_ROUTES: usize = 1_000;
+
+impl Route {
+    /// Reads all routes.
+    pub(super) fn parse_all(node: &Node, problems: &mut Vec<Problem>) -> Vec<Self> {
+        let Value::List(items) = &node.value else {
+            let what = format!("`routes` is a list, but this is {}", node.value.kind());
+            problems.push(Problem::new(node.span, what).expected("routes, each with `- match: ...` in front"));
+            return Vec::new();
+        };
+        if items.len() > MOST_ROUTES {
+            let problem = Problem::new(node.span, format!("there are {} routes", items.len()));
+            problems.push(problem.expected(format!("at most {MOST_ROUTES}")));
+            return Vec::new();
+        }
+        let mut routes: Vec<Self> = Vec::with_capacity(items.len());
+        for item in items {
+            let before = problems.len();
+            let Some((route, span)) = Self::parse(item, problems) else { continue };
+            if problems.len() > before {
+                continue;
+            }
+            let hides = |earlier: &Self| earlier.matches == route.matches || earlier.matches.is_every_place();
+            if let Some(earlier) = routes.iter().find(|earlier| hides(earlier)) {
+                let what = format!("no request can reach this route: {} went another way before", earlier.matches);
+                problems.push(Problem::new(span, what).expected("leave one of the two out"));
+            }
+            routes.push(route);
+        }
+        routes
+    }
+
+    /// Reads a route and the location of its `match`.
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
+        let mut fields = MapReader::of(node, "a route", FIELDS, problems)?;
+        let matches = fields.require("match", problems).and_then(|node| {
+            let matches = Match::parse_place(node, problems)?;
+            if matches!(&node.value, Value::Map(entries) if entries.is_empty()) {
+                let problem = Problem::new(node.span, "this route is for all requests");
+                problems.push(problem.expected("`upstream` beside `routes`, or a `host` or `path` here"));
+            }
+            Some((matches, node.span))
+        });
+        let upstream = fields.require("upstream", problems).map(|node| upstreams(node, problems));
+        fields.finish(problems);
+        let (matches, span) = matches?;
+        Some((Self { matches, upstream: upstream? }, span))
+    }
+}

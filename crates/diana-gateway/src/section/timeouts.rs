@@ -1,0 +1,63 @@
+//! The gateway's timeouts: `timeouts: {header: 10s, connect: 3s}`.
+
+use diana_rules::Problem;
+use diana_rules::document::Node;
+use diana_rules::map_reader::MapReader;
+use diana_rules::scalar::positive_duration;
+use std::time::Duration;
+
+/// The gateway's timeouts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// For a request's head, from the first byte of the connection or the request.
+    pub header: Duration,
+    /// For the next chunk of a body, in either direction.
+    pub body: Duration,
+    /// For the next request on a connection.
+    pub idle: Duration,
+    /// For connecting to an upstream.
+    pub connect: Duration,
+    /// For the head of the upstream's response, after the request was sent.
+    pub response: Duration,
+    /// For the next byte of a tunnel (WebSocket, `CONNECT`), in either direction.
+    pub tunnel: Duration,
+    /// For requests in flight during shutdown.
+    pub stop: Duration,
+}
+
+pub(super) const FIELDS: [&str; 7] = ["header", "body", "idle", "connect", "response", "tunnel", "stop"];
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            header: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            connect: Duration::from_secs(3),
+            response: Duration::from_secs(60),
+            tunnel: Duration::from_secs(3_600),
+            stop: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Timeouts {
+    pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`timeouts`", FIELDS, problems)?;
+        let own = FIELDS
+            .map(|name| fields.take(name).and_then(|node| positive_duration(node, &format!("`{name}`"), problems)));
+        fields.finish(problems);
+        let [header, body, idle, connect, response, tunnel, stop] = own;
+        let usual = Self::default();
+        Some(Self {
+            header: header.unwrap_or(usual.header),
+            body: body.unwrap_or(usual.body),
+            idle: idle.unwrap_or(usual.idle),
+            connect: connect.unwrap_or(usual.connect),
+            response: response.unwrap_or(usual.response),
+            tunnel: tunnel.unwrap_or(usual.tunnel),
+            stop: stop.unwrap_or(usual.stop),
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Sections of the rule file that other crates define: the gateway's, the admin server's, the config server's, and
+//! yours.
+//!
+//! A section is parsed, checked and described by the crate that it configures. A program [registers](Registry::section)
+//! the sections that it uses, so that one pass over a file reports the problems of all of them, and
+//! [`RuleFile::section`] returns them. A program that does not register `gateway`, `admin` or `remote` ignores them: a
+//! service reads the same file as the gateway in front of it.
+
+use crate::document::{Node, Span};
+use crate::file::RuleFile;
+use crate::http_settings::HttpSettings;
+use crate::problem::Problem;
+use crate::registry::Registry;
+use serde_json::Value;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A section of the rule file.
+///
+/// ```
+/// use diana_rules::document::Node;
+/// use diana_rules::map_reader::MapReader;
+/// use diana_rules::{Document, Problem, Registry, RuleFile, Section, scalar, schema};
+///
+/// /// `cache: {entries: 100}`
+/// #[derive(Debug)]
+/// struct CacheSection {
+///     entries: u64,
+/// }
+///
+/// impl Section for CacheSection {
+///     const NAME: &'static str = "cache";
+///
+///     fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+///         let mut fields = MapReader::of(node, "`cache`", ["entries"], problems)?;
+///         let entries = fields.take("entries").and_then(|node| scalar::count(node, "`entries`", 1, problems));
+///         fields.finish(problems);
+///         Some(Self { entries: entries.unwrap_or(1_000) })
+///     }
+///
+///     fn schema() -> serde_json::Value {
+///         schema::object("the cache", &["entries"], |_| schema::reference("count", "its size; 1000 by default"))
+///     }
+/// }
+///
+/// let mut registry = Registry::default();
+/// registry.section::<CacheSection>();
+/// let file = RuleFile::read(&Document::new("diana.yaml", "{cache: {entries: 100}, rules: []}"), &registry)?;
+/// assert_eq!(file.section::<CacheSection>()?.unwrap().entries, 100);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Section: fmt::Debug + Send + Sync + Sized + 'static {
+    /// The field of the file.
+    const NAME: &'static str;
+
+    /// Parses the section. Reports all its problems; returns `None` if it can't be used at all.
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self>;
+
+    /// Returns the JSON Schema of the section; see [`schema`](crate::schema).
+    fn schema() -> Value;
+
+    /// The addresses that the section listens on. Two sections that listen on the same address are a problem.
+    fn listens_on(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// Returns `true` if the file must have `rules` although it has `remote`.
+    fn requires_rules(&self) -> bool {
+        false
+    }
+
+    /// The settings for HTTP front ends, if the section has them: `gateway`.
+    fn http_settings(&self) -> Option<&HttpSettings> {
+        None
+    }
+}
+
+/// A file has a section that was not parsed as the requested type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SectionNotRegistered {
+    /// The name of the section.
+    pub name: &'static str,
+}
+
+impl fmt::Display for SectionNotRegistered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the section `{}` is not in the registry that the file was read with", self.name)
+    }
+}
+
+impl std::error::Error for SectionNotRegistered {}
+
+/// A section of any type.
+trait AnySection: fmt::Debug + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn listens_on(&self) -> Vec<SocketAddr>;
+    fn requires_rules(&self) -> bool;
+    fn http_settings(&self) -> Option<&HttpSettings>;
+}
+
+impl<S: Section> AnySection for S {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn listens_on(&self) -> Vec<SocketAddr> {
+        Section::listens_on(self)
+    }
+
+    fn requires_rules(&self) -> bool {
+        Section::requires_rules(self)
+    }
+
+    fn http_settings(&self) -> Option<&HttpSettings> {
+        Section::http_settings(self)
+    }
+}
+
+/// A registered section.
+#[derive(Clone, Copy)]
+pub(crate) struct SectionKind {
+    parse: fn(&Node, &mut Vec<Problem>) -> Option<Arc<dyn AnySection>>,
+    pub(crate) schema: fn() -> Value,
+}
+
+impl SectionKind {
+    pub(crate) fn of<S: Section>() -> Self {
+        Self { parse: |node, problems| Some(Arc::new(S::parse(node, problems)?)), schema: S::schema }
+    }
+}
+
+/// The sections of a file, by name. A section that was not parsed is `None`: it is not registered, or has problems.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sections(BTreeMap<&'static str, Option<Arc<dyn AnySection>>>);
+
+impl Sections {
+    /// Parses a section, if it is registered.
+    pub(crate) fn parse(&mut self, name: &'static str, node: &Node, registry: &Registry, problems: &mut Vec<Problem>) {
+        let section = registry.find_section(name).and_then(|kind| (kind.parse)(node, problems));
+        if let Some(section) = &section {
+            self.check_addresses(name, &**section, node.span, problems);
+        }
+        self.0.insert(name, section);
+    }
+
+    /// Reports an address on which another section listens already. Port 0 is a different port each time.
+    fn check_addresses(&self, name: &str, section: &dyn AnySection, at: Span, problems: &mut Vec<Problem>) {
+        let own = section.listens_on();
+        for (other, earlier) in self.0.iter().filter_map(|(other, earlier)| Some((other, earlier.as_ref()?))) {
+            let taken = earlier.listens_on();
+            if let Some(twice) = own.iter().find(|own| own.port() != 0 && taken.contains(own)) {
+                let problem = Problem::new(at, format!("`{other}` listens on {twice} already"));
+                problems.push(problem.expected(format!("another address for `{name}`")));
+            }
+        }
+    }
+
+    /// Returns `true` if the file has this section.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Returns `true` if a section requires `rules`.
+    pub(crate) fn require_rules(&self) -> bool {
+        self.0.values().flatten().any(|section| section.requires_rules())
+    }
+}
+
+impl RuleFile {
+    /// Returns a section, or `None` if the file does not have it.
+    ///
+    /// # Errors
+    /// The file has the section, but it was read with a registry that does not have it under this type. A section is
+    /// never ignored by the code that it configures.
+    pub fn section<S: Section>(&self) -> Result<Option<&S>, SectionNotRegistered> {
+        let Some(section) = self.sections.0.get(S::NAME) else { return Ok(None) };
+        let section = section.as_ref().and_then(|section| section.as_any().downcast_ref());
+        section.map(Some).ok_or(SectionNotRegistered { name: S::NAME })
+    }
+
+    /// Returns a copy of a section; the default if the file does not have it.
+    ///
+    /// # Errors
+    /// As for [`section`](Self::section).
+    pub fn section_or_default<S: Section + Clone + Default>(&self) -> Result<S, SectionNotRegistered> {
+        Ok(self.section::<S>()?.cloned().unwrap_or_default())
+    }
+
+    /// Sets a section, also if the file does not have it: for the options of a command line.
+    pub fn set_section<S: Section>(&mut self, section: S) {
+        self.sections.0.insert(S::NAME, Some(Arc::new(section)));
+    }
+
+    /// Returns the settings for HTTP front ends in the file's `gateway`; the defaults if it has none.
+    pub fn http_settings(&self) -> HttpSettings {
+        let sections = self.sections.0.values().flatten();
+        sections.filter_map(|section| section.http_settings()).next().cloned().unwrap_or_default()
+    }
+}
