@@ -22,13 +22,15 @@
 //! # Results
 //! An [`Outcome`] is granted (at once or after a wait) or denied (until a time or permanently). A [`Status`] has the
 //! limit, the remaining permits and the time until the reset. An [`Answer`] is both; a [`Decision`] contains the
-//! answers of several limits. A grant can be refunded with its [`Receipt`].
+//! answers of several limits. Waiting returns a [`Grant`], or an [`AcquireError`] if the request was denied. A grant can
+//! be refunded with its [`Receipt`].
 //!
 //! # Features
 //! - `calendar` (default): windows of calendar days, weeks and months in a time zone.
 //! - `async`: waiting as futures, on tokio's timer.
 //! - `conformance`: the behaviour suite that every store must pass.
 
+mod acquire;
 mod adaptive;
 mod algorithm;
 mod clock;
@@ -48,6 +50,7 @@ mod sync;
 mod time;
 mod waiting;
 
+pub use acquire::{AcquireError, Grant};
 pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
@@ -60,10 +63,10 @@ pub use algorithm::{
     SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TokenBucket, Total, TotalState, Waiting, WindowStart,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use concurrency_limiter::{ConcurrencyLimiter, NoPermit, Permit};
+pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
-pub use keyed::{InFlight, KeyedLimiter};
+pub use keyed::{KeyedLimiter, KeyedPermit};
 pub use limit::{Limit, LimitId};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;

@@ -224,7 +224,7 @@ impl<S: LocalStore> Store for S {
 }
 
 /// Why a store returned no decision. A denial is not an error: it is a decision.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The store was unreachable, so nothing was charged. Use local counts, or retry.

@@ -3,7 +3,7 @@
 //! Even with an unlimited maximum wait a limiter denies in three cases: a cost over its capacity is split into
 //! instalments; a full queue is polled again; and an exhausted limit is an error, since the wait would never end.
 
-use diana_core::{Answer, Limiter, MAX_PERMITS, Outcome, Receipt, Retry, Timestamp};
+use diana_core::{AcquireError, Grant, Limiter, MAX_PERMITS, Receipt, Retry, Timestamp};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -70,18 +70,18 @@ impl Asking {
         Self { permits: permits.clamp(1, MAX_PERMITS), since, looked_back: false }
     }
 
-    /// Processes an answer that was received at `now`.
-    fn heed(&mut self, answer: &Answer, now: Timestamp) -> Result<Next, Exhausted> {
-        let wait = match answer.outcome {
-            Outcome::Granted { wait, receipt } => return Ok(Next::Go(Taken { receipt, turn: self.since + wait })),
+    /// Returns the step after the limiter's answer at `now`.
+    fn next(&mut self, acquired: Result<Grant, AcquireError>, now: Timestamp) -> Result<Next, Exhausted> {
+        let wait = match acquired {
+            Ok(grant) => return Ok(Next::Go(Taken { receipt: grant.receipt, turn: self.since + grant.waited })),
             // The cost is over the capacity.
-            Outcome::Denied { retry: Retry::Never } if (1..self.permits).contains(&answer.status.limit) => {
-                self.permits = answer.status.limit;
+            Err(AcquireError::Denied { retry: Retry::Never, status }) if (1..self.permits).contains(&status.limit) => {
+                self.permits = status.limit;
                 return Ok(Next::AskAgain);
             }
-            Outcome::Denied { retry: Retry::Never } => return Err(Exhausted),
-            Outcome::Denied { retry: Retry::After(wait) } => wait,
-            Outcome::Denied { retry: Retry::WhenReturned } => LOOK_AGAIN,
+            Err(AcquireError::Denied { retry: Retry::After(wait), .. }) => wait,
+            Err(AcquireError::Denied { retry: Retry::WhenReturned, .. }) => LOOK_AGAIN,
+            Err(_) => return Err(Exhausted),
         };
         let then = self.since + wait;
         if then > now {
@@ -101,8 +101,8 @@ impl Asking {
 pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
     let mut asking = Asking::new(permits, since);
     loop {
-        let Ok(answer) = limiter.acquire_since(asking.permits, asking.since) else { return Err(Exhausted) };
-        match asking.heed(&answer, limiter.clock().now())? {
+        let acquired = limiter.blocking_acquire_since(asking.permits, asking.since);
+        match asking.next(acquired, limiter.clock().now())? {
             Next::Go(taken) => return Ok(taken),
             Next::AskAgain => {}
             Next::Wait(wait) => limiter.clock().park(wait),
@@ -114,9 +114,8 @@ pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<
 pub(super) async fn take_async(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
     let mut asking = Asking::new(permits, since);
     loop {
-        let answer = limiter.acquire_since_async(asking.permits, asking.since).await;
-        let Ok(answer) = answer else { return Err(Exhausted) };
-        match asking.heed(&answer, limiter.clock().now())? {
+        let acquired = limiter.acquire_since(asking.permits, asking.since).await;
+        match asking.next(acquired, limiter.clock().now())? {
             Next::Go(taken) => return Ok(taken),
             Next::AskAgain => {}
             Next::Wait(wait) => tokio::time::sleep(wait).await,
