@@ -4,7 +4,7 @@
 //! the single limiter, the table of keys, the simulator and the tests, and is the specification that other stores are
 //! tested against: the same asks at the same times must get the same answers everywhere.
 
-use crate::{Answer, Cost, MaxWait, Outcome, Receipt, Refund, Sample, Status, Timestamp};
+use crate::{Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Sample, Status, Timestamp};
 use std::fmt::Debug;
 
 #[cfg(feature = "calendar")]
@@ -55,6 +55,18 @@ pub use total::{Total, TotalState};
 pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The state of one key. Its `Default` only fills empty slots; [`fresh`](Self::fresh) initialises a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;
+
+    /// The configured quota; `None` if the algorithm has none, or several. Read with
+    /// [`Limiter::quota`](crate::Limiter::quota).
+    fn configured_quota(&self) -> Option<Quota> {
+        None
+    }
+
+    /// The configured rate in permits per second; `None` if the algorithm has none, or several. Read with
+    /// [`Limiter::rate`](crate::Limiter::rate).
+    fn configured_rate(&self) -> Option<f64> {
+        self.configured_quota().map(|quota| quota.rate())
+    }
 
     /// Returns the state of a key that is first seen at `now`.
     fn fresh(&self, now: Timestamp) -> Self::State;

@@ -1,6 +1,6 @@
 //! One limit for each key, for library users.
 
-use crate::algorithm::erased::{AnyAlgorithm, Keys};
+use crate::algorithm::erased::{AnyAlgorithm, Configured, Keys};
 use crate::clock::Time;
 use crate::limiter::MOST_WAITING;
 use crate::store::budget::Budget;
@@ -40,7 +40,7 @@ pub struct KeyedLimiter<K: ?Sized> {
     /// [`Waiting`] as a number, since the limit can change.
     queues: AtomicUsize,
     /// Locked while the limit is changed.
-    changing: Mutex<()>,
+    configured: Mutex<Configured>,
     options: TableOptions,
     budget: Arc<Budget>,
     lines: WaitQueues,
@@ -67,7 +67,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         Self {
             shards,
             queues: AtomicUsize::new(usize::from(Algorithm::waiting(&algorithm) == Waiting::Queues)),
-            changing: Mutex::new(()),
+            configured: Mutex::new(AnyAlgorithm::configured(&algorithm)),
             options,
             budget,
             lines: WaitQueues::new(MOST_WAITING),
@@ -176,7 +176,8 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     pub fn set(&self, algorithm: impl Algorithm) {
         let algorithm: &dyn AnyAlgorithm = &algorithm;
         // Serialized, or shards would end up with different limits.
-        let _one_at_a_time = self.changing.lock();
+        let mut configured = self.configured.lock();
+        *configured = algorithm.configured();
         let queues = usize::from(algorithm.waiting() == Waiting::Queues);
         // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
         self.queues.fetch_max(queues, Ordering::AcqRel);
@@ -185,6 +186,18 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         }
         self.queues.store(queues, Ordering::Release);
         self.lines.wake_all();
+    }
+
+    /// The configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
+    /// total, concurrency), or several (a log of several windows).
+    pub fn quota(&self) -> Option<Quota> {
+        self.configured.lock().quota
+    }
+
+    /// The configured rate of each key in permits per second, also after [`set`](Self::set); `None` if the algorithm
+    /// has none (a total, concurrency), or several.
+    pub fn rate(&self) -> Option<f64> {
+        self.configured.lock().rate
     }
 
     /// The current status of `key`.

@@ -244,6 +244,31 @@ impl Limiter {
         self.lines.wake(KEY);
     }
 
+    /// The configured quota, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a total,
+    /// concurrency), or several (a log of several windows).
+    ///
+    /// ```
+    /// use diana_core::{Limiter, Quota, SmoothBursty, TokenBucket};
+    ///
+    /// let limiter = Limiter::new("100/min burst 5".parse::<Quota>()?);
+    /// assert_eq!(limiter.quota().map(|quota| quota.to_string()), Some("100/min burst 5".to_owned()));
+    /// limiter.set(TokenBucket::new(Quota::per_second(7)?));
+    /// assert_eq!((limiter.quota(), limiter.rate()), (Some(Quota::per_second(7)?), Some(7.0)));
+    ///
+    /// let guava = Limiter::with_algorithm(SmoothBursty::new(0.5)?);
+    /// assert_eq!((guava.quota(), guava.rate()), (None, Some(0.5)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn quota(&self) -> Option<Quota> {
+        self.cell.configured().quota
+    }
+
+    /// The configured rate in permits per second, also after [`set`](Self::set); `None` if the algorithm has none (a
+    /// total, concurrency), or several.
+    pub fn rate(&self) -> Option<f64> {
+        self.cell.configured().rate
+    }
+
     /// The limit's current status.
     pub fn status(&self) -> Status {
         self.cell.status(self.time.now())

@@ -173,6 +173,10 @@ impl LeakyBucket {
 impl Algorithm for LeakyBucket {
     type State = LeakyBucketState;
 
+    fn configured_quota(&self) -> Option<Quota> {
+        Some(self.quota)
+    }
+
     fn fresh(&self, _now: Timestamp) -> LeakyBucketState {
         LeakyBucketState::default()
     }

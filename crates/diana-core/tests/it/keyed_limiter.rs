@@ -73,9 +73,11 @@ fn a_changed_limit_keeps_each_keys_use() {
     for changed in ["100/s", "7/s burst 200", "20/min"] {
         limiter.set(TokenBucket::new(quota(changed)));
         assert!((0..1_000).all(|key| used(key) == u64::from(key % 10) + 1), "{changed}");
+        assert_eq!(limiter.quota(), Some(quota(changed)));
     }
     limiter.set(SlidingWindow::new(quota("4/s")));
     assert!((0..1_000).all(|key| used(key) == u64::from(key % 10 + 1).min(4)));
+    assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("4/s")), Some(4.0)));
 }
 
 #[test]

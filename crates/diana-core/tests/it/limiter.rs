@@ -1,8 +1,8 @@
 //! One limit without keys: checks, waits, refunds, and a change at runtime.
 
 use diana_core::{
-    Clock, Concurrency, FixedWindow, Limiter, ManualClock, Quota, Refund, Retry, SlidingLog, SmoothBursty, Timestamp,
-    Total,
+    Clock, Concurrency, FixedWindow, Limiter, ManualClock, MinInterval, Quota, Refund, Retry, SlidingLog, SmoothBursty,
+    Timestamp, Total,
 };
 use std::time::Duration;
 
@@ -147,6 +147,26 @@ mod changing_the_limit {
         assert!(limiter.check_n(4).unwrap().is_granted());
         limiter.set(TokenBucket::new(quota("100/s")));
         assert_eq!((limiter.status().limit, used(&limiter)), (100, 4));
+    }
+
+    #[test]
+    fn changes_what_is_read_back() {
+        let (limiter, _) = limiter("100/min burst 5"); // an atomic word
+        assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("100/min burst 5")), Some(100.0 / 60.0)));
+        for text in ["7/s", "100/min burst 5", "5/10s"] {
+            limiter.set(TokenBucket::new(quota(text)));
+            assert_eq!(limiter.quota(), Some(quota(text)));
+        }
+        limiter.set(FixedWindow::new(quota("3/h")));
+        assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("3/h")), Some(3.0 / 3600.0)));
+        limiter.set(SmoothBursty::new(0.3).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (None, Some(0.3)));
+        limiter.set(MinInterval::new(ms(250)).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("1/250ms")), Some(4.0)));
+        limiter.set(SlidingLog::several([quota("1/s"), quota("3/min")]).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (None, None));
+        limiter.set(Total::new(3).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (None, None));
     }
 
     #[test]
