@@ -61,7 +61,7 @@ impl Answer {
     /// Returns the grant, or the denial as an error: for `?`.
     ///
     /// ```
-    /// use diana_core::{AcquireError, Limiter, Quota};
+    /// use diana_core::{AcquireError, Limiter, ManualClock, Quota};
     ///
     /// fn send(limiter: &Limiter) -> Result<(), AcquireError> {
     ///     limiter.check().into_result()?;
@@ -69,7 +69,7 @@ impl Answer {
     ///     Ok(())
     /// }
     ///
-    /// let limiter = Limiter::new(Quota::per_hour(1)?);
+    /// let limiter = Limiter::new(Quota::per_hour(1)?).with_clock(ManualClock::new());
     /// assert!(send(&limiter).is_ok());
     /// assert_eq!(send(&limiter).unwrap_err().to_string(), "denied: retry in 3600s");
     /// # Ok::<(), diana_core::InvalidQuota>(())

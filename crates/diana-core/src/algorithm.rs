@@ -136,14 +136,12 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Whether a key without a state, asked at `now`, has to be migrated over a change of parameters at `changed` as if
     /// it had one. Only Guava's limiters distinguish such a key from a fresh one, and only within the microsecond of
     /// the change.
-    #[doc(hidden)]
     fn carries_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
         let _ = (changed, now);
         false
     }
 
     /// Returns the same algorithm with one-word states, if it has that form; only the token bucket has.
-    #[doc(hidden)]
     fn one_word(&self) -> Option<Packed> {
         None
     }
@@ -158,8 +156,8 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// An algorithm with a one-word state, for the atomic limiter and the smallest table entry.
-#[doc(hidden)]
+/// A token bucket whose state is one word, for the atomic limiter and the smallest table entry. Only
+/// [`TokenBucket::one_word`](Algorithm::one_word) creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed(pub(crate) token_bucket::PackedBucket);
 

@@ -7,6 +7,9 @@
 //! - Rate and burst: [`Quota`], which parses `100/s` and `5/10min`.
 //! - How to limit: [`TokenBucket`] by default; the other [`Algorithm`]s are listed below.
 //! - Several limits in one decision: [`Limit`], [`Ask`], [`MemoryStore`].
+//! - Your own algorithm: [`Algorithm`]. Your own store: [`Store`] or [`LocalStore`].
+//!
+//! Everything is at the root; the modules list what belongs together.
 //!
 //! ```
 //! use diana_core::{KeyedLimiter, Quota, SlidingWindow};
@@ -32,7 +35,7 @@
 
 mod acquire;
 mod adaptive;
-mod algorithm;
+pub mod algorithm;
 mod clock;
 mod concurrency_limiter;
 #[cfg(feature = "conformance")]
@@ -45,17 +48,15 @@ mod limiter;
 mod max_wait;
 mod outcome;
 mod quota;
-mod store;
+pub mod store;
 mod sync;
 mod time;
-mod waiting;
+pub mod waiting;
 
 pub use acquire::{AcquireError, Grant};
 pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
-#[doc(hidden)]
-pub use algorithm::Packed;
 pub use algorithm::{
     Algorithm, BucketState, Concurrency, ConcurrencyState, Edge, FixedWindow, FixedWindowState, InitialPermits,
     IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket, LeakyBucketState, MAX_BUCKETS, MinInterval,
@@ -72,11 +73,8 @@ pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Status};
 pub use quota::{InvalidQuota, Quota, parse_duration};
-pub use store::memory::{MemoryStore, TableOptions};
-pub use store::table::OnFull;
-pub use store::{Ask, LocalStore, RefundFuture, ResetListener, Store, StoreError};
+pub use store::{Ask, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions};
 pub use time::Timestamp;
+pub use waiting::WaitQueues;
 #[cfg(feature = "async")]
 pub use waiting::future::TokioClock;
-#[doc(hidden)]
-pub use waiting::queue::WaitQueues;

@@ -51,7 +51,7 @@ mod scripts;
 mod status;
 mod store;
 
-pub use error::ConnectError;
+pub use error::{ConnectError, UnsupportedLimitError};
 pub use limiter::{SharedGrant, SharedLimiter, SharedPermit};
 pub use limiters::SharedLimiters;
 pub use options::{Batching, DenyCache, Leases, Options, Times, WhenDown};

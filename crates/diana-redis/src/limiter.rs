@@ -65,9 +65,8 @@ impl SharedLimiter {
 
     /// Keeps the keys on Redis for at least `least` after a grant, so that they can be inspected. Only Guava's limiters
     /// support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
-    #[doc(hidden)]
     #[must_use]
-    pub fn keeping_keys_for(self, least: Duration) -> Self {
+    pub fn min_expiry(self, least: Duration) -> Self {
         self.store.keep_keys(self.limit.id(), least);
         self
     }

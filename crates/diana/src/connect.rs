@@ -11,7 +11,7 @@ use diana_rules::{Lease, RedisSection, Registry, WhenRedisIsDown};
 /// ```
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.shared_by(RedisStore::can_keep);
+    registry.shared_by(|limit| RedisStore::can_keep(limit).map_err(|unsupported| unsupported.reason));
     registry
 }
 
