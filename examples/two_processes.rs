@@ -8,8 +8,8 @@
 //! Without a URL it starts its own `redis-server`. Each process sends requests as fast as it can for three seconds, and
 //! prints how many were allowed. Together they get the limit: 50 at once, and 100 per second.
 
-use diana::core::{AcquireError, Clock, Quota, SystemClock, TokenBucket};
 use diana::redis::{Leases, Options, RedisStore, SharedLimiter};
+use diana::{AcquireError, Clock, Quota, SystemClock, TokenBucket};
 use diana_testing::RedisServer;
 use std::error::Error;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! A connection pool of a database with a fixed maximum of connections.
 
-use diana::core::{ConcurrencyLimiter, InvalidQuota, Permit, PermitError};
+use diana::{ConcurrencyLimiter, InvalidQuota, Permit, PermitError};
 use std::time::Duration;
 
 /// A database with slow responses.

@@ -16,8 +16,8 @@
 mod meter;
 mod throttled_body;
 
-use diana::core::Store;
 use diana::rules::{Bodies, Mode};
+use diana::store::Store;
 use diana::{Engine, Verdict};
 use meter::{Counts, Meter};
 use smallvec::SmallVec;

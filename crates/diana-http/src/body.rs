@@ -3,7 +3,7 @@
 use crate::bandwidth::ThrottledBody;
 use crate::permit::RequestPermit;
 use bytes::Bytes;
-use diana::core::{MemoryStore, Store};
+use diana::store::{MemoryStore, Store};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::fmt;

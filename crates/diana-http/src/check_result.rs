@@ -1,13 +1,12 @@
 //! The result of a check.
 
 use crate::attributes::HttpAttributes;
-use crate::cost_header;
 use crate::denial::{Denial, ResponseFormat};
 use crate::permit::RequestPermit;
-use crate::ratelimit_headers;
+use crate::{cost_header, ratelimit_headers};
 use diana::Verdict;
-use diana::core::{MemoryStore, Store};
 use diana::rules::{OverLimit, RateLimitHeaders, Upstream};
+use diana::store::{MemoryStore, Store};
 use http::HeaderMap;
 use http::request::Parts;
 use std::fmt;

@@ -5,7 +5,7 @@ use crate::check_future::CheckFuture;
 use crate::client_ip::client_address;
 use crate::options::FilterOptions;
 use diana::Engine;
-use diana::core::{MemoryStore, Store};
+use diana::store::{MemoryStore, Store};
 use http::request::Parts;
 use http::{HeaderMap, Request};
 use std::fmt;

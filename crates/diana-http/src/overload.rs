@@ -10,8 +10,8 @@
 mod cgroup;
 mod machine;
 
-use diana::Engine;
-use diana::core::{Clock, Store, SystemClock};
+use diana::store::Store;
+use diana::{Clock, Engine, SystemClock};
 use machine::Machine;
 use parking_lot::Mutex;
 use std::fmt;
@@ -46,7 +46,7 @@ const EVERY: Duration = Duration::from_millis(250);
 /// ```
 ///
 /// Dropping it stops the thread; so does dropping the engine.
-pub struct LoadSampler<S: Store + 'static = diana::core::MemoryStore> {
+pub struct LoadSampler<S: Store + 'static = diana::store::MemoryStore> {
     engine: Weak<Engine<S>>,
     running: Mutex<Option<SamplerState>>,
 }

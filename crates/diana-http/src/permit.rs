@@ -8,11 +8,10 @@
 
 use crate::bandwidth::{Throttle, ThrottledBody};
 use crate::body::PermitBody;
-use crate::cost_header;
 use crate::filter::Inner;
-use crate::ratelimit_headers;
-use diana::core::{MemoryStore, Store};
+use crate::{cost_header, ratelimit_headers};
 use diana::rules::CountedIn;
+use diana::store::{MemoryStore, Store};
 use diana::{ActualCost, LeaseGuard, RequestPhase, ResponseClass, Verdict};
 use futures_util::FutureExt;
 use http::Response;

@@ -5,9 +5,8 @@
 //! enough permits for this one request.
 
 use crate::policy_cache;
-use diana::core::{Answer, Retry};
 use diana::rules::RateLimitHeaders;
-use diana::{Reason, Verdict};
+use diana::{Answer, Reason, Retry, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 use std::time::Duration;

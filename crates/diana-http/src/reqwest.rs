@@ -17,7 +17,7 @@ use crate::permit::RequestPermit;
 use crate::retry_after::RetryAfterLayer;
 use ::reqwest::{Request, Response, Url};
 use async_trait::async_trait;
-use diana::core::Store;
+use diana::store::Store;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 use std::future::poll_fn;
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Makes reqwest's calls wait until they are granted (feature `reqwest`).
 ///
 /// ```
-/// use diana::core::{Limiter, Quota};
+/// use diana::{Limiter, Quota};
 /// use diana_http::{ClientRateLimitLayer, Overloaded};
 /// use reqwest_middleware::{ClientBuilder, Error};
 /// use std::time::Duration;
@@ -68,7 +68,7 @@ impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
 /// Makes reqwest's calls respect `Retry-After` and `RateLimit` (feature `reqwest`).
 ///
 /// ```
-/// use diana::core::{KeyedLimiter, Quota};
+/// use diana::{KeyedLimiter, Quota};
 /// use diana_http::{RetryAfterLayer, RequestHost, ClientRateLimitLayer};
 /// use reqwest_middleware::ClientBuilder;
 ///

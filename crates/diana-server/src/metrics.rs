@@ -21,7 +21,7 @@ pub use shard::Shard;
 pub use text::{Kind, Text};
 pub use totals::Totals;
 
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use std::sync::Arc;
 
 /// All metrics of the gateway.

@@ -23,7 +23,7 @@ pub(crate) use repeats::OncePerSecond;
 use crate::access_log::Drops;
 use crate::log_time::LogTime;
 use anstyle::{AnsiColor, Style};
-use diana::core::{Clock, SystemClock};
+use diana::{Clock, SystemClock};
 use repeats::Repeats;
 use serde_json::json;
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! # Where to begin
 //! - Rules in a file, one decision for each request: [`Engine`].
-//! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
+//! - One limit in code: [`Limiter`], [`KeyedLimiter`], [`ConcurrencyLimiter`].
 //! - Streams, queues and bytes at an even rate: `pace`.
 //! - A limit on a function: `#[rate_limit]`, `#[count_limit]`, `#[limited]` and the module `limited` (feature `macros`).
 //! - The rule file format: [`rules`]. Counts shared by many processes: `redis`.
@@ -49,7 +49,16 @@ mod reload;
 
 #[cfg(feature = "redis")]
 pub use connect::{connect, registry};
-pub use diana_core as core;
+#[cfg(feature = "wait")]
+pub use diana_core::TokioClock;
+pub use diana_core::{
+    AcquireError, Adaptive, Answer, Calendar, Clock, Concurrency, ConcurrencyLimiter, Cost, FixedWindow, Grant,
+    InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit, LeakyBucket, Limiter, ManualClock, MaxWait,
+    MinInterval, OnFull, Outcome, Permit, PermitError, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total,
+    WindowStart, parse_duration,
+};
+pub use diana_core::{algorithm, store};
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/count_limit.md")]
 pub use diana_macros::count_limit;

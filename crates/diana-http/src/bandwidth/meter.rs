@@ -1,11 +1,9 @@
 //! One bucket of bytes: of a key, shared by all its bodies, or of a single request.
 
-use diana::Engine;
-use diana::core::{
-    Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MaxWait, MemoryStore, Quota, Store,
-    Timestamp, TokenBucket,
-};
+use diana::algorithm::{Algorithm, BucketState};
 use diana::rules::{Bodies, Rule};
+use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store};
+use diana::{Answer, Cost, Engine, MaxWait, Quota, Timestamp, TokenBucket};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Limits for client calls.
 
-use diana::core::{AcquireError, ConcurrencyLimiter, Grant, KeyedLimiter, Limiter, Permit, Retry};
+use diana::{AcquireError, ConcurrencyLimiter, Grant, KeyedLimiter, Limiter, Permit, Retry};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::body::PermitBody;
 use bytes::Bytes;
-use diana::core::{MemoryStore, Store};
+use diana::store::{MemoryStore, Store};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use pin_project_lite::pin_project;

@@ -9,7 +9,7 @@ use crate::check_future::CheckFuture;
 use crate::check_result::{CheckResult, Rerouted};
 use crate::permit::RequestPermit;
 use bytes::Bytes;
-use diana::core::{MemoryStore, Store};
+use diana::store::{MemoryStore, Store};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};

@@ -5,7 +5,7 @@ use super::body::RateLimitBody;
 use super::future::{RateLimitFuture, Waiting};
 use super::malformed::malformed;
 use crate::bandwidth::ThrottledBody;
-use diana::core::{MemoryStore, Store};
+use diana::store::{MemoryStore, Store};
 use http::{Request, Response};
 use http_body::Body;
 use std::fmt;

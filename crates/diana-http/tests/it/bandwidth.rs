@@ -1,9 +1,8 @@
 //! Bodies are throttled by the rules, evenly, and stay complete. Time is tokio's, paused: the values are exact.
 
 use bytes::Bytes;
-use diana::core::TokioClock;
 use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
-use diana::{Engine, EngineOptions};
+use diana::{Engine, EngineOptions, TokioClock};
 use diana_http::Throttle;
 use futures_util::FutureExt;
 use futures_util::future::poll_fn;

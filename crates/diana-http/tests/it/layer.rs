@@ -1,9 +1,8 @@
 //! The layer: which requests reach the inner service, and when permits are released.
 
 use bytes::Bytes;
-use diana::EngineOptions;
-use diana::core::TokioClock;
 use diana::rules::{Document, Registry, RuleFile, Spelling};
+use diana::{EngineOptions, TokioClock};
 use diana_http::{
     ClientAddress, ClientRateLimitLayer, Filter, FilterOptions, RateLimitLayer, ReroutedTo, ThrottledBody,
 };

@@ -3,7 +3,7 @@
 use super::escape;
 use crate::log_time::LogTime;
 use crate::metrics::Outcome;
-use diana::core::Timestamp;
+use diana::Timestamp;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;

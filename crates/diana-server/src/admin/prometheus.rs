@@ -7,7 +7,7 @@ use super::{AdminState, Phase};
 use crate::metrics::{Kind, Outcome, Text, Totals};
 use axum::extract::State;
 use axum::http::{HeaderName, header};
-use diana::core::Timestamp;
+use diana::Timestamp;
 use diana::redis::{Health, LinkStatus};
 use diana_rules::{Origin, RuleSet, SourceStatus};
 use std::sync::Arc;

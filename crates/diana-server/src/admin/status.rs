@@ -6,7 +6,7 @@ use crate::log_time::LogTime;
 use crate::metrics::Outcome;
 use axum::extract::State;
 use axum::http::StatusCode;
-use diana::core::Timestamp;
+use diana::Timestamp;
 use diana::redis::{Health, LinkStatus};
 use diana_rules::SourceStatus;
 use serde::Serialize;

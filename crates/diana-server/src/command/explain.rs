@@ -8,8 +8,7 @@ mod request;
 
 use super::input;
 use clap::Args;
-use diana::EngineOptions;
-use diana::core::{Clock, ManualClock, SystemClock};
+use diana::{Clock, EngineOptions, ManualClock, SystemClock};
 use diana_rules::{CountedIn, Rule, RuleFile};
 use diana_server::explain::{InvalidRequest, TypedRequest};
 use futures_util::FutureExt;

@@ -15,7 +15,7 @@ use super::upstream::{Answer, Balancer, UpstreamError};
 use super::worker_state::RouteTarget;
 use crate::metrics::Outcome;
 use bytes::Bytes;
-use diana::core::{Clock, SystemClock};
+use diana::{Clock, SystemClock};
 use diana_http::HttpAttributes;
 use diana_rules::Upstream;
 use http::header::CONTENT_LENGTH;

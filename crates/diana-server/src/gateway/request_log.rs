@@ -5,7 +5,7 @@ use super::service::Connection;
 use super::upstream::Endpoint;
 use crate::access_log::Entry;
 use crate::metrics::Outcome;
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use http::header::{HOST, HeaderValue, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::{Method, Uri, Version};

@@ -2,7 +2,7 @@
 
 use super::repeats::{LeftOut, Repeats};
 use crate::access_log::Drops;
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -5,9 +5,8 @@
 
 mod kinds;
 
-use diana::EngineOptions;
-use diana::core::{ManualClock, Timestamp};
 use diana::rules::{Document, RuleFile, SyntheticRequest, table};
+use diana::{EngineOptions, ManualClock, Timestamp};
 use futures_util::FutureExt;
 use std::error::Error;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Cloning is cheap; clones share their counts.
 ///
 /// ```
-/// use diana::core::ManualClock;
+/// use diana::ManualClock;
 /// use diana::limited::Limits;
 /// use std::time::Duration;
 ///
@@ -76,7 +76,7 @@ impl Limits {
     /// times the number of its attributes; a function with one key takes next to nothing.
     ///
     /// ```
-    /// use diana::core::TableOptions;
+    /// use diana::TableOptions;
     /// use diana::limited::Limits;
     ///
     /// Limits::new().with_options(TableOptions::default().memory(1 << 20)).install();
@@ -181,7 +181,7 @@ impl Limits {
     /// which run in parallel and would otherwise share the installed ones.
     ///
     /// ```
-    /// use diana::core::ManualClock;
+    /// use diana::ManualClock;
     /// use diana::limited::Limits;
     ///
     /// #[diana::count_limit(limit = 1, period = "1h")]
@@ -203,7 +203,7 @@ impl Limits {
     /// the installed ones.
     ///
     /// ```
-    /// use diana::core::TokioClock;
+    /// use diana::TokioClock;
     /// use diana::limited::Limits;
     ///
     /// #[diana::rate_limit(rate = 1, burst = "0s", timeout = "5s")]

@@ -14,7 +14,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The limit is exhausted and will never grant this. Nothing passed.
 ///
 /// ```
-/// use diana::core::{Limiter, Total};
+/// use diana::{Limiter, Total};
 /// use diana::pace::{Throttled, Exhausted};
 /// use std::io::{ErrorKind, Write};
 ///

@@ -16,7 +16,7 @@ pub trait SinkExt<Item>: Sink<Item> {
     /// [`cost`](PacedSink::cost) sets another.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::{Limiter, Quota, TokioClock};
     /// use diana::pace::SinkExt as _;
     /// use futures_util::{SinkExt as _, sink};
     /// use std::time::Duration;
@@ -48,7 +48,7 @@ impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
 /// Why an item did not pass a [`PacedSink`].
 ///
 /// ```
-/// use diana::core::{Limiter, Total};
+/// use diana::{Limiter, Total};
 /// use diana::pace::{SinkError, SinkExt as _};
 /// use futures_util::{SinkExt as _, sink};
 ///
@@ -112,7 +112,7 @@ impl<S, Item, F> PacedSink<S, Item, F> {
     /// Sets the cost of each item in permits; zero is free.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota};
+    /// use diana::{Limiter, Quota};
     /// use diana::pace::SinkExt as _;
     /// use futures_util::{SinkExt as _, sink};
     ///
@@ -136,7 +136,7 @@ impl<S, Item, F> PacedSink<S, Item, F> {
     /// Returns the sink, and the item that still waits for its permits.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota};
+    /// use diana::{Limiter, Quota};
     /// use diana::pace::SinkExt as _;
     /// use futures_util::{FutureExt as _, SinkExt as _, sink};
     ///

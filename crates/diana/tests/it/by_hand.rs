@@ -1,9 +1,9 @@
 //! Reading and changing single keys through the admin functions.
 
 use crate::support::{account, decide, engine, now, request};
-use diana::core::{Cost, Retry, Store};
 use diana::rules::CountedIn;
-use diana::{Engine, KeyStatus};
+use diana::store::Store;
+use diana::{Cost, Engine, KeyStatus, Retry};
 
 /// `remaining/limit` of each limit.
 fn shown(status: &KeyStatus) -> String {

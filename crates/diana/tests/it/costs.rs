@@ -1,8 +1,8 @@
 //! Costs by an expression, and requests whose expression fails.
 
 use crate::support::{clock, decide, file, now};
-use diana::core::{MemoryStore, Store};
 use diana::rules::{DenyReason, OverLimit, SyntheticRequest};
+use diana::store::{MemoryStore, Store};
 use diana::{ActualCost, Engine, EngineOptions, Reason};
 
 fn tokens(header: Option<&str>) -> SyntheticRequest {

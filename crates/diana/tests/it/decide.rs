@@ -1,9 +1,8 @@
 //! One decision over all rules that match a request.
 
 use crate::support::{account, decide, engine, now, request, said};
-use diana::core::Retry;
 use diana::rules::{DenyReason, OverLimit};
-use diana::{Engine, Reason};
+use diana::{Engine, Reason, Retry};
 use std::time::Duration;
 
 #[test]

@@ -1,8 +1,8 @@
 //! Wait queues: FIFO, bounded, and nothing is lost when a request is cancelled.
 
 use crate::support::{account, file, now, request};
-use diana::core::{MemoryStore, Store, TokioClock};
-use diana::{Begun, Engine, EngineOptions, Verdict};
+use diana::store::{MemoryStore, Store};
+use diana::{Begun, Engine, EngineOptions, TokioClock, Verdict};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use std::pin::pin;
@@ -193,9 +193,9 @@ async fn a_shared_place_that_somebody_else_gives_back_is_found() {
         tokio::time::sleep(ms(500)).await;
         // As if by another process: nobody here is woken.
         let asked = first.asked().next().unwrap();
-        let ask = diana::core::Ask::one(asked.limit, asked.key);
-        let decision = diana::core::Decision::new([asked.answer]);
-        diana::core::LocalStore::refund(engine.shared().unwrap(), &[ask], &decision, diana::core::Timestamp::MAX);
+        let ask = diana::store::Ask::one(asked.limit, asked.key);
+        let decision = diana::store::Decision::new([asked.answer]);
+        diana::store::LocalStore::refund(engine.shared().unwrap(), &[ask], &decision, diana::Timestamp::MAX);
     };
     let (verdict, ()) = tokio::join!(waiting, other);
     assert!(verdict.is_granted());

@@ -1,9 +1,8 @@
 //! Rules by the machine's load or the response latency, and the counters of every rule.
 
 use crate::support::{account, decide, engine, file, now, request, said};
-use diana::core::{Retry, Timestamp};
 use diana::rules::{DenyReason, Resource, RuleCounts};
-use diana::{Engine, Reason, ResponseClass};
+use diana::{Engine, Reason, ResponseClass, Retry, Timestamp};
 use std::time::Duration;
 
 fn counted(engine: &Engine, name: &str) -> RuleCounts {
@@ -166,7 +165,7 @@ fn an_adaptive_limit_is_counted_here_also_where_others_are_shared() {
         "store: {redis: 'redis://127.0.0.1'}
 rules: [{name: a, concurrent: adaptive, limit: 5/h}, {name: b, concurrent: adaptive}]",
     );
-    let shared = diana::core::MemoryStore::default();
+    let shared = diana::store::MemoryStore::default();
     let engine = diana::EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, shared);
     let verdict = decide(&engine, &request());
     assert_eq!(verdict.asked().count(), 3);

@@ -3,9 +3,8 @@
 #[path = "../../examples/own_kinds/kinds/mod.rs"]
 mod kinds;
 use crate::support::{clock, now, request, said};
-use diana::core::ManualClock;
 use diana::rules::{Document, Registry, RuleFile, SyntheticRequest, describe, schema, table};
-use diana::{Engine, EngineOptions};
+use diana::{Engine, EngineOptions, ManualClock};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

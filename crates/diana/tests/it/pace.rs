@@ -1,8 +1,8 @@
 //! Streams and sinks pass everything, evenly, and keep no unused permits. Time is tokio's, paused: the values are
 //! exact.
 
-use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::{SinkError, SinkExt as _, StreamExt as _};
+use diana::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use futures_util::future::join_all;
 use futures_util::stream::FusedStream as _;
 use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt, stream};

@@ -2,8 +2,8 @@
 //! has a resolution of a millisecond, so shorter waits end late), or a clock that oversleeps: the values are exact.
 
 use crate::pacing::{limiter, ms, quota};
-use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Timestamp, TokioClock};
 use diana::pace::{IteratorExt, SinkExt as _, StreamExt as _, Throttled};
+use diana::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Timestamp, TokioClock};
 use futures_util::future::join_all;
 use futures_util::{FutureExt, SinkExt, StreamExt, sink, stream};
 use proptest::prelude::*;

@@ -1,11 +1,11 @@
 //! A peer that accepts less than it is offered gets exactly the rate of the limit, for every algorithm. Waiting
 //! advances the clock, or time is tokio's, paused: the values are exact.
 
-use diana::core::{
+use diana::pace::Throttled;
+use diana::{
     Clock, FixedWindow, LeakyBucket, Limiter, ManualClock, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokioClock,
 };
-use diana::pace::Throttled;
 use proptest::prelude::*;
 use std::io::{self, Write};
 use std::pin::Pin;

@@ -1,10 +1,9 @@
 //! Engines that share their counts on a real Redis, as configured in their file.
 
 use crate::support::account;
-use diana::core::Cost;
 use diana::redis::RedisStore;
 use diana::rules::{CountedIn, Document, RuleFile};
-use diana::{Engine, connect, registry};
+use diana::{Cost, Engine, connect, registry};
 use diana_testing::RedisServer;
 
 fn read(text: &str, url: &str) -> RuleFile {

@@ -1,8 +1,8 @@
 //! Shared helpers of the engine tests.
 
-use diana::core::{ManualClock, Store, Timestamp};
 use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
-use diana::{Engine, EngineOptions, Verdict};
+use diana::store::Store;
+use diana::{Engine, EngineOptions, ManualClock, Timestamp, Verdict};
 
 pub(crate) fn file(text: &str) -> RuleFile {
     let document = Document::new("diana.yaml", text);

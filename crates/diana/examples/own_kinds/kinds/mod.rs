@@ -3,7 +3,7 @@
 mod hours;
 mod strikes;
 
-use diana::core::Clock;
+use diana::Clock;
 use diana::rules::{Attribute, Configured, Problem, Registry};
 use hours::Hours;
 use std::borrow::Cow;
