@@ -60,8 +60,6 @@ pub use sample::ResponseClass;
 pub use settle::ActualCost;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "macros")]
-pub(crate) use verdict::time;
 pub use verdict::{Asked, Reason, Verdict};
 
 /// Decides about requests by rules. `S` is the shared store, if there is one.

@@ -1,12 +1,25 @@
 //! Diana: rate limiting by rules, with counts in this process or shared on Redis.
 //!
 //! # Where to begin
-//! - Rules in a file, one decision for each request: [`Engine`].
+//! - Rules in a file, one decision for each request: `Engine` (feature `rules`).
 //! - One limit in code: [`Limiter`], [`KeyedLimiter`], [`ConcurrencyLimiter`].
-//! - Streams, queues and bytes at an even rate: `pace`.
-//! - A limit on a function: `#[rate_limit]`, `#[count_limit]`, `#[limited]` and the module `limited` (feature `macros`).
-//! - The rule file format: [`rules`]. Counts shared by many processes: `redis`.
+//! - Streams, queues and bytes at an even rate: `pace` (feature `pace`).
+//! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`); by a rule of a
+//!   file `#[limited]` (with feature `rules`).
+//! - Counts shared by many processes: `redis` (feature `redis`).
 //!
+//! # Features
+//! | feature | what it adds |
+//! |---|---|
+//! | `wait` (default) | waiting as futures on tokio's timer |
+//! | `calendar` | windows of calendar days, weeks and months |
+//! | `macros` | attributes for functions |
+//! | `pace` | paced streams, sinks, iterators, readers and writers |
+//! | `rules` | the rule file (`rules`) and the engine |
+//! | `sources` | rules from a watched file and from a config server; includes `rules` |
+//! | `redis` | limits that many processes share |
+//!
+//! # By rules
 //! ```
 //! use diana::rules::{Attribute, Attributes, Document, Registry, RuleFile};
 //! use diana::Engine;
@@ -36,27 +49,33 @@
 //! # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
 //! ```
 
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", feature = "rules"))]
 mod connect;
+#[cfg(any(feature = "macros", feature = "rules"))]
+mod duration;
+#[cfg(feature = "rules")]
 mod engine;
 #[cfg(feature = "macros")]
 pub mod limited;
+#[cfg(feature = "rules")]
 mod overload;
 #[cfg(feature = "pace")]
 pub mod pace;
 #[cfg(feature = "sources")]
 mod reload;
 
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", feature = "rules"))]
 pub use connect::{connect, registry};
+#[cfg(feature = "calendar")]
+pub use diana_core::Calendar;
 #[cfg(feature = "wait")]
 pub use diana_core::TokioClock;
 pub use diana_core::{
-    AcquireError, Adaptive, Answer, Calendar, Clock, Concurrency, ConcurrencyLimiter, Cost, FixedWindow, Grant,
-    InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit, LeakyBucket, Limiter, ManualClock, MaxWait,
-    MinInterval, OnFull, Outcome, Permit, PermitError, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total,
-    WindowStart, parse_duration,
+    AcquireError, Adaptive, Answer, Clock, Concurrency, ConcurrencyLimiter, Cost, FixedWindow, Grant, InitialPermits,
+    InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit, LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval,
+    OnFull, Outcome, Permit, PermitError, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart,
+    parse_duration,
 };
 pub use diana_core::{algorithm, store};
 #[cfg(feature = "macros")]
@@ -70,30 +89,33 @@ pub use diana_macros::limited;
 pub use diana_macros::rate_limit;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
+#[cfg(feature = "rules")]
 pub use diana_rules as rules;
+#[cfg(feature = "rules")]
 pub use engine::{
     ActualCost, Asked, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeyStatus, LimitStatus, Reason,
     ResponseClass, RuleExplanation, Verdict,
 };
-#[cfg(feature = "wait")]
+#[cfg(all(feature = "rules", feature = "wait"))]
 pub use engine::{AdmitFuture, Begun, LeaseGuard, RequestPhase, Unfinished};
 #[cfg(feature = "macros")]
 pub use limited::Limited;
+#[cfg(feature = "rules")]
 pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
 pub use reload::{Reloader, sources, sources_of};
 
 /// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 #[doc = include_str!("../../../docs/coming-from.md")]
 struct ComingFrom;
 
 /// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 #[doc = include_str!("../../../docs/in-your-code.md")]
 struct InYourCode;
 
 /// Runs the code of the README as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

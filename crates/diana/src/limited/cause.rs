@@ -1,6 +1,6 @@
 //! Why a function was not run.
 
-use crate::engine::time;
+use crate::duration::time;
 use diana_core::Retry;
 use std::fmt;
 use std::time::Duration;

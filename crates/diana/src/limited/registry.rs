@@ -1,10 +1,15 @@
 //! The counts of limited functions.
 
 use super::Cause;
-use super::callsite::{Limit, Rules};
+use super::callsite::Limit;
+#[cfg(feature = "rules")]
+use super::callsite::Rules;
 use super::installed;
+#[cfg(feature = "rules")]
 use crate::engine::Engine;
-use diana_core::{Clock, Store, TableOptions, Timestamp};
+#[cfg(feature = "rules")]
+use diana_core::Store;
+use diana_core::{Clock, TableOptions, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,6 +62,7 @@ struct Set {
     clock: Option<SharedClock>,
     #[cfg(feature = "redis")]
     shared: Option<diana_redis::RedisStore>,
+    #[cfg(feature = "rules")]
     rules: Option<Arc<dyn Rules>>,
 }
 
@@ -145,6 +151,7 @@ impl Limits {
     /// assert!(send_code("555-1234").is_err());
     /// # Ok::<(), diana::rules::Problems>(())
     /// ```
+    #[cfg(feature = "rules")]
     #[must_use]
     pub fn with_rules<S: Store + 'static>(self, engine: Arc<Engine<S>>) -> Self {
         Set { rules: Some(Arc::new(engine)), ..self.inner.set.clone() }.into()
@@ -266,6 +273,7 @@ impl Limits {
     }
 
     /// Returns the rules for `#[limited]`.
+    #[cfg(feature = "rules")]
     pub(super) fn rules(&self) -> Option<&Arc<dyn Rules>> {
         self.inner.set.rules.as_ref()
     }

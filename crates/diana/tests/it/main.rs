@@ -6,41 +6,25 @@
 mod by_hand;
 mod costs;
 mod decide;
-#[cfg(all(feature = "redis", feature = "wait"))]
 mod given_up;
-#[cfg(feature = "macros")]
 mod limited;
-#[cfg(feature = "macros")]
 mod limited_async;
-#[cfg(feature = "macros")]
 mod limited_rules;
-#[cfg(feature = "macros")]
 mod limited_scope;
-#[cfg(all(feature = "macros", feature = "redis"))]
 mod limited_shared;
-#[cfg(feature = "wait")]
 mod lines;
 mod mixed;
 mod overload;
-#[cfg(feature = "redis")]
 mod own_kinds;
-#[cfg(feature = "pace")]
 mod pace;
-#[cfg(feature = "pace")]
 mod pace_blocking;
-#[cfg(feature = "pace")]
 mod pace_bytes;
-#[cfg(feature = "pace")]
 mod pace_late;
-#[cfg(feature = "pace")]
 mod pace_short_writes;
-#[cfg(feature = "pace")]
 mod pacing;
-#[cfg(feature = "redis")]
 mod redis;
 mod regressions;
 mod reload;
 mod settle;
-#[cfg(all(feature = "redis", feature = "sources"))]
 mod sources;
 mod support;
