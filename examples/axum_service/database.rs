@@ -16,7 +16,7 @@ pub(crate) struct Connection {
 
 impl Database {
     pub(crate) fn new() -> Result<Self, InvalidQuota> {
-        Ok(Self { connections: ConcurrencyLimiter::new("orders database", 2)?.max_waiting(20) })
+        Ok(Self { connections: ConcurrencyLimiter::new("orders database", 2)?.with_max_waiting(20) })
     }
 
     /// Returns a connection, first come, first served. After two seconds without one, the error names the resource.

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// use diana_core::ConcurrencyLimiter;
 /// use std::time::Duration;
 ///
-/// let connections = ConcurrencyLimiter::new("database", 2)?.max_waiting(100);
+/// let connections = ConcurrencyLimiter::new("database", 2)?.with_max_waiting(100);
 ///
 /// let first = connections.blocking_acquire(1)?;
 /// let second = connections.blocking_acquire_timeout(1, Duration::from_millis(50))?;
@@ -56,8 +56,8 @@ impl ConcurrencyLimiter {
     /// Returns a pool like this one with at most `most` queued requests; the default is 10,000. For setup only: permits
     /// in use belong to the old pool.
     #[must_use]
-    pub fn max_waiting(self, most: usize) -> Self {
-        self.rebuilt(|limiter| limiter.max_waiting(most))
+    pub fn with_max_waiting(self, most: usize) -> Self {
+        self.rebuilt(|limiter| limiter.with_max_waiting(most))
     }
 
     /// Takes `n` permits without waiting.

@@ -85,7 +85,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
 
     /// Returns the same limits with at most `most` waiting requests over all keys; more are denied.
     #[must_use]
-    pub fn max_waiting(self, most: usize) -> Self {
+    pub fn with_max_waiting(self, most: usize) -> Self {
         Self { lines: self.lines.bounded(most), ..self }
     }
 

@@ -74,7 +74,7 @@ impl Limiter {
     ///
     /// This bounds the wait queue. Algorithms that reserve bound the wait itself, by the request's maximum wait.
     #[must_use]
-    pub fn max_waiting(self, most: usize) -> Self {
+    pub fn with_max_waiting(self, most: usize) -> Self {
         Self { lines: self.lines.bounded(most), ..self }
     }
 

@@ -66,7 +66,7 @@ impl SharedLimiter {
     /// Keeps the keys on Redis for at least `least` after a grant, so that they can be inspected. Only Guava's limiters
     /// support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
     #[must_use]
-    pub fn min_expiry(self, least: Duration) -> Self {
+    pub fn with_min_expiry(self, least: Duration) -> Self {
         self.store.keep_keys(self.limit.id(), least);
         self
     }

@@ -47,7 +47,7 @@ fn a_look_at_the_limit_does_not_take_the_past_away() {
 #[test]
 fn who_asks_after_somebody_else_goes_behind() {
     let clock = ManualClock::new();
-    let limiter = Limiter::with_algorithm(LeakyBucket::new(quota("10/s")).queue(5)).with_clock(clock.clone());
+    let limiter = Limiter::with_algorithm(LeakyBucket::new(quota("10/s")).with_queue(5)).with_clock(clock.clone());
     assert!(limiter.check().is_granted());
     clock.advance(ms(150));
     // Another request takes the current turn, so the late one waits for the next: 250, and not 200 ms.
@@ -121,7 +121,7 @@ proptest! {
         let limiters = [
             (burst, Limiter::new(quota("1000/s").with_burst(burst).unwrap()), 1_000_000),
             (burst, Limiter::new(quota("3000/s").with_burst(burst).unwrap()), interval),
-            (1, Limiter::with_algorithm(LeakyBucket::new(quota("1000/s")).queue(burst)), 1_000_000),
+            (1, Limiter::with_algorithm(LeakyBucket::new(quota("1000/s")).with_queue(burst)), 1_000_000),
             (1, Limiter::with_algorithm(MinInterval::new(ms(1)).unwrap()), 1_000_000),
         ];
         for (burst, limiter, interval) in limiters {

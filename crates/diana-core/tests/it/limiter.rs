@@ -119,7 +119,7 @@ fn what_nobody_gives_back_is_not_waited_for_beyond_the_time_out() {
 
 #[test]
 fn lua_restys_delay_is_waited_for() {
-    let pool = Concurrency::new(1).unwrap().burst(1).delay(ms(40));
+    let pool = Concurrency::new(1).unwrap().with_burst(1).with_delay(ms(40));
     let limiter = Limiter::with_algorithm(pool).with_clock(ManualClock::new());
     assert_eq!(limiter.blocking_acquire(1).unwrap().waited, ms(0));
     assert_eq!(limiter.blocking_acquire(1).unwrap().waited, ms(40));

@@ -30,7 +30,7 @@ fn errors_name_the_resource() {
 
 #[test]
 fn a_full_line_turns_the_next_one_away() {
-    let pool = pool(1).max_waiting(1);
+    let pool = pool(1).with_max_waiting(1);
     let held = pool.blocking_acquire(1).unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| pool.blocking_acquire(1).map(|permit| permit.count()));

@@ -175,7 +175,7 @@ fn a_store_counts_exactly_while_its_limit_changes() {
 fn whoever_waits_in_line_gets_in() {
     const ROUNDS: u64 = 300;
     let limiter = KeyedLimiter::<str>::with_algorithm(Concurrency::new(2).unwrap())
-        .max_waiting(usize::try_from(THREADS).unwrap());
+        .with_max_waiting(usize::try_from(THREADS).unwrap());
     let inside = AtomicU64::new(0);
     let served = on_all(|_| {
         for _ in 0..ROUNDS {

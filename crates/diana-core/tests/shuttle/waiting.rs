@@ -129,7 +129,8 @@ fn first_come_first_served() {
 #[test]
 fn the_line_is_no_longer_than_it_may_be() {
     check(|| {
-        let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(TestClock::new()).max_waiting(1);
+        let limiter =
+            Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(TestClock::new()).with_max_waiting(1);
         let limiter = Arc::new(limiter);
         let held = limiter.check().receipt().unwrap();
         let guests = [0, 1, 2].map(|_| {

@@ -143,7 +143,7 @@ fn a_thread_can_wait_too() {
 #[tokio::test]
 async fn limiters_by_name_are_few_and_forget_nothing() {
     let redis = RedisServer::start().unwrap();
-    let limiters = SharedLimiters::new(&store(&redis.url(), options()).await).most(2);
+    let limiters = SharedLimiters::new(&store(&redis.url(), options()).await).with_max_limiters(2);
     let daily = || TokenBucket::new("1/day".parse::<Quota>().unwrap());
     let spend = async |name: &str| limiters.get(name, daily).check("x", 1).await.is_ok();
     assert!(spend("a").await);
@@ -160,7 +160,8 @@ async fn limiters_by_name_are_few_and_forget_nothing() {
 #[tokio::test]
 async fn limiters_that_nobody_asks_for_are_dropped() {
     let redis = RedisServer::start().unwrap();
-    let limiters = SharedLimiters::new(&store(&redis.url(), options()).await).idle(Duration::from_millis(20));
+    let limiters =
+        SharedLimiters::new(&store(&redis.url(), options()).await).with_idle_timeout(Duration::from_millis(20));
     let first = limiters.get("a", one_by_one).limit().id();
     tokio::time::sleep(Duration::from_millis(30)).await;
     let _ = limiters.get("b", one_by_one);

@@ -130,7 +130,7 @@ async fn a_stream_is_over_when_its_source_is_and_nothing_is_held() {
 #[tokio::test(start_paused = true)]
 async fn a_line_that_is_full_is_looked_at_again() {
     let window = FixedWindow::new(quota("1/s", 1));
-    let limiter = Arc::new(Limiter::with_algorithm(window).with_clock(TokioClock::new()).max_waiting(1));
+    let limiter = Arc::new(Limiter::with_algorithm(window).with_clock(TokioClock::new()).with_max_waiting(1));
     let streams = (0..4).map(|nth| passed(stream::iter([nth]).rate_limited(Arc::clone(&limiter))));
     let mut all: Vec<_> = join_all(streams).await.into_iter().flatten().map(|(_, nth)| nth).collect();
     all.sort_unstable();

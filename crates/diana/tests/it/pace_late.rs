@@ -43,7 +43,7 @@ async fn every_kind_of_reservation_keeps_its_rate() {
     let limiters = [
         Limiter::with_algorithm(MinInterval::new(Duration::from_micros(100)).unwrap()),
         Limiter::with_algorithm(LeakyBucket::new(quota(10_000, 1))),
-        Limiter::with_algorithm(LeakyBucket::new(quota(10_000, 1)).queue(3)),
+        Limiter::with_algorithm(LeakyBucket::new(quota(10_000, 1)).with_queue(3)),
     ];
     for limiter in limiters {
         let (start, name) = (Instant::now(), format!("{limiter:?}"));

@@ -32,7 +32,7 @@ fn limits() -> Vec<Limit> {
     vec![
         limit("token bucket", 100, Limiter::new(quota)),
         limit("token bucket with a burst of 1", 1, Limiter::new(quota.with_burst(1).unwrap())),
-        limit("leaky bucket with a line", 100, Limiter::with_algorithm(LeakyBucket::new(quota).queue(99))),
+        limit("leaky bucket with a line", 100, Limiter::with_algorithm(LeakyBucket::new(quota).with_queue(99))),
         limit("leaky bucket without a line", 1, Limiter::with_algorithm(LeakyBucket::new(quota))),
         // A grant is a grant: each lets through what it was asked for.
         limit("min interval", 50, Limiter::with_algorithm(MinInterval::new(Duration::from_millis(50)).unwrap())),

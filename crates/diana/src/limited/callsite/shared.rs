@@ -61,7 +61,7 @@ impl SharedSite {
             Counting::Count(window) => SharedLimiter::new(store, self.says.name, window),
         };
         Ok(match self.says.expire {
-            Some(expire) => limiter.min_expiry(expire),
+            Some(expire) => limiter.with_min_expiry(expire),
             None => limiter,
         })
     }
