@@ -96,7 +96,7 @@ pub use engine::{
     ActualCost, Asked, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeyStatus, LimitStatus, Reason,
     ResponseClass, RuleExplanation, Verdict,
 };
-#[cfg(all(feature = "rules", feature = "wait"))]
+#[cfg(feature = "rules")]
 pub use engine::{AdmitFuture, Begun, LeaseGuard, RequestPhase, Unfinished};
 #[cfg(feature = "macros")]
 pub use limited::Limited;
