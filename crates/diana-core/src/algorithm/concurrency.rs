@@ -14,8 +14,8 @@
 //! A hard limit denies a request that arrives just too early. With a burst, like lua-resty-limit-traffic's `conn`,
 //! requests over the limit are admitted after a wait. How long a slot takes to become free is unknown, so it is
 //! learned: `unit` is the duration of a request, initially [`with_delay`](Concurrency::with_delay), and each finished
-//! request moves it halfway to its own duration. The n-th in flight waits `unit × ⌊(n − 1) / limit⌋`: one unit for the first
-//! `limit` requests over the limit, two for the next.
+//! request moves it halfway to its own duration. The n-th in flight waits `unit × ⌊(n − 1) / limit⌋`: one unit for the
+//! first `limit` requests over the limit, two for the next.
 //!
 //! When the last request finishes, the unit is dropped. It would be a better estimate than the initial delay, but then
 //! an idle key would differ from a fresh one, and every key ever seen would have to be stored.

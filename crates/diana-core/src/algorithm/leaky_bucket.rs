@@ -16,11 +16,11 @@
 //! A cost of `c` occupies `c` places, and the request proceeds when the first of them has its turn.
 //!
 //! # The same as nginx
-//! nginx's `limit_req` keeps an `excess`, in thousandths of a request, which falls by `rate × ms` and rises by one with
-//! each request. That is `moment − now − interval` in Diana, so `burst=n` is
-//! [`with_queue(n)`](LeakyBucket::with_queue), and `delay=n` and `nodelay` mean the same as in nginx. Diana counts exactly where nginx truncates (1r/m is one in 62.5 s
-//! in nginx, since 1000/60 is truncated to 16), and has a maximum wait: nginx is [`MaxWait::FOREVER`], and a request
-//! with a shorter one is denied instead.
+//! nginx's `limit_req` keeps an `excess`, in thousandths of a request, which falls by `rate × ms` and rises by one
+//! with each request. That is `moment − now − interval` in Diana, so `burst=n` is
+//! [`with_queue(n)`](LeakyBucket::with_queue), and `delay=n` and `nodelay` mean the same as in nginx. Diana counts
+//! exactly where nginx truncates (1r/m is one in 62.5 s in nginx, since 1000/60 is truncated to 16), and has a maximum
+//! wait: nginx is [`MaxWait::FOREVER`], and a request with a shorter one is denied instead.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/leaky_bucket.rs)
 //! - Of the requests that proceed from a time `s` to a time `e`, all but the last cost at most `delay + rate × (e − s)`

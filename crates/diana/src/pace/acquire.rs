@@ -4,7 +4,6 @@
 //! instalments; a full queue is polled again; and an exhausted limit is an error, since the wait would never end.
 
 use diana_core::{AcquireError, Grant, Limiter, MAX_PERMITS, Receipt, Retry, Timestamp};
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -25,16 +24,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// assert_eq!(error.to_string(), Exhausted.to_string());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limit is used up for good, and nothing passed: reset it, or set a larger one")]
 pub struct Exhausted;
-
-impl fmt::Display for Exhausted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the limit is used up for good, and nothing passed: reset it, or set a larger one")
-    }
-}
-
-impl std::error::Error for Exhausted {}
 
 impl From<Exhausted> for io::Error {
     fn from(used_up: Exhausted) -> Self {

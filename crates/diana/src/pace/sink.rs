@@ -61,31 +61,15 @@ impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError<E> {
     /// The sink itself failed.
+    #[error(transparent)]
     Sink(E),
     /// The limit is exhausted. The item is still held, and the next call tries again.
+    #[error(transparent)]
     Exhausted(Exhausted),
-}
-
-impl<E: fmt::Display> fmt::Display for SinkError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sink(error) => error.fmt(f),
-            Self::Exhausted(used_up) => used_up.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error> std::error::Error for SinkError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Sink(error) => error.source(),
-            Self::Exhausted(_) => None,
-        }
-    }
 }
 
 pin_project_lite::pin_project! {
