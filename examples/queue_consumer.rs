@@ -4,8 +4,8 @@
 //! permits as it has recipients. The large one costs more than the burst: it is paid for in instalments, and is delayed
 //! accordingly.
 
-use diana::core::{InvalidQuota, Limiter, Quota};
 use diana::pace::StreamExt as _;
+use diana::{InvalidQuota, Limiter, Quota};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;

@@ -1,6 +1,6 @@
 //! A connection pool of a database with a fixed maximum of connections.
 
-use diana::core::{ConcurrencyLimiter, InvalidQuota, NoPermit, Permit};
+use diana::{ConcurrencyLimiter, InvalidQuota, Permit, PermitError};
 use std::time::Duration;
 
 /// A database with slow responses.
@@ -16,12 +16,12 @@ pub(crate) struct Connection {
 
 impl Database {
     pub(crate) fn new() -> Result<Self, InvalidQuota> {
-        Ok(Self { connections: ConcurrencyLimiter::new("orders database", 2)?.max_waiting(20) })
+        Ok(Self { connections: ConcurrencyLimiter::new("orders database", 2)?.with_max_waiting(20) })
     }
 
     /// Returns a connection, first come, first served. After two seconds without one, the error names the resource.
-    pub(crate) async fn connection(&self) -> Result<Connection, NoPermit> {
-        let permit = self.connections.try_acquire_async(1, Duration::from_secs(2)).await?;
+    pub(crate) async fn connection(&self) -> Result<Connection, PermitError> {
+        let permit = self.connections.acquire_timeout(1, Duration::from_secs(2)).await?;
         Ok(Connection { _permit: permit })
     }
 }

@@ -1,8 +1,8 @@
 //! Streams: lines at an even rate, and bytes.
 
 use axum::body::{Body, Bytes};
-use diana::core::{Limiter, Quota};
 use diana::pace::StreamExt as _;
+use diana::{Limiter, Quota};
 use diana_http::LimitedResponse;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;

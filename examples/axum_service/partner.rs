@@ -4,7 +4,7 @@
 use axum::Router;
 use axum::routing::get;
 use bytes::Bytes;
-use diana::core::{Limiter, Quota};
+use diana::{Limiter, Quota};
 use diana_http::{ClientRateLimitLayer, RetryAfter, RetryAfterLayer};
 use http::Request;
 use http_body_util::{BodyExt, Empty};

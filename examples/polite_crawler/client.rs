@@ -1,6 +1,6 @@
 //! The client: the limits that delay a request before it is sent.
 
-use diana::core::{KeyedLimiter, Quota};
+use diana::{KeyedLimiter, Quota};
 use diana_http::{ClientRateLimitLayer, RequestHost, RetryAfterLayer};
 use http::Extensions;
 use reqwest::redirect::Policy;

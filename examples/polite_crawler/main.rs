@@ -22,7 +22,7 @@ mod robots;
 pub(crate) mod site;
 mod summary;
 
-use diana::core::Quota;
+use diana::Quota;
 use reqwest::Url;
 use site::Site;
 use std::error::Error;

@@ -12,7 +12,7 @@ pub(crate) mod progress;
 pub(crate) mod receiver;
 
 use checksum::Checksum;
-use diana::core::Limiter;
+use diana::Limiter;
 use diana::pace::Throttled;
 use options::{Options, USAGE};
 use progress::{Progress, size};

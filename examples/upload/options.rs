@@ -1,6 +1,6 @@
 //! The command line: a file, a rate, and a target.
 
-use diana::core::Quota;
+use diana::Quota;
 use diana::rules::bytes::parse_byte_rate;
 use std::path::PathBuf;
 

@@ -2,6 +2,7 @@
 //! `cargo xtask test --quick`: format, lints and the tests of the crates that changed, for daily work.
 
 mod changed;
+mod features;
 
 use crate::install;
 use std::process::{Command, ExitCode};
@@ -34,14 +35,31 @@ const STEPS: &[Step] = &[
     },
     CLIPPY,
     Step {
-        name: "clippy without features",
-        args: &["clippy", "--package", "diana-core", "--no-default-features", "--", "-D", "warnings"],
-        env: &[],
-    },
-    Step {
         name: "rustdoc",
         args: &["doc", "--workspace", "--no-deps", "--all-features"],
         env: &[("RUSTDOCFLAGS", "-D warnings")],
+    },
+    // Each package as it would be uploaded: metadata, files, and versions of all that it depends on.
+    Step {
+        name: "packages",
+        args: &[
+            "package",
+            "--workspace",
+            "--no-verify",
+            "--allow-dirty",
+            "--quiet",
+            "--exclude",
+            "diana-bench",
+            "--exclude",
+            "diana-examples",
+            "--exclude",
+            "diana-golden",
+            "--exclude",
+            "diana-testing",
+            "--exclude",
+            "xtask",
+        ],
+        env: &[],
     },
     Step { name: "tests and doctests", args: &["test", "--workspace", "--all-features"], env: &[] },
     Step {
@@ -91,6 +109,10 @@ fn full() -> Result<(), String> {
     for step in STEPS {
         times.push((step.name, run_step(step)?));
     }
+    println!("\n=== features ===");
+    let (checked, took) = timed(features::run);
+    checked?;
+    times.push(("features", took));
     println!();
     for (name, took) in times {
         println!("{:>7.1} s  {name}", took.as_secs_f64());

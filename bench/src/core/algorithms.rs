@@ -21,7 +21,7 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
     let (names, contenders): (Vec<_>, Vec<_>) = [
         of(&keys, "token bucket, one word", TokenBucket::new(ROOMY.diana())),
         of(&keys, "token bucket, wide", TokenBucket::new(fraction)),
-        of(&keys, "leaky bucket, nodelay", LeakyBucket::new(ROOMY.diana()).nodelay()),
+        of(&keys, "leaky bucket, nodelay", LeakyBucket::new(ROOMY.diana()).without_delay()),
         of(&keys, "refilling bucket", RefillingBucket::new(second)),
         of(&keys, "fixed window", FixedWindow::new(second)),
         of(&keys, "fixed window, calendar day", {

@@ -1,9 +1,8 @@
 //! The same checks, written without attributes.
 
 use crate::attributed::engine;
-use diana::Engine;
-use diana::core::{Answer, FixedWindow, InitialPermits, KeyedLimiter, Limiter, Quota, SmoothBursty, WindowStart};
 use diana::rules::{Attribute, Attributes};
+use diana::{Answer, Engine, FixedWindow, InitialPermits, KeyedLimiter, Limiter, Quota, SmoothBursty, WindowStart};
 use futures_util::FutureExt;
 use std::borrow::Cow;
 use std::net::Ipv4Addr;

@@ -3,8 +3,8 @@
 //! Sources never run dry and sinks accept everything, so that only the pace is measured.
 
 use crate::flow::Flow;
-use diana::core::{Limiter, Quota};
 use diana::pace::{IteratorExt, SinkExt as _, StreamExt as _, Throttled};
+use diana::{Limiter, Quota};
 use futures_util::{SinkExt as _, StreamExt as _, sink, stream};
 use governor::prelude::StreamRateLimitExt as _;
 use std::io::{Read as _, Write as _};

@@ -6,7 +6,8 @@
 mod load;
 mod setup;
 
-use diana::core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MaxWait, MemoryStore, SystemClock, TokenBucket};
+use diana::store::{Ask, Limit, LocalStore, MemoryStore};
+use diana::{Clock, KeyedLimiter, MaxWait, SystemClock, TokenBucket};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
 use diana_bench::{instructions, length};

@@ -8,7 +8,7 @@ use super::rules::Counts;
 use super::{AdminState, Phase};
 use axum::extract::State;
 use axum::http::{HeaderName, header};
-use diana::core::Timestamp;
+use diana::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_config::{Origin, SourceStatus};
 use diana_metrics::{Outcome, Totals};

@@ -4,7 +4,7 @@ use super::response::{Answer, json};
 use super::{AdminState, Phase};
 use axum::extract::State;
 use axum::http::StatusCode;
-use diana::core::Timestamp;
+use diana::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_config::SourceStatus;
 use diana_gateway::access_log::LogTime;

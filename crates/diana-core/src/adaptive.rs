@@ -78,6 +78,7 @@ pub struct Sample {
 
 /// Whether a response was successful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SampleKind {
     /// A response: its latency is used.
     Answered,

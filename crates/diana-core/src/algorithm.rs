@@ -4,7 +4,7 @@
 //! the single limiter, the table of keys, the simulator and the tests, and is the specification that other stores are
 //! tested against: the same asks at the same times must get the same answers everywhere.
 
-use crate::{Answer, Cost, MaxWait, Outcome, Receipt, Refund, Sample, Status, Timestamp};
+use crate::{Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Sample, Status, Timestamp};
 use std::fmt::Debug;
 
 #[cfg(feature = "calendar")]
@@ -55,6 +55,18 @@ pub use total::{Total, TotalState};
 pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The state of one key. Its `Default` only fills empty slots; [`fresh`](Self::fresh) initialises a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;
+
+    /// The configured quota; `None` if the algorithm has none, or several. Read with
+    /// [`Limiter::quota`](crate::Limiter::quota).
+    fn configured_quota(&self) -> Option<Quota> {
+        None
+    }
+
+    /// The configured rate in permits per second; `None` if the algorithm has none, or several. Read with
+    /// [`Limiter::rate`](crate::Limiter::rate).
+    fn configured_rate(&self) -> Option<f64> {
+        self.configured_quota().map(|quota| quota.rate())
+    }
 
     /// Returns the state of a key that is first seen at `now`.
     fn fresh(&self, now: Timestamp) -> Self::State;
@@ -124,14 +136,12 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Whether a key without a state, asked at `now`, has to be migrated over a change of parameters at `changed` as if
     /// it had one. Only Guava's limiters distinguish such a key from a fresh one, and only within the microsecond of
     /// the change.
-    #[doc(hidden)]
     fn carries_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
         let _ = (changed, now);
         false
     }
 
     /// Returns the same algorithm with one-word states, if it has that form; only the token bucket has.
-    #[doc(hidden)]
     fn one_word(&self) -> Option<Packed> {
         None
     }
@@ -146,8 +156,8 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// An algorithm with a one-word state, for the atomic limiter and the smallest table entry.
-#[doc(hidden)]
+/// A token bucket whose state is one word, for the atomic limiter and the smallest table entry. Only
+/// [`TokenBucket::one_word`](Algorithm::one_word) creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed(pub(crate) token_bucket::PackedBucket);
 

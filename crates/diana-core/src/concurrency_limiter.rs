@@ -1,7 +1,7 @@
 //! A pool of permits, for resources with bounded concurrency.
 
 use crate::sync::Arc;
-use crate::{Answer, Clock, Concurrency, InvalidCost, InvalidQuota, Limiter, Receipt, Status};
+use crate::{Answer, Clock, Concurrency, InvalidCost, InvalidQuota, Limiter, MaxWait, Receipt, Status};
 use std::fmt;
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use std::time::Duration;
 /// use diana_core::ConcurrencyLimiter;
 /// use std::time::Duration;
 ///
-/// let connections = ConcurrencyLimiter::new("database", 2)?.max_waiting(100);
+/// let connections = ConcurrencyLimiter::new("database", 2)?.with_max_waiting(100);
 ///
-/// let first = connections.acquire(1)?;
-/// let second = connections.try_acquire(1, Duration::from_millis(50))?;
-/// let error = connections.try_acquire(1, Duration::ZERO).unwrap_err();
+/// let first = connections.blocking_acquire(1)?;
+/// let second = connections.blocking_acquire_timeout(1, Duration::from_millis(50))?;
+/// let error = connections.try_acquire(1).unwrap_err();
 /// assert_eq!(error.to_string(), "`database` has no permit left: 2 of 2 are in use, 0 wait in line");
 ///
 /// drop(first);
-/// assert!(connections.try_acquire(1, Duration::ZERO).is_ok());
+/// assert!(connections.try_acquire(1).is_ok());
 /// # drop(second);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -56,36 +56,41 @@ impl ConcurrencyLimiter {
     /// Returns a pool like this one with at most `most` queued requests; the default is 10,000. For setup only: permits
     /// in use belong to the old pool.
     #[must_use]
-    pub fn max_waiting(self, most: usize) -> Self {
-        self.rebuilt(|limiter| limiter.max_waiting(most))
+    pub fn with_max_waiting(self, most: usize) -> Self {
+        self.rebuilt(|limiter| limiter.with_max_waiting(most))
+    }
+
+    /// Takes `n` permits without waiting.
+    pub fn try_acquire(&self, n: u64) -> Result<Permit, PermitError> {
+        self.guard(n, self.pool.limiter.check_n(n)?)
+    }
+
+    /// Takes `n` permits, and completes when they are free. Dropping the future leaves the queue.
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    #[cfg(feature = "async")]
+    pub async fn acquire(&self, n: u64) -> Result<Permit, PermitError> {
+        self.guard(n, self.pool.limiter.wait(n, MaxWait::FOREVER).await?)
+    }
+
+    /// Takes `n` permits, waiting for at most `timeout`. Dropping the future leaves the queue.
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    #[cfg(feature = "async")]
+    pub async fn acquire_timeout(&self, n: u64, timeout: Duration) -> Result<Permit, PermitError> {
+        self.guard(n, self.pool.limiter.wait(n, MaxWait::up_to(timeout)).await?)
     }
 
     /// Takes `n` permits, blocking this thread until they are free.
-    pub fn acquire(&self, n: u64) -> Result<Permit, NoPermit> {
-        self.guard(n, self.pool.limiter.acquire(n))
+    pub fn blocking_acquire(&self, n: u64) -> Result<Permit, PermitError> {
+        self.guard(n, self.pool.limiter.blocking_wait(n, MaxWait::FOREVER)?)
     }
 
     /// Takes `n` permits, blocking this thread for at most `timeout`.
-    pub fn try_acquire(&self, n: u64, timeout: Duration) -> Result<Permit, NoPermit> {
-        self.guard(n, self.pool.limiter.try_acquire(n, timeout))
-    }
-
-    /// [`acquire`](Self::acquire) as a future. Dropping it leaves the queue.
-    ///
-    /// # Panics
-    /// If it must wait and there is no tokio runtime with a timer.
-    #[cfg(feature = "async")]
-    pub async fn acquire_async(&self, n: u64) -> Result<Permit, NoPermit> {
-        self.guard(n, self.pool.limiter.acquire_async(n).await)
-    }
-
-    /// [`try_acquire`](Self::try_acquire) as a future. Dropping it leaves the queue.
-    ///
-    /// # Panics
-    /// If it must wait and there is no tokio runtime with a timer.
-    #[cfg(feature = "async")]
-    pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Permit, NoPermit> {
-        self.guard(n, self.pool.limiter.try_acquire_async(n, timeout).await)
+    pub fn blocking_acquire_timeout(&self, n: u64, timeout: Duration) -> Result<Permit, PermitError> {
+        self.guard(n, self.pool.limiter.blocking_wait(n, MaxWait::up_to(timeout))?)
     }
 
     /// Changes the size of the pool. Permits in use stay valid: a smaller pool waits until they are released.
@@ -115,17 +120,16 @@ impl ConcurrencyLimiter {
         Self { pool: Arc::new(Pool { resource, limiter, began_with }) }
     }
 
-    fn guard(&self, n: u64, answer: Result<Answer, InvalidCost>) -> Result<Permit, NoPermit> {
-        let answer = answer?;
+    fn guard(&self, n: u64, answer: Answer) -> Result<Permit, PermitError> {
         if let Some(receipt) = answer.receipt() {
             return Ok(Permit { pool: Arc::clone(&self.pool), receipt });
         }
         let Status { limit, remaining, .. } = answer.status;
         let resource = self.pool.resource.to_string();
         Err(if n > limit {
-            NoPermit::TooMany { resource, wanted: n, limit }
+            PermitError::TooMany { resource, wanted: n, limit }
         } else {
-            NoPermit::InUse { resource, in_use: limit - remaining, limit, waiting: self.waiting() }
+            PermitError::InUse { resource, in_use: limit - remaining, limit, waiting: self.waiting() }
         })
     }
 }
@@ -170,7 +174,7 @@ impl fmt::Debug for Permit {
 /// Why no permit was granted. Nothing was taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoPermit {
+pub enum PermitError {
     /// All permits stayed in use until the timeout, or the queue was full. Retry later, or wait longer.
     #[error("`{resource}` has no permit left: {in_use} of {limit} are in use, {waiting} wait in line")]
     InUse {

@@ -1,15 +1,17 @@
 //! One limit for each key, for library users.
 
-use crate::algorithm::erased::{AnyAlgorithm, Keys};
+use crate::algorithm::erased::{AnyAlgorithm, Configured, Keys};
 use crate::clock::Time;
 use crate::limiter::MOST_WAITING;
 use crate::store::budget::Budget;
 use crate::store::memory::TableOptions;
 use crate::store::shards::Shards;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+#[cfg(feature = "async")]
+use crate::waiting::future;
 use crate::waiting::queue::WaitQueues;
 use crate::waiting::{Source, thread};
-use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, MaxWait, Quota, Receipt, Refund};
+use crate::{AcquireError, Algorithm, Answer, Clock, Cost, Grant, InvalidCost, MaxWait, Quota, Receipt, Refund};
 use crate::{Status, Timestamp, TokenBucket, Waiting};
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -38,7 +40,7 @@ pub struct KeyedLimiter<K: ?Sized> {
     /// [`Waiting`] as a number, since the limit can change.
     queues: AtomicUsize,
     /// Locked while the limit is changed.
-    changing: Mutex<()>,
+    configured: Mutex<Configured>,
     options: TableOptions,
     budget: Arc<Budget>,
     lines: WaitQueues,
@@ -65,7 +67,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         Self {
             shards,
             queues: AtomicUsize::new(usize::from(Algorithm::waiting(&algorithm) == Waiting::Queues)),
-            changing: Mutex::new(()),
+            configured: Mutex::new(AnyAlgorithm::configured(&algorithm)),
             options,
             budget,
             lines: WaitQueues::new(MOST_WAITING),
@@ -83,7 +85,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
 
     /// Returns the same limits with at most `most` waiting requests over all keys; more are denied.
     #[must_use]
-    pub fn max_waiting(self, most: usize) -> Self {
+    pub fn with_max_waiting(self, most: usize) -> Self {
         Self { lines: self.lines.bounded(most), ..self }
     }
 
@@ -106,46 +108,49 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         Ok(self.shards.lock(hash).peek(hash, self.time.now(), Cost::new(n)?, MaxWait::NONE))
     }
 
-    /// Takes `n` permits for `key`, blocking this thread until they can be used, without a timeout.
-    pub fn acquire(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::FOREVER))
-    }
-
-    /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied at once if that is too short.
-    pub fn try_acquire(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::up_to(timeout)))
-    }
-
-    /// [`acquire`](Self::acquire) as a future. Dropping it refunds its permits if the algorithm can.
+    /// Takes `n` permits for `key`, and completes when they can be used. Dropping the future refunds them if the
+    /// algorithm can.
+    ///
+    /// Denied only if waiting does not help: `n` is above the capacity, or too many requests are waiting.
     ///
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
-    pub async fn acquire_async(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
+    pub async fn acquire(&self, key: &K, n: u64) -> Result<Grant, AcquireError> {
         let hash = self.shards.hash(key);
-        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, MaxWait::FOREVER).await)
+        future::acquire(self, hash, Cost::new(n)?, MaxWait::FOREVER).await.into_result()
     }
 
-    /// [`try_acquire`](Self::try_acquire) as a future. Dropping it refunds its permits if the algorithm can.
+    /// Takes `n` permits for `key`, waiting for at most `timeout`; denied immediately if that is too short. Dropping
+    /// the future refunds them if the algorithm can.
     ///
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
-    pub async fn try_acquire_async(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
+    pub async fn acquire_timeout(&self, key: &K, n: u64, timeout: Duration) -> Result<Grant, AcquireError> {
         let hash = self.shards.hash(key);
-        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, MaxWait::up_to(timeout)).await)
+        future::acquire(self, hash, Cost::new(n)?, MaxWait::up_to(timeout)).await.into_result()
     }
 
-    /// Takes one permit of `key` until the guard is dropped: for [`Concurrency`](crate::Concurrency).
+    /// Takes `n` permits for `key`, blocking this thread until they can be used.
     ///
-    /// The error is the answer with the reason for the denial.
-    pub fn enter(&self, key: &K) -> Result<InFlight<'_, K>, Answer> {
+    /// Denied only if waiting does not help: `n` is above the capacity, or too many requests are waiting.
+    pub fn blocking_acquire(&self, key: &K, n: u64) -> Result<Grant, AcquireError> {
+        thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::FOREVER).into_result()
+    }
+
+    /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied immediately if that is too
+    /// short.
+    pub fn blocking_acquire_timeout(&self, key: &K, n: u64, timeout: Duration) -> Result<Grant, AcquireError> {
+        thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::up_to(timeout)).into_result()
+    }
+
+    /// Takes one permit of `key` without waiting, and releases it when the guard is dropped: for
+    /// [`Concurrency`](crate::Concurrency).
+    pub fn try_hold(&self, key: &K) -> Result<KeyedPermit<'_, K>, AcquireError> {
         let hash = self.shards.hash(key);
-        let answer = Source::check(self, hash, self.time.now(), Cost::ONE);
-        match answer.receipt() {
-            Some(receipt) => Ok(InFlight { limiter: self, hash, receipt }),
-            None => Err(answer),
-        }
+        let grant = Source::check(self, hash, self.time.now(), Cost::ONE).into_result()?;
+        Ok(KeyedPermit { limiter: self, hash, receipt: grant.receipt })
     }
 
     /// Charges `n` permits of `key` unconditionally, even over the limit.
@@ -171,7 +176,8 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     pub fn set(&self, algorithm: impl Algorithm) {
         let algorithm: &dyn AnyAlgorithm = &algorithm;
         // Serialized, or shards would end up with different limits.
-        let _one_at_a_time = self.changing.lock();
+        let mut configured = self.configured.lock();
+        *configured = algorithm.configured();
         let queues = usize::from(algorithm.waiting() == Waiting::Queues);
         // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
         self.queues.fetch_max(queues, Ordering::AcqRel);
@@ -180,6 +186,18 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         }
         self.queues.store(queues, Ordering::Release);
         self.lines.wake_all();
+    }
+
+    /// The configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
+    /// total, concurrency), or several (a log of several windows).
+    pub fn quota(&self) -> Option<Quota> {
+        self.configured.lock().quota
+    }
+
+    /// The configured rate of each key in permits per second, also after [`set`](Self::set); `None` if the algorithm
+    /// has none (a total, concurrency), or several.
+    pub fn rate(&self) -> Option<f64> {
+        self.configured.lock().rate
     }
 
     /// The current status of `key`.
@@ -259,13 +277,13 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
 /// Permits in use until this guard is dropped, which releases them.
 #[derive(Debug)]
 #[must_use = "dropping it gives the permits back"]
-pub struct InFlight<'a, K: ?Sized> {
+pub struct KeyedPermit<'a, K: ?Sized> {
     limiter: &'a KeyedLimiter<K>,
     hash: u64,
     receipt: Receipt,
 }
 
-impl<K: ?Sized> Drop for InFlight<'_, K> {
+impl<K: ?Sized> Drop for KeyedPermit<'_, K> {
     fn drop(&mut self) {
         self.limiter.refund_hash(self.hash, &self.receipt);
     }

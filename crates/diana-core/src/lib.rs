@@ -7,6 +7,9 @@
 //! - Rate and burst: [`Quota`], which parses `100/s` and `5/10min`.
 //! - How to limit: [`TokenBucket`] by default; the other [`Algorithm`]s are listed below.
 //! - Several limits in one decision: [`Limit`], [`Ask`], [`MemoryStore`].
+//! - Your own algorithm: [`Algorithm`]. Your own store: [`Store`] or [`LocalStore`].
+//!
+//! Everything is at the root; the modules list what belongs together.
 //!
 //! ```
 //! use diana_core::{KeyedLimiter, Quota, SlidingWindow};
@@ -22,15 +25,17 @@
 //! # Results
 //! An [`Outcome`] is granted (at once or after a wait) or denied (until a time or permanently). A [`Status`] has the
 //! limit, the remaining permits and the time until the reset. An [`Answer`] is both; a [`Decision`] contains the
-//! answers of several limits. A grant can be refunded with its [`Receipt`].
+//! answers of several limits. Waiting returns a [`Grant`], or an [`AcquireError`] if the request was denied. A grant can
+//! be refunded with its [`Receipt`].
 //!
 //! # Features
 //! - `calendar` (default): windows of calendar days, weeks and months in a time zone.
 //! - `async`: waiting as futures, on tokio's timer.
 //! - `conformance`: the behaviour suite that every store must pass.
 
+mod acquire;
 mod adaptive;
-mod algorithm;
+pub mod algorithm;
 mod clock;
 mod concurrency_limiter;
 #[cfg(feature = "conformance")]
@@ -43,16 +48,15 @@ mod limiter;
 mod max_wait;
 mod outcome;
 mod quota;
-mod store;
+pub mod store;
 mod sync;
 mod time;
-mod waiting;
+pub mod waiting;
 
+pub use acquire::{AcquireError, Grant};
 pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
-#[doc(hidden)]
-pub use algorithm::Packed;
 pub use algorithm::{
     Algorithm, BucketState, Concurrency, ConcurrencyState, Edge, FixedWindow, FixedWindowState, InitialPermits,
     IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket, LeakyBucketState, MAX_BUCKETS, MinInterval,
@@ -60,20 +64,17 @@ pub use algorithm::{
     SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TokenBucket, Total, TotalState, Waiting, WindowStart,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use concurrency_limiter::{ConcurrencyLimiter, NoPermit, Permit};
+pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
-pub use keyed::{InFlight, KeyedLimiter};
+pub use keyed::{KeyedLimiter, KeyedPermit};
 pub use limit::{Limit, LimitId};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Status};
 pub use quota::{InvalidQuota, Quota, parse_duration};
-pub use store::memory::{MemoryStore, TableOptions};
-pub use store::table::OnFull;
-pub use store::{Ask, LocalStore, RefundFuture, ResetListener, Store, StoreError};
+pub use store::{Ask, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions};
 pub use time::Timestamp;
+pub use waiting::WaitQueues;
 #[cfg(feature = "async")]
 pub use waiting::future::TokioClock;
-#[doc(hidden)]
-pub use waiting::queue::WaitQueues;

@@ -1,9 +1,11 @@
 //! One limit, for library users.
 
 use crate::clock::Time;
+#[cfg(feature = "async")]
+use crate::waiting::future;
 use crate::waiting::queue::WaitQueues;
 use crate::waiting::{Source, thread};
-use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, MaxWait, Quota, Receipt, Refund};
+use crate::{AcquireError, Algorithm, Answer, Clock, Cost, Grant, InvalidCost, MaxWait, Quota, Receipt, Refund};
 use crate::{Status, Timestamp, TokenBucket, Waiting};
 use cell::Cell;
 use std::time::Duration;
@@ -28,8 +30,8 @@ pub(crate) const MOST_WAITING: usize = 10_000;
 /// assert!(!limiter.check().is_granted());
 ///
 /// // Waits for its turn. (This clock is moved by hand, so waiting moves it and takes no time.)
-/// let answer = limiter.try_acquire(1, Duration::from_secs(1))?;
-/// assert_eq!(answer.wait(), Some(Duration::from_millis(500)));
+/// let grant = limiter.blocking_acquire_timeout(1, Duration::from_secs(1))?;
+/// assert_eq!(grant.waited, Duration::from_millis(500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -72,7 +74,7 @@ impl Limiter {
     ///
     /// This bounds the wait queue. Algorithms that reserve bound the wait itself, by the request's maximum wait.
     #[must_use]
-    pub fn max_waiting(self, most: usize) -> Self {
+    pub fn with_max_waiting(self, most: usize) -> Self {
         Self { lines: self.lines.bounded(most), ..self }
     }
 
@@ -100,34 +102,46 @@ impl Limiter {
         Ok(self.cell.peek(self.time.now(), Cost::new(n)?, MaxWait::NONE))
     }
 
-    /// Takes `n` permits, blocking this thread until they can be used, without a timeout.
+    /// Takes `n` permits, and completes when they can be used. Dropping the future refunds them if the algorithm can.
     ///
     /// Denied only if waiting does not help: `n` is above the capacity, or too many requests are waiting.
-    pub fn acquire(&self, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, KEY, Cost::new(n)?, MaxWait::FOREVER))
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    #[cfg(feature = "async")]
+    pub async fn acquire(&self, n: u64) -> Result<Grant, AcquireError> {
+        self.wait(n, MaxWait::FOREVER).await?.into_result()
+    }
+
+    /// Takes `n` permits, waiting for at most `timeout`; denied immediately if that is too short. Dropping the future
+    /// refunds them if the algorithm can.
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    #[cfg(feature = "async")]
+    pub async fn acquire_timeout(&self, n: u64, timeout: Duration) -> Result<Grant, AcquireError> {
+        self.wait(n, MaxWait::up_to(timeout)).await?.into_result()
+    }
+
+    /// Takes `n` permits, blocking this thread until they can be used.
+    ///
+    /// Denied only if waiting does not help: `n` is above the capacity, or too many requests are waiting.
+    pub fn blocking_acquire(&self, n: u64) -> Result<Grant, AcquireError> {
+        self.blocking_wait(n, MaxWait::FOREVER)?.into_result()
     }
 
     /// Takes `n` permits, blocking this thread for at most `timeout`; denied immediately if that is too short.
-    pub fn try_acquire(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, KEY, Cost::new(n)?, MaxWait::up_to(timeout)))
+    pub fn blocking_acquire_timeout(&self, n: u64, timeout: Duration) -> Result<Grant, AcquireError> {
+        self.blocking_wait(n, MaxWait::up_to(timeout))?.into_result()
     }
 
-    /// [`acquire`](Self::acquire) as a future. Dropping it refunds its permits if the algorithm can.
-    ///
-    /// # Panics
-    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
-    pub async fn acquire_async(&self, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, MaxWait::FOREVER).await)
+    pub(crate) async fn wait(&self, n: u64, max_wait: MaxWait) -> Result<Answer, InvalidCost> {
+        Ok(future::acquire(self, KEY, Cost::new(n)?, max_wait).await)
     }
 
-    /// [`try_acquire`](Self::try_acquire) as a future. Dropping it refunds its permits if the algorithm can.
-    ///
-    /// # Panics
-    /// If it must wait and there is no tokio runtime with a timer.
-    #[cfg(feature = "async")]
-    pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
-        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, MaxWait::up_to(timeout)).await)
+    pub(crate) fn blocking_wait(&self, n: u64, max_wait: MaxWait) -> Result<Answer, InvalidCost> {
+        Ok(thread::acquire(self, KEY, Cost::new(n)?, max_wait))
     }
 
     /// [`check_n`](Self::check_n) for a caller that was due at `since` but was woken late.
@@ -169,20 +183,22 @@ impl Limiter {
         Ok(crate::waiting::reckoned(self.cell.take_since(since, now, cost), since))
     }
 
-    /// [`acquire`](Self::acquire) for a caller that was due at `since` but was woken late. As with
-    /// [`check_since`](Self::check_since), the permits are taken as of `since` plus the answer's wait.
-    pub fn acquire_since(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire_since(self, KEY, Cost::new(n)?, MaxWait::FOREVER, since))
-    }
-
-    /// [`acquire_since`](Self::acquire_since) as a future. Dropping it refunds its permits if the algorithm can.
+    /// Waits without a timeout, for a caller that was due at `since` but was woken late. As with
+    /// [`check_since`](Self::check_since), the permits are taken as of `since` plus the grant's
+    /// [`waited`](Grant::waited). Dropping the future refunds them if the algorithm can.
     ///
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
-    pub async fn acquire_since_async(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
-        let cost = Cost::new(n)?;
-        Ok(crate::waiting::future::acquire_since(self, KEY, cost, MaxWait::FOREVER, since).await)
+    pub async fn acquire_since(&self, n: u64, since: Timestamp) -> Result<Grant, AcquireError> {
+        future::acquire_since(self, KEY, Cost::new(n)?, MaxWait::FOREVER, since).await.into_result()
+    }
+
+    /// Blocks this thread without a timeout, for a caller that was due at `since` but was woken late. As with
+    /// [`check_since`](Self::check_since), the permits are taken as of `since` plus the grant's
+    /// [`waited`](Grant::waited).
+    pub fn blocking_acquire_since(&self, n: u64, since: Timestamp) -> Result<Grant, AcquireError> {
+        thread::acquire_since(self, KEY, Cost::new(n)?, MaxWait::FOREVER, since).into_result()
     }
 
     /// Charges `n` permits unconditionally, even over the limit: corrects an estimated cost.
@@ -226,6 +242,31 @@ impl Limiter {
     pub fn set(&self, algorithm: impl Algorithm) {
         self.cell.change_to(&algorithm, self.time.now());
         self.lines.wake(KEY);
+    }
+
+    /// The configured quota, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a total,
+    /// concurrency), or several (a log of several windows).
+    ///
+    /// ```
+    /// use diana_core::{Limiter, Quota, SmoothBursty, TokenBucket};
+    ///
+    /// let limiter = Limiter::new("100/min burst 5".parse::<Quota>()?);
+    /// assert_eq!(limiter.quota().map(|quota| quota.to_string()), Some("100/min burst 5".to_owned()));
+    /// limiter.set(TokenBucket::new(Quota::per_second(7)?));
+    /// assert_eq!((limiter.quota(), limiter.rate()), (Some(Quota::per_second(7)?), Some(7.0)));
+    ///
+    /// let guava = Limiter::with_algorithm(SmoothBursty::new(0.5)?);
+    /// assert_eq!((guava.quota(), guava.rate()), (None, Some(0.5)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn quota(&self) -> Option<Quota> {
+        self.cell.configured().quota
+    }
+
+    /// The configured rate in permits per second, also after [`set`](Self::set); `None` if the algorithm has none (a
+    /// total, concurrency), or several.
+    pub fn rate(&self) -> Option<f64> {
+        self.cell.configured().rate
     }
 
     /// The limit's current status.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// The maximum time that a request waits for its permits.
 ///
-/// With this value one function covers every way to ask: `NONE` is a check, a duration is `try_acquire` with a timeout,
-/// `FOREVER` is `acquire`. The bound is inclusive: a wait of exactly the maximum is granted.
+/// With this value one function covers every way to ask: `NONE` is a check, a duration is `acquire_timeout`, `FOREVER`
+/// is `acquire`. The bound is inclusive: a wait of exactly the maximum is granted.
 ///
 /// ```
 /// use diana_core::MaxWait;

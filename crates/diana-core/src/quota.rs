@@ -88,6 +88,19 @@ impl Quota {
         self.burst
     }
 
+    /// The rate in permits per second, rounded to a float: for display. [`interval`](Self::interval) is exact.
+    ///
+    /// ```
+    /// use diana_core::Quota;
+    ///
+    /// assert_eq!(Quota::per_minute(90)?.rate(), 1.5);
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    #[allow(clippy::cast_precision_loss, reason = "rounded, as documented")]
+    pub fn rate(&self) -> f64 {
+        self.permits as f64 / self.period().as_secs_f64()
+    }
+
     /// The time per permit in nanoseconds, as a fraction in lowest terms: the exact rate.
     ///
     /// ```

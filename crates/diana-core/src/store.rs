@@ -1,6 +1,6 @@
 //! Where the states of keys are stored, and the contract of every store.
 
-use crate::{Cost, Decision, Limit, MaxWait, Timestamp};
+use crate::{Cost, MaxWait, Timestamp};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -11,6 +11,11 @@ pub(crate) mod memory;
 mod segment;
 pub(crate) mod shards;
 pub(crate) mod table;
+
+pub use crate::decision::Decision;
+pub use crate::limit::{Limit, LimitId};
+pub use memory::{MemoryStore, TableOptions};
+pub use table::OnFull;
 
 /// One limit's part of a request: limit, key, and cost.
 #[derive(Clone, Copy, Debug)]
@@ -224,7 +229,7 @@ impl<S: LocalStore> Store for S {
 }
 
 /// Why a store returned no decision. A denial is not an error: it is a decision.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The store was unreachable, so nothing was charged. Use local counts, or retry.

@@ -12,13 +12,14 @@
 
 use crate::clock::Time;
 use crate::{Answer, Cost, MaxWait, Outcome, Retry, Status, Timestamp, Waiting};
-use queue::WaitQueues;
 use std::task::Waker;
 
 #[cfg(feature = "async")]
 pub(crate) mod future;
 pub(crate) mod queue;
 pub(crate) mod thread;
+
+pub use queue::WaitQueues;
 
 /// A source of permits: the limit of each key.
 pub(crate) trait Source: Send + Sync {

@@ -12,7 +12,7 @@ use crate::service::{Connection, closing, own};
 use crate::upstream::{Answer, Balancer, UpstreamError};
 use crate::worker::RouteTarget;
 use bytes::Bytes;
-use diana::core::{Clock, SystemClock};
+use diana::{Clock, SystemClock};
 use diana_http::{HttpAttributes, RequestPermit};
 use diana_metrics::Outcome;
 use diana_rules::rule::HeldUntil;

@@ -5,7 +5,7 @@
 //! ```
 
 use bytes::Bytes;
-use diana::core::{Limiter, Quota};
+use diana::{Limiter, Quota};
 use diana_http::{ClientRateLimit, ClientRateLimitLayer};
 use http::Uri;
 use http_body_util::Empty;

@@ -47,7 +47,7 @@ fn result(
     filter: &Inner,
     format: impl FnOnce() -> ResponseFormat,
 ) -> CheckResult {
-    let headers = filter.options.rate_limit_headers;
+    let headers = filter.options.http.rate_limit_headers;
     match acquired {
         Ok(guard) => CheckResult::Allow(RequestPermit::new(guard, headers)),
         Err(verdict) if matches!(verdict.over(), Some(OverLimit::Reroute(_))) => {

@@ -15,7 +15,7 @@ pub trait RequestHost {
     /// [`ClientRateLimitLayer::keyed`](crate::ClientRateLimitLayer::keyed):
     ///
     /// ```
-    /// use diana::core::{KeyedLimiter, Quota};
+    /// use diana::{KeyedLimiter, Quota};
     /// use diana_http::{RequestHost, ClientRateLimitLayer};
     /// use http::Request;
     ///

@@ -17,7 +17,7 @@ mod service;
 mod waiting;
 
 use crate::filter::Filter;
-use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter};
+use diana::{ConcurrencyLimiter, KeyedLimiter, Limiter};
 pub use error::{ClientRateLimitError, Overloaded};
 pub use limit::{ByKey, ClientLimit, ClientLimitError, NoLimit, Turn};
 pub use service::{ClientRateLimit, ClientRateLimitFuture};
@@ -32,7 +32,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Keeps the calls of a client under a limit: each waits until it is granted.
 ///
 /// ```
-/// use diana::core::{Limiter, Quota};
+/// use diana::{Limiter, Quota};
 /// use diana_http::ClientRateLimitLayer;
 /// use std::time::Duration;
 /// use tower::{Service, ServiceExt, ServiceBuilder};

@@ -3,8 +3,8 @@
 use crate::denial::problem;
 use crate::ratelimit_headers;
 use bytes::Bytes;
-use diana::core::{Limiter, Quota};
 use diana::limited::{Cause, Limited};
+use diana::{Limiter, Quota};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;

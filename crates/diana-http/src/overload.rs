@@ -11,7 +11,7 @@ mod cgroup;
 mod machine;
 
 use diana::Engine;
-use diana::core::{Clock, SystemClock};
+use diana::{Clock, SystemClock};
 use machine::Machine;
 use parking_lot::Mutex;
 use std::fmt;

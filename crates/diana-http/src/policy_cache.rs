@@ -5,12 +5,12 @@
 use crate::denial::CachedDenial;
 use crate::ratelimit_headers;
 use bytes::Bytes;
-use diana::Asked;
-use diana::core::{
-    Answer, Concurrency, FixedWindow, LeakyBucket, Limit, LimitId, MinInterval, Quota, RefillingBucket, SlidingLog,
+use diana::rules::response::CustomResponse;
+use diana::store::{Limit, LimitId};
+use diana::{
+    Answer, Asked, Concurrency, FixedWindow, LeakyBucket, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use diana::rules::response::CustomResponse;
 use http::{HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -5,8 +5,8 @@
 //! enough permits for this one request.
 
 use crate::policy_cache;
-use diana::core::{Answer, Retry};
 use diana::rules::http_settings::RateLimitHeaders;
+use diana::{Answer, Retry};
 use diana::{Reason, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};

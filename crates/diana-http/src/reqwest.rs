@@ -26,7 +26,7 @@ use std::time::Duration;
 /// Makes reqwest's calls wait until they are granted (feature `reqwest`).
 ///
 /// ```
-/// use diana::core::{Limiter, Quota};
+/// use diana::{Limiter, Quota};
 /// use diana_http::{ClientRateLimitLayer, Overloaded};
 /// use reqwest_middleware::{ClientBuilder, Error};
 /// use std::time::Duration;
@@ -67,7 +67,7 @@ impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
 /// Makes reqwest's calls respect `Retry-After` and `RateLimit` (feature `reqwest`).
 ///
 /// ```
-/// use diana::core::{KeyedLimiter, Quota};
+/// use diana::{KeyedLimiter, Quota};
 /// use diana_http::{RetryAfterLayer, RequestHost, ClientRateLimitLayer};
 /// use reqwest_middleware::ClientBuilder;
 ///

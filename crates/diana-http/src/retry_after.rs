@@ -84,7 +84,7 @@ impl<L> RetryAfterLayer<L> {
     /// the end of the pause or, in the other order, during it.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota};
+    /// use diana::{Limiter, Quota};
     /// use diana_http::{RetryAfterLayer, ClientRateLimitLayer};
     ///
     /// let limit = ClientRateLimitLayer::new("partner", Limiter::new("10/s".parse::<Quota>()?));

@@ -21,7 +21,7 @@
 
 use crate::filter_chain::{FilterFuture, HttpFilter};
 use bytes::Bytes;
-use diana::core::Clock;
+use diana::Clock;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};

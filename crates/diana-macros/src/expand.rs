@@ -32,6 +32,14 @@ pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> Tok
     })
 }
 
+/// Returns the unchanged function, and the error that names the missing feature.
+pub(crate) fn without_rules(item: TokenStream) -> TokenStream {
+    let problem = "`#[limited]` names a rule of a rule file: enable the feature `rules` of `diana-limit`, or use `#[rate_limit]` \
+                   or `#[count_limit]`";
+    let error = Error::new(Span::call_site(), problem).into_compile_error();
+    quote!(#item #error)
+}
+
 fn limited(kind: Kind, options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut function = function(kind, item)?;
     let options = Options::read(kind, options)?;
@@ -123,4 +131,19 @@ fn located_at(path: &Path, span: Span) -> TokenStream {
         token
     });
     moved.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_feature_the_function_stays_and_the_error_names_it() {
+        let written = without_rules(quote!(
+            fn send() {}
+        ))
+        .to_string();
+        assert!(written.starts_with("fn send () { }"), "{written}");
+        assert!(written.contains("compile_error") && written.contains("feature `rules` of `diana-limit`"), "{written}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Errors of connecting to Redis at startup.
+//! Errors of setting up the store.
 
 /// Why the store could not be created. An unreachable Redis is not an error: the store is created and connects later.
 #[derive(Debug, thiserror::Error)]
@@ -41,4 +41,13 @@ pub enum ConnectError {
         /// The version of Redis.
         reason: String,
     },
+}
+
+/// Why Redis can't store a limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+#[non_exhaustive]
+pub struct UnsupportedLimitError {
+    /// The reason.
+    pub reason: String,
 }

@@ -51,8 +51,8 @@ mod scripts;
 mod status;
 mod store;
 
-pub use error::ConnectError;
-pub use limiter::{AcquireError, PermitError, SharedLimiter, SharedPermit};
+pub use error::{ConnectError, UnsupportedLimitError};
+pub use limiter::{SharedGrant, SharedLimiter, SharedPermit};
 pub use limiters::SharedLimiters;
 pub use options::{Batching, DenyCache, Leases, Options, Times, WhenDown};
 pub use status::{Health, LinkStatus};

@@ -11,14 +11,16 @@
 //! A caller that stops waiting, by dropping the future, refunds its reservation, or the permits that Redis grants to a
 //! query that was already in flight.
 
+mod grant;
 mod permit;
 mod reservation;
 mod wait_queue;
 
 use crate::store::RedisStore;
-use diana_core::{Algorithm, Answer, Ask, Clock, Cost, Decision, InvalidCost, Limit, MaxWait, Outcome, Retry, Store};
+use diana_core::{AcquireError, Algorithm, Answer, Ask, Clock, Cost, Decision, Limit, MaxWait, Outcome, Retry, Store};
 use diana_core::{RefundFuture, StoreError, SystemClock, Timestamp, Waiting};
-pub use permit::{PermitError, SharedPermit};
+pub use grant::SharedGrant;
+pub use permit::SharedPermit;
 use reservation::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,10 +42,8 @@ const SHORT_WHILE: Duration = Duration::from_millis(20);
 /// let store = RedisStore::connect("redis://127.0.0.1:6379", Options::default()).await?;
 /// let messages = SharedLimiter::new(&store, "messages", TokenBucket::new(Quota::per_second(1)?));
 ///
-/// if messages.acquire("alice", 1).await?.is_granted() {
-///     // waited for its turn
-/// }
-/// if messages.try_acquire("alice", 1, Duration::from_secs(2)).await?.is_granted() {
+/// messages.acquire("alice", 1).await?; // waits for its turn
+/// if messages.acquire_timeout("alice", 1, Duration::from_secs(2)).await.is_ok() {
 ///     // had its turn within two seconds
 /// }
 /// # Ok(())
@@ -56,18 +56,6 @@ pub struct SharedLimiter {
     lines: Arc<WaitQueues>,
 }
 
-/// Why no permits were acquired. A denial is not an error: it is a decision.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The cost is invalid.
-    #[error(transparent)]
-    Cost(#[from] InvalidCost),
-    /// The limit can't be stored on Redis.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 impl SharedLimiter {
     /// Creates a limiter with this name and algorithm. All processes that share it must use the same name and
     /// parameters.
@@ -77,9 +65,8 @@ impl SharedLimiter {
 
     /// Keeps the keys on Redis for at least `least` after a grant, so that they can be inspected. Only Guava's limiters
     /// support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
-    #[doc(hidden)]
     #[must_use]
-    pub fn keeping_keys_for(self, least: Duration) -> Self {
+    pub fn with_min_expiry(self, least: Duration) -> Self {
         self.store.keep_keys(self.limit.id(), least);
         self
     }
@@ -95,27 +82,27 @@ impl SharedLimiter {
     }
 
     /// Takes `n` permits for `key` if they are available now.
-    pub async fn check(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
+    pub async fn check(&self, key: impl AsRef<[u8]>, n: u64) -> Result<SharedGrant, AcquireError> {
         let ask = [self.ask(key.as_ref(), Cost::new(n)?)];
-        Ok(self.store.decide(&ask, SystemClock.now(), MaxWait::NONE).await?)
+        SharedGrant::new(self.store.decide(&ask, SystemClock.now(), MaxWait::NONE).await?)
     }
 
-    /// Takes `n` permits for `key`, and completes when they can be used. [`Decision::wait`] returns how long that took.
+    /// Takes `n` permits for `key`, and completes when they can be used.
     ///
     /// Denied only if waiting would not help: for a cost above the capacity, or a total that is used up; or if 10,000
-    /// callers are queued already. So check the decision before you continue.
-    pub async fn acquire(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
+    /// callers are queued already.
+    pub async fn acquire(&self, key: impl AsRef<[u8]>, n: u64) -> Result<SharedGrant, AcquireError> {
         self.wait(key.as_ref(), Cost::new(n)?, MaxWait::FOREVER).await
     }
 
     /// Takes `n` permits for `key` if they can be used within `timeout`, and completes when they can. Denied at once if
     /// they are known not to be available in time.
-    pub async fn try_acquire(
+    pub async fn acquire_timeout(
         &self,
         key: impl AsRef<[u8]>,
         n: u64,
         timeout: Duration,
-    ) -> Result<Decision, AcquireError> {
+    ) -> Result<SharedGrant, AcquireError> {
         self.wait(key.as_ref(), Cost::new(n)?, MaxWait::up_to(timeout)).await
     }
 
@@ -135,12 +122,9 @@ impl SharedLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn hold(&self, key: impl AsRef<[u8]>, n: u64, timeout: Duration) -> Result<SharedPermit, PermitError> {
-        let decision = self.try_acquire(key.as_ref(), n, timeout).await?;
-        if decision.is_granted() {
-            return Ok(SharedPermit::new(self, key.as_ref(), decision));
-        }
-        Err(PermitError::Denied { limit: self.limit.name().to_owned(), decision: Box::new(decision) })
+    pub async fn hold(&self, key: impl AsRef<[u8]>, n: u64, timeout: Duration) -> Result<SharedPermit, AcquireError> {
+        let grant = self.acquire_timeout(key.as_ref(), n, timeout).await?;
+        Ok(SharedPermit::new(self, key.as_ref(), grant.into_decision()))
     }
 
     /// [`acquire`](Self::acquire), blocking this thread.
@@ -149,30 +133,30 @@ impl SharedLimiter {
     ///
     /// # Panics
     /// Within an async task, which must not block.
-    pub fn acquire_blocking(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
+    pub fn blocking_acquire(&self, key: impl AsRef<[u8]>, n: u64) -> Result<SharedGrant, AcquireError> {
         self.store.runtime().block_on(self.acquire(key, n))
     }
 
-    /// [`try_acquire`](Self::try_acquire), blocking this thread.
+    /// [`acquire_timeout`](Self::acquire_timeout), blocking this thread.
     ///
     /// # Panics
     /// Within an async task, which must not block.
-    pub fn try_acquire_blocking(
+    pub fn blocking_acquire_timeout(
         &self,
         key: impl AsRef<[u8]>,
         n: u64,
         timeout: Duration,
-    ) -> Result<Decision, AcquireError> {
-        self.store.runtime().block_on(self.try_acquire(key, n, timeout))
+    ) -> Result<SharedGrant, AcquireError> {
+        self.store.runtime().block_on(self.acquire_timeout(key, n, timeout))
     }
 
-    /// Refunds the permits that `decision` granted to `key`.
-    pub async fn give_back(&self, key: impl AsRef<[u8]>, decision: &Decision) -> Result<(), StoreError> {
-        self.store.refund(&[self.ask(key.as_ref(), Cost::ONE)], decision, SystemClock.now()).await
+    /// Refunds the permits that were granted to `key`.
+    pub async fn refund(&self, key: impl AsRef<[u8]>, grant: &SharedGrant) -> Result<(), StoreError> {
+        self.store.refund(&[self.ask(key.as_ref(), Cost::ONE)], grant.decision(), SystemClock.now()).await
     }
 
     /// Starts the refund of the permits that `decision` granted to `key`.
-    fn start_giving_back(&self, key: &[u8], decision: &Decision) -> RefundFuture {
+    fn start_refund(&self, key: &[u8], decision: &Decision) -> RefundFuture {
         self.store.spawn_refund(&[self.ask(key, Cost::ONE)], decision, SystemClock.now())
     }
 
@@ -181,7 +165,7 @@ impl SharedLimiter {
         self.store.reset(&self.limit, key.as_ref(), SystemClock.now()).await
     }
 
-    async fn wait(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<Decision, AcquireError> {
+    async fn wait(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<SharedGrant, AcquireError> {
         let began = SystemClock.now();
         let reserved = match self.limit.waiting() {
             Waiting::Reserves => self.reserve_when_there(key, cost, began, max_wait).await?,
@@ -198,7 +182,7 @@ impl SharedLimiter {
             }
             Outcome::Denied { .. } => *answer,
         };
-        Ok(Decision::new(decision.answers().iter().map(waited)).with_note(decision.note()))
+        SharedGrant::new(Decision::new(decision.answers().iter().map(waited)).with_note(decision.note()))
     }
 
     /// Reserves. A denial that is only due to an unreachable Redis is retried, since the caller may wait.

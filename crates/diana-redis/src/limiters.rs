@@ -10,8 +10,9 @@ use std::time::Duration;
 /// Limiters by name: for programs that create limits at run time, one for each customer or job.
 ///
 /// A limiter's counts are on Redis, under its name; this process only stores the handle. So a limiter may be dropped at
-/// any time and created again on its next use, without losing counts. There are never more than [`most`](Self::most),
-/// and one that is not used for the [idle time](Self::idle) is dropped.
+/// any time and created again on its next use, without losing counts. There are never more than
+/// [`with_max_limiters`](Self::with_max_limiters), and one that is not used for the
+/// [idle timeout](Self::with_idle_timeout) is dropped.
 ///
 /// ```no_run
 /// use diana_core::{Quota, TokenBucket};
@@ -23,7 +24,7 @@ use std::time::Duration;
 ///
 /// let quota: Quota = "5/s burst 10".parse()?;
 /// let export = limiters.get("export", || TokenBucket::new(quota));
-/// assert!(export.acquire("customer 7", 1).await?.is_granted());
+/// export.acquire("customer 7", 1).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -50,13 +51,13 @@ impl SharedLimiters {
 
     /// Sets the maximum number of limiters, at least 1. The least recently used one is evicted.
     #[must_use]
-    pub fn most(self, most: usize) -> Self {
+    pub fn with_max_limiters(self, most: usize) -> Self {
         Self { most: most.max(1), ..self }
     }
 
     /// Sets the time after which an unused limiter is dropped.
     #[must_use]
-    pub fn idle(self, idle: Duration) -> Self {
+    pub fn with_idle_timeout(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 

@@ -30,6 +30,7 @@ pub struct Options {
 
 /// Which clock is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Times {
     /// Redis's clock, for all processes that share it.
     #[default]
@@ -40,6 +41,7 @@ pub enum Times {
 
 /// The answer while Redis is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenDown {
     /// Each instance uses its own counts, with the limit divided by the number of instances last seen alive (at least
     /// 1). The permits that they granted are charged when Redis is reachable again, as far as they are still in use.
@@ -54,6 +56,7 @@ pub enum WhenDown {
 /// Whether denials are cached: then a request is denied without a round trip if the last known states of all its limits
 /// imply it, with the report that Redis would return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DenyCache {
     /// For a second at most. A refund or reset invalidates the entry.
     #[default]
@@ -71,6 +74,7 @@ pub enum DenyCache {
 /// afterwards. A request over several limits is answered without a round trip only if this process has a block for each
 /// of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Leases {
     /// No leases.
     #[default]
@@ -83,6 +87,7 @@ pub enum Leases {
 
 /// Whether concurrent requests are batched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Batching {
     /// Requests that arrive while a call is in flight are sent as one call.
     #[default]

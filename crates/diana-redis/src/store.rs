@@ -6,7 +6,7 @@ mod refund;
 
 use crate::client::{Client, Items, Under};
 use crate::deny_cache::{Clocks, DenyCache};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, UnsupportedLimitError};
 use crate::fallback::{Fallback, Looking};
 use crate::invalidation::{self, Invalidation, ResetListeners};
 use crate::leases::{Leases, TIDY_EVERY, Which};
@@ -156,7 +156,7 @@ impl RedisStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Returns `Ok` if Redis can store `limit`, or else the reason.
+    /// Checks whether Redis can store `limit`.
     ///
     /// ```
     /// use diana_core::{Limit, SmoothBursty, InitialPermits};
@@ -166,8 +166,8 @@ impl RedisStore {
     /// assert!(RedisStore::can_keep(&limit).is_err(), "an idle key would differ from a new one");
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
-    pub fn can_keep(limit: &Limit) -> Result<(), String> {
-        crate::kind::erased(limit).map(drop)
+    pub fn can_keep(limit: &Limit) -> Result<(), UnsupportedLimitError> {
+        crate::kind::erased(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
     }
 
     /// Returns the status of the link to Redis.

@@ -20,7 +20,7 @@ pub use filter::{InvalidLogFilter, LogFilter};
 pub use repeats::BURST;
 
 use anstyle::{AnsiColor, Style};
-use diana::core::{Clock, SystemClock};
+use diana::{Clock, SystemClock};
 use diana_gateway::access_log::LogTime;
 use diana_metrics::DroppedLines;
 use repeats::Repeats;

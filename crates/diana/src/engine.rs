@@ -30,8 +30,8 @@ use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use decide::WhenFull;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
-use diana_rules::{Attributes, RuleFile, RuleSet};
 use diana_rules::ruleset::{Move, RuleNotCallable};
+use diana_rules::{Attributes, RuleFile, RuleSet};
 pub use future::{AcquireFuture, DecideFuture};
 pub use guard::VerdictGuard;
 pub use inspect::{Explanation, KeyAdminError, KeyStatus, LimitStatus, RuleExplanation};
@@ -43,8 +43,6 @@ pub use settle::ActualCost;
 use shared::{Background, HeldLeases, SharedStore};
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "macros")]
-pub(crate) use verdict::time;
 pub use verdict::{Asked, Reason, ResponseClass, Verdict};
 
 /// Decides about requests by rules, with counts in this process and, optionally, in a shared store. Cloning is cheap;

@@ -1,13 +1,26 @@
 //! Diana: rate limiting by rules, with counts in this process or shared on Redis.
 //!
 //! # Where to begin
-//! - Rules in a file, one decision for each request: [`Engine`].
-//! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
-//! - Streams, queues and bytes at an even rate: `pace`.
-//! - A limit on a function: `#[rate_limit]`, `#[count_limit]`, `#[limited]` and the module `limited` (feature `macros`).
-//! - The rule file format: [`rules`]; watched files and config servers: `config` (feature
-//!   `sources`). Counts shared by many processes: `redis`.
+//! - Rules in a file, one decision for each request: `Engine` (feature `rules`).
+//! - One limit in code: [`Limiter`], [`KeyedLimiter`], [`ConcurrencyLimiter`].
+//! - Streams, queues and bytes at an even rate: `pace` (feature `pace`).
+//! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`); by a rule of a
+//!   file `#[limited]` (with feature `rules`).
+//! - Watched files and config servers: `config` (feature `sources`).
+//! - Counts shared by many processes: `redis` (feature `redis`).
 //!
+//! # Features
+//! | feature | what it adds |
+//! |---|---|
+//! | `wait` (default) | waiting as futures on tokio's timer |
+//! | `calendar` | windows of calendar days, weeks and months |
+//! | `macros` | attributes for functions |
+//! | `pace` | paced streams, sinks, iterators, readers and writers |
+//! | `rules` | the rule file (`rules`) and the engine |
+//! | `sources` | rules from a watched file and from a config server; includes `rules` |
+//! | `redis` | limits that many processes share |
+//!
+//! # By rules
 //! ```
 //! use diana::rules::{Attribute, Attributes, Document, Registry, RuleFile};
 //! use diana::Engine;
@@ -37,22 +50,37 @@
 //! # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
 //! ```
 
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", feature = "rules"))]
 mod connect;
+#[cfg(any(feature = "macros", feature = "rules"))]
+mod duration;
+#[cfg(feature = "rules")]
 mod engine;
 #[cfg(feature = "macros")]
 pub mod limited;
+#[cfg(feature = "rules")]
 mod overload;
 #[cfg(feature = "pace")]
 pub mod pace;
 #[cfg(feature = "sources")]
 mod reload;
 
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", feature = "rules"))]
 pub use connect::connect;
 #[cfg(feature = "sources")]
 pub use diana_config as config;
-pub use diana_core as core;
+#[cfg(feature = "calendar")]
+pub use diana_core::Calendar;
+#[cfg(feature = "wait")]
+pub use diana_core::TokioClock;
+pub use diana_core::{
+    AcquireError, Adaptive, Answer, Clock, Concurrency, ConcurrencyLimiter, Cost, FixedWindow, Grant, InitialPermits,
+    InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit, LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval,
+    OnFull, Outcome, Permit, PermitError, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart,
+    parse_duration,
+};
+pub use diana_core::{algorithm, store};
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/count_limit.md")]
 pub use diana_macros::count_limit;
@@ -64,13 +92,16 @@ pub use diana_macros::limited;
 pub use diana_macros::rate_limit;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
+#[cfg(feature = "rules")]
 pub use diana_rules as rules;
+#[cfg(feature = "rules")]
 pub use engine::{
     AcquireFuture, ActualCost, Asked, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeyStatus,
     LimitStatus, Reason, ResponseClass, RuleExplanation, Verdict, VerdictGuard,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;
+#[cfg(feature = "rules")]
 pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
 pub use reload::Reloader;
@@ -82,27 +113,28 @@ pub use reload::Reloader;
 /// let registry = diana::registry();
 /// assert!(registry.algorithms().any(|name| name == "token_bucket"));
 /// ```
+#[cfg(feature = "rules")]
 pub fn registry() -> rules::Registry {
     #[cfg_attr(not(any(feature = "redis", feature = "sources")), expect(unused_mut, reason = "nothing is added"))]
     let mut registry = rules::Registry::default();
     #[cfg(feature = "redis")]
-    registry.shared_by(redis::RedisStore::can_keep);
+    registry.shared_by(|limit| redis::RedisStore::can_keep(limit).map_err(|unsupported| unsupported.reason));
     #[cfg(feature = "sources")]
     registry.section::<config::RemoteSection>();
     registry
 }
 
 /// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 #[doc = include_str!("../../../docs/coming-from.md")]
 struct ComingFrom;
 
 /// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 #[doc = include_str!("../../../docs/in-your-code.md")]
 struct InYourCode;
 
 /// Runs the code of the README as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -7,7 +7,7 @@
 //! | an iterator, on a thread that may block | [`IteratorExt::rate_limited`] |
 //! | bytes: tokio's `AsyncRead` and `AsyncWrite`, `std::io::Read` and `Write` | [`Throttled`] |
 //!
-//! Each takes a [`Limiter`](crate::core::Limiter), or an `Arc` of one: all users of the same `Arc` share one budget. A
+//! Each takes a [`Limiter`](crate::Limiter), or an `Arc` of one: all users of the same `Arc` share one budget. A
 //! quota's burst passes immediately, and the rest evenly; with a burst of 1 everything is even.
 //!
 //! # How it works
@@ -28,12 +28,12 @@
 //! - No item is too large. An item that costs more than the capacity is paid for in instalments, and passes after the
 //!   last one: it is delayed in proportion to its size. (It passes at once, so that instant exceeds the burst; the rate
 //!   is kept.)
-//! - A limit that will never grant again (an exhausted [`Total`](crate::core::Total)) is not waited for: a stream or an
+//! - A limit that will never grant again (an exhausted [`Total`](crate::Total)) is not waited for: a stream or an
 //!   iterator ends, a sink, a reader or a writer fails with [`Exhausted`].
 //! - Dropping a waiting user refunds its reservation, unless there are later reservations. Earlier instalments stay
 //!   paid.
 //!
-//! A [`Concurrency`](crate::core::Concurrency) limit does not fit here, since nothing releases its permits after an
+//! A [`Concurrency`](crate::Concurrency) limit does not fit here, since nothing releases its permits after an
 //! item passed.
 
 mod acquire;

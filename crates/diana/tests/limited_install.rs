@@ -3,9 +3,8 @@
 //! One test, since installing is global to the process.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
-use diana::core::{ManualClock, TableOptions};
 use diana::limited::{Cause, Limits};
-use diana::{Limited, count_limit, rate_limit};
+use diana::{Limited, ManualClock, TableOptions, count_limit, rate_limit};
 
 #[count_limit(limit = 1, period = "1h", by = "{id}")]
 fn main_one(id: u32) -> Result<(), Limited> {

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "the example's `main`")]
 mod example;
 
-use diana::core::{Limiter, TokioClock};
+use diana::{Limiter, TokioClock};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The example `two_processes`: together they get the limit once, not twice.
 
 use crate::program::Program;
-use diana::core::{Clock, SystemClock};
+use diana::{Clock, SystemClock};
 
 #[test]
 fn both_together_get_the_limit() {

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "the example's `main`")]
 mod example;
 
-use diana::core::{Limiter, TokioClock};
+use diana::{Limiter, TokioClock};
 use example::options::Options;
 use example::progress::Progress;
 use parking_lot::Mutex;

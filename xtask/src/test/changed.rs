@@ -16,12 +16,12 @@ const PLACES: &[(&str, &[&str])] = &[
     ("crates/diana-core/", &["diana-core"]),
     ("crates/diana-gateway/", &["diana-gateway", "diana-server"]),
     ("crates/diana-http/", &["diana-http"]),
-    ("crates/diana-macros/", &["diana-macros", "diana"]),
     ("crates/diana-metrics/", &["diana-metrics", "diana-admin"]),
+    ("crates/diana-macros/", &["diana-macros", "diana-limit"]),
     ("crates/diana-redis/", &["diana-redis"]),
     ("crates/diana-rules/", &["diana-rules", "diana-server"]),
     ("crates/diana-server/", &["diana-server"]),
-    ("crates/diana/", &["diana"]),
+    ("crates/diana/", &["diana-limit"]),
     ("examples/rules/", &["diana-rules", "diana-server"]),
     ("examples/", &["diana-examples"]),
     ("testing/", &["diana-testing"]),
@@ -86,7 +86,7 @@ fn test_programs(messages: &str, packages: &[&str]) -> Vec<TestProgram> {
     let programs = tests.filter_map(|message| {
         let manifest = message["manifest_path"].as_str()?.to_owned();
         let executable = message["executable"].as_str()?.to_owned();
-        // `path+file:///…/crates/diana#0.1.0`, or with the name before the version if the folder has another name.
+        // `path+file:///…/crates/diana-core#0.1.0`, or with the name before the version if the folder has another name.
         let id = message["package_id"].as_str()?;
         let (place, version) = id.rsplit_once('#')?;
         let folder = place.rsplit('/').next()?;
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn files_lead_to_the_packages_that_test_them() {
         let files = ["crates/diana/src/lib.rs", "crates/diana-core/src/cost.rs", "docs/gateway.md", "README.md"];
-        let expected = ["diana", "diana-core", "diana-examples", "diana-http", "diana-rules", "diana-server"];
+        let expected = ["diana-core", "diana-examples", "diana-http", "diana-limit", "diana-rules", "diana-server"];
         assert_eq!(packages_of(files.into_iter()), expected);
         assert_eq!(packages_of(["README.md"].into_iter()), [""; 0]);
     }
@@ -125,14 +125,17 @@ mod tests {
     #[test]
     fn programs_are_found_in_what_cargo_reports() {
         let messages = r#"
-{"reason":"compiler-artifact","package_id":"path+file:///d/crates/diana#0.1.0","manifest_path":"/d/crates/diana/Cargo.toml","profile":{"test":true},"executable":"/d/target/it-1"}
+{"reason":"compiler-artifact","package_id":"path+file:///d/crates/diana-core#0.1.0","manifest_path":"/d/crates/diana-core/Cargo.toml","profile":{"test":true},"executable":"/d/target/it-1"}
 {"reason":"compiler-artifact","package_id":"path+file:///d/testing#diana-testing@0.1.0","manifest_path":"/d/testing/Cargo.toml","profile":{"test":true},"executable":"/d/target/it-2"}
-{"reason":"compiler-artifact","package_id":"path+file:///d/crates/diana#0.1.0","manifest_path":"/d/crates/diana/Cargo.toml","profile":{"test":false},"executable":null}
+{"reason":"compiler-artifact","package_id":"path+file:///d/crates/diana-core#0.1.0","manifest_path":"/d/crates/diana-core/Cargo.toml","profile":{"test":false},"executable":null}
 {"reason":"build-finished","success":true}
 "#;
         let program =
             |manifest: &str, executable: &str| TestProgram { manifest: manifest.into(), executable: executable.into() };
-        assert_eq!(test_programs(messages, &["diana"]), [program("/d/crates/diana/Cargo.toml", "/d/target/it-1")]);
+        assert_eq!(
+            test_programs(messages, &["diana-core"]),
+            [program("/d/crates/diana-core/Cargo.toml", "/d/target/it-1")]
+        );
         assert_eq!(test_programs(messages, &["diana-testing"]), [program("/d/testing/Cargo.toml", "/d/target/it-2")]);
     }
 }

@@ -13,9 +13,9 @@
 //! # Burst
 //! A hard limit denies a request that arrives just too early. With a burst, like lua-resty-limit-traffic's `conn`,
 //! requests over the limit are admitted after a wait. How long a slot takes to become free is unknown, so it is
-//! learned: `unit` is the duration of a request, initially [`delay`](Concurrency::delay), and each finished request
-//! moves it halfway to its own duration. The n-th in flight waits `unit × ⌊(n − 1) / limit⌋`: one unit for the first
-//! `limit` requests over the limit, two for the next.
+//! learned: `unit` is the duration of a request, initially [`with_delay`](Concurrency::with_delay), and each finished
+//! request moves it halfway to its own duration. The n-th in flight waits `unit × ⌊(n − 1) / limit⌋`: one unit for the
+//! first `limit` requests over the limit, two for the next.
 //!
 //! When the last request finishes, the unit is dropped. It would be a better estimate than the initial delay, but then
 //! an idle key would differ from a fresh one, and every key ever seen would have to be stored.
@@ -75,7 +75,7 @@ impl Concurrency {
     /// use diana_core::{Algorithm, Concurrency, Cost, MaxWait, Timestamp};
     /// use std::time::Duration;
     ///
-    /// let pool = Concurrency::new(1)?.burst(1).delay(Duration::from_millis(5));
+    /// let pool = Concurrency::new(1)?.with_burst(1).with_delay(Duration::from_millis(5));
     /// let mut state = pool.fresh(Timestamp::EPOCH);
     /// let mut wait = || pool.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER).wait();
     /// assert_eq!(wait(), Some(Duration::ZERO));
@@ -84,14 +84,14 @@ impl Concurrency {
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
-    pub fn burst(self, permits: u64) -> Self {
+    pub fn with_burst(self, permits: u64) -> Self {
         Self { burst: permits.min(MAX_PERMITS - self.limit), ..self }
     }
 
     /// Sets the assumed duration of a request until the first one finishes; zero by default. It matters only with a
-    /// [`burst`](Self::burst), whose example shows it.
+    /// [burst](Self::with_burst), whose example shows it.
     #[must_use]
-    pub fn delay(self, unit: Duration) -> Self {
+    pub fn with_delay(self, unit: Duration) -> Self {
         Self { delay_nanos: saturating_nanos(unit), ..self }
     }
 

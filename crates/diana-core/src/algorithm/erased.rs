@@ -6,13 +6,21 @@ use crate::limiter::cell::{AnyState, Held};
 use crate::store::budget::Budget;
 use crate::store::table::{OnFull, Table, Uses};
 use crate::sync::Arc;
-use crate::{Answer, Cost, MaxWait, Receipt, Refund, Sample, Timestamp};
+use crate::{Answer, Cost, MaxWait, Quota, Receipt, Refund, Sample, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
+
+/// What a limit was configured with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Configured {
+    pub(crate) quota: Option<Quota>,
+    pub(crate) rate: Option<f64>,
+}
 
 /// Any [`Algorithm`]. Implemented for all of them.
 pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
+    fn configured(&self) -> Configured;
     fn waiting(&self) -> Waiting;
     fn one_word(&self) -> Option<Packed>;
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
@@ -24,6 +32,10 @@ pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
 impl<A: Algorithm> AnyAlgorithm for A {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn configured(&self) -> Configured {
+        Configured { quota: self.configured_quota(), rate: self.configured_rate() }
     }
 
     fn waiting(&self) -> Waiting {

@@ -209,6 +209,10 @@ impl FixedWindowState {
 impl Algorithm for FixedWindow {
     type State = FixedWindowState;
 
+    fn configured_quota(&self) -> Option<Quota> {
+        Some(self.quota)
+    }
+
     fn fresh(&self, _now: Timestamp) -> FixedWindowState {
         FixedWindowState::default()
     }

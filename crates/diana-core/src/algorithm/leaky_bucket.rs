@@ -16,11 +16,11 @@
 //! A cost of `c` occupies `c` places, and the request proceeds when the first of them has its turn.
 //!
 //! # The same as nginx
-//! nginx's `limit_req` keeps an `excess`, in thousandths of a request, which falls by `rate × ms` and rises by one with
-//! each request. That is `moment − now − interval` in Diana, so `burst=n` is [`queue(n)`](LeakyBucket::queue), and
-//! `delay=n` and `nodelay` mean the same as in nginx. Diana counts exactly where nginx truncates (1r/m is one in 62.5 s
-//! in nginx, since 1000/60 is truncated to 16), and has a maximum wait: nginx is [`MaxWait::FOREVER`], and a request
-//! with a shorter one is denied instead.
+//! nginx's `limit_req` keeps an `excess`, in thousandths of a request, which falls by `rate × ms` and rises by one
+//! with each request. That is `moment − now − interval` in Diana, so `burst=n` is
+//! [`with_queue(n)`](LeakyBucket::with_queue), and `delay=n` and `nodelay` mean the same as in nginx. Diana counts
+//! exactly where nginx truncates (1r/m is one in 62.5 s in nginx, since 1000/60 is truncated to 16), and has a maximum
+//! wait: nginx is [`MaxWait::FOREVER`], and a request with a shorter one is denied instead.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/leaky_bucket.rs)
 //! - Of the requests that proceed from a time `s` to a time `e`, all but the last cost at most `delay + rate × (e − s)`
@@ -34,14 +34,14 @@ use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, T
 /// A queue that drains at an even rate: nginx's `limit_req`.
 ///
 /// Protects services that cannot take a burst. The quota's rate is used and its burst is not: the length of the queue
-/// is [`queue`](Self::queue), 0 by default. Only requests with a [`MaxWait`] are queued; without one, a request is
-/// granted only if it can proceed immediately. [`Status::remaining`] is the number of free places in the queue.
+/// is [`with_queue`](Self::with_queue), 0 by default. Only requests with a [`MaxWait`] are queued; without one, a request
+/// is granted only if it can proceed immediately. [`Status::remaining`] is the number of free places in the queue.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Retry, Timestamp};
 /// use std::time::Duration;
 ///
-/// let bucket = LeakyBucket::new("10/s".parse()?).queue(1);
+/// let bucket = LeakyBucket::new("10/s".parse()?).with_queue(1);
 /// let mut state = bucket.fresh(Timestamp::EPOCH);
 /// let mut ask = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER);
 ///
@@ -78,13 +78,13 @@ impl LeakyBucket {
     /// ```
     /// use diana_core::{Algorithm, LeakyBucket, Timestamp};
     ///
-    /// let bucket = LeakyBucket::new("10/s".parse()?).queue(4);
+    /// let bucket = LeakyBucket::new("10/s".parse()?).with_queue(4);
     /// let state = bucket.fresh(Timestamp::EPOCH);
     /// assert_eq!(bucket.status(&state, Timestamp::EPOCH).limit, 5); // one that leaves, four in line
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
-    pub fn queue(self, permits: u64) -> Self {
+    pub fn with_queue(self, permits: u64) -> Self {
         Self::build(self.quota, permits.min(crate::MAX_PERMITS - 1), self.delay)
     }
 
@@ -94,7 +94,7 @@ impl LeakyBucket {
     /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Timestamp};
     /// use std::time::Duration;
     ///
-    /// let bucket = LeakyBucket::new("10/s".parse()?).queue(4).delay(1);
+    /// let bucket = LeakyBucket::new("10/s".parse()?).with_queue(4).with_delay(1);
     /// let mut state = bucket.fresh(Timestamp::EPOCH);
     /// let mut wait = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER).wait();
     /// assert_eq!(wait(), Some(Duration::ZERO));
@@ -103,7 +103,7 @@ impl LeakyBucket {
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
-    pub fn delay(self, permits: u64) -> Self {
+    pub fn with_delay(self, permits: u64) -> Self {
         Self::build(self.quota, self.queue, Delay::Behind(permits))
     }
 
@@ -112,14 +112,14 @@ impl LeakyBucket {
     /// ```
     /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Timestamp};
     ///
-    /// let bucket = LeakyBucket::new("10/s".parse()?).queue(1).nodelay();
+    /// let bucket = LeakyBucket::new("10/s".parse()?).with_queue(1).without_delay();
     /// let mut state = bucket.fresh(Timestamp::EPOCH);
     /// let mut ask = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE);
     /// assert!(ask().is_granted() && ask().is_granted() && !ask().is_granted());
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
-    pub fn nodelay(self) -> Self {
+    pub fn without_delay(self) -> Self {
         Self::build(self.quota, self.queue, Delay::Nobody)
     }
 
@@ -128,20 +128,20 @@ impl LeakyBucket {
         self.quota
     }
 
-    /// The length of the queue in permits, as set by [`queue`](Self::queue).
+    /// The length of the queue in permits, as set by [`with_queue`](Self::with_queue).
     pub fn queue_length(&self) -> u64 {
         self.queue
     }
 
-    /// How many queued permits proceed immediately, as set by [`delay`](Self::delay), or `None` for all of them
-    /// ([`nodelay`](Self::nodelay)).
+    /// How many queued permits proceed immediately, as set by [`with_delay`](Self::with_delay), or `None` for all of
+    /// them ([`without_delay`](Self::without_delay)).
     ///
     /// ```
     /// use diana_core::{LeakyBucket, Quota};
     ///
-    /// let bucket = LeakyBucket::new(Quota::per_second(10)?).queue(4);
+    /// let bucket = LeakyBucket::new(Quota::per_second(10)?).with_queue(4);
     /// assert_eq!((bucket.queue_length(), bucket.undelayed()), (4, Some(0)));
-    /// assert_eq!(bucket.nodelay().undelayed(), None);
+    /// assert_eq!(bucket.without_delay().undelayed(), None);
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     pub fn undelayed(&self) -> Option<u64> {
@@ -172,6 +172,10 @@ impl LeakyBucket {
 
 impl Algorithm for LeakyBucket {
     type State = LeakyBucketState;
+
+    fn configured_quota(&self) -> Option<Quota> {
+        Some(self.quota)
+    }
 
     fn fresh(&self, _now: Timestamp) -> LeakyBucketState {
         LeakyBucketState::default()

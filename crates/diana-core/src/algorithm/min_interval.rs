@@ -17,7 +17,7 @@
 //! # What always holds (tests/it/laws.rs, tests/it/min_interval.rs)
 //! - Two grants that were not refunded proceed at least the interval apart.
 
-use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
 /// A minimum time between two grants, whatever their cost.
@@ -60,6 +60,10 @@ impl MinInterval {
 
 impl Algorithm for MinInterval {
     type State = IntervalState;
+
+    fn configured_quota(&self) -> Option<Quota> {
+        Quota::new(1, self.interval()).ok()
+    }
 
     fn fresh(&self, _now: Timestamp) -> IntervalState {
         IntervalState::default()

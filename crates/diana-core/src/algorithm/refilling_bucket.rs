@@ -156,6 +156,10 @@ impl RefillingBucket {
 impl Algorithm for RefillingBucket {
     type State = RefillingState;
 
+    fn configured_quota(&self) -> Option<Quota> {
+        Some(self.quota)
+    }
+
     fn fresh(&self, _now: Timestamp) -> RefillingState {
         RefillingState::default()
     }

@@ -144,6 +144,13 @@ impl SlidingLog {
 impl Algorithm for SlidingLog {
     type State = SlidingLogState;
 
+    fn configured_quota(&self) -> Option<Quota> {
+        match self.windows() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
     fn fresh(&self, _now: Timestamp) -> SlidingLogState {
         SlidingLogState::default()
     }

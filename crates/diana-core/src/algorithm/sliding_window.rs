@@ -327,6 +327,10 @@ fn narrow(wide: u128) -> u64 {
 impl Algorithm for SlidingWindow {
     type State = SlidingWindowState;
 
+    fn configured_quota(&self) -> Option<Quota> {
+        Some(self.quota)
+    }
+
     fn fresh(&self, _now: Timestamp) -> SlidingWindowState {
         SlidingWindowState::default()
     }

@@ -65,6 +65,10 @@ impl TokenBucket {
 impl Algorithm for TokenBucket {
     type State = BucketState;
 
+    fn configured_quota(&self) -> Option<Quota> {
+        Some(self.quota)
+    }
+
     fn fresh(&self, _now: Timestamp) -> BucketState {
         BucketState::default()
     }

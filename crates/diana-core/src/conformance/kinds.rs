@@ -92,13 +92,13 @@ pub(super) fn all() -> Vec<Kind> {
         Kind::new("token_bucket", "3/s, burst 7", move |size| thirds(size).map(TokenBucket::new)),
         Kind::new("refilling_bucket", "3/s, burst 7", move |size| thirds(size).map(RefillingBucket::new)),
         Kind::new("leaky_bucket", "queue 3", move |size| {
-            plain(size).map(|quota| LeakyBucket::new(quota).queue(size.of(3, 2, 6)))
+            plain(size).map(|quota| LeakyBucket::new(quota).with_queue(size.of(3, 2, 6)))
         }),
         Kind::new("leaky_bucket", "queue 4, nodelay", move |size| {
-            thirds(size).map(|quota| LeakyBucket::new(quota).queue(size.of(4, 2, 6)).nodelay())
+            thirds(size).map(|quota| LeakyBucket::new(quota).with_queue(size.of(4, 2, 6)).without_delay())
         }),
         Kind::new("leaky_bucket", "queue 4, delay 2", move |size| {
-            plain(size).map(|quota| LeakyBucket::new(quota).queue(size.of(4, 3, 6)).delay(2))
+            plain(size).map(|quota| LeakyBucket::new(quota).with_queue(size.of(4, 3, 6)).with_delay(2))
         }),
         Kind::new("fixed_window", "aligned", move |size| plain(size).map(FixedWindow::new)),
         Kind::new("fixed_window", "opened by the first request", move |size| {
@@ -131,7 +131,7 @@ pub(super) fn all() -> Vec<Kind> {
         Kind::new("smooth_warming_up", "5/s", move |size| SmoothWarmingUp::new(size.of(5.0, 2.0, 8.0), millis(2_000))),
         Kind::new("concurrency", "5", |size| Concurrency::new(size.of(5, 2, 8))),
         Kind::new("concurrency", "3, burst 4", move |size| {
-            Concurrency::new(3).map(|limit| limit.burst(size.of(4, 1, 6)).delay(millis(100)))
+            Concurrency::new(3).map(|limit| limit.with_burst(size.of(4, 1, 6)).with_delay(millis(100)))
         }),
         Kind::new("total", "", |size| Total::new(size.of(8, 3, 12))),
         Kind::new("min_interval", "", move |size| MinInterval::new(millis(size.of(200, 500, 100)))),

@@ -2,7 +2,7 @@
 
 use super::atomic::AtomicBucket;
 use crate::algorithm::Packed;
-use crate::algorithm::erased::AnyAlgorithm;
+use crate::algorithm::erased::{AnyAlgorithm, Configured};
 use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::Mutex;
 use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Status, Timestamp, Waiting};
@@ -12,16 +12,24 @@ use std::fmt::Debug;
 #[derive(Debug)]
 pub(crate) struct Cell {
     fast: AtomicBucket,
-    /// The active state while `fast` is closed. Locked while the limit is changed.
-    slow: Mutex<Option<Box<dyn AnyState>>>,
+    /// Locked while the limit is changed.
+    slow: Mutex<Slow>,
+}
+
+#[derive(Debug)]
+struct Slow {
+    /// The active state while `fast` is closed.
+    state: Option<Box<dyn AnyState>>,
+    configured: Configured,
 }
 
 impl Cell {
     pub(crate) fn new(algorithm: &dyn AnyAlgorithm, now: Timestamp) -> Self {
-        match algorithm.one_word() {
-            Some(Packed(bucket)) => Self { fast: AtomicBucket::open_with(&bucket), slow: Mutex::new(None) },
-            None => Self { fast: AtomicBucket::closed(), slow: Mutex::new(Some(algorithm.new_state(now))) },
-        }
+        let (fast, state) = match algorithm.one_word() {
+            Some(Packed(bucket)) => (AtomicBucket::open_with(&bucket), None),
+            None => (AtomicBucket::closed(), Some(algorithm.new_state(now))),
+        };
+        Self { fast, slow: Mutex::new(Slow { state, configured: algorithm.configured() }) }
     }
 
     /// Takes, if the active algorithm has a one-word state.
@@ -88,17 +96,18 @@ impl Cell {
     /// Changes to `algorithm`; the usage is kept, clamped.
     pub(crate) fn change_to(&self, algorithm: &dyn AnyAlgorithm, now: Timestamp) {
         let mut slow = self.slow.lock();
-        match (&mut *slow, algorithm.one_word()) {
+        slow.configured = algorithm.configured();
+        match (&mut slow.state, algorithm.one_word()) {
             (None, Some(Packed(bucket))) => {
                 self.fast.change(&bucket, now);
             }
             (None, None) => {
                 let Some((bucket, full_at)) = self.fast.close() else { return };
-                *slow = Some(algorithm.occupied(used(bucket.status(&full_at, now)), now));
+                slow.state = Some(algorithm.occupied(used(bucket.status(&full_at, now)), now));
             }
             (Some(held), Some(Packed(bucket))) => {
                 self.fast.open(&bucket, Algorithm::occupied(&bucket, used(held.status(now)), now));
-                *slow = None;
+                slow.state = None;
             }
             (Some(held), None) => {
                 if !held.change_to(algorithm, now) {
@@ -106,6 +115,11 @@ impl Cell {
                 }
             }
         }
+    }
+
+    /// What the limit was configured with.
+    pub(crate) fn configured(&self) -> Configured {
+        self.slow.lock().configured
     }
 
     /// Works on the active state.
@@ -120,7 +134,7 @@ impl Cell {
             }
             // Closed: either the locked state is active, or another thread is changing the limit and will open the
             // bucket again before it releases the lock.
-            if let Some(held) = &mut *self.slow.lock() {
+            if let Some(held) = &mut self.slow.lock().state {
                 return slow(&mut **held);
             }
         }

@@ -39,6 +39,7 @@ pub(crate) use migrate::Uses;
 
 /// What happens to new keys when the memory is used up and no entry can be dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OnFull {
     /// They share a fixed number of counts. No key is locked out permanently, and no key gets more than the limit.
     #[default]

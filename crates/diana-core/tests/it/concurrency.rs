@@ -11,7 +11,7 @@ fn pool(limit: u64) -> Trial<Concurrency> {
 
 /// lua-resty's `conn`: two at once, two more after a wait, initially 100 ms.
 fn slower_pool() -> Trial<Concurrency> {
-    Trial::new(Concurrency::new(2).unwrap().burst(3).delay(ms(100)))
+    Trial::new(Concurrency::new(2).unwrap().with_burst(3).with_delay(ms(100)))
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn nonsense_is_not_a_limit() {
     let zero = Concurrency::new(0).unwrap_err();
     assert_eq!(zero.to_string(), "concurrent 0: must be a whole number from 1 to 9007199254740992");
     assert!(Concurrency::new(MAX_PERMITS + 1).is_err());
-    assert_eq!(Trial::new(Concurrency::new(2).unwrap().burst(u64::MAX)).status().limit, MAX_PERMITS);
+    assert_eq!(Trial::new(Concurrency::new(2).unwrap().with_burst(u64::MAX)).status().limit, MAX_PERMITS);
 }
 
 #[test]
@@ -154,7 +154,7 @@ impl Lua {
 /// Redis keeps numbers up to 2^53, and both stores must learn the same.
 #[test]
 fn what_a_request_takes_is_learned_up_to_104_days() {
-    let mut pool = Trial::new(Concurrency::new(1).unwrap().burst(3).delay(Duration::from_nanos(1)));
+    let mut pool = Trial::new(Concurrency::new(1).unwrap().with_burst(3).with_delay(Duration::from_nanos(1)));
     for _ in 0..2 {
         assert!(pool.take_within(1, MaxWait::FOREVER).is_granted());
     }
@@ -172,7 +172,7 @@ proptest! {
         // Each step is a new request, or a request in flight finishes after some service time.
         steps in prop::collection::vec(prop::option::weighted(0.4, (any::<prop::sample::Index>(), 1..5_000_000_u64)), 1..100),
     ) {
-        let pool = Concurrency::new(max).unwrap().burst(burst).delay(Duration::from_nanos(delay));
+        let pool = Concurrency::new(max).unwrap().with_burst(burst).with_delay(Duration::from_nanos(delay));
         let mut diana = Trial::new(pool);
         let mut lua = Lua { max, burst, default_delay: delay, conn: 0, unit: delay };
         let mut there = Vec::new();

@@ -33,27 +33,30 @@ fn a_denied_stranger_leaves_no_trace() {
 #[test]
 fn acquire_waits_for_its_own_key_only() {
     let limiter = KeyedLimiter::new(quota("1/s")).with_clock(ManualClock::new());
-    assert_eq!(limiter.acquire("alice", 1).unwrap().wait(), Some(ms(0)));
-    assert_eq!(limiter.acquire("bob", 1).unwrap().wait(), Some(ms(0)));
-    assert_eq!(limiter.acquire("alice", 1).unwrap().wait(), Some(ms(1_000)));
+    assert_eq!(limiter.blocking_acquire("alice", 1).unwrap().waited, ms(0));
+    assert_eq!(limiter.blocking_acquire("bob", 1).unwrap().waited, ms(0));
+    assert_eq!(limiter.blocking_acquire("alice", 1).unwrap().waited, ms(1_000));
 }
 
 #[test]
 fn a_window_is_waited_for_in_line() {
     let limiter = KeyedLimiter::with_algorithm(FixedWindow::new(quota("1/s"))).with_clock(ManualClock::new());
-    assert_eq!(limiter.acquire("alice", 1).unwrap().wait(), Some(ms(0)));
-    assert_eq!(limiter.try_acquire("alice", 1, ms(999)).unwrap().retry(), Some(Retry::After(ms(1_000))));
-    assert_eq!(limiter.try_acquire("alice", 1, ms(1_000)).unwrap().wait(), Some(ms(1_000)));
+    assert_eq!(limiter.blocking_acquire("alice", 1).unwrap().waited, ms(0));
+    assert_eq!(
+        limiter.blocking_acquire_timeout("alice", 1, ms(999)).unwrap_err().retry(),
+        Some(Retry::After(ms(1_000)))
+    );
+    assert_eq!(limiter.blocking_acquire_timeout("alice", 1, ms(1_000)).unwrap().waited, ms(1_000));
 }
 
 #[test]
 fn who_is_in_flight_leaves_when_dropped() {
     let limiter = KeyedLimiter::with_algorithm(Concurrency::new(1).unwrap());
-    let first = limiter.enter("alice").unwrap();
-    assert_eq!(limiter.enter("alice").unwrap_err().retry(), Some(Retry::WhenReturned));
-    let other = limiter.enter("bob").unwrap();
+    let first = limiter.try_hold("alice").unwrap();
+    assert_eq!(limiter.try_hold("alice").unwrap_err().retry(), Some(Retry::WhenReturned));
+    let other = limiter.try_hold("bob").unwrap();
     drop(first);
-    assert!(limiter.enter("alice").is_ok());
+    assert!(limiter.try_hold("alice").is_ok());
     drop(other);
     limiter.reclaim();
     assert!(limiter.is_empty());
@@ -70,9 +73,11 @@ fn a_changed_limit_keeps_each_keys_use() {
     for changed in ["100/s", "7/s burst 200", "20/min"] {
         limiter.set(TokenBucket::new(quota(changed)));
         assert!((0..1_000).all(|key| used(key) == u64::from(key % 10) + 1), "{changed}");
+        assert_eq!(limiter.quota(), Some(quota(changed)));
     }
     limiter.set(SlidingWindow::new(quota("4/s")));
     assert!((0..1_000).all(|key| used(key) == u64::from(key % 10 + 1).min(4)));
+    assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("4/s")), Some(4.0)));
 }
 
 #[test]

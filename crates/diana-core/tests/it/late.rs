@@ -47,14 +47,14 @@ fn a_look_at_the_limit_does_not_take_the_past_away() {
 #[test]
 fn who_asks_after_somebody_else_goes_behind() {
     let clock = ManualClock::new();
-    let limiter = Limiter::with_algorithm(LeakyBucket::new(quota("10/s")).queue(5)).with_clock(clock.clone());
+    let limiter = Limiter::with_algorithm(LeakyBucket::new(quota("10/s")).with_queue(5)).with_clock(clock.clone());
     assert!(limiter.check().is_granted());
     clock.advance(ms(150));
     // Another request takes the current turn, so the late one waits for the next: 250, and not 200 ms.
     assert!(limiter.check().is_granted());
     assert!(!limiter.check_since(1, Timestamp::from_millis(100)).unwrap().is_granted());
-    let answer = limiter.acquire_since(1, Timestamp::from_millis(100)).unwrap();
-    assert_eq!((answer.wait(), clock.now()), (Some(ms(150)), Timestamp::from_millis(250)));
+    let grant = limiter.blocking_acquire_since(1, Timestamp::from_millis(100)).unwrap();
+    assert_eq!((grant.waited, clock.now()), (ms(150), Timestamp::from_millis(250)));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_moment_that_is_yet_to_come_is_now() {
     let limiter = Limiter::new(quota("10/s burst 1")).with_clock(ManualClock::new());
     let later = Timestamp::from_secs(1);
     assert_eq!(limiter.check_since(1, later).unwrap().receipt().unwrap().at(), Timestamp::EPOCH);
-    assert_eq!(limiter.acquire_since(1, later).unwrap().wait(), Some(ms(100)));
+    assert_eq!(limiter.blocking_acquire_since(1, later).unwrap().waited, ms(100));
 }
 
 #[test]
@@ -121,7 +121,7 @@ proptest! {
         let limiters = [
             (burst, Limiter::new(quota("1000/s").with_burst(burst).unwrap()), 1_000_000),
             (burst, Limiter::new(quota("3000/s").with_burst(burst).unwrap()), interval),
-            (1, Limiter::with_algorithm(LeakyBucket::new(quota("1000/s")).queue(burst)), 1_000_000),
+            (1, Limiter::with_algorithm(LeakyBucket::new(quota("1000/s")).with_queue(burst)), 1_000_000),
             (1, Limiter::with_algorithm(MinInterval::new(ms(1)).unwrap()), 1_000_000),
         ];
         for (burst, limiter, interval) in limiters {

@@ -161,14 +161,14 @@ fn token_buckets() -> impl Strategy<Value = TokenBucket> {
 
 fn leaky_buckets() -> impl Strategy<Value = LeakyBucket> {
     (quotas(), 0..8_u64, prop::option::of(0..5_u64)).prop_map(|(quota, queue, delay)| {
-        let bucket = LeakyBucket::new(quota).queue(queue);
-        delay.map_or(bucket.clone().nodelay(), |permits| bucket.delay(permits))
+        let bucket = LeakyBucket::new(quota).with_queue(queue);
+        delay.map_or(bucket.clone().without_delay(), |permits| bucket.with_delay(permits))
     })
 }
 
 fn concurrencies() -> impl Strategy<Value = Concurrency> {
     (1..8_u64, prop_oneof![Just(0), 0..8_u64], 0..1_000_000_u64).prop_map(|(limit, burst, delay)| {
-        Concurrency::new(limit).unwrap().burst(burst).delay(Duration::from_nanos(delay))
+        Concurrency::new(limit).unwrap().with_burst(burst).with_delay(Duration::from_nanos(delay))
     })
 }
 

@@ -27,7 +27,7 @@ fn the_quotas_own_burst_does_not_count() {
 
 #[test]
 fn those_in_line_leave_one_interval_apart_and_a_full_line_refuses() {
-    let mut key = Trial::new(ten_a_second().queue(2));
+    let mut key = Trial::new(ten_a_second().with_queue(2));
     assert_eq!(key.wait_for(1), "granted, 2 left");
     assert_eq!(key.wait_for(1), "granted after 100ms, 1 left");
     assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
@@ -38,7 +38,7 @@ fn those_in_line_leave_one_interval_apart_and_a_full_line_refuses() {
 
 #[test]
 fn one_without_the_patience_does_not_stand_in_line() {
-    let mut key = Trial::new(ten_a_second().queue(2));
+    let mut key = Trial::new(ten_a_second().with_queue(2));
     key.wait_for(1);
     key.wait_for(1);
     assert_eq!(key.ask(1), "denied, retry in 200ms");
@@ -49,7 +49,7 @@ fn one_without_the_patience_does_not_stand_in_line() {
 
 #[test]
 fn delay_lets_the_first_in_line_go_at_once() {
-    let mut key = Trial::new(ten_a_second().queue(3).delay(1));
+    let mut key = Trial::new(ten_a_second().with_queue(3).with_delay(1));
     assert_eq!(key.wait_for(1), "granted, 3 left");
     assert_eq!(key.wait_for(1), "granted, 2 left");
     assert_eq!(key.wait_for(1), "granted after 100ms, 1 left");
@@ -59,7 +59,7 @@ fn delay_lets_the_first_in_line_go_at_once() {
 
 #[test]
 fn nodelay_lets_everybody_go_at_once() {
-    let mut key = Trial::new(ten_a_second().queue(2).nodelay());
+    let mut key = Trial::new(ten_a_second().with_queue(2).without_delay());
     assert_eq!(key.ask(1), "granted, 2 left");
     assert_eq!(key.ask(1), "granted, 1 left");
     assert_eq!(key.ask(1), "granted, 0 left");
@@ -68,13 +68,13 @@ fn nodelay_lets_everybody_go_at_once() {
 
 #[test]
 fn the_order_of_the_settings_does_not_matter() {
-    assert_eq!(ten_a_second().queue(5).nodelay(), ten_a_second().nodelay().queue(5));
-    assert_eq!(ten_a_second().queue(5).delay(2), ten_a_second().delay(2).queue(5));
+    assert_eq!(ten_a_second().with_queue(5).without_delay(), ten_a_second().without_delay().with_queue(5));
+    assert_eq!(ten_a_second().with_queue(5).with_delay(2), ten_a_second().with_delay(2).with_queue(5));
 }
 
 #[test]
 fn a_cost_takes_as_many_places_and_leaves_with_the_first() {
-    let mut key = Trial::new(ten_a_second().queue(4));
+    let mut key = Trial::new(ten_a_second().with_queue(4));
     assert_eq!(key.wait_for(3), "granted, 2 left");
     assert_eq!(key.wait_for(2), "granted after 300ms, 0 left");
     assert_eq!(key.wait_for(6), "denied for good");
@@ -82,7 +82,7 @@ fn a_cost_takes_as_many_places_and_leaves_with_the_first() {
 
 #[test]
 fn only_the_last_in_line_can_leave_it() {
-    let mut key = Trial::new(ten_a_second().queue(2));
+    let mut key = Trial::new(ten_a_second().with_queue(2));
     key.wait_for(1);
     key.wait_for(1);
     key.wait_for(1);
@@ -93,7 +93,7 @@ fn only_the_last_in_line_can_leave_it() {
 
 #[test]
 fn with_nodelay_nobody_waits_so_anybody_can_be_given_back() {
-    let mut key = Trial::new(ten_a_second().queue(2).nodelay());
+    let mut key = Trial::new(ten_a_second().with_queue(2).without_delay());
     key.ask(1);
     key.ask(1);
     key.ask(1);
@@ -105,16 +105,16 @@ fn with_nodelay_nobody_waits_so_anybody_can_be_given_back() {
 
 #[test]
 fn a_changed_line_keeps_those_in_it() {
-    let mut key = Trial::new(ten_a_second().queue(4));
+    let mut key = Trial::new(ten_a_second().with_queue(4));
     key.wait_for(1);
     key.wait_for(1);
-    key.rescale(LeakyBucket::new("1/s".parse().unwrap()).queue(2));
+    key.rescale(LeakyBucket::new("1/s".parse().unwrap()).with_queue(2));
     assert_eq!(key.wait_for(1), "granted after 2s, 0 left");
 }
 
 #[test]
 fn a_line_has_an_end() {
-    assert_eq!(Trial::new(ten_a_second().queue(u64::MAX)).status().limit, MAX_PERMITS);
+    assert_eq!(Trial::new(ten_a_second().with_queue(u64::MAX)).status().limit, MAX_PERMITS);
 }
 
 /// `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account`, for one key: milliseconds, and thousandths of a request.
@@ -161,8 +161,8 @@ proptest! {
         // In quarters of the interval and odd milliseconds, so that the queue both fills and drains.
         gaps in prop::collection::vec((0..7_u64, 0..3_u64), 1..200),
     ) {
-        let bucket = LeakyBucket::new(Quota::per_second(rate).unwrap()).queue(queue);
-        let bucket = delay.map_or(bucket.clone().nodelay(), |permits| bucket.delay(permits));
+        let bucket = LeakyBucket::new(Quota::per_second(rate).unwrap()).with_queue(queue);
+        let bucket = delay.map_or(bucket.clone().without_delay(), |permits| bucket.with_delay(permits));
         let mut diana = Trial::new(bucket);
         let delay = delay.map_or(u64::MAX, |permits| permits * 1_000);
         let mut nginx = Nginx { rate: rate * 1_000, burst: queue * 1_000, delay, key: None };

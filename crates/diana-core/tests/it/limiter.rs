@@ -1,8 +1,8 @@
 //! One limit without keys: checks, waits, refunds, and a change at runtime.
 
 use diana_core::{
-    Clock, Concurrency, FixedWindow, Limiter, ManualClock, Quota, Refund, Retry, SlidingLog, SmoothBursty, Timestamp,
-    Total,
+    Clock, Concurrency, FixedWindow, Limiter, ManualClock, MinInterval, Quota, Refund, Retry, SlidingLog, SmoothBursty,
+    Timestamp, Total,
 };
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn a_fraction_of_a_nanosecond_goes_the_same_way() {
 #[test]
 fn acquire_waits_its_turn_and_tells_how_long() {
     let (limiter, clock) = limiter("2/s burst 1");
-    let waits: Vec<_> = (0..4).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    let waits: Vec<_> = (0..4).map(|_| limiter.blocking_acquire(1).unwrap().waited).collect();
     assert_eq!(waits, [ms(0), ms(500), ms(500), ms(500)]);
     assert_eq!(clock.now(), Timestamp::from_millis(1_500));
 }
@@ -55,17 +55,17 @@ fn acquire_waits_its_turn_and_tells_how_long() {
 fn a_time_out_that_cannot_be_enough_is_refused_at_once() {
     let (limiter, clock) = limiter("1/s");
     assert!(limiter.check().is_granted());
-    assert_eq!(limiter.try_acquire(1, ms(999)).unwrap().retry(), Some(Retry::After(ms(1))));
+    assert_eq!(limiter.blocking_acquire_timeout(1, ms(999)).unwrap_err().retry(), Some(Retry::After(ms(1))));
     assert_eq!(clock.now(), Timestamp::EPOCH);
-    assert_eq!(limiter.try_acquire(1, ms(1_000)).unwrap().wait(), Some(ms(1_000)));
+    assert_eq!(limiter.blocking_acquire_timeout(1, ms(1_000)).unwrap().waited, ms(1_000));
 }
 
 #[test]
 fn no_cost_is_zero_and_one_above_the_capacity_is_never_granted() {
     let (limiter, _) = limiter("5/s");
     assert!(limiter.check_n(0).is_err());
-    assert!(limiter.acquire(u64::MAX).is_err());
-    assert_eq!(limiter.acquire(6).unwrap().retry(), Some(Retry::Never));
+    assert!(limiter.blocking_acquire(u64::MAX).is_err());
+    assert_eq!(limiter.blocking_acquire(6).unwrap_err().retry(), Some(Retry::Never));
     assert_eq!(limiter.status().remaining, 5);
 }
 
@@ -87,7 +87,7 @@ fn waiting_for_a_window_ends_when_it_does() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_algorithm(FixedWindow::new(quota("2/s"))).with_clock(clock.clone());
     clock.advance(ms(300));
-    let waits: Vec<_> = (0..5).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    let waits: Vec<_> = (0..5).map(|_| limiter.blocking_acquire(1).unwrap().waited).collect();
     assert_eq!(waits, [ms(0), ms(0), ms(700), ms(0), ms(1_000)]);
 }
 
@@ -96,14 +96,14 @@ fn waiting_for_a_log_ends_when_the_oldest_leaves_it() {
     let clock = ManualClock::new();
     let log = SlidingLog::several([quota("1/s"), quota("3/min")]).unwrap();
     let limiter = Limiter::with_algorithm(log).with_clock(clock);
-    let waits: Vec<_> = (0..4).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    let waits: Vec<_> = (0..4).map(|_| limiter.blocking_acquire(1).unwrap().waited).collect();
     assert_eq!(waits, [ms(0), ms(1_000), ms(1_000), ms(58_000)]);
 }
 
 #[test]
 fn guava_waits_are_the_limiters_waits() {
     let limiter = Limiter::with_algorithm(SmoothBursty::new(5.0).unwrap()).with_clock(ManualClock::new());
-    let waits: Vec<_> = (0..3).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    let waits: Vec<_> = (0..3).map(|_| limiter.blocking_acquire(1).unwrap().waited).collect();
     assert_eq!(waits, [ms(0), ms(200), ms(200)]);
 }
 
@@ -112,24 +112,24 @@ fn what_nobody_gives_back_is_not_waited_for_beyond_the_time_out() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(clock.clone());
     assert!(limiter.check().is_granted());
-    assert_eq!(limiter.try_acquire(1, ms(250)).unwrap().retry(), Some(Retry::WhenReturned));
+    assert_eq!(limiter.blocking_acquire_timeout(1, ms(250)).unwrap_err().retry(), Some(Retry::WhenReturned));
     assert_eq!(clock.now(), Timestamp::from_millis(250));
     assert_eq!(limiter.waiting(), 0);
 }
 
 #[test]
 fn lua_restys_delay_is_waited_for() {
-    let pool = Concurrency::new(1).unwrap().burst(1).delay(ms(40));
+    let pool = Concurrency::new(1).unwrap().with_burst(1).with_delay(ms(40));
     let limiter = Limiter::with_algorithm(pool).with_clock(ManualClock::new());
-    assert_eq!(limiter.acquire(1).unwrap().wait(), Some(ms(0)));
-    assert_eq!(limiter.acquire(1).unwrap().wait(), Some(ms(40)));
+    assert_eq!(limiter.blocking_acquire(1).unwrap().waited, ms(0));
+    assert_eq!(limiter.blocking_acquire(1).unwrap().waited, ms(40));
 }
 
 #[test]
 fn a_total_is_not_waited_for() {
     let limiter = Limiter::with_algorithm(Total::new(1).unwrap()).with_clock(ManualClock::new());
-    assert!(limiter.acquire(1).unwrap().is_granted());
-    assert_eq!(limiter.acquire(1).unwrap().retry(), Some(Retry::Never));
+    assert!(limiter.blocking_acquire(1).is_ok());
+    assert_eq!(limiter.blocking_acquire(1).unwrap_err().retry(), Some(Retry::Never));
 }
 
 mod changing_the_limit {
@@ -147,6 +147,26 @@ mod changing_the_limit {
         assert!(limiter.check_n(4).unwrap().is_granted());
         limiter.set(TokenBucket::new(quota("100/s")));
         assert_eq!((limiter.status().limit, used(&limiter)), (100, 4));
+    }
+
+    #[test]
+    fn changes_what_is_read_back() {
+        let (limiter, _) = limiter("100/min burst 5"); // an atomic word
+        assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("100/min burst 5")), Some(100.0 / 60.0)));
+        for text in ["7/s", "100/min burst 5", "5/10s"] {
+            limiter.set(TokenBucket::new(quota(text)));
+            assert_eq!(limiter.quota(), Some(quota(text)));
+        }
+        limiter.set(FixedWindow::new(quota("3/h")));
+        assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("3/h")), Some(3.0 / 3600.0)));
+        limiter.set(SmoothBursty::new(0.3).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (None, Some(0.3)));
+        limiter.set(MinInterval::new(ms(250)).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("1/250ms")), Some(4.0)));
+        limiter.set(SlidingLog::several([quota("1/s"), quota("3/min")]).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (None, None));
+        limiter.set(Total::new(3).unwrap());
+        assert_eq!((limiter.quota(), limiter.rate()), (None, None));
     }
 
     #[test]

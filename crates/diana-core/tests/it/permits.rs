@@ -1,6 +1,6 @@
 //! A pool of permits: guards that release, a bounded queue, errors that name the resource.
 
-use diana_core::{Clock, ConcurrencyLimiter, ManualClock, NoPermit, Timestamp};
+use diana_core::{Clock, ConcurrencyLimiter, ManualClock, PermitError, Timestamp};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn pool(limit: u64) -> ConcurrencyLimiter {
 #[test]
 fn a_guard_gives_back_when_dropped() {
     let pool = pool(3);
-    let two = pool.acquire(2).unwrap();
+    let two = pool.blocking_acquire(2).unwrap();
     assert_eq!((pool.available(), two.count()), (1, 2));
     drop(two);
     assert_eq!(pool.available(), 3);
@@ -20,24 +20,24 @@ fn a_guard_gives_back_when_dropped() {
 #[test]
 fn errors_name_the_resource() {
     let pool = pool(1).with_clock(ManualClock::new());
-    let _held = pool.acquire(1).unwrap();
-    let error = pool.try_acquire(1, Duration::from_secs(2)).unwrap_err();
+    let _held = pool.blocking_acquire(1).unwrap();
+    let error = pool.blocking_acquire_timeout(1, Duration::from_secs(2)).unwrap_err();
     assert_eq!(error.to_string(), "`database` has no permit left: 1 of 1 are in use, 0 wait in line");
-    assert_eq!(pool.acquire(2).unwrap_err().to_string(), "2 permits of `database` can't be had: there are 1");
-    assert!(matches!(pool.acquire(0), Err(NoPermit::Cost(_))));
+    assert_eq!(pool.blocking_acquire(2).unwrap_err().to_string(), "2 permits of `database` can't be had: there are 1");
+    assert!(matches!(pool.blocking_acquire(0), Err(PermitError::Cost(_))));
     assert!(ConcurrencyLimiter::new("database", 0).is_err());
 }
 
 #[test]
 fn a_full_line_turns_the_next_one_away() {
-    let pool = pool(1).max_waiting(1);
-    let held = pool.acquire(1).unwrap();
+    let pool = pool(1).with_max_waiting(1);
+    let held = pool.blocking_acquire(1).unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| pool.acquire(1).map(|permit| permit.count()));
+        let waiter = scope.spawn(|| pool.blocking_acquire(1).map(|permit| permit.count()));
         while pool.waiting() == 0 {
             std::thread::yield_now();
         }
-        assert!(matches!(pool.acquire(1), Err(NoPermit::InUse { waiting: 1, .. })));
+        assert!(matches!(pool.blocking_acquire(1), Err(PermitError::InUse { waiting: 1, .. })));
         drop(held);
         assert_eq!(waiter.join().unwrap(), Ok(1));
     });
@@ -46,13 +46,13 @@ fn a_full_line_turns_the_next_one_away() {
 #[test]
 fn a_large_request_at_the_head_is_not_overtaken() {
     let pool = pool(2);
-    let held = pool.acquire(1).unwrap();
+    let held = pool.blocking_acquire(1).unwrap();
     let (served, order) = mpsc::channel();
     std::thread::scope(|scope| {
         for (place, wanted) in [2, 1].into_iter().enumerate() {
             let (pool, served) = (&pool, served.clone());
             scope.spawn(move || {
-                let permit = pool.acquire(wanted).unwrap();
+                let permit = pool.blocking_acquire(wanted).unwrap();
                 served.send(wanted).unwrap();
                 drop(permit);
             });
@@ -62,7 +62,7 @@ fn a_large_request_at_the_head_is_not_overtaken() {
         }
         // One is free, but the head of the queue needs two.
         assert_eq!(pool.available(), 1);
-        assert!(pool.try_acquire(1, Duration::ZERO).is_err());
+        assert!(pool.try_acquire(1).is_err());
         drop(held);
         assert_eq!(order.iter().take(2).collect::<Vec<_>>(), [2, 1]);
     });
@@ -71,7 +71,7 @@ fn a_large_request_at_the_head_is_not_overtaken() {
 #[test]
 fn a_smaller_pool_waits_for_what_is_out() {
     let pool = pool(4);
-    let (first, second) = (pool.acquire(2).unwrap(), pool.acquire(2).unwrap());
+    let (first, second) = (pool.blocking_acquire(2).unwrap(), pool.blocking_acquire(2).unwrap());
     pool.resize(2).unwrap();
     drop(first);
     assert_eq!(pool.available(), 0);
@@ -82,9 +82,9 @@ fn a_smaller_pool_waits_for_what_is_out() {
 #[test]
 fn a_larger_pool_serves_those_who_wait() {
     let pool = pool(1);
-    let _held = pool.acquire(1).unwrap();
+    let _held = pool.blocking_acquire(1).unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| pool.acquire(1).is_ok());
+        let waiter = scope.spawn(|| pool.blocking_acquire(1).is_ok());
         while pool.waiting() == 0 {
             std::thread::yield_now();
         }
@@ -97,9 +97,9 @@ fn a_larger_pool_serves_those_who_wait() {
 fn a_wait_without_an_end_does_not_move_a_clock_that_is_moved_by_hand() {
     let clock = ManualClock::new();
     let pool = pool(1).with_clock(clock.clone());
-    let held = pool.acquire(1).unwrap();
+    let held = pool.blocking_acquire(1).unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| pool.acquire(1).is_ok());
+        let waiter = scope.spawn(|| pool.blocking_acquire(1).is_ok());
         while pool.waiting() == 0 {
             std::thread::yield_now();
         }

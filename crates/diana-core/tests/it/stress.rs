@@ -175,15 +175,15 @@ fn a_store_counts_exactly_while_its_limit_changes() {
 fn whoever_waits_in_line_gets_in() {
     const ROUNDS: u64 = 300;
     let limiter = KeyedLimiter::<str>::with_algorithm(Concurrency::new(2).unwrap())
-        .max_waiting(usize::try_from(THREADS).unwrap());
+        .with_max_waiting(usize::try_from(THREADS).unwrap());
     let inside = AtomicU64::new(0);
     let served = on_all(|_| {
         for _ in 0..ROUNDS {
-            let answer = limiter.acquire("door", 1).unwrap();
+            let grant = limiter.blocking_acquire("door", 1).unwrap();
             assert!(inside.fetch_add(1, Ordering::SeqCst) < 2, "more than two inside");
             thread::yield_now();
             inside.fetch_sub(1, Ordering::SeqCst);
-            limiter.refund("door", &answer.receipt().unwrap());
+            limiter.refund("door", &grant.receipt);
         }
         ROUNDS
     });
@@ -216,7 +216,7 @@ fn those_in_line_are_let_in_window_by_window() {
     let by_second = (0..10_000).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let served = on_all(|_| {
         for _ in 0..100 {
-            let receipt = limiter.acquire(1).unwrap().receipt().unwrap();
+            let receipt = limiter.blocking_acquire(1).unwrap().receipt;
             let second = usize::try_from(receipt.at().since(T0).as_secs()).unwrap();
             by_second[second].fetch_add(1, Ordering::SeqCst);
         }

@@ -19,7 +19,7 @@ fn whoever_waits_for_a_place_gets_in_when_one_is_given_back() {
             let (door, inside) = (Arc::clone(&door), Arc::clone(&inside));
             thread::spawn(move || {
                 for _ in 0..2 {
-                    let receipt = door.acquire("door", 1).unwrap().receipt().unwrap();
+                    let receipt = door.blocking_acquire("door", 1).unwrap().receipt;
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
                     inside.fetch_sub(1, Ordering::SeqCst);
                     door.refund("door", &receipt);
@@ -39,11 +39,11 @@ fn guards_and_resets_wake_whoever_waits() {
         assert!(receipt.is_some());
         let guest = {
             let door = Arc::clone(&door);
-            thread::spawn(move || assert!(door.acquire("door", 1).unwrap().is_granted()))
+            thread::spawn(move || assert!(door.blocking_acquire("door", 1).is_ok()))
         };
         let passer_by = {
             let door = Arc::clone(&door);
-            thread::spawn(move || drop(door.enter("other door").unwrap()))
+            thread::spawn(move || drop(door.try_hold("other door").unwrap()))
         };
         door.reset("door");
         guest.join().unwrap();
@@ -58,7 +58,7 @@ fn raising_the_limit_wakes_those_at_every_door() {
         let held = ["front", "back"].map(|name| door.check(name).receipt().unwrap());
         let guests = ["front", "back"].map(|name| {
             let door = Arc::clone(&door);
-            thread::spawn(move || assert!(door.acquire(name, 1).unwrap().is_granted()))
+            thread::spawn(move || assert!(door.blocking_acquire(name, 1).is_ok()))
         });
         door.set(Concurrency::new(2).unwrap());
         guests.into_iter().for_each(|guest| guest.join().unwrap());
@@ -74,16 +74,15 @@ fn whoever_gives_up_makes_way_for_those_behind() {
         let hasty = {
             let door = Arc::clone(&door);
             thread::spawn(move || {
-                let answer = door.try_acquire("door", 1, Duration::from_millis(10)).unwrap();
-                answer.receipt().inspect(|receipt| {
-                    door.refund("door", receipt);
-                });
+                if let Ok(grant) = door.blocking_acquire_timeout("door", 1, Duration::from_millis(10)) {
+                    door.refund("door", &grant.receipt);
+                }
             })
         };
         let patient = [0, 1].map(|_| {
             let door = Arc::clone(&door);
             thread::spawn(move || {
-                let receipt = door.acquire("door", 1).unwrap().receipt().unwrap();
+                let receipt = door.blocking_acquire("door", 1).unwrap().receipt;
                 door.refund("door", &receipt);
             })
         });
@@ -104,7 +103,7 @@ fn first_come_first_served() {
             let guest = {
                 let (limiter, order) = (Arc::clone(&limiter), Arc::clone(&order));
                 thread::spawn(move || {
-                    let receipt = limiter.acquire(1).unwrap().receipt().unwrap();
+                    let receipt = limiter.blocking_acquire(1).unwrap().receipt;
                     order.lock().unwrap().push(number);
                     limiter.refund(&receipt);
                 })
@@ -130,18 +129,20 @@ fn first_come_first_served() {
 #[test]
 fn the_line_is_no_longer_than_it_may_be() {
     check(|| {
-        let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(TestClock::new()).max_waiting(1);
+        let limiter =
+            Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(TestClock::new()).with_max_waiting(1);
         let limiter = Arc::new(limiter);
         let held = limiter.check().receipt().unwrap();
         let guests = [0, 1, 2].map(|_| {
             let limiter = Arc::clone(&limiter);
             thread::spawn(move || {
-                let receipt = limiter.acquire(1).unwrap().receipt();
+                let acquired = limiter.blocking_acquire(1);
                 assert!(limiter.waiting() <= 1);
-                receipt.inspect(|receipt| {
-                    limiter.refund(receipt);
-                });
-                receipt.is_some()
+                acquired
+                    .inspect(|grant| {
+                        limiter.refund(&grant.receipt);
+                    })
+                    .is_ok()
             })
         });
         // The first one is queued; the others arrive after it and are denied, or arrive when it has left the queue.
@@ -165,7 +166,7 @@ fn those_who_wait_for_the_next_window_are_spread_over_windows() {
         let guests = [0, 1, 2].map(|_| {
             let (limiter, seconds) = (Arc::clone(&limiter), Arc::clone(&seconds));
             thread::spawn(move || {
-                let receipt = limiter.acquire("alice", 1).unwrap().receipt().unwrap();
+                let receipt = limiter.blocking_acquire("alice", 1).unwrap().receipt;
                 seconds.lock().unwrap().push(receipt.at().as_nanos() / 1_000_000_000);
             })
         });

@@ -1,7 +1,7 @@
 //! One line of the access log.
 
 use super::{LogTime, escape};
-use diana::core::Timestamp;
+use diana::Timestamp;
 use diana_metrics::Outcome;
 use std::io::Write;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Formatted dates, computed once a second.
 
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use http::HeaderValue;
 use std::cell::RefCell;
 

@@ -4,7 +4,7 @@
 //! only stores when it is due; a task scans the list ten times a second and wakes the overdue entries. So a timeout
 //! fires up to [`TICK`] late, and never early.
 
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use slab::Slab;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::head::{Padded, TrailerFilter};
 use crate::connection::Deadline;
 use crate::http2::Http2RequestBody;
 use bytes::Bytes;
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use diana_http::ThrottledBody;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;

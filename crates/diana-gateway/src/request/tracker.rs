@@ -4,7 +4,7 @@ use super::body::BodyProgress;
 use crate::access_log::Entry;
 use crate::service::Connection;
 use crate::upstream::Endpoint;
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use diana_metrics::Outcome;
 use http::header::{HOST, HeaderValue, REFERER, USER_AGENT};
 use http::request::Parts;

@@ -1,6 +1,6 @@
 //! The access log: a line for each request, whatever clients send and however slowly it is read.
 
-use diana::core::Timestamp;
+use diana::Timestamp;
 use diana_gateway::access_log::{AccessLog, Entry, LogFormat};
 use diana_metrics::Outcome;
 use diana_testing::wait_until;

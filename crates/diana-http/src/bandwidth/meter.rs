@@ -1,10 +1,10 @@
 //! One bucket of bytes: of a key, shared by all its bodies, or of a single request.
 
 use diana::Engine;
-use diana::core::{
-    Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MaxWait, Quota, Timestamp, TokenBucket,
-};
+use diana::algorithm::{Algorithm, BucketState};
 use diana::rules::rule::{Bodies, Rule};
+use diana::store::{Ask, Decision, Limit, LocalStore};
+use diana::{Answer, Cost, MaxWait, Quota, Timestamp, TokenBucket};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;

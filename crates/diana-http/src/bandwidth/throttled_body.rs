@@ -3,7 +3,7 @@
 use super::meter::{Asked, Meter};
 use bytes::{Buf, Bytes};
 use diana::Engine;
-use diana::core::{Answer, Cost, MaxWait, Timestamp};
+use diana::{Answer, Cost, MaxWait, Timestamp};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 use std::fmt;

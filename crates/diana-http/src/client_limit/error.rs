@@ -1,6 +1,6 @@
 //! Errors of rate-limited client calls.
 
-use diana::core::Retry;
+use diana::Retry;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;

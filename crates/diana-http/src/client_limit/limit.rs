@@ -1,6 +1,6 @@
 //! Limits for client calls.
 
-use diana::core::{ConcurrencyLimiter, InvalidCost, KeyedLimiter, Limiter, Permit, Retry};
+use diana::{AcquireError, ConcurrencyLimiter, Grant, KeyedLimiter, Limiter, Permit, Retry};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl<R> ClientLimit<R> for Limiter {
     type Held = ();
 
     fn turn(self: Arc<Self>, _request: &R, max_wait: Duration) -> Turn<()> {
-        Box::pin(async move { granted(self.try_acquire_async(1, max_wait).await.map(|answer| answer.retry())) })
+        Box::pin(async move { granted(self.acquire_timeout(1, max_wait).await) })
     }
 }
 
@@ -46,7 +46,7 @@ impl<R> ClientLimit<R> for ConcurrencyLimiter {
     type Held = Permit;
 
     fn turn(self: Arc<Self>, _request: &R, max_wait: Duration) -> Turn<Permit> {
-        Box::pin(async move { self.try_acquire_async(1, max_wait).await.map_err(|_| Retry::WhenReturned.into()) })
+        Box::pin(async move { self.acquire_timeout(1, max_wait).await.map_err(|_| Retry::WhenReturned.into()) })
     }
 }
 
@@ -83,19 +83,13 @@ where
     fn turn(self: Arc<Self>, request: &R, max_wait: Duration) -> Turn<()> {
         let Some(key) = (self.key)(request) else { return Box::pin(std::future::ready(Ok(()))) };
         let limiter = Arc::clone(&self.limiter);
-        Box::pin(
-            async move { granted(limiter.try_acquire_async(&key, 1, max_wait).await.map(|answer| answer.retry())) },
-        )
+        Box::pin(async move { granted(limiter.acquire_timeout(&key, 1, max_wait).await) })
     }
 }
 
 /// Converts the answer of a limiter about one permit.
-fn granted(retry: Result<Option<Retry>, InvalidCost>) -> Result<(), ClientLimitError> {
-    match retry {
-        Ok(None) => Ok(()),
-        Ok(Some(retry)) => Err(retry.into()),
-        Err(_) => Err(Retry::Never.into()),
-    }
+fn granted(acquired: Result<Grant, AcquireError>) -> Result<(), ClientLimitError> {
+    acquired.map(drop).map_err(|error| error.retry().unwrap_or(Retry::Never).into())
 }
 
 impl<F> fmt::Debug for ByKey<F> {

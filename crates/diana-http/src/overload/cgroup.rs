@@ -3,7 +3,7 @@
 //! A limit may be set at any level above the process, so all of them are read, and the tightest counts.
 
 use super::machine::{Seen, larger, share};
-use diana::core::Timestamp;
+use diana::Timestamp;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 

@@ -1,7 +1,7 @@
 //! The load of the machine, from Linux's statistics, as fractions.
 
 use super::cgroup::Cgroups;
-use diana::core::Timestamp;
+use diana::Timestamp;
 
 /// Reads a system file: `None` if it does not exist.
 type Read = fn(&str) -> Option<String>;

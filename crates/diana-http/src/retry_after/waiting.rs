@@ -4,7 +4,7 @@ use super::RetryAfterLayer;
 use super::parse;
 use crate::client_ext::{RequestHost, ResponseMeta};
 use crate::client_limit::{self, ClientLimit, Overloaded};
-use diana::core::Retry;
+use diana::Retry;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

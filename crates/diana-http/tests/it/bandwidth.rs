@@ -1,7 +1,7 @@
 //! Bodies are throttled by the rules, evenly, and stay complete. Time is tokio's, paused: the values are exact.
 
 use bytes::Bytes;
-use diana::core::TokioClock;
+use diana::TokioClock;
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, EngineOptions};

@@ -3,10 +3,9 @@
 use axum::body::Body;
 use axum::routing::get;
 use axum::{Router, response::IntoResponse};
-use diana::core::ManualClock;
 use diana::limited::{Caller, Limits};
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Engine, count_limit, limited, rate_limit};
+use diana::{Engine, ManualClock, count_limit, limited, rate_limit};
 use diana_http::{ClientAddress, LimitedResponse, RateLimitLayer};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;

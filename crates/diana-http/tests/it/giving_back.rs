@@ -2,8 +2,8 @@
 
 use crate::support::{client, file, filter, get, now, passed, refused};
 use bytes::Bytes;
-use diana::core::{Ask, Decision, Limit, LocalStore, MaxWait, MemoryStore, Store, StoreError, Timestamp};
-use diana::{Engine, EngineOptions};
+use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
+use diana::{Engine, EngineOptions, MaxWait, Timestamp};
 use diana_http::{CheckResult, Filter, RequestPermit};
 use http::Response;
 use http_body::{Body, Frame};

@@ -1,8 +1,7 @@
 //! A client respects a retry time to the millisecond, and other hosts are not affected.
 
-use diana::core::{ConcurrencyLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Engine, EngineOptions};
+use diana::{ConcurrencyLimiter, Engine, EngineOptions, Limiter, Quota, Retry, TokioClock};
 use diana_http::{ClientRateLimitError, ClientRateLimitLayer, RateLimitLayer, RetryAfterLayer};
 use http::{Request, Response};
 use http_body_util::Full;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use diana::EngineOptions;
-use diana::core::TokioClock;
+use diana::TokioClock;
 use diana::rules::http_settings::Spelling;
 use diana::rules::{Document, Registry, RuleFile};
 use diana_http::{

@@ -1,8 +1,7 @@
 //! Outgoing calls wait until they are granted, in order, and at most for their maximum wait.
 
-use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Engine, EngineOptions};
+use diana::{ConcurrencyLimiter, Engine, EngineOptions, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana_http::{ClientRateLimitError, ClientRateLimitLayer, Filter};
 use http::Request;
 use parking_lot::Mutex;

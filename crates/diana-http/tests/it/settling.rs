@@ -2,7 +2,7 @@
 
 use crate::support::{client, filter, get, passed, refused};
 use diana::EngineOptions;
-use diana::core::MemoryStore;
+use diana::store::MemoryStore;
 use diana_http::{Filter, FilterOptions};
 use http::Response;
 use http_body_util::Empty;

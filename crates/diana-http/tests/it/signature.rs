@@ -1,6 +1,6 @@
 //! Signed requests: which pass, and which do not.
 
-use diana::core::{ManualClock, Timestamp};
+use diana::{ManualClock, Timestamp};
 use diana_http::{FilterChain, HttpFilter, SignatureFilter};
 use futures_util::FutureExt;
 use http::{HeaderName, Method, Request};

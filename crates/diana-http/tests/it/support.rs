@@ -1,9 +1,8 @@
 //! Shared helpers of the filter tests.
 
 use bytes::Bytes;
-use diana::EngineOptions;
-use diana::core::{ManualClock, Timestamp};
 use diana::rules::{Document, Registry, RuleFile};
+use diana::{EngineOptions, ManualClock, Timestamp};
 use diana_http::{CheckFuture, CheckResult, Denial, Filter, FilterOptions, RequestPermit};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};

@@ -36,7 +36,7 @@ impl Scripted for Concurrency {
         let (limit, rest) = text.split_once('+')?;
         let (burst, delay) = rest.split_once('@')?;
         let limit = Self::new(limit.parse().ok()?).ok()?;
-        Some(limit.burst(burst.parse().ok()?).delay(parse_duration(delay)?))
+        Some(limit.with_burst(burst.parse().ok()?).with_delay(parse_duration(delay)?))
     }
 
     fn take_args(&self, args: &mut Args, asking: &Asking) {
@@ -118,7 +118,8 @@ impl Scripted for Concurrency {
     fn divided(&self, instances: u64) -> Self {
         let share = |permits: u64| permits / instances.max(1);
         let burst = share(self.capacity() - self.limit());
-        let limit = Self::new(share(self.limit()).max(1)).map(|limit| limit.burst(burst).delay(self.first_delay()));
+        let limit =
+            Self::new(share(self.limit()).max(1)).map(|limit| limit.with_burst(burst).with_delay(self.first_delay()));
         limit.unwrap_or_else(|_| self.clone())
     }
 }
@@ -175,7 +176,7 @@ mod tests {
     fn what_is_written_is_read() {
         let pool = Concurrency::new(3).unwrap();
         assert_eq!(pool.parameters(), "3+0@0s");
-        for pool in [pool.clone(), pool.burst(4).delay(Duration::from_millis(100))] {
+        for pool in [pool.clone(), pool.with_burst(4).with_delay(Duration::from_millis(100))] {
             assert_eq!(Concurrency::from_parameters(&pool.parameters()), Some(pool));
         }
         for text in ["", "3", "3+1", "0+1@0s", "3+1@", "3@0s"] {
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_instance_has_its_share_and_at_least_one() {
-        let pool = Concurrency::new(10).unwrap().burst(3);
+        let pool = Concurrency::new(10).unwrap().with_burst(3);
         let share = |instances| (pool.divided(instances).limit(), pool.divided(instances).capacity());
         assert_eq!([share(1), share(3), share(100)], [(10, 13), (3, 4), (1, 1)]);
     }

@@ -32,8 +32,8 @@ impl Scripted for LeakyBucket {
     fn from_parameters(text: &str) -> Option<Self> {
         let (quota, rest) = text.split_once(',')?;
         let (queue, delay) = rest.split_once(',')?;
-        let line = Self::new(parse_quota(quota)?).queue(queue.parse().ok()?);
-        Some(if delay == NODELAY { line.nodelay() } else { line.delay(delay.parse().ok()?) })
+        let line = Self::new(parse_quota(quota)?).with_queue(queue.parse().ok()?);
+        Some(if delay == NODELAY { line.without_delay() } else { line.with_delay(delay.parse().ok()?) })
     }
 
     fn take_args(&self, args: &mut Args, asking: &Asking) {
@@ -80,10 +80,11 @@ impl Scripted for LeakyBucket {
     fn divided(&self, instances: u64) -> Self {
         let instances = instances.max(1);
         // The capacity is divided, so that all shares together don't exceed it.
-        let line = Self::new(divided_rate(&self.quota(), instances)).queue((room(self) / instances).saturating_sub(1));
+        let line =
+            Self::new(divided_rate(&self.quota(), instances)).with_queue((room(self) / instances).saturating_sub(1));
         match self.undelayed() {
-            Some(permits) => line.delay(permits / instances),
-            None => line.nodelay(),
+            Some(permits) => line.with_delay(permits / instances),
+            None => line.without_delay(),
         }
     }
 }
@@ -104,9 +105,10 @@ mod tests {
 
     #[test]
     fn parameters_are_read_back() {
-        let line = LeakyBucket::new("3/s burst 7".parse().unwrap()).queue(4);
+        let line = LeakyBucket::new("3/s burst 7".parse().unwrap()).with_queue(4);
         assert_eq!(line.parameters(), "3/1s*7,4,0");
-        for line in [line.clone(), line.clone().delay(2), line.clone().delay(u64::MAX), line.nodelay()] {
+        for line in [line.clone(), line.clone().with_delay(2), line.clone().with_delay(u64::MAX), line.without_delay()]
+        {
             assert_eq!(LeakyBucket::from_parameters(&line.parameters()), Some(line));
         }
         for text in ["", "3/1s*7", "3/1s*7,4", "3/1s*7,4,", "3/1s*7,-1,0", "3/1s*7,4,no", "3/1s*7,4,0,0"] {
@@ -116,18 +118,21 @@ mod tests {
 
     #[test]
     fn shares_hold_no_more_than_the_whole() {
-        let line = LeakyBucket::new("10/s".parse().unwrap()).queue(4).delay(2);
+        let line = LeakyBucket::new("10/s".parse().unwrap()).with_queue(4).with_delay(2);
         let share = line.divided(2);
         assert_eq!((share.queue_length(), share.undelayed()), (1, Some(1)));
         assert_eq!(share.quota().interval(), (200_000_000, 1));
         // At least the one that is being served.
-        assert_eq!(line.nodelay().divided(100), LeakyBucket::new("10/100s burst 1".parse().unwrap()).nodelay());
+        assert_eq!(
+            line.without_delay().divided(100),
+            LeakyBucket::new("10/100s burst 1".parse().unwrap()).without_delay()
+        );
     }
 
     #[test]
     fn a_line_of_centuries_is_not_kept() {
         let line = LeakyBucket::new("1/day".parse().unwrap());
         assert_eq!(line.why_not(), None);
-        assert!(line.queue(100_000).why_not().is_some());
+        assert!(line.with_queue(100_000).why_not().is_some());
     }
 }

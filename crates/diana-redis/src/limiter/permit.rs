@@ -1,7 +1,7 @@
 //! Held permits, which are released on drop.
 
-use super::reservation::give_back;
-use super::{AcquireError, SharedLimiter};
+use super::SharedLimiter;
+use super::reservation::refund;
 use diana_core::{Clock, Cost, Decision, Store, SystemClock};
 use tokio::task::JoinHandle;
 
@@ -14,23 +14,6 @@ pub struct SharedPermit {
     key: Vec<u8>,
     decision: Option<Decision>,
     extending: JoinHandle<()>,
-}
-
-/// Why no permits are held.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PermitError {
-    /// Not enough permits were free in time. No permits were taken.
-    #[error("`{limit}` has no permit left")]
-    Denied {
-        /// The limit's name.
-        limit: String,
-        /// When it would be granted, and the status of the key.
-        decision: Box<Decision>,
-    },
-    /// The request failed.
-    #[error(transparent)]
-    Failed(#[from] AcquireError),
 }
 
 impl SharedPermit {
@@ -55,7 +38,7 @@ impl Drop for SharedPermit {
     fn drop(&mut self) {
         self.extending.abort();
         if let Some(decision) = self.decision.take() {
-            give_back(&self.limiter, &self.key, &decision);
+            refund(&self.limiter, &self.key, &decision);
         }
     }
 }

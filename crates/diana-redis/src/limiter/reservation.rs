@@ -37,15 +37,15 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(decision) = self.decision.take().filter(Decision::is_granted) {
-            give_back(&self.limiter, &self.key, &decision);
+            refund(&self.limiter, &self.key, &decision);
         }
     }
 }
 
 /// Refunds in the background, for `Drop` implementations, which can't wait for Redis. Later queries of this process are
 /// answered as if the refund were done.
-pub(super) fn give_back(limiter: &SharedLimiter, key: &[u8], decision: &Decision) {
-    let refund = limiter.start_giving_back(key, decision);
+pub(super) fn refund(limiter: &SharedLimiter, key: &[u8], decision: &Decision) {
+    let refund = limiter.start_refund(key, decision);
     limiter.store.runtime().spawn(async move {
         if let Err(error) = refund.await {
             tracing::debug!(%error, "permits could not be given back; time will do it");

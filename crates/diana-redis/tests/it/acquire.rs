@@ -27,7 +27,7 @@ async fn five_that_come_together_go_one_interval_apart() {
     let limiters = two_processes(&redis, |store| SharedLimiter::new(store, "five", one_by_one())).await;
     let callers = (0..5).map(|nth| {
         let limiter = limiters[nth % 2].clone();
-        tokio::spawn(async move { limiter.acquire("x", 1).await.unwrap().wait().unwrap() })
+        tokio::spawn(async move { limiter.acquire("x", 1).await.unwrap().waited() })
     });
     let mut waits = Vec::new();
     for caller in callers.collect::<Vec<_>>() {
@@ -46,11 +46,11 @@ async fn five_that_come_together_go_one_interval_apart() {
 async fn who_has_too_little_patience_is_told_at_once_and_takes_nothing() {
     let redis = RedisServer::start().unwrap();
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "brief", one_by_one())).await;
-    assert!(first.check("x", 1).await.unwrap().is_granted());
+    assert!(first.check("x", 1).await.is_ok());
     let began = SystemClock.now();
-    assert!(!second.try_acquire("x", 1, Duration::from_millis(20)).await.unwrap().is_granted());
+    assert!(second.acquire_timeout("x", 1, Duration::from_millis(20)).await.unwrap_err().retry().is_some());
     assert!(SystemClock.now().since(began) < Duration::from_millis(90));
-    let waited = second.try_acquire("x", 1, Duration::from_millis(150)).await.unwrap().wait().unwrap();
+    let waited = second.acquire_timeout("x", 1, Duration::from_millis(150)).await.unwrap().waited();
     assert!(waited <= Duration::from_millis(150), "{waited:?}");
 }
 
@@ -58,7 +58,7 @@ async fn who_has_too_little_patience_is_told_at_once_and_takes_nothing() {
 async fn who_stops_waiting_gives_the_reservation_back() {
     let redis = RedisServer::start().unwrap();
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "quits", one_by_one())).await;
-    assert!(first.acquire("x", 1).await.unwrap().is_granted());
+    assert!(first.acquire("x", 1).await.is_ok());
     let waiting = tokio::spawn({
         let first = first.clone();
         async move { first.acquire("x", 1).await }
@@ -92,11 +92,11 @@ async fn a_window_is_waited_for() {
     let redis = RedisServer::start().unwrap();
     let window = || FixedWindow::new("2/200ms".parse::<Quota>().unwrap()).with_window_start(WindowStart::FirstRequest);
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "window", window())).await;
-    assert!(first.acquire("x", 2).await.unwrap().is_granted());
-    let waited = second.acquire("x", 1).await.unwrap().wait().unwrap();
+    assert!(first.acquire("x", 2).await.is_ok());
+    let waited = second.acquire("x", 1).await.unwrap().waited();
     assert!(waited > Duration::from_millis(100), "{waited:?}");
-    assert!(!second.try_acquire("x", 2, Duration::from_millis(10)).await.unwrap().is_granted());
-    assert!(!second.acquire("x", 3).await.unwrap().is_granted(), "above the capacity, no maximum wait helps");
+    assert!(second.acquire_timeout("x", 2, Duration::from_millis(10)).await.unwrap_err().retry().is_some());
+    assert!(second.acquire("x", 3).await.unwrap_err().retry().is_some(), "above the capacity, no maximum wait helps");
 }
 
 #[tokio::test]
@@ -123,8 +123,8 @@ async fn a_crashed_holder_loses_its_place_after_its_time() {
     assert!(limiter.hold("x", 1, Duration::ZERO).await.is_err());
     drop(held);
     // A simulated crash: the permit is neither extended nor released.
-    assert!(limiter.try_acquire("x", 1, Duration::from_secs(5)).await.unwrap().is_granted());
-    assert!(!limiter.check("x", 1).await.unwrap().is_granted());
+    assert!(limiter.acquire_timeout("x", 1, Duration::from_secs(5)).await.is_ok());
+    assert!(limiter.check("x", 1).await.unwrap_err().retry().is_some());
     assert!(limiter.hold("x", 1, Duration::from_secs(5)).await.is_ok());
 }
 
@@ -134,18 +134,18 @@ fn a_thread_can_wait_too() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = runtime.block_on(store(&redis.url(), options()));
     let limiter = SharedLimiter::new(&store, "threads", one_by_one());
-    assert!(limiter.acquire_blocking("x", 1).unwrap().is_granted());
-    assert!(!limiter.try_acquire_blocking("x", 1, Duration::ZERO).unwrap().is_granted());
-    assert!(limiter.acquire_blocking("x", 1).unwrap().wait().unwrap() > Duration::from_millis(50));
-    assert!(limiter.acquire_blocking("x", 0).is_err());
+    assert!(limiter.blocking_acquire("x", 1).is_ok());
+    assert!(limiter.blocking_acquire_timeout("x", 1, Duration::ZERO).unwrap_err().retry().is_some());
+    assert!(limiter.blocking_acquire("x", 1).unwrap().waited() > Duration::from_millis(50));
+    assert!(limiter.blocking_acquire("x", 0).is_err());
 }
 
 #[tokio::test]
 async fn limiters_by_name_are_few_and_forget_nothing() {
     let redis = RedisServer::start().unwrap();
-    let limiters = SharedLimiters::new(&store(&redis.url(), options()).await).most(2);
+    let limiters = SharedLimiters::new(&store(&redis.url(), options()).await).with_max_limiters(2);
     let daily = || TokenBucket::new("1/day".parse::<Quota>().unwrap());
-    let spend = async |name: &str| limiters.get(name, daily).check("x", 1).await.unwrap().is_granted();
+    let spend = async |name: &str| limiters.get(name, daily).check("x", 1).await.is_ok();
     assert!(spend("a").await);
     assert!(spend("b").await);
     assert!(spend("c").await);
@@ -160,7 +160,8 @@ async fn limiters_by_name_are_few_and_forget_nothing() {
 #[tokio::test]
 async fn limiters_that_nobody_asks_for_are_dropped() {
     let redis = RedisServer::start().unwrap();
-    let limiters = SharedLimiters::new(&store(&redis.url(), options()).await).idle(Duration::from_millis(20));
+    let limiters =
+        SharedLimiters::new(&store(&redis.url(), options()).await).with_idle_timeout(Duration::from_millis(20));
     let first = limiters.get("a", one_by_one).limit().id();
     tokio::time::sleep(Duration::from_millis(30)).await;
     let _ = limiters.get("b", one_by_one);

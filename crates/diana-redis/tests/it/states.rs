@@ -29,7 +29,7 @@ fn every_kind() -> Vec<(Limit, Duration, Duration)> {
     let calendar = FixedWindow::calendar(9, Calendar::Day, "Europe/Berlin").unwrap();
     vec![
         (Limit::new("token", TokenBucket::new(quota("3/s burst 9"))), ms(332), ms(334)),
-        (Limit::new("leaky", LeakyBucket::new(quota("1/4s")).queue(9)), ms(3_999), ms(4_000)),
+        (Limit::new("leaky", LeakyBucket::new(quota("1/4s")).with_queue(9)), ms(3_999), ms(4_000)),
         (Limit::new("interval", MinInterval::new(ms(1_500)).unwrap()), ms(1_499), ms(1_500)),
         (Limit::new("refills", RefillingBucket::new(quota("2/2s burst 9"))), ms(9_999), ms(10_001)),
         (Limit::new("clock", FixedWindow::new(quota("9/30s"))), ms(0), ms(30_000)),

@@ -94,7 +94,7 @@ fn refilled(
 fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     // By default there is no queue: a quota's own burst is its count.
     let queue = options.count("burst", 0).unwrap_or(0);
-    let bucket = LeakyBucket::new(quota).queue(queue);
+    let bucket = LeakyBucket::new(quota).with_queue(queue);
     let (delay, nodelay) = (options.count("delay", 0), options.flag("nodelay"));
     Some(Configured::new(match (delay, nodelay) {
         (Some(_), Some(true)) => {
@@ -102,8 +102,8 @@ fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
             options.problem(Problem::new(span, "`nodelay` and `delay` exclude each other").expected("one of the two"));
             return None;
         }
-        (_, Some(true)) => bucket.nodelay(),
-        (Some(permits), _) => bucket.delay(permits),
+        (_, Some(true)) => bucket.without_delay(),
+        (Some(permits), _) => bucket.with_delay(permits),
         _ => bucket,
     }))
 }

@@ -48,7 +48,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Concurre
     Some(match (burst, delay) {
         (Some(burst), Some(delay)) => {
             let written = format!("{limit} burst {burst} delay {}", scalar::time(delay));
-            (places.burst(burst).delay(delay), written)
+            (places.with_burst(burst).with_delay(delay), written)
         }
         _ => (places, limit.to_string()),
     })

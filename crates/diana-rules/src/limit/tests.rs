@@ -45,11 +45,14 @@ fn each_algorithm_has_its_options() {
     same("{limit: 1/s, refill: {every: 1min}}", Configured::new(RefillingBucket::new(quota("60/min"))));
     let leaky = || LeakyBucket::new(quota("500/s"));
     same("{limit: 500/s, algorithm: leaky_bucket}", Configured::new(leaky()));
-    same("{limit: 500/s, algorithm: leaky_bucket, burst: 50}", Configured::new(leaky().queue(50)));
-    same("{limit: 500/s, algorithm: leaky_bucket, burst: 50, delay: 8}", Configured::new(leaky().queue(50).delay(8)));
+    same("{limit: 500/s, algorithm: leaky_bucket, burst: 50}", Configured::new(leaky().with_queue(50)));
+    same(
+        "{limit: 500/s, algorithm: leaky_bucket, burst: 50, delay: 8}",
+        Configured::new(leaky().with_queue(50).with_delay(8)),
+    );
     same(
         "{limit: 500/s, algorithm: leaky_bucket, burst: 5, nodelay: true}",
-        Configured::new(leaky().queue(5).nodelay()),
+        Configured::new(leaky().with_queue(5).without_delay()),
     );
     let window = || FixedWindow::new(quota("1/min"));
     same("{limit: 1/min, algorithm: fixed_window}", Configured::new(window()));
@@ -107,7 +110,7 @@ fn each_algorithm_has_its_options() {
     same("concurrent: {limit: 4}", Configured::new(Concurrency::new(4).unwrap()));
     same(
         "concurrent: {limit: 4, burst: 8, delay: 200ms}",
-        Configured::new(Concurrency::new(4).unwrap().burst(8).delay(ms(200))),
+        Configured::new(Concurrency::new(4).unwrap().with_burst(8).with_delay(ms(200))),
     );
 }
 

@@ -1,6 +1,6 @@
 //! The YAML of the page `docs/coming-from.md` is valid: `yaml` is a whole file, `yaml rule` the fields of one rule.
 //!
-//! Its Rust is run by `cargo test -p diana --doc --all-features`, and its nginx is imported by `diana-server`'s tests.
+//! Its Rust is run by `cargo test -p diana-limit --doc --all-features`, and its nginx is imported by `diana-server`'s tests.
 
 use diana_rules::{Document, Registry, RuleFile};
 

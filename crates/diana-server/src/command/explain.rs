@@ -9,7 +9,7 @@ mod request;
 use super::input;
 use clap::Args;
 use diana::EngineOptions;
-use diana::core::{Clock, ManualClock, SystemClock};
+use diana::{Clock, ManualClock, SystemClock};
 use diana_config::RemoteSection;
 use diana_gateway::{InvalidRequest, TypedRequest};
 use diana_rules::RuleFile;

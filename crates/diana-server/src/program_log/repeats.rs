@@ -1,6 +1,6 @@
 //! A limit on repeated warnings: a client must not be able to fill a log.
 
-use diana::core::{InvalidQuota, Limiter, Quota};
+use diana::{InvalidQuota, Limiter, Quota};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The thread that writes the program's log.
 
 use super::repeats::{LeftOut, Repeats};
-use diana::core::{Clock, SystemClock, Timestamp};
+use diana::{Clock, SystemClock, Timestamp};
 use diana_metrics::DroppedLines;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};

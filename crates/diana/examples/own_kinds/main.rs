@@ -1,15 +1,15 @@
 //! Custom extensions in a rule file: an algorithm, a key and a matcher, without a change in Diana.
 //!
-//! `cargo run -p diana --example own_kinds` prints a transcript: three wrong passwords, a pause of ten minutes, and
+//! `cargo run -p diana-limit --example own_kinds` prints a transcript: three wrong passwords, a pause of ten minutes, and
 //! exports that are limited for each customer during office hours only. The extensions are in `kinds/`.
 
 mod kinds;
 
 use diana::EngineOptions;
-use diana::core::{ManualClock, Timestamp};
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::describe::table;
 use diana::rules::{Document, RuleFile};
+use diana::{ManualClock, Timestamp};
 use futures_util::FutureExt;
 use std::error::Error;
 use std::sync::Arc;

@@ -14,9 +14,8 @@ use std::sync::{Arc, Weak};
 /// Options of an engine, in addition to those of its file.
 ///
 /// ```
-/// use diana::core::{ManualClock, TableOptions};
+/// use diana::{EngineOptions, ManualClock, TableOptions};
 /// use diana::rules::{Document, Registry, RuleFile};
-/// use diana::EngineOptions;
 ///
 /// let file = RuleFile::read(&Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]"), &Registry::default())?;
 /// let engine = EngineOptions::of(&file).clock(ManualClock::new()).build(&file);

@@ -5,10 +5,11 @@ mod sample;
 
 use super::local::LocalCounts;
 use super::queries::{Charges, Scope, ScopedDecision};
+pub(super) use crate::duration::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::{Attributes, RuleFile, RuleSet};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
 use diana_rules::ruleset::{CompiledRule, DenyReason, Matches, RefusedBy, RequestOutcome, RuleNotCallable};
+use diana_rules::{Attributes, RuleFile, RuleSet};
 use pool::{Pooled, VerdictParts};
 pub(super) use pool::{Queued, Rules};
 pub use sample::ResponseClass;
@@ -446,23 +447,4 @@ impl fmt::Display for Verdict {
             }
         }
     }
-}
-
-/// Formats a duration: rounded up to three digits, in its largest unit.
-pub(crate) fn time(duration: Duration) -> String {
-    const UNITS: [(u128, &str); 6] = [
-        (86_400_000_000_000, "day"),
-        (3_600_000_000_000, "h"),
-        (60_000_000_000, "min"),
-        (1_000_000_000, "s"),
-        (1_000_000, "ms"),
-        (1_000, "us"),
-    ];
-    let nanos = duration.as_nanos();
-    let (unit, name) = UNITS.into_iter().find(|(unit, _)| nanos >= *unit).unwrap_or((1, "ns"));
-    let thousandths = (nanos * 1_000).div_ceil(unit);
-    let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
-    let rest = format!("{rest:03}");
-    let rest = rest.trim_end_matches('0');
-    if rest.is_empty() { format!("{whole}{name}") } else { format!("{whole}.{rest}{name}") }
 }

@@ -10,21 +10,26 @@
 //! A call must cost little more than a check of a limiter in code. So the lookup is done once and [cached](cache);
 //! after that a call compares one number, which changes with every install.
 
+#[cfg(feature = "rules")]
 mod args;
+#[cfg(any(feature = "redis", feature = "rules"))]
 mod block_on;
 mod cache;
 mod key_part;
 mod limit;
 mod local;
+#[cfg(feature = "rules")]
 mod rule;
 mod shared;
 mod spec;
 
 pub use super::key::{By, Key};
+#[cfg(feature = "rules")]
 pub use args::Args;
 pub use key_part::{OfAnything, OfPlain, OfShown, part};
 pub(super) use limit::Limit;
 pub use local::LocalSite;
+#[cfg(feature = "rules")]
 pub use rule::RuleSite;
 pub use shared::SharedSite;
 pub use spec::{Allows, Keys, Spec};

@@ -1,6 +1,6 @@
 //! Why a function was not run.
 
-use crate::engine::time;
+use crate::duration::time;
 use diana_core::Retry;
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use std::time::Duration;
 ///     Ok(words.len())
 /// }
 ///
-/// let clock = diana::core::ManualClock::new();
+/// let clock = diana::ManualClock::new();
 /// diana::limited::Limits::new().with_clock(clock).install();
 /// assert_eq!(search("crab").unwrap(), 4);
 /// let SearchError::Limited(limited) = search("crab").unwrap_err();

@@ -3,6 +3,7 @@
 use super::Cause;
 use super::callsite::Limit;
 use super::installed;
+#[cfg(feature = "rules")]
 use crate::engine::Engine;
 use diana_core::{Clock, TableOptions, Timestamp};
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ use std::time::Duration;
 /// Cloning is cheap; clones share their counts.
 ///
 /// ```
-/// use diana::core::ManualClock;
+/// use diana::ManualClock;
 /// use diana::limited::Limits;
 /// use std::time::Duration;
 ///
@@ -57,6 +58,7 @@ struct Set {
     clock: Option<SharedClock>,
     #[cfg(feature = "redis")]
     shared: Option<diana_redis::RedisStore>,
+    #[cfg(feature = "rules")]
     rules: Option<Arc<Engine>>,
 }
 
@@ -76,7 +78,7 @@ impl Limits {
     /// times the number of its attributes; a function with one key takes next to nothing.
     ///
     /// ```
-    /// use diana::core::TableOptions;
+    /// use diana::TableOptions;
     /// use diana::limited::Limits;
     ///
     /// Limits::new().with_options(TableOptions::default().memory(1 << 20)).install();
@@ -145,6 +147,7 @@ impl Limits {
     /// assert!(send_code("555-1234").is_err());
     /// # Ok::<(), diana::rules::Problems>(())
     /// ```
+    #[cfg(feature = "rules")]
     #[must_use]
     pub fn with_rules(self, engine: Arc<Engine>) -> Self {
         Set { rules: Some(engine), ..self.inner.set.clone() }.into()
@@ -181,7 +184,7 @@ impl Limits {
     /// which run in parallel and would otherwise share the installed ones.
     ///
     /// ```
-    /// use diana::core::ManualClock;
+    /// use diana::ManualClock;
     /// use diana::limited::Limits;
     ///
     /// #[diana::count_limit(limit = 1, period = "1h")]
@@ -203,7 +206,7 @@ impl Limits {
     /// the installed ones.
     ///
     /// ```
-    /// use diana::core::TokioClock;
+    /// use diana::TokioClock;
     /// use diana::limited::Limits;
     ///
     /// #[diana::rate_limit(rate = 1, burst = "0s", timeout = "5s")]
@@ -266,6 +269,7 @@ impl Limits {
     }
 
     /// Returns the rules for `#[limited]`.
+    #[cfg(feature = "rules")]
     pub(super) fn rules(&self) -> Option<&Arc<Engine>> {
         self.inner.set.rules.as_ref()
     }

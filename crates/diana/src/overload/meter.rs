@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// idle. [`tick`](Self::tick) has to be called a few times per second: rules are only re-evaluated then.
 ///
 /// ```
-/// use diana::LoadMeter;
-/// use diana::core::Timestamp;
+/// use diana::{LoadMeter, Timestamp};
 ///
 /// let load = LoadMeter::default();
 /// load.set_cpu(0.93);

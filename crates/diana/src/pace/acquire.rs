@@ -3,8 +3,7 @@
 //! Even with an unlimited maximum wait a limiter denies in three cases: a cost over its capacity is split into
 //! instalments; a full queue is polled again; and an exhausted limit is an error, since the wait would never end.
 
-use diana_core::{Answer, Limiter, MAX_PERMITS, Outcome, Receipt, Retry, Timestamp};
-use std::fmt;
+use diana_core::{AcquireError, Grant, Limiter, MAX_PERMITS, Receipt, Retry, Timestamp};
 use std::io;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The limit is exhausted and will never grant this. Nothing passed.
 ///
 /// ```
-/// use diana::core::{Limiter, Total};
+/// use diana::{Limiter, Total};
 /// use diana::pace::{Throttled, Exhausted};
 /// use std::io::{ErrorKind, Write};
 ///
@@ -25,16 +24,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// assert_eq!(error.to_string(), Exhausted.to_string());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limit is used up for good, and nothing passed: reset it, or set a larger one")]
 pub struct Exhausted;
-
-impl fmt::Display for Exhausted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the limit is used up for good, and nothing passed: reset it, or set a larger one")
-    }
-}
-
-impl std::error::Error for Exhausted {}
 
 impl From<Exhausted> for io::Error {
     fn from(used_up: Exhausted) -> Self {
@@ -70,18 +62,18 @@ impl Asking {
         Self { permits: permits.clamp(1, MAX_PERMITS), since, looked_back: false }
     }
 
-    /// Processes an answer that was received at `now`.
-    fn heed(&mut self, answer: &Answer, now: Timestamp) -> Result<Next, Exhausted> {
-        let wait = match answer.outcome {
-            Outcome::Granted { wait, receipt } => return Ok(Next::Go(Taken { receipt, turn: self.since + wait })),
+    /// Returns the step after the limiter's answer at `now`.
+    fn next(&mut self, acquired: Result<Grant, AcquireError>, now: Timestamp) -> Result<Next, Exhausted> {
+        let wait = match acquired {
+            Ok(grant) => return Ok(Next::Go(Taken { receipt: grant.receipt, turn: self.since + grant.waited })),
             // The cost is over the capacity.
-            Outcome::Denied { retry: Retry::Never } if (1..self.permits).contains(&answer.status.limit) => {
-                self.permits = answer.status.limit;
+            Err(AcquireError::Denied { retry: Retry::Never, status }) if (1..self.permits).contains(&status.limit) => {
+                self.permits = status.limit;
                 return Ok(Next::AskAgain);
             }
-            Outcome::Denied { retry: Retry::Never } => return Err(Exhausted),
-            Outcome::Denied { retry: Retry::After(wait) } => wait,
-            Outcome::Denied { retry: Retry::WhenReturned } => LOOK_AGAIN,
+            Err(AcquireError::Denied { retry: Retry::After(wait), .. }) => wait,
+            Err(AcquireError::Denied { retry: Retry::WhenReturned, .. }) => LOOK_AGAIN,
+            Err(_) => return Err(Exhausted),
         };
         let then = self.since + wait;
         if then > now {
@@ -101,8 +93,8 @@ impl Asking {
 pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
     let mut asking = Asking::new(permits, since);
     loop {
-        let Ok(answer) = limiter.acquire_since(asking.permits, asking.since) else { return Err(Exhausted) };
-        match asking.heed(&answer, limiter.clock().now())? {
+        let acquired = limiter.blocking_acquire_since(asking.permits, asking.since);
+        match asking.next(acquired, limiter.clock().now())? {
             Next::Go(taken) => return Ok(taken),
             Next::AskAgain => {}
             Next::Wait(wait) => limiter.clock().park(wait),
@@ -114,9 +106,8 @@ pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<
 pub(super) async fn take_async(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
     let mut asking = Asking::new(permits, since);
     loop {
-        let answer = limiter.acquire_since_async(asking.permits, asking.since).await;
-        let Ok(answer) = answer else { return Err(Exhausted) };
-        match asking.heed(&answer, limiter.clock().now())? {
+        let acquired = limiter.acquire_since(asking.permits, asking.since).await;
+        match asking.next(acquired, limiter.clock().now())? {
             Next::Go(taken) => return Ok(taken),
             Next::AskAgain => {}
             Next::Wait(wait) => tokio::time::sleep(wait).await,

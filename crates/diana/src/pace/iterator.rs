@@ -12,7 +12,7 @@ pub trait IteratorExt: Iterator {
     /// [`cost`](PacedIterator::cost) sets another.
     ///
     /// ```
-    /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
+    /// use diana::{Clock, Limiter, ManualClock, Quota, Timestamp};
     /// use diana::pace::IteratorExt;
     ///
     /// let clock = ManualClock::new(); // Waiting moves it, and takes no time.
@@ -20,7 +20,7 @@ pub trait IteratorExt: Iterator {
     ///
     /// let passed = (1..=4).rate_limited(limiter).map(|item| (item, clock.now().as_nanos() / 1_000_000));
     /// assert_eq!(passed.collect::<Vec<_>>(), [(1, 0), (2, 0), (3, 500), (4, 1_000)]);
-    /// # Ok::<(), diana::core::InvalidQuota>(())
+    /// # Ok::<(), diana::InvalidQuota>(())
     /// ```
     fn rate_limited(self, limiter: impl Into<Arc<Limiter>>) -> PacedIterator<Self, fn(&Self::Item) -> u64>
     where
@@ -48,7 +48,7 @@ impl<I: Iterator, F> PacedIterator<I, F> {
     /// Sets the cost of each item in permits; zero is free.
     ///
     /// ```
-    /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
+    /// use diana::{Clock, Limiter, ManualClock, Quota, Timestamp};
     /// use diana::pace::IteratorExt;
     ///
     /// let clock = ManualClock::new();
@@ -56,7 +56,7 @@ impl<I: Iterator, F> PacedIterator<I, F> {
     ///
     /// assert_eq!(["a", "bcd"].iter().rate_limited(limiter).cost(|text| 10 * text.len() as u64).count(), 2);
     /// assert_eq!(clock.now(), Timestamp::from_secs(3)); // Ten at once, and then thirty at ten a second.
-    /// # Ok::<(), diana::core::InvalidQuota>(())
+    /// # Ok::<(), diana::InvalidQuota>(())
     /// ```
     pub fn cost<G>(self, cost: G) -> PacedIterator<I, G>
     where
@@ -69,13 +69,13 @@ impl<I: Iterator, F> PacedIterator<I, F> {
     /// Returns the iterator, and the item that it held when the limit was exhausted.
     ///
     /// ```
-    /// use diana::core::{Limiter, Total};
+    /// use diana::{Limiter, Total};
     /// use diana::pace::IteratorExt;
     ///
     /// let mut trial = (1..=5).rate_limited(Limiter::with_algorithm(Total::new(2)?));
     /// assert_eq!(trial.by_ref().collect::<Vec<_>>(), [1, 2]);
     /// assert_eq!(trial.into_parts(), (4..=5, Some(3)));
-    /// # Ok::<(), diana::core::InvalidQuota>(())
+    /// # Ok::<(), diana::InvalidQuota>(())
     /// ```
     pub fn into_parts(self) -> (I, Option<I::Item>) {
         (self.iterator, self.held.map(|(item, _)| item))

@@ -16,7 +16,7 @@ pub trait SinkExt<Item>: Sink<Item> {
     /// [`cost`](PacedSink::cost) sets another.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::{Limiter, Quota, TokioClock};
     /// use diana::pace::SinkExt as _;
     /// use futures_util::{SinkExt as _, sink};
     /// use std::time::Duration;
@@ -48,7 +48,7 @@ impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
 /// Why an item did not pass a [`PacedSink`].
 ///
 /// ```
-/// use diana::core::{Limiter, Total};
+/// use diana::{Limiter, Total};
 /// use diana::pace::{SinkError, SinkExt as _};
 /// use futures_util::{SinkExt as _, sink};
 ///
@@ -61,31 +61,15 @@ impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError<E> {
     /// The sink itself failed.
+    #[error(transparent)]
     Sink(E),
     /// The limit is exhausted. The item is still held, and the next call tries again.
+    #[error(transparent)]
     Exhausted(Exhausted),
-}
-
-impl<E: fmt::Display> fmt::Display for SinkError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sink(error) => error.fmt(f),
-            Self::Exhausted(used_up) => used_up.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error> std::error::Error for SinkError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Sink(error) => error.source(),
-            Self::Exhausted(_) => None,
-        }
-    }
 }
 
 pin_project_lite::pin_project! {
@@ -112,7 +96,7 @@ impl<S, Item, F> PacedSink<S, Item, F> {
     /// Sets the cost of each item in permits; zero is free.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota};
+    /// use diana::{Limiter, Quota};
     /// use diana::pace::SinkExt as _;
     /// use futures_util::{SinkExt as _, sink};
     ///
@@ -136,7 +120,7 @@ impl<S, Item, F> PacedSink<S, Item, F> {
     /// Returns the sink, and the item that still waits for its permits.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota};
+    /// use diana::{Limiter, Quota};
     /// use diana::pace::SinkExt as _;
     /// use futures_util::{FutureExt as _, SinkExt as _, sink};
     ///

@@ -15,13 +15,13 @@ pub trait StreamExt: Stream {
     /// [`cost`](PacedStream::cost) sets another.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::{Limiter, Quota, TokioClock};
     /// use diana::pace::StreamExt as _;
     /// use futures_util::{StreamExt as _, stream};
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), diana::core::InvalidQuota> {
+    /// # async fn main() -> Result<(), diana::InvalidQuota> {
     /// let limiter = Limiter::new("10/s".parse::<Quota>()?.with_burst(1)?);
     /// # let limiter = limiter.with_clock(TokioClock::new());
     /// let began = tokio::time::Instant::now();
@@ -70,13 +70,13 @@ impl<S: Stream, F> PacedStream<S, F> {
     /// Sets the cost of each item in permits; zero is free.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::{Limiter, Quota, TokioClock};
     /// use diana::pace::StreamExt as _;
     /// use futures_util::{StreamExt as _, stream};
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), diana::core::InvalidQuota> {
+    /// # async fn main() -> Result<(), diana::InvalidQuota> {
     /// // Ten at once and ten a second: the text of thirty takes two more seconds.
     /// let limiter = Limiter::new(Quota::per_second(10)?);
     /// # let limiter = limiter.with_clock(TokioClock::new());
@@ -99,12 +99,12 @@ impl<S: Stream, F> PacedStream<S, F> {
     /// Returns the stream, and the item that it held while it waited.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota};
+    /// use diana::{Limiter, Quota};
     /// use diana::pace::StreamExt as _;
     /// use futures_util::{FutureExt as _, StreamExt as _, stream};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), diana::core::InvalidQuota> {
+    /// # async fn main() -> Result<(), diana::InvalidQuota> {
     /// let mut slow = stream::iter(1..=3).rate_limited(Limiter::new(Quota::per_hour(1)?));
     /// assert_eq!(slow.next().await, Some(1));
     /// assert_eq!(slow.next().now_or_never(), None);

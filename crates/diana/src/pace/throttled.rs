@@ -28,7 +28,7 @@ pin_project_lite::pin_project! {
     /// into chunks of 20 ms, and users of a shared limiter take turns, chunk by chunk.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::{Limiter, Quota, TokioClock};
     /// use diana::pace::Throttled;
     /// use std::sync::Arc;
     /// use std::time::Duration;
@@ -71,7 +71,7 @@ impl<T> Throttled<T> {
     /// Wraps `io` without a limit; [`reads`](Self::reads) and [`writes`](Self::writes) set the limits.
     ///
     /// ```
-    /// use diana::core::{Limiter, Quota};
+    /// use diana::{Limiter, Quota};
     /// use diana::pace::Throttled;
     /// use std::io::Write;
     /// use std::sync::Arc;
@@ -88,7 +88,7 @@ impl<T> Throttled<T> {
     /// Throttles reads.
     ///
     /// ```
-    /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
+    /// use diana::{Clock, Limiter, ManualClock, Quota, Timestamp};
     /// use diana::pace::Throttled;
     /// use std::io::Read;
     ///
@@ -116,7 +116,7 @@ impl<T> Throttled<T> {
     /// Throttles writes.
     ///
     /// ```
-    /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
+    /// use diana::{Clock, Limiter, ManualClock, Quota, Timestamp};
     /// use diana::pace::Throttled;
     /// use std::io::Write;
     ///

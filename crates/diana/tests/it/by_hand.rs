@@ -1,8 +1,8 @@
 //! Reading and changing single keys through the admin functions.
 
 use crate::support::{account, decide, engine, now, request};
-use diana::core::{Cost, Retry};
 use diana::rules::rule::CountedIn;
+use diana::{Cost, Retry};
 use diana::{Engine, KeyStatus};
 
 /// `remaining/limit` of each limit.

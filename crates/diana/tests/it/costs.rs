@@ -1,10 +1,10 @@
 //! Costs by an expression, and requests whose expression fails.
 
 use crate::support::{clock, decide, file, now};
-use diana::core::MemoryStore;
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::rule::OverLimit;
 use diana::rules::ruleset::DenyReason;
+use diana::store::MemoryStore;
 use diana::{ActualCost, Engine, EngineOptions, Reason};
 
 fn tokens(header: Option<&str>) -> SyntheticRequest {

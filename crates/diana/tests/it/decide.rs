@@ -1,7 +1,7 @@
 //! One decision over all rules that match a request.
 
 use crate::support::{account, decide, engine, now, request, said};
-use diana::core::Retry;
+use diana::Retry;
 use diana::rules::rule::OverLimit;
 use diana::rules::ruleset::DenyReason;
 use diana::{Engine, Reason};

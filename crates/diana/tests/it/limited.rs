@@ -2,9 +2,8 @@
 //!
 //! Each test has its own named limits, since all tests share one process.
 
-use diana::core::ManualClock;
 use diana::limited::{Caller, Limits};
-use diana::{Limited, count_limit, rate_limit};
+use diana::{Limited, ManualClock, count_limit, rate_limit};
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -32,7 +31,7 @@ fn heard<T>(answer: Result<T, Limited>) -> String {
 }
 
 fn now(clock: &ManualClock) -> Duration {
-    use diana::core::{Clock, Timestamp};
+    use diana::{Clock, Timestamp};
     clock.now().since(Timestamp::EPOCH)
 }
 

@@ -1,8 +1,7 @@
 //! Limits on async functions: waiting to the millisecond, on tokio's time, which the tests pause.
 
-use diana::core::{ManualClock, TokioClock};
 use diana::limited::{Caller, Cause, Limits};
-use diana::{Limited, count_limit, rate_limit};
+use diana::{Limited, ManualClock, TokioClock, count_limit, rate_limit};
 use futures_util::future::{FutureExt, join_all};
 use std::time::Duration;
 use tokio::time::Instant;

@@ -2,10 +2,9 @@
 //!
 //! Each test has its own named limits, since all tests share one process.
 
-use diana::core::{Clock, ManualClock, Timestamp, TokioClock};
 use diana::limited::{Caller, Cause, Limits};
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Engine, EngineOptions, Limited, limited};
+use diana::{Clock, Engine, EngineOptions, Limited, ManualClock, Timestamp, TokioClock, limited};
 use futures_util::future::{FutureExt, join_all};
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,10 +2,9 @@
 //!
 //! These do, too: each sees its own counts, and none those of the others.
 
-use diana::core::ManualClock;
 use diana::limited::{Cause, Limits};
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Engine, Limited, count_limit, limited};
+use diana::{Engine, Limited, ManualClock, count_limit, limited};
 use std::sync::Arc;
 
 #[count_limit(limit = 2, period = "1h")]

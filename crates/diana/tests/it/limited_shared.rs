@@ -3,11 +3,10 @@
 //! Each store is a separate process from the view of Redis. Each test has its own named limits, since all tests share
 //! one process.
 
-use diana::core::{Clock, SystemClock};
 use diana::limited::{Caller, Cause, Limits};
 use diana::redis::{Options, RedisStore};
 use diana::rules::{Document, RuleFile};
-use diana::{Engine, Limited, connect, count_limit, limited, rate_limit, registry};
+use diana::{Clock, Engine, Limited, SystemClock, connect, count_limit, limited, rate_limit, registry};
 use diana_testing::RedisServer;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Wait queues: FIFO, bounded, and nothing is lost when a request is cancelled.
 
 use crate::support::{account, file, now, request};
-use diana::core::{MemoryStore, Store, TokioClock};
+use diana::TokioClock;
+use diana::store::{MemoryStore, Store};
 use diana::{Engine, EngineOptions, Verdict};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -192,13 +193,13 @@ async fn a_shared_place_that_somebody_else_gives_back_is_found() {
         tokio::time::sleep(ms(500)).await;
         // As if by another process: nobody here is woken.
         let asked = first.asked().next().unwrap();
-        let ask = diana::core::Ask::one(asked.limit, asked.key);
-        let decision = diana::core::Decision::new([asked.answer]);
-        diana::core::LocalStore::refund(
+        let ask = diana::store::Ask::one(asked.limit, asked.key);
+        let decision = diana::store::Decision::new([asked.answer]);
+        diana::store::LocalStore::refund(
             engine.shared::<MemoryStore>().unwrap(),
             &[ask],
             &decision,
-            diana::core::Timestamp::MAX,
+            diana::Timestamp::MAX,
         );
     };
     let (acquired, ()) = tokio::join!(waiting, other);

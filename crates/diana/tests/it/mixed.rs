@@ -1,8 +1,8 @@
 //! Local and shared rules in one decision.
 
 use crate::support::{account, clock, decide, file, now, said};
-use diana::core::{Ask, Decision, Limit, LocalStore, ManualClock, MaxWait, MemoryStore, Store, StoreError, Timestamp};
-use diana::{Engine, EngineOptions};
+use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
+use diana::{Engine, EngineOptions, ManualClock, MaxWait, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};

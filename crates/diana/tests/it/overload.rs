@@ -1,9 +1,10 @@
 //! Rules by the machine's load or the response latency, and the counters of every rule.
 
 use crate::support::{account, decide, engine, file, now, request, said};
-use diana::core::{MemoryStore, Retry, Timestamp};
 use diana::rules::ruleset::{DenyReason, Resource, RuleCounts};
+use diana::store::MemoryStore;
 use diana::{Engine, Reason, ResponseClass};
+use diana::{Retry, Timestamp};
 use std::time::Duration;
 
 fn counted(engine: &Engine, name: &str) -> RuleCounts {

@@ -3,7 +3,7 @@
 #[path = "../../examples/own_kinds/kinds/mod.rs"]
 mod kinds;
 use crate::support::{clock, now, request, said};
-use diana::core::ManualClock;
+use diana::ManualClock;
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::describe::table;
 use diana::rules::{Document, Registry, RuleFile, describe, schema};

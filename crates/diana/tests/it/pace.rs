@@ -1,8 +1,8 @@
 //! Streams and sinks pass everything, evenly, and keep no unused permits. Time is tokio's, paused: the values are
 //! exact.
 
-use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::{SinkError, SinkExt as _, StreamExt as _};
+use diana::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use futures_util::future::join_all;
 use futures_util::stream::FusedStream as _;
 use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt, stream};
@@ -104,7 +104,7 @@ async fn a_stream_that_is_dropped_gives_its_place_back() {
     assert_eq!(items.next().await, Some(1));
     assert!(timeout(ms(200), items.next()).await.is_err());
     assert_eq!(items.into_parts().1, Some(2));
-    assert_eq!(limiter.acquire_async(1).await.unwrap().wait(), Some(ms(800)));
+    assert_eq!(limiter.acquire(1).await.unwrap().waited, ms(800));
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn a_stream_is_over_when_its_source_is_and_nothing_is_held() {
 #[tokio::test(start_paused = true)]
 async fn a_line_that_is_full_is_looked_at_again() {
     let window = FixedWindow::new(quota("1/s", 1));
-    let limiter = Arc::new(Limiter::with_algorithm(window).with_clock(TokioClock::new()).max_waiting(1));
+    let limiter = Arc::new(Limiter::with_algorithm(window).with_clock(TokioClock::new()).with_max_waiting(1));
     let streams = (0..4).map(|nth| passed(stream::iter([nth]).rate_limited(Arc::clone(&limiter))));
     let mut all: Vec<_> = join_all(streams).await.into_iter().flatten().map(|(_, nth)| nth).collect();
     all.sort_unstable();

@@ -2,8 +2,8 @@
 //! exact.
 
 use crate::pacing::{bytes, quota};
-use diana::core::{Clock, LeakyBucket, Limiter, ManualClock};
 use diana::pace::{IteratorExt, Throttled};
+use diana::{Clock, LeakyBucket, Limiter, ManualClock};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! paused: the values are exact.
 
 use crate::pacing::{bytes, limiter, ms};
-use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::Throttled;
+use diana::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use futures_util::FutureExt;
 use proptest::prelude::*;
 use std::io::{self, ErrorKind};

@@ -2,8 +2,8 @@
 //! has a resolution of a millisecond, so shorter waits end late), or a clock that oversleeps: the values are exact.
 
 use crate::pacing::{limiter, ms, quota};
-use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Timestamp, TokioClock};
 use diana::pace::{IteratorExt, SinkExt as _, StreamExt as _, Throttled};
+use diana::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Timestamp, TokioClock};
 use futures_util::future::join_all;
 use futures_util::{FutureExt, SinkExt, StreamExt, sink, stream};
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ async fn every_kind_of_reservation_keeps_its_rate() {
     let limiters = [
         Limiter::with_algorithm(MinInterval::new(Duration::from_micros(100)).unwrap()),
         Limiter::with_algorithm(LeakyBucket::new(quota(10_000, 1))),
-        Limiter::with_algorithm(LeakyBucket::new(quota(10_000, 1)).queue(3)),
+        Limiter::with_algorithm(LeakyBucket::new(quota(10_000, 1)).with_queue(3)),
     ];
     for limiter in limiters {
         let (start, name) = (Instant::now(), format!("{limiter:?}"));

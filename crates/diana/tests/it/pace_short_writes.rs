@@ -1,11 +1,11 @@
 //! A peer that accepts less than it is offered gets exactly the rate of the limit, for every algorithm. Waiting
 //! advances the clock, or time is tokio's, paused: the values are exact.
 
-use diana::core::{
+use diana::pace::Throttled;
+use diana::{
     Clock, FixedWindow, LeakyBucket, Limiter, ManualClock, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokioClock,
 };
-use diana::pace::Throttled;
 use proptest::prelude::*;
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -32,7 +32,7 @@ fn limits() -> Vec<Limit> {
     vec![
         limit("token bucket", 100, Limiter::new(quota)),
         limit("token bucket with a burst of 1", 1, Limiter::new(quota.with_burst(1).unwrap())),
-        limit("leaky bucket with a line", 100, Limiter::with_algorithm(LeakyBucket::new(quota).queue(99))),
+        limit("leaky bucket with a line", 100, Limiter::with_algorithm(LeakyBucket::new(quota).with_queue(99))),
         limit("leaky bucket without a line", 1, Limiter::with_algorithm(LeakyBucket::new(quota))),
         // A grant is a grant: each lets through what it was asked for.
         limit("min interval", 50, Limiter::with_algorithm(MinInterval::new(Duration::from_millis(50)).unwrap())),

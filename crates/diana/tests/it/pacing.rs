@@ -1,7 +1,7 @@
 //! Shared helpers of the pacing tests.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and one that can't go on should stop")]
 
-use diana::core::{Limiter, Quota, TokioClock};
+use diana::{Limiter, Quota, TokioClock};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Engines that share their counts on a real Redis, as configured in their file.
 
 use crate::support::account;
-use diana::core::Cost;
-use diana::rules::{Document, RuleFile};
+use diana::Cost;
 use diana::rules::rule::CountedIn;
+use diana::rules::{Document, RuleFile};
 use diana::{Engine, connect, registry};
 use diana_testing::RedisServer;
 

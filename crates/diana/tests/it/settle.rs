@@ -1,8 +1,8 @@
 //! The actual cost of a request: more is charged, less is refunded, in this process and in the shared store.
 
 use crate::support::{account, clock, file, now};
-use diana::core::{ManualClock, MemoryStore, Store};
-use diana::{ActualCost, Engine, EngineOptions};
+use diana::store::{MemoryStore, Store};
+use diana::{ActualCost, Engine, EngineOptions, ManualClock};
 use std::time::Duration;
 
 const RULES: &str = "

@@ -1,9 +1,9 @@
 //! Shared helpers of the engine tests.
 
-use diana::core::{ManualClock, Timestamp};
-use diana::rules::{Document, Registry, RuleFile};
 use diana::rules::attributes::SyntheticRequest;
+use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, EngineOptions, Verdict};
+use diana::{ManualClock, Timestamp};
 
 pub(crate) fn file(text: &str) -> RuleFile {
     let document = Document::new("diana.yaml", text);

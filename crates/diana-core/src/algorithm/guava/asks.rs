@@ -147,6 +147,10 @@ macro_rules! smooth_algorithms {
         impl Algorithm for $limiter {
             type State = SmoothState;
 
+            fn configured_rate(&self) -> Option<f64> {
+                Some(self.in_micros().rate_given())
+            }
+
             fn fresh(&self, now: Timestamp) -> SmoothState {
                 self.in_micros().fresh(now.as_micros())
             }

@@ -157,14 +157,14 @@ proptest! {
     fn a_leaky_bucket_lets_them_leave_evenly(
         quota in quotas(), queue in 0..8_u64, delay in prop_oneof![Just(0), 0..5_u64], script in honest_scripts(),
     ) {
-        let account = account(&LeakyBucket::new(quota).queue(queue).delay(delay), &script);
+        let account = account(&LeakyBucket::new(quota).with_queue(queue).with_delay(delay), &script);
         holds_in_every_span(&account, quota, delay, |all| &all[..all.len() - 1])?;
     }
 
     /// With `nodelay` it is a token bucket whose burst is the queue plus one.
     #[test]
     fn a_leaky_bucket_without_delay_is_a_token_bucket(quota in quotas(), queue in 0..8_u64, script in honest_scripts()) {
-        let account = account(&LeakyBucket::new(quota).queue(queue).nodelay(), &script);
+        let account = account(&LeakyBucket::new(quota).with_queue(queue).without_delay(), &script);
         holds_in_every_span(&account, quota, queue + 1, |all| all)?;
     }
 

@@ -2,7 +2,7 @@
 
 use super::site::Site;
 use super::world::{World, at, call, plain};
-use diana::core::{ConcurrencyLimiter, Limiter, Quota, Retry, TokioClock};
+use diana::{ConcurrencyLimiter, Limiter, Quota, Retry, TokioClock};
 use diana_http::{ClientRateLimitError, ClientRateLimitLayer, RetryAfterLayer};
 use std::time::Duration;
 use tower::{ServiceBuilder, ServiceExt};

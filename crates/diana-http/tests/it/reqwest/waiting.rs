@@ -2,9 +2,8 @@
 
 use super::site::Site;
 use super::world::{World, at, call, plain};
-use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Engine, EngineOptions};
+use diana::{ConcurrencyLimiter, Engine, EngineOptions, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana_http::{ClientRateLimitError, ClientRateLimitLayer, Filter, RequestHost};
 use reqwest_middleware::{ClientBuilder, Error};
 use std::sync::Arc;

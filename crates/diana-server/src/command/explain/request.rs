@@ -1,6 +1,6 @@
 //! The parts of a request on the command line, in curl's syntax.
 
-use diana::core::parse_duration;
+use diana::parse_duration;
 use std::time::Duration;
 
 /// The target of a request.

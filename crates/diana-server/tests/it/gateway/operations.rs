@@ -5,7 +5,7 @@ use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEAD
 use crate::support::http2::connect;
 use crate::support::program::{Diana, LONG, Stderr, serve};
 use crate::support::upstream::{Then, Upstream};
-use diana::core::{Clock, SystemClock};
+use diana::{Clock, SystemClock};
 use diana_testing::{Port, wait_until};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::Signal;

@@ -1,6 +1,6 @@
 //! `match: {hours: 9-17}`: a rule that is active only at some hours of the day, in UTC.
 
-use diana::core::Clock;
+use diana::Clock;
 use diana::rules::document::Node;
 use diana::rules::matching::Matcher;
 use diana::rules::{Attributes, Problem};

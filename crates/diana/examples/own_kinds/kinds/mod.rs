@@ -3,7 +3,7 @@
 mod hours;
 mod strikes;
 
-use diana::core::Clock;
+use diana::Clock;
 use diana::rules::algorithm::Configured;
 use diana::rules::{Attribute, Problem, Registry};
 use hours::Hours;

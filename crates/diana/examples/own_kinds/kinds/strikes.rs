@@ -14,7 +14,8 @@
 //! # What always holds
 //! The contract of `Algorithm`: a denial changes nothing, and its retry time is exact.
 
-use diana::core::{Algorithm, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, Waiting};
+use diana::algorithm::{Algorithm, Waiting};
+use diana::{Cost, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp};
 use std::time::Duration;
 
 /// At most `limit` in `period`; after the last of them nothing for `pause`.

@@ -3,7 +3,7 @@
 use super::Key;
 use super::spec::{Counting, Keys, Spec};
 use crate::limited::Cause;
-use diana_core::{Answer, Clock, InvalidCost, KeyedLimiter, Limiter, TableOptions};
+use diana_core::{AcquireError, Answer, Clock, Grant, KeyedLimiter, Limiter, TableOptions};
 use std::time::Duration;
 
 /// The counts of one attribute: one for all calls, or one for each key.
@@ -39,17 +39,17 @@ impl Limit {
         }
     }
 
-    pub(super) fn try_acquire(&self, key: &Key<'_>, timeout: Duration) -> Result<Answer, InvalidCost> {
+    pub(super) fn blocking_acquire(&self, key: &Key<'_>, timeout: Duration) -> Result<Grant, AcquireError> {
         match self {
-            Self::One(limiter) => limiter.try_acquire(1, timeout),
-            Self::Many(limiter) => limiter.try_acquire(key, 1, timeout),
+            Self::One(limiter) => limiter.blocking_acquire_timeout(1, timeout),
+            Self::Many(limiter) => limiter.blocking_acquire_timeout(key, 1, timeout),
         }
     }
 
-    pub(super) async fn try_acquire_async(&self, key: &Key<'_>, timeout: Duration) -> Result<Answer, InvalidCost> {
+    pub(super) async fn acquire(&self, key: &Key<'_>, timeout: Duration) -> Result<Grant, AcquireError> {
         match self {
-            Self::One(limiter) => limiter.try_acquire_async(1, timeout).await,
-            Self::Many(limiter) => limiter.try_acquire_async(key, 1, timeout).await,
+            Self::One(limiter) => limiter.acquire_timeout(1, timeout).await,
+            Self::Many(limiter) => limiter.acquire_timeout(key, 1, timeout).await,
         }
     }
 

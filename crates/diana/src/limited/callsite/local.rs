@@ -2,7 +2,7 @@
 
 use super::cache::Cache;
 use super::limit::Limit;
-use super::spec::unusable;
+use super::spec::not_acquired;
 use super::{Key, Spec};
 use crate::limited::{Cause, Limited, Limits};
 use diana_core::{Answer, Outcome, Retry};
@@ -38,10 +38,8 @@ impl LocalSite {
             Err(limited) if self.is_worth_waiting(&limited) => {}
             answered => return answered,
         }
-        match self.limit(key)?.try_acquire(key, self.says.timeout) {
-            Ok(answer) => self.told(key, answer),
-            Err(error) => Err(self.says.limited(key, unusable(error))),
-        }
+        let acquired = self.limit(key)?.blocking_acquire(key, self.says.timeout);
+        acquired.map(drop).map_err(|error| self.says.limited(key, not_acquired(error)))
     }
 
     /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit if it
@@ -55,10 +53,8 @@ impl LocalSite {
             return Err(self.says.limited(&key, Cause::NoRuntime));
         }
         let limit = self.limit(&key)?;
-        match limit.try_acquire_async(&key, self.says.timeout).await {
-            Ok(answer) => self.told(&key, answer),
-            Err(error) => Err(self.says.limited(&key, unusable(error))),
-        }
+        let acquired = limit.acquire(&key, self.says.timeout).await;
+        acquired.map(drop).map_err(|error| self.says.limited(&key, not_acquired(error)))
     }
 
     /// Returns `true` if the timeout is long enough. If another call comes in between, the limiter decides again

@@ -8,9 +8,8 @@ use crate::limited::{Cause, Limited};
 use {
     super::block_on,
     super::cache::Cache,
-    super::spec::{Counting, unusable},
-    diana_core::{Decision, Retry},
-    diana_redis::{AcquireError, SharedLimiter},
+    super::spec::{Counting, not_acquired},
+    diana_redis::SharedLimiter,
     tokio::runtime::Handle,
 };
 
@@ -32,11 +31,10 @@ impl SharedSite {
     /// Acquires one permit, blocking this thread for at most the attribute's timeout.
     pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         let limiter = self.limiter(key)?;
-        let asking = limiter.try_acquire(key.to_bytes(), 1, self.says.timeout);
-        match block_on::on(Some(limiter.store().runtime()), asking) {
-            Ok(answered) => self.told(key, answered),
-            Err(cause) => Err(self.says.limited(key, cause)),
-        }
+        let asking = limiter.acquire_timeout(key.to_bytes(), 1, self.says.timeout);
+        let acquired = block_on::on(Some(limiter.store().runtime()), asking);
+        let acquired = acquired.and_then(|acquired| acquired.map_err(not_acquired));
+        acquired.map(drop).map_err(|cause| self.says.limited(key, cause))
     }
 
     /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit.
@@ -45,16 +43,8 @@ impl SharedSite {
             return Err(self.says.limited(&key, Cause::NoRuntime));
         }
         let limiter = self.limiter(&key)?;
-        self.told(&key, limiter.try_acquire(key.to_bytes(), 1, self.says.timeout).await)
-    }
-
-    fn told(&self, key: &Key<'_>, answered: Result<Decision, AcquireError>) -> Result<(), Limited> {
-        let cause = match answered {
-            Ok(decision) if decision.is_granted() => return Ok(()),
-            Ok(decision) => Cause::Used { retry: decision.retry().unwrap_or(Retry::Never) },
-            Err(error) => unusable(error),
-        };
-        Err(self.says.limited(key, cause))
+        let acquired = limiter.acquire_timeout(key.to_bytes(), 1, self.says.timeout).await;
+        acquired.map(drop).map_err(|error| self.says.limited(&key, not_acquired(error)))
     }
 
     fn limiter(&'static self, key: &Key<'_>) -> Result<SharedLimiter, Limited> {
@@ -71,7 +61,7 @@ impl SharedSite {
             Counting::Count(window) => SharedLimiter::new(store, self.says.name, window),
         };
         Ok(match self.says.expire {
-            Some(expire) => limiter.keeping_keys_for(expire),
+            Some(expire) => limiter.with_min_expiry(expire),
             None => limiter,
         })
     }

@@ -2,7 +2,7 @@
 
 use super::{By, Key};
 use crate::limited::{Cause, Limited};
-use diana_core::{FixedWindow, InitialPermits, Quota, SmoothBursty, WindowStart};
+use diana_core::{AcquireError, FixedWindow, InitialPermits, Quota, SmoothBursty, WindowStart};
 use std::time::Duration;
 
 /// The options of `#[rate_limit]` or `#[count_limit]`.
@@ -80,6 +80,14 @@ impl Spec {
     }
 }
 
-pub(super) fn unusable(error: impl std::error::Error) -> Cause {
+fn unusable(error: impl std::error::Error) -> Cause {
     Cause::Unusable { problem: error.to_string().into() }
+}
+
+/// Why a limiter did not grant the call.
+pub(super) fn not_acquired(error: AcquireError) -> Cause {
+    match error.retry() {
+        Some(retry) => Cause::Used { retry },
+        None => unusable(error),
+    }
 }
