@@ -2,7 +2,7 @@
 //!
 //! A bench runs itself under valgrind, which counts only instructions within `measured_operations`.
 
-use std::hint::black_box;
+use crate::rounds::{Contender, Expect};
 use std::process::Command;
 
 /// The number of counted operations.
@@ -30,16 +30,17 @@ pub fn wanted() -> Option<Vec<String>> {
     (args.next()? == "--count").then(|| args.collect())
 }
 
-/// Runs the counted operations, after a warm-up.
-pub fn run(check: &dyn Fn() -> bool) {
-    assert!(check());
-    measured_operations(check);
+/// Runs the counted operations of `contender`, after as many to warm up. Panics if the results of its checks are not as
+/// expected.
+pub fn run(mut contender: Contender<'_>, expect: Expect) {
+    let granted = contender.run(OPERATIONS);
+    expect.check(&contender, OPERATIONS, granted);
+    let granted = measured_operations(&mut contender);
+    expect.check(&contender, OPERATIONS, granted);
 }
 
 /// Valgrind finds it by its name.
 #[inline(never)]
-fn measured_operations(check: &dyn Fn() -> bool) {
-    for _ in 0..OPERATIONS {
-        assert!(black_box(check()));
-    }
+fn measured_operations(contender: &mut Contender<'_>) -> u64 {
+    contender.run(OPERATIONS)
 }

@@ -91,7 +91,8 @@ fn main() {
     attributed::install();
     if let Some(what) = instructions::wanted() {
         let pair = PAIRS.iter().find(|pair| pair.name == what[0]).unwrap();
-        return instructions::run(if what[1] == "by-hand" { &pair.by_hand } else { &pair.attributed });
+        let check = if what[1] == "by-hand" { pair.by_hand } else { pair.attributed };
+        return instructions::run(Contender::new(pair.name, check), Expect::Granted);
     }
     let Some(length) = length("macros") else { return };
     let effort = Effort::of(length);

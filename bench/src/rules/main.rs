@@ -15,6 +15,8 @@ use std::hint::black_box;
 
 /// The numbers of rules.
 const COUNTS: [usize; 4] = [1, 10, 1_000, 10_000];
+/// The maximum number of instructions of a decision with one rule.
+const MOST_INSTRUCTIONS: f64 = 2_050.0;
 
 fn main() {
     if let Some(what) = instructions::wanted() {
@@ -81,15 +83,15 @@ fn run(what: &str, rules: usize) {
     let (bucket, key) = core_limit();
     let (store, limit) = (MemoryStore::default(), Limit::new("each-account", bucket));
     let keyed = KeyedLimiter::<String>::new("1000000000/s".parse().unwrap());
-    let check = || match what {
-        "engine" => decide(&engine, black_box(&request)).is_granted(),
-        "store" => {
+    let contender = match what {
+        "engine" => Contender::new("engine", || decide(&engine, black_box(&request)).is_granted()),
+        "store" => Contender::new("store", || {
             store.decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), MaxWait::NONE).is_granted()
-        }
-        "keyed" => keyed.check(black_box(&key)).is_granted(),
+        }),
+        "keyed" => Contender::new("keyed", || keyed.check(black_box(&key)).is_granted()),
         other => panic!("there is no `{other}` to count"),
     };
-    instructions::run(&check);
+    instructions::run(contender, Expect::Granted);
 }
 
 /// Returns the instructions per operation of `what` with this number of rules.
@@ -110,6 +112,13 @@ fn counted(report: &mut Report) {
         let shown = |count: f64| format!("{count:.0}");
         match rules {
             1 => {
+                report.compare(
+                    "  the engine: one decision, 1 rule",
+                    shown(own),
+                    format!("goal {MOST_INSTRUCTIONS}"),
+                    own / MOST_INSTRUCTIONS,
+                    Goal::AtMost(1.0),
+                );
                 report.compare(
                     "  the engine, 1 rule",
                     shown(own),
