@@ -13,7 +13,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "core",
         "bench-core",
         "the library in process, beside governor, ratelimit, leaky-bucket and a bare atomic: time, memory, instructions \
-         (valgrind); --quick for some XX s",
+         (valgrind); --quick for some 50 s",
     ),
     (
         "gateway",

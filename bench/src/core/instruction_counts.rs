@@ -55,7 +55,7 @@ fn with_group<T>(name: &str, then: impl FnOnce(Vec<Contender<'_>>, Expect) -> T)
 /// Runs one contender of a group under valgrind.
 pub(crate) fn run_counted(what: &[String]) {
     let nth = what[1].parse().unwrap();
-    with_group(&what[0], |mut contenders, expect| instructions::run(contenders.swap_remove(nth), expect));
+    with_group(&what[0], |mut contenders, expect| instructions::run_contender(contenders.swap_remove(nth), expect));
 }
 
 pub(crate) fn run(report: &mut Report) {

@@ -91,8 +91,7 @@ fn main() {
     attributed::install();
     if let Some(what) = instructions::wanted() {
         let pair = PAIRS.iter().find(|pair| pair.name == what[0]).unwrap();
-        let check = if what[1] == "by-hand" { pair.by_hand } else { pair.attributed };
-        return instructions::run(Contender::new(pair.name, check), Expect::Granted);
+        return instructions::run(if what[1] == "by-hand" { &pair.by_hand } else { &pair.attributed });
     }
     let Some(length) = length("macros") else { return };
     let effort = Effort::of(length);
