@@ -43,6 +43,20 @@ pub enum Expect {
     Anything,
 }
 
+impl Expect {
+    /// Panics if `granted` of `asked` checks is not what was expected.
+    pub(crate) fn check(self, contender: &Contender<'_>, asked: u64, granted: u64) {
+        let as_expected = match self {
+            Self::Granted => granted == asked,
+            Self::Denied => granted == 0,
+            Self::MostlyGranted => granted * 1_000 >= asked * 999,
+            Self::Anything => true,
+        };
+        let name = contender.name;
+        assert!(as_expected, "{name}: {granted} of {asked} checks were granted, which is not what this measures");
+    }
+}
+
 /// A measured implementation: a loop of checks that returns how many were allowed.
 pub struct Contender<'a> {
     name: &'static str,
@@ -60,6 +74,16 @@ impl<'a> Contender<'a> {
             granted
         };
         Self { name, run: Box::new(run) }
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Runs `ops` operations, and returns how many were allowed.
+    pub(crate) fn run(&mut self, ops: u64) -> u64 {
+        (self.run)(ops)
     }
 }
 
@@ -102,14 +126,7 @@ pub fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Contender<'_>
         }
     }
     for index in 0..count {
-        let (name, asked, granted): (_, u64, u64) = (contenders[index].name, asked[index], granted[index]);
-        let as_expected = match expect {
-            Expect::Granted => granted == asked,
-            Expect::Denied => granted == 0,
-            Expect::MostlyGranted => granted * 1_000 >= asked * 999,
-            Expect::Anything => true,
-        };
-        assert!(as_expected, "{name}: {granted} of {asked} checks were granted, which is not what this measures");
+        expect.check(&contenders[index], asked[index], granted[index]);
     }
     let granted = granted.iter().zip(&asked).map(|(granted, asked)| *granted as f64 / *asked as f64).collect();
     Times { by_contender, granted }
@@ -133,7 +150,7 @@ fn calibrate(contender: &mut Contender<'_>, slice: Duration) -> u64 {
     let mut ops = 64;
     loop {
         let began = now();
-        (contender.run)(ops);
+        contender.run(ops);
         let took = began.elapsed();
         if took * 4 >= slice {
             return (ops as f64 * slice.as_secs_f64() / took.as_secs_f64()) as u64 + 1;

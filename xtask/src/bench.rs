@@ -12,14 +12,15 @@ const BENCHES: &[(&str, &str, &str)] = &[
     (
         "core",
         "bench-core",
-        "the library in process, beside governor, ratelimit, leaky-bucket and a bare atomic; --quick for some 20 s",
+        "the library in process, beside governor, ratelimit, leaky-bucket and a bare atomic: time, memory, instructions \
+         (valgrind); --quick for some 50 s",
     ),
     (
         "gateway",
         "bench-gateway",
-        "`diana serve` beside nginx with limit_req: CPU a request, rate, latency, idle connections, Redis; some 8 min, \
-         --quick for some 2; --only NAME,... for some of forward, half, refuse, close-forward, close-refuse, \
-         many-forward, many-refuse, half-load, idle, rules, redis",
+        "`diana serve` beside nginx with limit_req: CPU a request, rate, latency, idle connections, Redis, instructions \
+         (valgrind); some 8 min, --quick for some 2; --only NAME,... for some of forward, half, refuse, close-forward, close-refuse, \
+         many-forward, many-refuse, half-load, idle, rules, redis, instructions",
     ),
     (
         "macros",
@@ -72,10 +73,15 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 /// Builds or installs the programs that a bench starts; fails with a message.
 fn programs(name: &str) -> Result<(), String> {
-    if name != "gateway" {
-        return Ok(());
+    match name {
+        "core" | "macros" | "rules" => {
+            // Without valgrind they report all but the instructions.
+            install::these(&["valgrind"]).unwrap_or_else(|problem| eprintln!("bench: {problem}"));
+            return Ok(());
+        }
+        "gateway" => install::these(&["nginx", "wrk", "redis-server", "redis-cli", "valgrind"])?,
+        _ => return Ok(()),
     }
-    install::these(&["nginx", "wrk", "redis-server", "redis-cli"])?;
     // It is built next to the bench, which looks for it there.
     let status =
         cargo().args(["build", "--quiet", "--release", "--package", "diana-server", "--bin", "diana"]).status();

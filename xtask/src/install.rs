@@ -20,7 +20,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("wrk", "wrk"),
     ("python3", "python3"),
     ("node", "nodejs"),
+    (VALGRIND, "valgrind"),
 ];
+
+/// Only benches start it.
+const VALGRIND: &str = "valgrind";
 
 /// Run as root, with the packages as arguments.
 ///
@@ -50,7 +54,8 @@ fi
 
 /// Installs all missing programs that tests start; fails with the command to run.
 pub(crate) fn programs() -> Result<(), String> {
-    these(&PROGRAMS.iter().map(|(program, _)| *program).collect::<Vec<_>>())
+    let started = PROGRAMS.iter().map(|(program, _)| *program).filter(|program| *program != VALGRIND);
+    these(&started.collect::<Vec<_>>())
 }
 
 /// Installs the missing ones of these.
@@ -116,8 +121,8 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, wrk and h2load, or \
-         your packages.",
+         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, wrk, h2load and \
+         valgrind, or your packages.",
         programs.join(" and "),
         packages.join(" "),
     )
@@ -157,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_program_that_is_asked_for_has_a_package() {
-        let bench = ["nginx", "wrk", "redis-server", "redis-cli"];
+        let bench = ["nginx", "wrk", "redis-server", "redis-cli", "valgrind"];
         assert!(bench.iter().all(|asked| PROGRAMS.iter().any(|(program, _)| program == asked)));
     }
 

@@ -13,12 +13,12 @@ const KEYS: usize = 1_000;
 /// More permits than a run uses.
 const PLENTY: u64 = u32::MAX as u64;
 
-pub(crate) fn run(report: &mut Report, effort: Effort) {
-    report.section("every algorithm, 1,000 keys (the share that was granted beside it)");
+/// Calls `then` with all algorithms.
+pub(crate) fn with_contenders<T>(then: impl FnOnce(Vec<Contender<'_>>) -> T) -> T {
     let keys: Vec<String> = (0..KEYS).map(user).collect();
     let second = Quota::per_second(PLENTY).unwrap();
     let fraction = Quota::new(7, Duration::from_micros(10)).unwrap().with_burst(PLENTY).unwrap();
-    let (names, contenders): (Vec<_>, Vec<_>) = [
+    then(vec![
         of(&keys, "token bucket, one word", TokenBucket::new(ROOMY.diana())),
         of(&keys, "token bucket, wide", TokenBucket::new(fraction)),
         of(&keys, "leaky bucket, nodelay", LeakyBucket::new(ROOMY.diana()).without_delay()),
@@ -35,10 +35,15 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
         of(&keys, "minimum interval, 1 µs", MinInterval::new(Duration::from_micros(1)).unwrap()),
         of(&keys, "concurrency, never returned", Concurrency::new(PLENTY).unwrap()),
         of(&keys, "total", Total::new(PLENTY).unwrap()),
-    ]
-    .into_iter()
-    .unzip();
-    let times = measure(effort, Expect::Anything, contenders);
+    ])
+}
+
+pub(crate) fn run(report: &mut Report, effort: Effort) {
+    report.section("every algorithm, 1,000 keys (the share that was granted beside it)");
+    let (names, times) = with_contenders(|contenders| {
+        let names: Vec<_> = contenders.iter().map(Contender::name).collect();
+        (names, measure(effort, Expect::Anything, contenders))
+    });
     for (index, name) in names.iter().enumerate() {
         let share = format!("{:.0} % granted", 100.0 * times.granted(index));
         report.figure(&format!("  {name}"), ns(times.ns(index)), share);
@@ -46,12 +51,12 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
 }
 
 /// Returns `algorithm` as a contender that checks one key after the other.
-fn of<'a>(keys: &'a [String], name: &'static str, algorithm: impl Algorithm) -> (&'static str, Contender<'a>) {
+fn of<'a>(keys: &'a [String], name: &'static str, algorithm: impl Algorithm) -> Contender<'a> {
     let limiter = KeyedLimiter::<str>::with_algorithm(algorithm);
     let mut place = 0;
     let check = move || {
         place = (place + 1) % KEYS;
         limiter.check(&keys[place]).is_granted()
     };
-    (name, Contender::new(name, check))
+    Contender::new(name, check)
 }

@@ -15,7 +15,8 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
     contest(report, effort, USED_UP, Expect::Denied);
 }
 
-fn contest(report: &mut Report, effort: Effort, rate: Rate, expect: Expect) {
+/// Calls `then` with the limiters of `rate`, which have used one permit each: the only one of [`USED_UP`].
+pub(crate) fn with_contenders<T>(rate: Rate, then: impl FnOnce(Vec<Contender<'_>>) -> T) -> T {
     let (diana, governor) = (Limiter::new(rate.diana()), governor::RateLimiter::direct(rate.governor()));
     let (bare, slot) = (rate.bare(), AtomicU64::new(0));
     let ratelimit = ratelimit::Ratelimiter::builder(1)
@@ -33,30 +34,27 @@ fn contest(report: &mut Report, effort: Effort, rate: Rate, expect: Expect) {
         .refill(refill)
         .interval(tick)
         .build();
-    if expect == Expect::Denied {
-        // Takes the only permit.
-        let taken = [
-            diana.check().is_granted(),
-            governor.check().is_ok(),
-            bare.check(&slot),
-            ratelimit.try_wait().is_ok(),
-            leaky.try_acquire(1),
-        ];
-        assert_eq!(taken, [true; 5]);
-    }
-    let times = measure(
-        effort,
-        expect,
-        vec![
-            Contender::new("Diana", || black_box(&diana).check().is_granted()),
-            Contender::new("governor", || black_box(&governor).check().is_ok()),
-            Contender::new("ratelimit", || black_box(&ratelimit).try_wait().is_ok()),
-            Contender::new("leaky-bucket", || black_box(&leaky).try_acquire(1)),
-            Contender::new("bare CAS", || black_box(&bare).check(&slot)),
-            Contender::new("Diana, whole answer", || black_box(black_box(&diana).check()).is_granted()),
-            Contender::new("governor, whole answer", || black_box(black_box(&governor).check()).is_ok()),
-        ],
-    );
+    let taken = [
+        diana.check().is_granted(),
+        governor.check().is_ok(),
+        bare.check(&slot),
+        ratelimit.try_wait().is_ok(),
+        leaky.try_acquire(1),
+    ];
+    assert_eq!(taken, [true; 5]);
+    then(vec![
+        Contender::new("Diana", || black_box(&diana).check().is_granted()),
+        Contender::new("governor", || black_box(&governor).check().is_ok()),
+        Contender::new("ratelimit", || black_box(&ratelimit).try_wait().is_ok()),
+        Contender::new("leaky-bucket", || black_box(&leaky).try_acquire(1)),
+        Contender::new("bare CAS", || black_box(&bare).check(&slot)),
+        Contender::new("Diana, whole answer", || black_box(black_box(&diana).check()).is_granted()),
+        Contender::new("governor, whole answer", || black_box(black_box(&governor).check()).is_ok()),
+    ])
+}
+
+fn contest(report: &mut Report, effort: Effort, rate: Rate, expect: Expect) {
+    let times = with_contenders(rate, |contenders| measure(effort, expect, contenders));
     let line = |report: &mut Report, what: &str, ours: usize, name: &str, peer: usize, goal: Goal| {
         let theirs = format!("{name} {}", ns(times.ns(peer)));
         report.compare(what, ns(times.ns(ours)), theirs, times.ratio(ours, peer), goal);

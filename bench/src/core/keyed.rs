@@ -19,20 +19,21 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
     million_numbers(report, effort.longer(3));
 }
 
-fn one_key(report: &mut Report, what: &str, effort: Effort, rate: Rate, expect: Expect) {
+/// Calls `then` with the limiters of `rate`, which have used one permit of the checked key: the only one of [`USED_UP`].
+pub(crate) fn with_one_key<T>(rate: Rate, then: impl FnOnce(Vec<Contender<'_>>) -> T) -> T {
     let key = user(123_456);
     let (diana, governor) = (KeyedLimiter::<str>::new(rate.diana()), RateLimiter::keyed(rate.governor()));
     assert!(diana.check(&key).is_granted() && governor.check_key(&key).is_ok());
-    let times = measure(
-        effort,
-        expect,
-        vec![
-            Contender::new("Diana", || diana.check(black_box(key.as_str())).is_granted()),
-            Contender::new("governor", || governor.check_key(black_box(&key)).is_ok()),
-            Contender::new("Diana, whole answer", || black_box(diana.check(black_box(key.as_str()))).is_granted()),
-            Contender::new("governor, whole answer", || black_box(governor.check_key(black_box(&key))).is_ok()),
-        ],
-    );
+    then(vec![
+        Contender::new("Diana", || diana.check(black_box(key.as_str())).is_granted()),
+        Contender::new("governor", || governor.check_key(black_box(&key)).is_ok()),
+        Contender::new("Diana, whole answer", || black_box(diana.check(black_box(key.as_str()))).is_granted()),
+        Contender::new("governor, whole answer", || black_box(governor.check_key(black_box(&key))).is_ok()),
+    ])
+}
+
+fn one_key(report: &mut Report, what: &str, effort: Effort, rate: Rate, expect: Expect) {
+    let times = with_one_key(rate, |contenders| measure(effort, expect, contenders));
     line(report, what, &times, 0, 1, Goal::AtMost(0.5));
     line(report, &format!("{what}, whole answer"), &times, 2, 3, Goal::Information);
 }

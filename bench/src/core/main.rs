@@ -9,12 +9,13 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
 use diana_bench::rounds::Effort;
-use diana_bench::{Length, length, report};
+use diana_bench::{Length, instructions, length, report};
 
 mod algorithms;
 mod alloc;
 mod bare;
 mod direct;
+mod instruction_counts;
 mod keyed;
 mod memory;
 mod setup;
@@ -26,6 +27,9 @@ mod worst;
 static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 fn main() {
+    if let Some(what) = instructions::wanted() {
+        return instruction_counts::run_counted(&what);
+    }
     let Some(length) = length("core") else { return };
     let effort = Effort::of(length);
     let began = diana_bench::now();
@@ -37,6 +41,7 @@ fn main() {
     worst::run(&mut report, length);
     store::run(&mut report, effort);
     algorithms::run(&mut report, effort);
+    instruction_counts::run(&mut report);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("{cores} cores; {} rounds of {:?} slices; {:.0?} in all.", effort.rounds, effort.slice, began.elapsed());
     println!("Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the");

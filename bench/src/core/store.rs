@@ -7,33 +7,34 @@ use diana_core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MaxWait, MemorySto
 
 const KEYS: usize = 1_000;
 
-pub(crate) fn run(report: &mut Report, effort: Effort) {
-    report.section("the in-process store, 1,000 keys, granted, with a clock reading");
+/// Calls `then` with a limiter and with the store, asked for one limit and for three.
+pub(crate) fn with_contenders<T>(then: impl FnOnce(Vec<Contender<'_>>) -> T) -> T {
     let limits: Vec<Limit> =
         ["address", "account", "path"].map(|name| Limit::new(name, TokenBucket::new(ROOMY.diana()))).into();
     let keys: Vec<String> = (0..3 * KEYS).map(user).collect();
     let (store, keyed) = (MemoryStore::default(), KeyedLimiter::<str>::new(ROOMY.diana()));
     let (mut a, mut b, mut c, mut d) = (0, 0, 0, 0);
-    let times = measure(
-        effort,
-        Expect::Granted,
-        vec![
-            Contender::new("KeyedLimiter", || keyed.check(next(&keys, &mut a)).is_granted()),
-            Contender::new("1 ask", || {
-                let asks = [Ask::one(&limits[0], next(&keys, &mut b))];
-                LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
-            }),
-            Contender::new("3 asks", || {
-                let asks = [0, 1, 2].map(|limit| Ask::one(&limits[limit], next(&keys[limit * KEYS..], &mut c)));
-                LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
-            }),
-            Contender::new("3 asks of one key", || {
-                let key = next(&keys, &mut d);
-                let asks = [0, 1, 2].map(|limit| Ask::one(&limits[limit], key));
-                LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
-            }),
-        ],
-    );
+    then(vec![
+        Contender::new("KeyedLimiter", || keyed.check(next(&keys, &mut a)).is_granted()),
+        Contender::new("1 ask", || {
+            let asks = [Ask::one(&limits[0], next(&keys, &mut b))];
+            LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
+        }),
+        Contender::new("3 asks", || {
+            let asks = [0, 1, 2].map(|limit| Ask::one(&limits[limit], next(&keys[limit * KEYS..], &mut c)));
+            LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
+        }),
+        Contender::new("3 asks of one key", || {
+            let key = next(&keys, &mut d);
+            let asks = [0, 1, 2].map(|limit| Ask::one(&limits[limit], key));
+            LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
+        }),
+    ])
+}
+
+pub(crate) fn run(report: &mut Report, effort: Effort) {
+    report.section("the in-process store, 1,000 keys, granted, with a clock reading");
+    let times = with_contenders(|contenders| measure(effort, Expect::Granted, contenders));
     report.figure("  KeyedLimiter::check, to compare", ns(times.ns(0)), String::new());
     for (index, what) in
         ["  decide, 1 ask", "  decide, 3 limits, 3 keys", "  decide, 3 limits, 1 key"].iter().enumerate()

@@ -24,6 +24,7 @@ mod alone;
 mod beside;
 mod half_load;
 mod idle;
+mod instruction_counts;
 mod open_loop;
 mod options;
 mod setup;
@@ -45,6 +46,7 @@ fn main() {
     idle::run(&mut report, &stage, &options);
     alone::rules(&mut report, &stage, &options);
     alone::redis(&mut report, &stage, &options);
+    instruction_counts::run(&mut report, &stage, &options);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let effort = options.effort;
     println!("{} and {}; {:.0?} in all.", setup::version_of_diana(), setup::version_of_nginx(), began.elapsed());

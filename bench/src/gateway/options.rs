@@ -16,6 +16,7 @@ pub(crate) const SUBJECTS: &[&str] = &[
     "idle",
     "rules",
     "redis",
+    "instructions",
 ];
 
 /// How long to measure, and which subjects.

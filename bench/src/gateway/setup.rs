@@ -77,6 +77,11 @@ impl Stage {
 
     /// Starts Diana with the items of `rules`, and `more` at the top of the file.
     pub(crate) fn diana(&self, name: &'static str, more: &str, rules: &str) -> Gateway {
+        self.diana_under(&[], name, more, rules)
+    }
+
+    /// The same, started by another program that executes it.
+    pub(crate) fn diana_under(&self, words: &[&str], name: &'static str, more: &str, rules: &str) -> Gateway {
         let ports = [Port::claim().unwrap(), Port::claim().unwrap()];
         let (port, admin, upstream) = (ports[0].number(), ports[1].number(), self.upstream.port());
         let file = format!(
@@ -89,9 +94,10 @@ impl Stage {
         let config = folder.path().join("diana.yaml");
         std::fs::write(&config, file).unwrap();
         let program = diana();
-        let mut command = match &self.apart[..] {
+        let prefix: Vec<&str> = self.apart.iter().map(String::as_str).chain(words.iter().copied()).collect();
+        let mut command = match prefix[..] {
             [] => Command::new(program),
-            [first, rest @ ..] => {
+            [first, ref rest @ ..] => {
                 let mut command = Command::new(first);
                 command.args(rest).arg(program);
                 command

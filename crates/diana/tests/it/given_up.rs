@@ -4,9 +4,7 @@
 use crate::support::{account, clock, file};
 use diana::rules::{Document, RuleFile};
 use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
-use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
 use diana::{Engine, EngineOptions, MaxWait, Timestamp, connect, registry};
-use diana::{MaxWait, Timestamp};
 use diana_testing::{RedisServer, wait_until};
 use std::sync::Arc;
 use std::task::{Context, Waker};

@@ -2,7 +2,7 @@
 
 use crate::support::{account, file, now, request};
 use diana::TokioClock;
-use diana::store::{MemoryStore, Store};
+use diana::store::MemoryStore;
 use diana::{Engine, EngineOptions, Verdict};
 use futures_util::future::join_all;
 use parking_lot::Mutex;

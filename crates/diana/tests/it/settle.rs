@@ -1,7 +1,7 @@
 //! The actual cost of a request: more is charged, less is refunded, in this process and in the shared store.
 
 use crate::support::{account, clock, file, now};
-use diana::store::{MemoryStore, Store};
+use diana::store::MemoryStore;
 use diana::{ActualCost, Engine, EngineOptions, ManualClock};
 use std::time::Duration;
 

@@ -1,0 +1,94 @@
+//! Instructions of one check, by callgrind: the single-threaded operations that the other files time.
+//!
+//! A million keys are left out: their cost is that of cache misses, which are no instructions.
+
+use super::setup::{ROOMY, USED_UP};
+use super::{algorithms, direct, keyed, store};
+use diana_bench::instructions;
+use diana_bench::report::{Goal, Report};
+use diana_bench::rounds::{Contender, Expect};
+
+/// A group of contenders that are set up together.
+#[derive(Clone, Copy)]
+struct Group {
+    /// Its name on the command line under valgrind.
+    name: &'static str,
+    title: &'static str,
+    /// Name of a line, contender, and its peers.
+    lines: &'static [(&'static str, usize, &'static [usize])],
+}
+
+const ONE_LIMIT: &[(&str, usize, &[usize])] =
+    &[("  check", 0, &[1, 2, 3, 4]), ("  check, whole answer written out", 5, &[6])];
+const ONE_KEY: &[(&str, usize, &[usize])] = &[("  String", 0, &[1]), ("  String, whole answer", 2, &[3])];
+
+const GROUPS: [Group; 5] = [
+    Group { name: "limit-granted", title: "one limit, granted", lines: ONE_LIMIT },
+    Group { name: "limit-denied", title: "one limit, denied", lines: ONE_LIMIT },
+    Group { name: "key-granted", title: "one key, granted", lines: ONE_KEY },
+    Group { name: "key-denied", title: "one key, denied", lines: ONE_KEY },
+    Group {
+        name: "store",
+        title: "the in-process store, 1,000 keys, granted",
+        lines: &[
+            ("  decide, 1 ask", 1, &[0]),
+            ("  decide, 3 limits, 3 keys", 2, &[0]),
+            ("  decide, 3 limits, 1 key", 3, &[0]),
+        ],
+    },
+];
+const ALGORITHMS: &str = "algorithms";
+
+/// Calls `then` with the contenders of a group, and the expected results of their checks.
+fn with_group<T>(name: &str, then: impl FnOnce(Vec<Contender<'_>>, Expect) -> T) -> T {
+    match name {
+        "limit-granted" => direct::with_contenders(ROOMY, |contenders| then(contenders, Expect::Granted)),
+        "limit-denied" => direct::with_contenders(USED_UP, |contenders| then(contenders, Expect::Denied)),
+        "key-granted" => keyed::with_one_key(ROOMY, |contenders| then(contenders, Expect::Granted)),
+        "key-denied" => keyed::with_one_key(USED_UP, |contenders| then(contenders, Expect::Denied)),
+        "store" => store::with_contenders(|contenders| then(contenders, Expect::Granted)),
+        ALGORITHMS => algorithms::with_contenders(|contenders| then(contenders, Expect::Granted)),
+        other => panic!("there is no `{other}` to count"),
+    }
+}
+
+/// Runs one contender of a group under valgrind.
+pub(crate) fn run_counted(what: &[String]) {
+    let nth = what[1].parse().unwrap();
+    with_group(&what[0], |mut contenders, expect| instructions::run_contender(contenders.swap_remove(nth), expect));
+}
+
+pub(crate) fn run(report: &mut Report) {
+    if let Err(problem) = sections(report) {
+        report.figure("  not counted", String::new(), problem);
+    }
+}
+
+fn sections(report: &mut Report) -> Result<(), String> {
+    for Group { name, title, lines } in GROUPS {
+        report.section(&format!("instructions (callgrind): {title}"));
+        let names = names(name);
+        for (what, own, peers) in lines {
+            let count = count(name, *own)?;
+            for peer in *peers {
+                let theirs = self::count(name, *peer)?;
+                let shown = format!("{} {theirs:.0}", names[*peer]);
+                report.compare(what, format!("{count:.0}"), shown, count / theirs, Goal::Information);
+            }
+        }
+    }
+    report.section("instructions (callgrind): every algorithm, 1,000 keys, granted");
+    for (nth, name) in names(ALGORITHMS).iter().enumerate() {
+        report.figure(&format!("  {name}"), format!("{:.0}", count(ALGORITHMS, nth)?), String::new());
+    }
+    Ok(())
+}
+
+/// Returns the names of a group's contenders.
+fn names(group: &str) -> Vec<&'static str> {
+    with_group(group, |contenders, _| contenders.iter().map(Contender::name).collect())
+}
+
+fn count(group: &str, nth: usize) -> Result<f64, String> {
+    instructions::count(&[group, &nth.to_string()])
+}
