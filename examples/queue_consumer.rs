@@ -20,7 +20,7 @@ pub(crate) fn rate() -> Result<Quota, InvalidQuota> {
     Quota::per_second(10)?.with_burst(1)
 }
 
-/// Returns a queue that was filled at once.
+/// Returns a queue with all mails.
 pub(crate) fn queue() -> impl Stream<Item = Mail> {
     let (sender, receiver) = mpsc::unbounded_channel();
     for recipients in [1, 1, 1, 5, 1, 1, 1, 10] {
@@ -40,7 +40,7 @@ pub(crate) async fn consume(queue: impl Stream<Item = Mail>, limiter: Limiter, m
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), InvalidQuota> {
-    println!("Eight mails wait, and 10 recipients a second may get one.");
+    println!("eight mails are queued, at 10 recipients per second");
     let (began, mut recipients) = (Instant::now(), 0);
     consume(queue(), Limiter::new(rate()?), |mail| {
         recipients += mail.recipients;
@@ -49,7 +49,7 @@ async fn main() -> Result<(), InvalidQuota> {
     })
     .await;
     println!(
-        "{recipients} recipients in {:.1} s: the first at once, the others one each 0.1 s.",
+        "{recipients} recipients in {:.1} s: the first immediately, the others one per 0.1 s",
         began.elapsed().as_secs_f64()
     );
     Ok(())

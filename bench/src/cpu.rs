@@ -19,14 +19,14 @@ pub fn nanos(pid: u32) -> u64 {
 ///
 /// Returns the command prefix that runs a program on that core: `taskset -c 0`. Empty on a machine with a single core,
 /// which all share.
-pub fn one_apart() -> Vec<String> {
-    let mine = sched_getaffinity(None).unwrap_or_default();
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| mine.is_set(core)).collect();
-    let [apart, others @ ..] = &cores[..] else { return Vec::new() };
+pub fn reserve_core() -> Vec<String> {
+    let allowed = sched_getaffinity(None).unwrap_or_default();
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+    let [reserved, others @ ..] = &cores[..] else { return Vec::new() };
     let mut rest = CpuSet::new();
     others.iter().for_each(|&core| rest.set(core));
     if others.is_empty() || sched_setaffinity(None, &rest).is_err() {
         return Vec::new();
     }
-    vec!["taskset".to_owned(), "-c".to_owned(), apart.to_string()]
+    vec!["taskset".to_owned(), "-c".to_owned(), reserved.to_string()]
 }

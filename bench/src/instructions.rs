@@ -19,14 +19,14 @@ pub fn count(what: &[&str]) -> Result<f64, String> {
         .arg(program);
     valgrind.arg("--count").args(what);
     let output =
-        valgrind.output().map_err(|error| format!("valgrind can't be started (apt install valgrind): {error}"))?;
+        valgrind.output().map_err(|error| format!("cannot start `valgrind` (apt install valgrind): {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let collected = text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse::<f64>().ok());
-    collected.map(|all| all / OPERATIONS as f64).ok_or_else(|| format!("valgrind counted nothing: {text}"))
+    collected.map(|all| all / OPERATIONS as f64).ok_or_else(|| format!("valgrind reported no count: {text}"))
 }
 
 /// Returns what to count, if the bench was started for that.
-pub fn wanted() -> Option<Vec<String>> {
+pub fn requested() -> Option<Vec<String>> {
     let mut args = std::env::args().skip(1);
     (args.next()? == "--count").then(|| args.collect())
 }

@@ -28,7 +28,7 @@ pub fn length(name: &str) -> Option<Length> {
         match argument.as_str() {
             "--quick" => length = Length::Quick,
             other => {
-                eprintln!("bench {name}: there is no option `{other}`; there is `--quick`");
+                eprintln!("bench {name}: unknown option `{other}`; the only option is `--quick`");
                 return None;
             }
         }

@@ -43,8 +43,8 @@ impl Report {
     /// Adds a comparison.
     pub fn compare(&mut self, what: &str, diana: String, peer: String, ratio: f64, goal: Goal) {
         let verdict = match goal {
-            Goal::AtMost(most) if ratio <= most => "met",
-            Goal::AtLeast(least) if ratio >= least => "met",
+            Goal::AtMost(max) if ratio <= max => "met",
+            Goal::AtLeast(min) if ratio >= min => "met",
             Goal::Within(percent) if (ratio - 1.0).abs() * 100.0 <= percent => "met",
             Goal::AtMost(_) | Goal::AtLeast(_) | Goal::Within(_) => "MISSED",
             Goal::Information => "",
@@ -63,8 +63,8 @@ impl Report {
             _ => format!("{ratio:.2}"),
         });
         let goal = match goal {
-            Goal::AtMost(most) => format!("<= {most}"),
-            Goal::AtLeast(least) => format!(">= {least}"),
+            Goal::AtMost(max) => format!("<= {max}"),
+            Goal::AtLeast(min) => format!(">= {min}"),
             Goal::Within(percent) => format!("1 ± {percent} %"),
             Goal::Information => String::new(),
         };
@@ -74,29 +74,29 @@ impl Report {
 
     /// Prints all lines, and which goals are missed.
     pub fn print(&self) {
-        let width = |column: fn(&Row) -> &str, least: usize| {
+        let width = |column: fn(&Row) -> &str, min: usize| {
             let rows = self.rows.iter().filter(|row| row.verdict != "#");
-            rows.map(|row| column(row).chars().count()).max().unwrap_or(0).max(least)
+            rows.map(|row| column(row).chars().count()).max().unwrap_or(0).max(min)
         };
         let (what, diana) = (width(|row| &row.what, 4), width(|row| &row.diana, 5));
         let (peer, goal) = (width(|row| &row.peer, 4), width(|row| &row.goal, 4));
         println!("{:what$}  {:>diana$}  {:<peer$}  {:>6}  {:<goal$}", "what", "Diana", "peer", "ratio", "goal");
         for row in &self.rows {
-            let Row { what: name, diana: ours, peer: theirs, ratio, goal: wanted, verdict, .. } = row;
+            let Row { what: name, diana: ours, peer: theirs, ratio, goal: target, verdict, .. } = row;
             if *verdict == "#" {
                 println!("\n{name}");
                 continue;
             }
-            let line = format!("{name:what$}  {ours:>diana$}  {theirs:<peer$}  {ratio:>6}  {wanted:<goal$}  {verdict}");
+            let line = format!("{name:what$}  {ours:>diana$}  {theirs:<peer$}  {ratio:>6}  {target:<goal$}  {verdict}");
             println!("{}", line.trim_end());
         }
         let missed: Vec<_> = self.rows.iter().filter(|row| row.verdict == "MISSED").collect();
         match missed[..] {
-            [] => println!("\nEvery goal is met."),
-            _ => println!("\n{} goals are missed:", missed.len()),
+            [] => println!("\nall goals met"),
+            _ => println!("\n{} goals missed:", missed.len()),
         }
         for Row { section, what, ratio, goal, .. } in missed {
-            println!("  {section}: {}: {ratio}, and should be {goal}", what.trim());
+            println!("  {section}: {}: {ratio}, expected {goal}", what.trim());
         }
     }
 }

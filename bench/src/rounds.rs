@@ -53,7 +53,7 @@ impl Expect {
             Self::Anything => true,
         };
         let name = contender.name;
-        assert!(as_expected, "{name}: {granted} of {asked} checks were granted, which is not what this measures");
+        assert!(as_expected, "{name}: unexpected result: {granted} of {asked} checks were granted");
     }
 }
 
@@ -117,11 +117,11 @@ pub fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Contender<'_>
     let mut by_contender = vec![Vec::with_capacity(effort.rounds); count];
     let (mut asked, mut granted) = (vec![0; count], vec![0; count]);
     for round in 0..effort.rounds {
-        for turn in 0..count {
-            let index = (round + turn) % count;
-            let began = now();
-            granted[index] += further_down(round % 16, &mut contenders[index].run, ops[index]);
-            by_contender[index].push(began.elapsed().as_nanos() as f64 / ops[index] as f64);
+        for position in 0..count {
+            let index = (round + position) % count;
+            let start = now();
+            granted[index] += run_with_stack_offset(round % 16, &mut contenders[index].run, ops[index]);
+            by_contender[index].push(start.elapsed().as_nanos() as f64 / ops[index] as f64);
             asked[index] += ops[index];
         }
     }
@@ -134,14 +134,14 @@ pub fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Contender<'_>
 
 /// Runs `ops` operations with the stack `steps` steps further down.
 #[inline(never)]
-fn further_down(steps: usize, run: &mut dyn FnMut(u64) -> u64, ops: u64) -> u64 {
+fn run_with_stack_offset(steps: usize, run: &mut dyn FnMut(u64) -> u64, ops: u64) -> u64 {
     if steps == 0 {
         return run(ops);
     }
     // Some 300 bytes with the frame, so that sixteen steps spread over a page.
-    let room = black_box([0_u64; 25]);
-    let granted = further_down(steps - 1, run, ops);
-    black_box(&room);
+    let padding = black_box([0_u64; 25]);
+    let granted = run_with_stack_offset(steps - 1, run, ops);
+    black_box(&padding);
     granted
 }
 
@@ -149,9 +149,9 @@ fn further_down(steps: usize, run: &mut dyn FnMut(u64) -> u64, ops: u64) -> u64 
 fn calibrate(contender: &mut Contender<'_>, slice: Duration) -> u64 {
     let mut ops = 64;
     loop {
-        let began = now();
+        let start = now();
         contender.run(ops);
-        let took = began.elapsed();
+        let took = start.elapsed();
         if took * 4 >= slice {
             return (ops as f64 * slice.as_secs_f64() / took.as_secs_f64()) as u64 + 1;
         }

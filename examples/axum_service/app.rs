@@ -24,12 +24,12 @@ use tokio::net::TcpListener;
 /// The service, and the watcher of its rules.
 pub(crate) struct App {
     router: Router,
-    _watching: WatchHandle,
+    _watch: WatchHandle,
 }
 
 /// The state shared by handlers.
 #[derive(Clone)]
-struct Parts {
+struct AppState {
     database: Database,
     partner: Partner,
 }
@@ -46,24 +46,24 @@ pub(crate) async fn start(rules: &Path, redis: Option<&str>) -> Result<App, Box<
     }
     limits.install();
 
-    let follower = Reloader::new(Arc::clone(&engine), diana::registry());
-    let watching = Sources::new().local(rules).remote_of(&file)?.start(follower).await?;
-    let parts = Parts { database: Database::new()?, partner: Partner::start().await? };
+    let reloader = Reloader::new(Arc::clone(&engine), diana::registry());
+    let watch = Sources::new().local(rules).remote_of(&file)?.start(reloader).await?;
+    let state = AppState { database: Database::new()?, partner: Partner::start().await? };
     let shared = redis.is_some();
     let router = Router::new()
         .route("/", get(async || "hello\n"))
         .route("/search", get(search))
         .route("/codes/{phone}", post(code))
-        .route("/export", if shared { get(shop::export_for_all) } else { get(shop::export) })
+        .route("/export", if shared { get(shop::export_shared) } else { get(shop::export) })
         .route("/upload", post(upload))
         .route("/orders", get(orders))
         .route("/rates", get(rates))
         .route("/feed", get(feed::lines))
         .route("/film", get(feed::film))
-        .with_state(parts)
+        .with_state(state)
         // A layer wraps the routes added before it. It also provides the client's identity to limited functions inside.
         .layer(RateLimitLayer::with_engine(engine));
-    Ok(App { router, _watching: watching })
+    Ok(App { router, _watch: watch })
 }
 
 impl App {
@@ -91,24 +91,24 @@ async fn upload(body: axum::body::Bytes) -> String {
     format!("{} bytes, thank you\n", body.len())
 }
 
-async fn orders(State(parts): State<Parts>) -> Result<String, Busy> {
-    Ok(parts.database.connection().await?.query("select * from orders").await)
+async fn orders(State(state): State<AppState>) -> Result<String, Unavailable> {
+    Ok(state.database.connection().await?.query("select * from orders").await)
 }
 
-async fn rates(State(parts): State<Parts>) -> Result<String, Busy> {
-    Ok(parts.partner.rates().await?)
+async fn rates(State(state): State<AppState>) -> Result<String, Unavailable> {
+    Ok(state.partner.rates().await?)
 }
 
 /// A dependency is overloaded: the database, or the partner.
-struct Busy(Box<dyn Error + Send + Sync>);
+struct Unavailable(Box<dyn Error + Send + Sync>);
 
-impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Busy {
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Unavailable {
     fn from(error: E) -> Self {
         Self(error.into())
     }
 }
 
-impl IntoResponse for Busy {
+impl IntoResponse for Unavailable {
     fn into_response(self) -> Response {
         (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")], format!("{}\n", self.0)).into_response()
     }

@@ -23,7 +23,7 @@ pub(crate) async fn film() -> Result<Body, LimitedResponse> {
     let Ok(quota) = Quota::per_second(50 << 10).and_then(|quota| quota.with_burst(4 << 10)) else {
         return Ok(Body::empty());
     };
-    let pieces = stream::iter((0..100).map(|_| Bytes::from_static(&[0; 2 << 10])));
-    let pieces = pieces.rate_limited(Limiter::new(quota)).cost(|piece| piece.len() as u64);
-    Ok(Body::from_stream(pieces.map(Ok::<_, Infallible>)))
+    let chunks = stream::iter((0..100).map(|_| Bytes::from_static(&[0; 2 << 10])));
+    let chunks = chunks.rate_limited(Limiter::new(quota)).cost(|chunk| chunk.len() as u64);
+    Ok(Body::from_stream(chunks.map(Ok::<_, Infallible>)))
 }

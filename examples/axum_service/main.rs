@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! cargo run --example axum_service                     # counts in this process
-//! REDIS_URL=redis://127.0.0.1 cargo run --example axum_service -- 127.0.0.1:3001      # counts that all instances share
+//! REDIS_URL=redis://127.0.0.1 cargo run --example axum_service -- 127.0.0.1:3001   # counts that all instances share
 //! ```
 
 mod app;
@@ -25,24 +25,24 @@ use tokio::net::TcpListener;
 
 /// Commands to try, and what they show.
 const TRY: [(&str, &str); 9] = [
-    ("each client has a limit, and hears where it stands", "curl -i URL/"),
+    ("each client has a limit, and gets its status in the response headers", "curl -i URL/"),
     (
-        "2 a second for each account, and some more at first; who is over waits for a second at most",
+        "2/s for each account, after a burst of 5; further calls wait for up to a second",
         "for i in 1 2 3 4 5 6 7; do curl -H 'x-account: ann' 'URL/search?words=crab'; done",
     ),
     (
-        "one code a minute for each phone, by the rule `codes`",
+        "one code per minute for each phone, by the rule `codes`",
         "for i in 1 2; do curl -i -X POST URL/codes/555-1234; done",
     ),
     (
-        "3 a minute for each account, over all instances if there is Redis",
+        "3 per minute for each account, over all instances with Redis",
         "for i in 1 2 3 4; do curl -i -H 'x-account: ann' URL/export; done",
     ),
-    ("two uploads at a time, the third stands in line", "for i in 1 2 3; do curl -d file URL/upload & done; wait"),
-    ("a database that takes 2 at a time", "for i in 1 2 3; do curl URL/orders & done; wait"),
-    ("five lines a second", "curl -N URL/feed"),
+    ("two uploads at a time, the third one is queued", "for i in 1 2 3; do curl -d file URL/upload & done; wait"),
+    ("a database with 2 connections", "for i in 1 2 3; do curl URL/orders & done; wait"),
+    ("five lines per second", "curl -N URL/feed"),
     ("200 KiB at 50 KiB/s", "curl -o /dev/null URL/film"),
-    ("a partner who allows 2 calls a second", "for i in 1 2 3 4; do curl URL/rates; done"),
+    ("a partner that allows 2 calls per second", "for i in 1 2 3 4; do curl URL/rates; done"),
 ];
 
 #[tokio::main]
@@ -52,9 +52,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("axum_service/rules.yaml");
     let app = app::start(&rules, std::env::var("REDIS_URL").ok().as_deref()).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("{url}, by the rules in {}. Try:", rules.display());
-    for (what, command) in TRY {
-        println!("\n  # {what}\n  {}", command.replace("URL", &url));
+    println!("listening on {url}, with the rules in {}; try:", rules.display());
+    for (title, command) in TRY {
+        println!("\n  # {title}\n  {}", command.replace("URL", &url));
     }
     Ok(app.serve(listener).await?)
 }

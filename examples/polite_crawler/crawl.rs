@@ -12,38 +12,38 @@ use std::io::{self, Write};
 use tokio::task::JoinSet;
 
 /// The maximum number of active or waiting calls per host: a paused host does not block the others.
-const AT_A_TIME: usize = 2;
+const MAX_IN_FLIGHT: usize = 2;
 /// The maximum number of attempts for a page that its host denies.
 const ATTEMPTS: u32 = 3;
 
-/// Crawls the hosts of `roots`, at most `most` pages, and reports each call.
+/// Crawls the hosts of `roots`, at most `max_pages` pages, and reports each call.
 pub(crate) async fn crawl(
     client: &ClientWithMiddleware,
     roots: Vec<Url>,
-    most: usize,
+    max_pages: usize,
     out: &mut impl Write,
 ) -> Result<Summary, Box<dyn Error>> {
     let mut hosts = HashMap::new();
     for root in &roots {
-        hosts.insert(host(root), Host { robots: Robots::ask(client, root).await?, under_way: 0 });
+        hosts.insert(host(root), Host { robots: Robots::fetch(client, root).await?, in_flight: 0 });
     }
-    let crawl = Crawl { hosts, most, known: HashSet::new(), queue: VecDeque::new(), summary: Summary::new() };
+    let crawl = Crawl { hosts, max_pages, seen: HashSet::new(), queue: VecDeque::new(), summary: Summary::new() };
     crawl.run(client, roots, out).await
 }
 
 struct Crawl {
     /// The hosts that are crawled; no other is contacted.
     hosts: HashMap<String, Host>,
-    most: usize,
+    max_pages: usize,
     /// All pages that were ever queued.
-    known: HashSet<Url>,
+    seen: HashSet<Url>,
     queue: VecDeque<Call>,
     summary: Summary,
 }
 
 struct Host {
     robots: Robots,
-    under_way: usize,
+    in_flight: usize,
 }
 
 struct Call {
@@ -73,16 +73,17 @@ impl Crawl {
 
     /// Returns the first queued page whose host is below its maximum.
     fn next(&mut self) -> Option<Call> {
-        let has_room = |call: &Call| self.hosts.get(&host(&call.url)).is_some_and(|host| host.under_way < AT_A_TIME);
-        let call = self.queue.iter().position(has_room).and_then(|place| self.queue.remove(place))?;
-        self.hosts.get_mut(&host(&call.url))?.under_way += 1;
+        let has_capacity =
+            |call: &Call| self.hosts.get(&host(&call.url)).is_some_and(|host| host.in_flight < MAX_IN_FLIGHT);
+        let call = self.queue.iter().position(has_capacity).and_then(|index| self.queue.remove(index))?;
+        self.hosts.get_mut(&host(&call.url))?.in_flight += 1;
         Some(call)
     }
 
     fn done(&mut self, fetched: Fetched, attempt: u32, out: &mut impl Write) -> io::Result<()> {
         let name = host(&fetched.url);
         if let Some(host) = self.hosts.get_mut(&name) {
-            host.under_way -= 1;
+            host.in_flight -= 1;
         }
         self.summary.add(&name, &fetched);
         writeln!(out, "{}", self.summary.line(&fetched))?;
@@ -92,7 +93,7 @@ impl Crawl {
             Outcome::Denied(_) if attempt < ATTEMPTS => {
                 self.queue.push_front(Call { url: fetched.url, attempt: attempt + 1 });
             }
-            Outcome::Denied(_) | Outcome::Overloaded(_) | Outcome::Failed(_) => self.summary.given_up += 1,
+            Outcome::Denied(_) | Outcome::Overloaded(_) | Outcome::Failed(_) => self.summary.failed += 1,
         }
         Ok(())
     }
@@ -100,8 +101,8 @@ impl Crawl {
     /// Queues pages: those that are new, on these hosts, and allowed for crawlers, up to the maximum.
     fn add(&mut self, urls: Vec<Url>) {
         for url in urls {
-            let is_welcome = self.hosts.get(&host(&url)).is_some_and(|host| host.robots.allows(&url));
-            if is_welcome && self.known.len() < self.most && self.known.insert(url.clone()) {
+            let is_allowed = self.hosts.get(&host(&url)).is_some_and(|host| host.robots.allows(&url));
+            if is_allowed && self.seen.len() < self.max_pages && self.seen.insert(url.clone()) {
                 self.queue.push_back(Call { url, attempt: 1 });
             }
         }

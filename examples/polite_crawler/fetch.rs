@@ -1,6 +1,6 @@
 //! One page, and the outcome of the call for it.
 
-use super::client::Departed;
+use super::client::SentAt;
 use super::links;
 use diana_http::Overloaded;
 use http::header::{CONTENT_TYPE, LOCATION};
@@ -33,16 +33,16 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) async fn fetch(client: ClientWithMiddleware, url: Url) -> Fetched {
-    let (asked, mut extensions) = (Instant::now(), Extensions::new());
+    let (requested, mut extensions) = (Instant::now(), Extensions::new());
     let outcome = outcome(&client, &url, &mut extensions).await.unwrap_or_else(|error| match error {
         // Distinguishes an error of the limits from others.
         Error::Middleware(error) => match error.downcast::<Overloaded>() {
-            Ok(busy) => Outcome::Overloaded(busy),
+            Ok(overloaded) => Outcome::Overloaded(overloaded),
             Err(other) => Outcome::Failed(other.to_string()),
         },
         Error::Reqwest(error) => Outcome::Failed(error.without_url().to_string()),
     });
-    let sent = extensions.get::<Departed>().map(|departed| (departed.0, departed.0 - asked));
+    let sent = extensions.get::<SentAt>().map(|sent| (sent.0, sent.0 - requested));
     Fetched { url, outcome, sent }
 }
 

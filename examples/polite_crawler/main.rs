@@ -44,17 +44,20 @@ async fn main() -> ExitCode {
     eprintln!("polite_crawler: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  since {error}");
+        eprintln!("  caused by: {error}");
         cause = error.source();
     }
     ExitCode::FAILURE
 }
 
 async fn named_site(url: &str) -> Result<(), Box<dyn Error>> {
-    let root =
-        url.parse::<Url>().map_err(|error| format!("`{url}`: {error}; it takes one like http://127.0.0.1:3000/"))?;
+    let root = url
+        .parse::<Url>()
+        .map_err(|error| format!("invalid URL `{url}`: {error}; expected one such as http://127.0.0.1:3000/"))?;
     if root.scheme() != "http" {
-        return Err(format!("`{url}`: only http:// here; for https, give reqwest one of its TLS features").into());
+        return Err(
+            format!("unsupported URL `{url}`: expected http://; for https, enable a TLS feature of reqwest").into()
+        );
     }
     run(vec![root], &mut io::stdout()).await
 }
@@ -62,7 +65,7 @@ async fn named_site(url: &str) -> Result<(), Box<dyn Error>> {
 async fn own_site() -> Result<(), Box<dyn Error>> {
     let site = Site::start().await?;
     run(site.roots()?, &mut io::stdout()).await?;
-    println!("the hosts themselves counted {:?} requests, with those for robots.txt", site.asked());
+    println!("requests counted by the hosts: {:?}, including robots.txt", site.requests());
     Ok(())
 }
 

@@ -9,13 +9,13 @@ pub(crate) struct Robots(Vec<String>);
 
 impl Robots {
     /// Fetches the file from a host. A host without one allows everything.
-    pub(crate) async fn ask(client: &ClientWithMiddleware, root: &Url) -> Result<Self, Box<dyn std::error::Error>> {
+    pub(crate) async fn fetch(client: &ClientWithMiddleware, root: &Url) -> Result<Self, Box<dyn std::error::Error>> {
         let response = client.get(root.join("/robots.txt")?).send().await?;
         let text = if response.status().is_success() { body(response).await? } else { String::new() };
-        Ok(Self::read(&text))
+        Ok(Self::parse(&text))
     }
 
-    fn read(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let (mut disallowed, mut is_for_all) = (Vec::new(), false);
         for line in text.lines() {
             match line.split_once(':').map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim())) {

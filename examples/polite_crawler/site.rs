@@ -18,37 +18,37 @@ pub(crate) const PAGES: usize = 40;
 
 pub(crate) struct Site {
     hosts: [SocketAddr; 2],
-    asked: Arc<[AtomicUsize; 2]>,
+    requests: Arc<[AtomicUsize; 2]>,
 }
 
 /// The state of one host.
 struct Host {
-    manner: Manner,
+    mode: PauseMode,
     hosts: [SocketAddr; 2],
     /// The number of requests that each host received.
-    asked: Arc<[AtomicUsize; 2]>,
+    requests: Arc<[AtomicUsize; 2]>,
 }
 
 /// How a host asks for a pause.
 #[derive(Clone, Copy)]
-enum Manner {
+enum PauseMode {
     /// Serves every tenth request, too, and reports that nothing remains for a second.
-    Tells = 0,
+    Header = 0,
     /// Denies every ninth request, with `Retry-After`.
-    Refuses = 1,
+    Deny = 1,
 }
 
 impl Site {
     pub(crate) async fn start() -> io::Result<Self> {
         let listeners = [TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?];
         let hosts = [listeners[0].local_addr()?, listeners[1].local_addr()?];
-        let asked = Arc::<[AtomicUsize; 2]>::default();
-        for (listener, manner) in listeners.into_iter().zip([Manner::Tells, Manner::Refuses]) {
-            let host = Arc::new(Host { manner, hosts, asked: Arc::clone(&asked) });
-            let app = Router::new().fallback(answer).with_state(host);
+        let requests = Arc::<[AtomicUsize; 2]>::default();
+        for (listener, mode) in listeners.into_iter().zip([PauseMode::Header, PauseMode::Deny]) {
+            let host = Arc::new(Host { mode, hosts, requests: Arc::clone(&requests) });
+            let app = Router::new().fallback(respond).with_state(host);
             tokio::spawn(async move { axum::serve(listener, app).await });
         }
-        Ok(Self { hosts, asked })
+        Ok(Self { hosts, requests })
     }
 
     /// Returns the start pages.
@@ -62,8 +62,8 @@ impl Site {
     }
 
     /// Returns the number of requests that each host received.
-    pub(crate) fn asked(&self) -> [usize; 2] {
-        [self.asked[0].load(Ordering::Relaxed), self.asked[1].load(Ordering::Relaxed)]
+    pub(crate) fn requests(&self) -> [usize; 2] {
+        [self.requests[0].load(Ordering::Relaxed), self.requests[1].load(Ordering::Relaxed)]
     }
 }
 
@@ -71,17 +71,17 @@ fn address(hosts: [SocketAddr; 2], page: usize) -> String {
     format!("http://{}/page/{page}", hosts[page % 2])
 }
 
-async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
-    let number = host.asked[host.manner as usize].fetch_add(1, Ordering::Relaxed) + 1;
+async fn respond(State(host): State<Arc<Host>>, request: Request) -> Response {
+    let number = host.requests[host.mode as usize].fetch_add(1, Ordering::Relaxed) + 1;
     let mut headers = HeaderMap::new();
-    match host.manner {
-        Manner::Refuses if number.is_multiple_of(9) => {
+    match host.mode {
+        PauseMode::Deny if number.is_multiple_of(9) => {
             return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "1")]).into_response();
         }
-        Manner::Tells if number.is_multiple_of(10) => {
+        PauseMode::Header if number.is_multiple_of(10) => {
             headers.insert("ratelimit", HeaderValue::from_static("\"site\";r=0;t=1"));
         }
-        Manner::Tells | Manner::Refuses => {}
+        PauseMode::Header | PauseMode::Deny => {}
     }
     let page = request.uri().path().strip_prefix("/page/").and_then(|page| page.parse().ok());
     match (request.uri().path(), page) {

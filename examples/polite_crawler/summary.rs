@@ -9,8 +9,8 @@ use tokio::time::Instant;
 pub(crate) struct Summary {
     start: Instant,
     pages: u64,
-    refusals: u64,
-    pub(crate) given_up: u64,
+    denials: u64,
+    pub(crate) failed: u64,
     longest_wait: Duration,
     hosts: BTreeMap<String, Sent>,
 }
@@ -25,13 +25,13 @@ struct Sent {
 impl Summary {
     pub(crate) fn new() -> Self {
         let (start, hosts) = (Instant::now(), BTreeMap::new());
-        Self { start, pages: 0, refusals: 0, given_up: 0, longest_wait: Duration::ZERO, hosts }
+        Self { start, pages: 0, denials: 0, failed: 0, longest_wait: Duration::ZERO, hosts }
     }
 
     pub(crate) fn add(&mut self, host: &str, fetched: &Fetched) {
         match &fetched.outcome {
             Outcome::Answered(status, _) if status.is_success() => self.pages += 1,
-            Outcome::Denied(_) => self.refusals += 1,
+            Outcome::Denied(_) => self.denials += 1,
             _ => {}
         }
         let Some((at, waited)) = fetched.sent else { return };
@@ -43,12 +43,12 @@ impl Summary {
 
     /// ` 0.35 s  429  http://127.0.0.1:4001/page/7  (waited 0.05 s)`
     pub(crate) fn line(&self, fetched: &Fetched) -> String {
-        let what = match &fetched.outcome {
+        let result = match &fetched.outcome {
             Outcome::Answered(status, _) | Outcome::Denied(status) => status.as_str().to_owned(),
-            Outcome::Overloaded(busy) => format!("not sent, as {busy}"),
+            Outcome::Overloaded(error) => format!("not sent: {error}"),
             Outcome::Failed(error) => format!("failed: {error}"),
         };
-        let line = |at: Instant| format!("{:5.2} s  {what}  {}", (at - self.start).as_secs_f64(), fetched.url);
+        let line = |at: Instant| format!("{:5.2} s  {result}  {}", (at - self.start).as_secs_f64(), fetched.url);
         match fetched.sent {
             Some((at, waited)) => format!("{}  (waited {:.2} s)", line(at), waited.as_secs_f64()),
             None => line(Instant::now()),
@@ -58,17 +58,14 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pages, refusals, given_up, .. } = self;
+        let Self { pages, denials, failed, .. } = self;
         let (took, wait) = (self.start.elapsed().as_secs_f64(), self.longest_wait.as_secs_f64());
-        writeln!(
-            f,
-            "{pages} pages in {took:.1} s: {refusals} refusals met, {given_up} given up, longest wait {wait:.2} s"
-        )?;
+        writeln!(f, "{pages} pages in {took:.1} s: {denials} denied, {failed} failed, longest wait {wait:.2} s")?;
         for (host, Sent { calls, first, last }) in &self.hosts {
             let span = (*last - *first).as_secs_f64();
             match calls {
                 1 => writeln!(f, "  {host}: 1 request")?,
-                _ => writeln!(f, "  {host}: {calls} requests, {:.1} a second", f64::from(calls - 1) / span)?,
+                _ => writeln!(f, "  {host}: {calls} requests, {:.1} per second", f64::from(calls - 1) / span)?,
             }
         }
         Ok(())

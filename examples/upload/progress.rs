@@ -9,10 +9,10 @@ use tokio::time::Instant;
 pub(crate) struct Progress {
     sent: u64,
     length: u64,
-    shown: Shown,
+    output: Output,
 }
 
-enum Shown {
+enum Output {
     Bar(ProgressBar),
     Lines { out: Box<dyn Write>, began: Instant, last: Instant },
 }
@@ -20,40 +20,40 @@ enum Shown {
 impl Progress {
     /// A bar on stderr.
     pub(crate) fn bar() -> Self {
-        Self { sent: 0, length: 0, shown: Shown::Bar(ProgressBar::hidden()) }
+        Self { sent: 0, length: 0, output: Output::Bar(ProgressBar::hidden()) }
     }
 
     /// A line per second, for logs.
     pub(crate) fn lines(out: impl Write + 'static) -> Self {
         let now = Instant::now();
-        Self { sent: 0, length: 0, shown: Shown::Lines { out: Box::new(out), began: now, last: now } }
+        Self { sent: 0, length: 0, output: Output::Lines { out: Box::new(out), began: now, last: now } }
     }
 
-    /// Starts an upload of `length` bytes; `about` describes it.
-    pub(crate) fn begin(&mut self, length: u64, about: &str) {
+    /// Starts an upload of `length` bytes; `description` is printed first.
+    pub(crate) fn begin(&mut self, length: u64, description: &str) {
         self.length = length;
-        match &mut self.shown {
-            Shown::Bar(bar) => {
-                eprintln!("{about}");
+        match &mut self.output {
+            Output::Bar(bar) => {
+                eprintln!("{description}");
                 let style = ProgressStyle::with_template(
                     "{wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
                 );
                 *bar = ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             }
-            Shown::Lines { out, began, last } => {
+            Output::Lines { out, began, last } => {
                 (*began, *last) = (Instant::now(), Instant::now());
                 // A failed write of progress is not an error.
-                let _ = writeln!(out, "{about}");
+                let _ = writeln!(out, "{description}");
             }
         }
     }
 
     /// Adds sent bytes.
-    pub(crate) fn moved(&mut self, bytes: usize) {
+    pub(crate) fn add(&mut self, bytes: usize) {
         self.sent += u64::try_from(bytes).unwrap_or(0);
-        match &mut self.shown {
-            Shown::Bar(bar) => bar.set_position(self.sent),
-            Shown::Lines { out, began, last } => {
+        match &mut self.output {
+            Output::Bar(bar) => bar.set_position(self.sent),
+            Output::Lines { out, began, last } => {
                 let now = Instant::now();
                 if now - *last < Duration::from_secs(1) && self.sent < self.length {
                     return;
@@ -73,7 +73,7 @@ impl Progress {
 
     /// Ends the output.
     pub(crate) fn end(&mut self) {
-        if let Shown::Bar(bar) = &self.shown {
+        if let Output::Bar(bar) = &self.output {
             bar.abandon();
         }
     }

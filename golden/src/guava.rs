@@ -2,30 +2,30 @@
 //!
 //! The clock is simulated, in microseconds, and only a scenario's own steps and waits advance it. It may reach Java's
 //! last microsecond, which a `Timestamp` can't represent, so every step uses [`SmoothRate`] directly. As far as a store
-//! supports such a limiter and the time, the store is queried as well ([`kept`]), and its answers are the ones that are
-//! compared.
+//! supports such a limiter and the time, the store is queried as well ([`on_store`]), and its answers are the
+//! ones that are compared.
 //!
-//! # Guava's own faults
+//! # Guava's own bugs
 //! Diana does not copy these, and a scenario with one of them counts as matching if Diana avoids it:
 //!
-//! | fault | cause | Diana |
+//! | bug | cause | Diana |
 //! |---|---|---|
 //! | the store is NaN, and every request is granted | a warm-up of zero; a burst of zero or infinity at an infinite rate | rejects the arguments |
 //! | the store is infinite, and all or no requests are granted | a new rate at which the store times its new maximum overflows a double | fills the store |
-//! | a price wraps below zero, and the next request is granted | the price of an ask does not fit into a `long` | stops at the end of time: the next request is denied |
+//! | a price wraps below zero, and the next request is granted | the price of an ask does not fit into a `long` | saturates at the last microsecond: the next request is denied |
 //!
 //! A warm-up of zero is harmless as long as the limiter is never idle, and some recorded runs are like that. Whether it
 //! will be idle is unknown when it is created, so Diana always rejects it, and that counts as matching too.
 
-use super::store::{Counts, Stop};
+use super::store::{ScenarioStore, Stop};
 use super::{Mismatch, Replay};
 use diana_core::{Cost, InvalidSmooth, SmoothBursty, SmoothRate, SmoothState, SmoothWarmingUp};
-use kept::Kept;
+use on_store::LimiterOnStore;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-mod kept;
+mod on_store;
 
 /// The last microsecond: Java's `Long.MAX_VALUE`.
 const END: u64 = i64::MAX.unsigned_abs();
@@ -42,19 +42,19 @@ struct Run<'a> {
     limiter: Limiter,
     state: SmoothState,
     clock: u64,
-    course: Course,
+    validity: Validity,
     /// The same limiter on a store, or why the store is no longer used.
-    kept: Result<Kept<'a>, String>,
+    on_store: Result<LimiterOnStore<'a>, String>,
 }
 
 /// Whether the recorded answers are still valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Course {
-    Sound,
+enum Validity {
+    Valid,
     /// A price has wrapped in Guava: from then on every request should be denied, and the record contains grants.
     Wrapped,
-    /// A rate was set at which Guava's store is not finite any more: nothing is left to compare.
-    Done,
+    /// A rate was set at which Guava's store is not finite any more: nothing is compared after it.
+    Finished,
 }
 
 /// The answer of a step.
@@ -64,41 +64,41 @@ enum Answer {
     Waited(u64),
     Denied,
     Rate(Double),
-    BadArgument,
+    InvalidArgument,
 }
 
 /// A double that equals another with the same bits; all NaNs are equal, as in Java's `doubleToLongBits`.
 #[derive(Clone, Copy)]
 struct Double(f64);
 
-pub(crate) fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, String> {
-    let ops = scenario.get("ops").and_then(Value::as_array).ok_or("`ops` is not a list")?;
+pub(crate) fn replay(scenario: &Value, store: &ScenarioStore<'_>) -> Result<Replay, String> {
+    let ops = scenario.get("ops").and_then(Value::as_array).ok_or("invalid `ops`: expected a list")?;
     let mut replay = Replay { steps: ops.len(), ..Replay::default() };
     let limiter = match Limiter::new(scenario)? {
         Ok(limiter) => limiter,
-        Err(refusal) if is_fault_of_guava(&refusal) => return Ok(replay),
-        Err(refusal) => {
+        Err(error) if is_bug_of_guava(&error) => return Ok(replay),
+        Err(error) => {
             replay.mismatches.push(Mismatch {
                 step: None,
                 expected: "a limiter".to_owned(),
-                actual: format!("a refusal: {refusal}"),
+                actual: format!("an error: {error}"),
             });
             return Ok(replay);
         }
     };
     let clock = micros(scenario, "start_clock")?;
-    let kept = unless_problem(Kept::new(counts, limiter, clock))?;
-    let mut run = Run { limiter, state: limiter.smooth().fresh(clock), clock, course: Course::Sound, kept };
+    let on_store = unless_problem(LimiterOnStore::new(store, limiter, clock))?;
+    let mut run = Run { limiter, state: limiter.smooth().fresh(clock), clock, validity: Validity::Valid, on_store };
     for (step, op) in ops.iter().enumerate() {
         let mismatch = run.step(op).map_err(|problem| format!("step {step}: {problem}"))?;
-        if let (Err(reason), Counts::Redis(..)) = (&run.kept, counts) {
-            replay.left_out = Some((reason.clone(), ops.len() - step));
+        if let (Err(reason), ScenarioStore::Redis(..)) = (&run.on_store, store) {
+            replay.skipped = Some((reason.clone(), ops.len() - step));
             replay.steps = step;
             return Ok(replay);
         }
         replay.mismatches.extend(mismatch.map(|(expected, actual)| Mismatch { step: Some(step), expected, actual }));
     }
-    let end = scenario.get("final").ok_or("`final` is not there")?;
+    let end = scenario.get("final").ok_or("missing field `final`")?;
     replay.mismatches.extend(run.end(end)?.map(|(expected, actual)| Mismatch { step: None, expected, actual }));
     Ok(replay)
 }
@@ -110,7 +110,7 @@ type Difference = Option<(String, String)>;
 fn unless_problem<T>(result: Result<T, Stop>) -> Result<Result<T, String>, String> {
     match result {
         Ok(value) => Ok(Ok(value)),
-        Err(Stop::NotKept(reason)) => Ok(Err(reason)),
+        Err(Stop::Unsupported(reason)) => Ok(Err(reason)),
         Err(Stop::Problem(problem)) => Err(problem),
     }
 }
@@ -118,23 +118,24 @@ fn unless_problem<T>(result: Result<T, Stop>) -> Result<Result<T, String>, Strin
 impl Run<'_> {
     /// Runs one step, and compares its answer and the clock after it.
     fn step(&mut self, op: &Value) -> Result<Difference, String> {
-        let (before, recorded_clock) = (self.course, micros(op, "clock")?);
+        let (before, recorded_clock) = (self.validity, micros(op, "clock")?);
         let (expected, actual) = (Answer::recorded(op)?, self.perform(op)?);
         if let Answer::Waited(micros) = actual {
             self.clock = self.clock.saturating_add(micros).min(END);
         }
         let is_ask = matches!(expected, Answer::Waited(_) | Answer::Denied);
         let difference = match before {
-            Course::Sound if self.course == Course::Done => None,
-            Course::Sound => {
+            Validity::Valid if self.validity == Validity::Finished => None,
+            Validity::Valid => {
                 let differs = expected != actual || recorded_clock != self.clock;
                 differs.then(|| (format!("{expected} at {recorded_clock}"), format!("{actual} at {}", self.clock)))
             }
-            Course::Wrapped if is_ask => {
-                let passed = actual != Answer::Denied && self.clock < END;
-                passed.then(|| ("no pass before the end of time".to_owned(), format!("{actual} at {}", self.clock)))
+            Validity::Wrapped if is_ask => {
+                let was_granted = actual != Answer::Denied && self.clock < END;
+                was_granted
+                    .then(|| ("no grant before the last microsecond".to_owned(), format!("{actual} at {}", self.clock)))
             }
-            Course::Wrapped | Course::Done => None,
+            Validity::Wrapped | Validity::Finished => None,
         };
         self.clock = recorded_clock; // one mismatch is reported once, and not with every later step
         Ok(difference)
@@ -153,48 +154,51 @@ impl Run<'_> {
             "set_rate" => match self.limiter.with_rate(double(op, "rate")?) {
                 Ok(limiter) => {
                     if overflows(&smooth, limiter.smooth(), smooth.settled(self.state, self.clock)) {
-                        self.course = Course::Done;
+                        self.validity = Validity::Finished;
                     }
                     limiter.smooth().set_rate(&mut self.state, &smooth, self.clock);
                     self.limiter = limiter;
                     let clock = self.clock;
-                    self.on_store(|kept| kept.set_rate(limiter, clock))?;
+                    self.apply_to_store(|limiter_on_store| limiter_on_store.set_rate(limiter, clock))?;
                     Ok(Answer::Done)
                 }
-                Err(refusal) => {
-                    if is_fault_of_guava(&refusal) {
-                        self.course = Course::Done;
+                Err(error) => {
+                    if is_bug_of_guava(&error) {
+                        self.validity = Validity::Finished;
                     }
-                    Ok(Answer::BadArgument)
+                    Ok(Answer::InvalidArgument)
                 }
             },
             "get_rate" => Ok(Answer::Rate(Double(smooth.rate()))),
-            other => Err(format!("there is no op `{other}`")),
+            other => Err(format!("unknown op `{other}`")),
         }
     }
 
     fn ask(&mut self, op: &Value, timeout: u64) -> Result<Answer, String> {
         // A negative number of permits can't be represented.
         let permits = u64::try_from(integer(op, "permits")?).unwrap_or(0);
-        let Ok(cost) = Cost::new(permits) else { return Ok(Answer::BadArgument) };
+        let Ok(cost) = Cost::new(permits) else { return Ok(Answer::InvalidArgument) };
         let smooth = self.limiter.smooth();
         let price = smooth.price(&self.state, self.clock, cost);
         let wait = smooth.try_acquire(&mut self.state, self.clock, cost, timeout);
         if wait.is_some() && price.checked_micros().is_none() {
-            self.course = Course::Wrapped;
+            self.validity = Validity::Wrapped;
         }
         let (clock, until) = (self.clock, self.state.next_free_micros());
-        let on_store = self.on_store(|kept| kept.ask(clock, until, cost, timeout))?;
-        Ok(on_store.unwrap_or(wait).map_or(Answer::Denied, Answer::Waited))
+        let store_wait = self.apply_to_store(|limiter| limiter.ask(clock, until, cost, timeout))?;
+        Ok(store_wait.unwrap_or(wait).map_or(Answer::Denied, Answer::Waited))
     }
 
     /// Applies `act` to the limiter on the store, if it is still used.
-    fn on_store<T>(&mut self, act: impl FnOnce(&mut Kept<'_>) -> Result<T, Stop>) -> Result<Option<T>, String> {
-        let Ok(kept) = &mut self.kept else { return Ok(None) };
-        match unless_problem(act(kept))? {
+    fn apply_to_store<T>(
+        &mut self,
+        act: impl FnOnce(&mut LimiterOnStore<'_>) -> Result<T, Stop>,
+    ) -> Result<Option<T>, String> {
+        let Ok(limiter) = &mut self.on_store else { return Ok(None) };
+        match unless_problem(act(limiter))? {
             Ok(done) => Ok(Some(done)),
             Err(reason) => {
-                self.kept = Err(reason);
+                self.on_store = Err(reason);
                 Ok(None)
             }
         }
@@ -202,7 +206,7 @@ impl Run<'_> {
 
     /// Compares the final state.
     fn end(&self, end: &Value) -> Result<Difference, String> {
-        if self.course != Course::Sound {
+        if self.validity != Validity::Valid {
             return Ok(None);
         }
         let smooth = self.limiter.smooth();
@@ -224,10 +228,10 @@ impl Run<'_> {
         if expected != actual {
             return Ok(Some((expected, actual)));
         }
-        let Ok(kept) = &self.kept else { return Ok(None) };
-        match kept.end(self.clock, self.state) {
+        let Ok(limiter) = &self.on_store else { return Ok(None) };
+        match limiter.end(self.clock, self.state) {
             Ok(difference) => Ok(difference),
-            Err(Stop::NotKept(_)) => Ok(None),
+            Err(Stop::Unsupported(_)) => Ok(None),
             Err(Stop::Problem(problem)) => Err(problem),
         }
     }
@@ -248,7 +252,7 @@ impl Limiter {
                 let limiter = SmoothWarmingUp::new(rate, warm_up);
                 Ok(limiter.and_then(|limiter| limiter.with_cold_factor(cold_factor)).map(Self::WarmingUp))
             }
-            other => Err(format!("there is no kind {other:?}")),
+            other => Err(format!("unknown kind {other:?}")),
         }
     }
 
@@ -268,8 +272,8 @@ impl Limiter {
 }
 
 /// Returns `true` if Guava accepts these arguments, and then grants every request.
-fn is_fault_of_guava(refusal: &InvalidSmooth) -> bool {
-    match refusal {
+fn is_bug_of_guava(error: &InvalidSmooth) -> bool {
+    match error {
         InvalidSmooth::WarmUp(warm_up) => warm_up.is_zero(),
         InvalidSmooth::Store { .. } => true,
         _ => false,
@@ -285,14 +289,14 @@ fn overflows(old: &SmoothRate, new: &SmoothRate, settled: SmoothState) -> bool {
 impl Answer {
     fn recorded(op: &Value) -> Result<Self, String> {
         if op.get("error").is_some() {
-            return Ok(Self::BadArgument);
+            return Ok(Self::InvalidArgument);
         }
         match name(op)? {
             "acquire" => Ok(Self::Waited(micros(op, "slept_micros")?)),
             "try_acquire" => match op.get("ok").and_then(Value::as_bool) {
                 Some(true) => Ok(Self::Waited(micros(op, "slept_micros")?)),
                 Some(false) => Ok(Self::Denied),
-                None => Err("`ok` is neither true nor false".to_owned()),
+                None => Err("invalid `ok`: expected true or false".to_owned()),
             },
             "get_rate" => Ok(Self::Rate(Double(double(op, "rate")?))),
             _ => Ok(Self::Done),
@@ -307,7 +311,7 @@ impl fmt::Display for Answer {
             Self::Waited(micros) => write!(f, "granted after {micros}"),
             Self::Denied => f.write_str("denied"),
             Self::Rate(rate) => write!(f, "rate {rate}"),
-            Self::BadArgument => f.write_str("a bad argument"),
+            Self::InvalidArgument => f.write_str("an invalid argument"),
         }
     }
 }
@@ -333,27 +337,27 @@ impl fmt::Display for Double {
 }
 
 fn name(op: &Value) -> Result<&str, String> {
-    op.get("op").and_then(Value::as_str).ok_or_else(|| "`op` is not a name".to_owned())
+    op.get("op").and_then(Value::as_str).ok_or_else(|| "invalid `op`: expected a name".to_owned())
 }
 
 fn integer(object: &Value, field: &str) -> Result<i64, String> {
-    object.get(field).and_then(Value::as_i64).ok_or_else(|| format!("`{field}` is not a whole number"))
+    object.get(field).and_then(Value::as_i64).ok_or_else(|| format!("invalid `{field}`: expected a whole number"))
 }
 
 fn micros(object: &Value, field: &str) -> Result<u64, String> {
-    u64::try_from(integer(object, field)?).map_err(|_| format!("`{field}` is below zero"))
+    u64::try_from(integer(object, field)?).map_err(|_| format!("invalid `{field}`: must not be negative"))
 }
 
 /// Returns the double in `field`: from its bits if they are recorded, else from the number or its name.
 fn double(object: &Value, field: &str) -> Result<f64, String> {
-    let problem = || format!("`{field}` is not a number");
+    let problem = || format!("invalid `{field}`: expected a number");
     if let Some(bits) = object.get(format!("{field}_bits")).and_then(Value::as_str) {
         return u64::from_str_radix(bits, 16).map(f64::from_bits).map_err(|_| problem());
     }
     match object.get(field) {
         Some(Value::String(name)) => name.parse().map_err(|_| problem()),
         Some(value) => value.as_f64().ok_or_else(problem),
-        None => Err(format!("`{field}` is not there")),
+        None => Err(format!("missing field `{field}`")),
     }
 }
 

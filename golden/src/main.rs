@@ -2,13 +2,13 @@
 //! differ.
 //!
 //! A file has one scenario per line, in JSON. Its source determines how it is replayed: `kind` is a Guava limiter,
-//! `script` a Lua script of the seed documents.
+//! `script` a reference Lua script.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
-use store::{Counts, NAMES, Stores};
+use store::{NAMES, ScenarioStore, Stores};
 
 mod guava;
 mod lua;
@@ -19,8 +19,8 @@ cargo xtask golden [--store STORE] FILE...
 
 Replays recorded answers of real systems, prints mismatches, and exits with 1 if there are any.
 
-  --store memory   in process, as unless said otherwise
-  --store redis    on Redis, which is started for it; what can't be kept there is left out, and told
+  --store memory   in process (the default)
+  --store redis    on Redis, which is started for it; unsupported steps are skipped and reported
 ";
 
 /// An answer that differs from the recorded one.
@@ -41,7 +41,7 @@ struct Report {
     /// Steps that were compared.
     steps: usize,
     /// Scenarios and steps that were not compared, by reason.
-    left_out: BTreeMap<String, (usize, usize)>,
+    skipped: BTreeMap<String, (usize, usize)>,
     /// The scenario's line number, and the mismatch.
     mismatches: Vec<(usize, Mismatch)>,
 }
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let (stores, files) = match arguments(&args).and_then(|(store, files)| Ok((Stores::named(store)?, files))) {
-        Ok(found) => found,
+        Ok(parsed) => parsed,
         Err(problem) => {
             eprintln!("golden: {problem}");
             return ExitCode::from(2);
@@ -82,24 +82,24 @@ fn arguments(args: &[String]) -> Result<(&str, Vec<&str>), String> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         if arg == "--store" {
-            store = args.next().ok_or_else(|| format!("--store needs the name of one: {NAMES}"))?;
+            store = args.next().ok_or_else(|| format!("missing value of `--store`: expected {NAMES}"))?;
         } else if let Some(name) = arg.strip_prefix("--store=") {
             store = name;
         } else if arg.starts_with('-') {
-            return Err(format!("there is no option `{arg}`; the only one is --store"));
+            return Err(format!("unknown option `{arg}`; the only option is `--store`"));
         } else {
             files.push(arg);
         }
     }
     if files.is_empty() {
-        return Err("name at least one file, as in `cargo xtask golden golden/*.jsonl`".to_owned());
+        return Err("missing file; expected at least one, such as `cargo xtask golden golden/*.jsonl`".to_owned());
     }
     Ok((store, files))
 }
 
 /// Replays one file.
 fn replay_file(file: &Path, stores: &Stores) -> Result<Report, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("can't be read: {error}"))?;
+    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
     let mut report = Report::default();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let number = index + 1;
@@ -107,8 +107,8 @@ fn replay_file(file: &Path, stores: &Stores) -> Result<Report, String> {
         let replay = replay(&scenario, &stores.empty()?).map_err(|problem| format!("line {number}: {problem}"))?;
         report.scenarios += 1;
         report.steps += replay.steps;
-        if let Some((reason, steps)) = replay.left_out {
-            let (scenarios, all) = report.left_out.entry(reason).or_default();
+        if let Some((reason, steps)) = replay.skipped {
+            let (scenarios, all) = report.skipped.entry(reason).or_default();
             (*scenarios, *all) = (*scenarios + 1, *all + steps);
         }
         report.mismatches.extend(replay.mismatches.into_iter().map(|mismatch| (number, mismatch)));
@@ -122,30 +122,30 @@ struct Replay {
     /// Steps that were compared.
     steps: usize,
     /// Why the remaining steps were not compared, and how many there are.
-    left_out: Option<(String, usize)>,
+    skipped: Option<(String, usize)>,
     mismatches: Vec<Mismatch>,
 }
 
 /// Replays one scenario. Returns an error if its format is unknown.
-fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, String> {
+fn replay(scenario: &Value, store: &ScenarioStore<'_>) -> Result<Replay, String> {
     if scenario.get("kind").is_some() {
-        guava::replay(scenario, counts)
+        guava::replay(scenario, store)
     } else if scenario.get("script").is_some() {
-        lua::replay(scenario, counts)
+        lua::replay(scenario, store)
     } else {
-        Err("neither `kind` (a limiter of Guava's) nor `script` (a Lua script) is there".to_owned())
+        Err("missing field `kind` (a Guava limiter) or `script` (a Lua script)".to_owned())
     }
 }
 
 fn print(file: &str, report: &Report) {
-    let Report { scenarios, steps, left_out, mismatches } = report;
+    let Report { scenarios, steps, skipped, mismatches } = report;
     println!("{file}: {scenarios} scenarios, {steps} steps compared, {} mismatches", mismatches.len());
-    for (reason, (scenarios, steps)) in left_out {
-        println!("  left out: {steps} steps in {scenarios} scenarios: {reason}");
+    for (reason, (scenarios, steps)) in skipped {
+        println!("  skipped: {steps} steps in {scenarios} scenarios: {reason}");
     }
     for (line, Mismatch { step, expected, actual }) in mismatches {
-        let place = step.map_or_else(|| "end".to_owned(), |step| format!("step {step}"));
-        println!("  line {line}, {place}: expected {expected}, got {actual}");
+        let location = step.map_or_else(|| "end".to_owned(), |step| format!("step {step}"));
+        println!("  line {line}, {location}: expected {expected}, found {actual}");
     }
 }
 

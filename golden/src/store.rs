@@ -30,7 +30,7 @@ pub(crate) struct Server {
 
 /// The store of one scenario.
 #[derive(Debug)]
-pub(crate) enum Counts<'a> {
+pub(crate) enum ScenarioStore<'a> {
     Memory(MemoryStore),
     Redis(RedisStore, &'a Runtime),
 }
@@ -39,7 +39,7 @@ pub(crate) enum Counts<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The store does not support such a limit, for this reason: the remaining steps are skipped.
-    NotKept(String),
+    Unsupported(String),
     /// The scenario or the store is invalid.
     Problem(String),
 }
@@ -59,7 +59,7 @@ impl From<&str> for Stop {
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unsupported { reason, .. } => Self::NotKept(reason),
+            StoreError::Unsupported { reason, .. } => Self::Unsupported(reason),
             other => Self::Problem(other.to_string()),
         }
     }
@@ -71,28 +71,28 @@ impl Stores {
         match name {
             "memory" => Ok(Self::Memory),
             "redis" => {
-                let redis = RedisServer::start().map_err(|error| format!("Redis can't be started: {error}"))?;
+                let redis = RedisServer::start().map_err(|error| format!("cannot start Redis: {error}"))?;
                 let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
                 Ok(Self::Redis(Box::new(Server { redis, runtime, scenarios: Cell::new(0) })))
             }
-            other => Err(format!("there is no store `{other}`: it is {NAMES}")),
+            other => Err(format!("unknown store `{other}`; expected {NAMES}")),
         }
     }
 
     /// Creates an empty store.
-    pub(crate) fn empty(&self) -> Result<Counts<'_>, String> {
-        let Self::Redis(server) = self else { return Ok(Counts::Memory(MemoryStore::default())) };
+    pub(crate) fn empty(&self) -> Result<ScenarioStore<'_>, String> {
+        let Self::Redis(server) = self else { return Ok(ScenarioStore::Memory(MemoryStore::default())) };
         let Server { redis, runtime, scenarios } = &**server;
         scenarios.set(scenarios.get() + 1);
         let options = Options::default().prefix(format!("golden-{}", scenarios.get())).times(Times::OfCaller);
         // Only Redis's own answers matter, however long they take.
         let options = options.deny_cache(DenyCache::Off).when_down(WhenDown::Deny).timeout(Duration::from_secs(10));
         let store = runtime.block_on(RedisStore::connect(&redis.url(), options)).map_err(|error| error.to_string())?;
-        Ok(Counts::Redis(store, runtime))
+        Ok(ScenarioStore::Redis(store, runtime))
     }
 }
 
-impl Counts<'_> {
+impl ScenarioStore<'_> {
     /// Takes all of `asks` or nothing.
     pub(crate) fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
         let decision = match self {
@@ -114,13 +114,13 @@ impl Counts<'_> {
     /// Takes one ask.
     pub(crate) fn decide_one(&self, ask: Ask<'_>, now: Timestamp, max_wait: MaxWait) -> Result<Answer, Stop> {
         let decision = self.decide(&[ask], now, max_wait)?;
-        decision.answers().first().copied().ok_or_else(|| "one was asked, and none answered".into())
+        decision.answers().first().copied().ok_or_else(|| "the store returned no answer".into())
     }
 
     /// Returns an error for an answer that was made without Redis.
     fn checked(&self, decision: Decision) -> Result<Decision, Stop> {
         match self {
-            Self::Redis(store, _) if store.link().health != Health::Healthy => Err("Redis went away".into()),
+            Self::Redis(store, _) if store.link().health != Health::Healthy => Err("Redis is unreachable".into()),
             _ => Ok(decision),
         }
     }

@@ -20,20 +20,20 @@ pub(crate) fn redis_cli(seconds: &str, password: Option<&str>, args: &[&str]) ->
         command.env("REDISCLI_AUTH", password);
     }
     let output = command.output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
-        Some(0) => Ok(said.trim_end().to_owned()),
+        Some(0) => Ok(stdout.trim_end().to_owned()),
         Some(124) => {
-            let problem = format!("no answer to `redis-cli {}` within {seconds} s", args.join(" "));
+            let problem = format!("`redis-cli {}` timed out after {seconds} s", args.join(" "));
             Err(io::Error::new(io::ErrorKind::TimedOut, problem))
         }
         Some(127) => {
-            let problem = "redis-cli is not installed; `cargo xtask test` installs what tests need";
+            let problem = "`redis-cli` is not installed; `cargo xtask test` installs it";
             Err(io::Error::new(io::ErrorKind::NotFound, problem))
         }
         _ => {
-            let problem = format!("`redis-cli {}`: {} {}", args.join(" "), said.trim(), complaint.trim());
+            let problem = format!("`redis-cli {}`: {} {}", args.join(" "), stdout.trim(), stderr.trim());
             Err(io::Error::other(problem))
         }
     }

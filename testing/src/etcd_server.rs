@@ -6,7 +6,7 @@
 //! let mut etcd = EtcdServer::start()?;
 //! etcd.put("/diana/rules", "rules: []")?;
 //! etcd.kill()?;
-//! etcd.restart()?; // same port, and what was put is still there
+//! etcd.restart()?; // same port, same data
 //! etcd.delete("/diana/rules")?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -63,7 +63,7 @@ impl EtcdServer {
         let folder = tempfile::Builder::new().prefix("diana-etcd-").tempdir()?;
         let process = Self::spawn(&folder, &port, &peer, tls.as_ref())?;
         let server = Self { process, token: None, folder, port, peer, tls };
-        server.wait_until_it_answers()?;
+        server.wait_until_ready()?;
         Ok(server)
     }
 
@@ -87,7 +87,7 @@ impl EtcdServer {
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
         self.process = Self::spawn(&self.folder, &self.port, &self.peer, self.tls.as_ref())?;
-        self.wait_until_it_answers()
+        self.wait_until_ready()
     }
 
     /// Sends SIGSTOP: the kernel still accepts connections and bytes, but there is no answer. Returns once it has
@@ -134,7 +134,8 @@ impl EtcdServer {
         self.token = None;
         let request = format!("{{\"name\":\"root\",\"password\":\"{password}\"}}");
         let answer = self.call("/v3/auth/authenticate", &request)?;
-        self.token = Some(field(&answer, "token").ok_or_else(|| io::Error::other(format!("no token: {answer}")))?);
+        self.token =
+            Some(field(&answer, "token").ok_or_else(|| io::Error::other(format!("missing token in {answer}")))?);
         Ok(())
     }
 
@@ -177,7 +178,7 @@ impl EtcdServer {
         Process::start(&mut command)
     }
 
-    fn wait_until_it_answers(&self) -> io::Result<()> {
+    fn wait_until_ready(&self) -> io::Result<()> {
         let request = "GET /health HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n";
         let answer = wait_until("an etcd to answer", LONG, || {
             if self.process.has_ended() {
@@ -188,7 +189,7 @@ impl EtcdServer {
         let log = || std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
         match answer {
             Ok(true) => Ok(()),
-            Ok(false) => Err(io::Error::other(format!("etcd ended at once; its log:\n{}", log()))),
+            Ok(false) => Err(io::Error::other(format!("etcd exited at start; its log:\n{}", log()))),
             Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", log()))),
         }
     }
@@ -198,7 +199,7 @@ const LOG: &str = "etcd.log";
 
 fn revision(answer: &str) -> io::Result<u64> {
     let revision = field(answer, "revision").and_then(|revision| revision.parse().ok());
-    revision.ok_or_else(|| io::Error::other(format!("no revision: {answer}")))
+    revision.ok_or_else(|| io::Error::other(format!("missing revision in {answer}")))
 }
 
 /// Returns the text of a field with this name, at any depth of the JSON.

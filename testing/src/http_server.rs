@@ -3,12 +3,12 @@
 //! ```no_run
 //! use diana_testing::{HttpServer, Misbehave};
 //!
-//! let mut centre = HttpServer::start()?;
-//! centre.serve("rules: []");
-//! centre.misbehave(Misbehave::Status(500));
-//! centre.stop(); // nobody there
-//! centre.restart()?; // same port, same document
-//! assert_eq!(centre.requests(), 0);
+//! let mut server = HttpServer::start()?;
+//! server.serve("rules: []");
+//! server.misbehave(Misbehave::Status(500));
+//! server.stop(); // connections are refused
+//! server.restart()?; // same port, same document
+//! assert_eq!(server.requests(), 0);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::{oneshot, watch};
 
-mod answer;
+mod response;
 
 /// How an [`HttpServer`] answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl HttpServer {
         let thread = std::thread::Builder::new().name("http-server".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = answer::serve(listener, shared) => {}
+                    () = response::serve(listener, shared) => {}
                     _ = stopped => {}
                 }
             });

@@ -35,18 +35,18 @@ impl NginxServer {
     }
 
     /// The same, started by another program that executes it: `&["taskset", "-c", "0"]`.
-    pub fn start_under(words: &[&str], http: impl FnOnce(u16) -> String) -> io::Result<Self> {
+    pub fn start_under(prefix: &[&str], http: impl FnOnce(u16) -> String) -> io::Result<Self> {
         let port = Port::claim()?;
         let folder = tempfile::Builder::new().prefix("diana-nginx-").tempdir()?;
         std::fs::write(folder.path().join(CONFIG), config(folder.path(), &http(port.number())))?;
         // Debian installs it in a directory that is only in root's PATH.
         let program = if Path::new("/usr/sbin/nginx").is_file() { "/usr/sbin/nginx" } else { "nginx" };
-        let mut all = words.to_vec();
+        let mut all = prefix.to_vec();
         all.push(program);
         let mut command = Command::new(all[0]);
         command.args(&all[1..]).arg("-p").arg(folder.path()).args(["-e", LOG, "-c", CONFIG]);
         let server = Self { process: Process::start(&mut command)?, folder, port };
-        server.wait_until_it_listens()?;
+        server.wait_until_listening()?;
         Ok(server)
     }
 
@@ -73,7 +73,7 @@ impl NginxServer {
         self.process.kill()
     }
 
-    fn wait_until_it_listens(&self) -> io::Result<()> {
+    fn wait_until_listening(&self) -> io::Result<()> {
         let listens = wait_until("an nginx to listen", LONG, || {
             if self.process.has_ended() {
                 return Some(false);
@@ -83,7 +83,7 @@ impl NginxServer {
         let log = || std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
         match listens {
             Ok(true) => self.workers().map(|_| ()),
-            Ok(false) => Err(io::Error::other(format!("nginx ended at once; its log:\n{}", log()))),
+            Ok(false) => Err(io::Error::other(format!("nginx exited at start; its log:\n{}", log()))),
             Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", log()))),
         }
     }
@@ -93,7 +93,7 @@ const CONFIG: &str = "nginx.conf";
 const LOG: &str = "error.log";
 
 fn config(folder: &Path, http: &str) -> String {
-    // As root, nginx starts its workers as another user, who can't access the folder.
+    // As root, nginx starts its workers as another user without access to the folder.
     let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
     let folder = folder.display();
     format!(

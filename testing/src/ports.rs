@@ -38,7 +38,7 @@ impl Port {
                 return Ok(port);
             }
         }
-        Err(io::Error::new(io::ErrorKind::AddrInUse, "every port that tests may use is taken"))
+        Err(io::Error::new(io::ErrorKind::AddrInUse, "all ports reserved for tests are in use"))
     }
 
     /// Returns the port's number.

@@ -30,8 +30,8 @@ impl Process {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.map_err(|error| {
             let program = command.get_program().to_string_lossy();
-            let hint = "`cargo xtask test` installs what tests need";
-            io::Error::new(error.kind(), format!("{program} can't be started: {error}; {hint}"))
+            let hint = "`cargo xtask test` installs the programs that tests need";
+            io::Error::new(error.kind(), format!("cannot start `{program}`: {error}; {hint}"))
         })?;
         Ok(Self { child })
     }
@@ -65,8 +65,8 @@ impl Process {
         }
         self.child.kill()?;
         self.child.wait()?;
-        let gone = |child: &Pid| stat_of(child.as_raw_nonzero().get()).map_or(true, |stat| stat.has_ended());
-        wait_until("what a process forked to end", LONG, || forked.iter().all(gone).then_some(()))
+        let has_exited = |child: &Pid| stat_of(child.as_raw_nonzero().get()).map_or(true, |stat| stat.has_ended());
+        wait_until("the children of a process to exit", LONG, || forked.iter().all(has_exited).then_some(()))
     }
 
     /// Sends SIGSTOP, and waits until it has stopped: the signal alone is asynchronous.
@@ -100,7 +100,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.has_ended() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, format!("process {} has ended", self.pid())));
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("process {} has exited", self.pid())));
         }
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
@@ -130,7 +130,7 @@ pub fn resident(pid: u32) -> io::Result<u64> {
     let kib =
         text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     // An exited process has none.
-    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")))
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has exited")))
 }
 
 /// The required fields of `/proc/PID/stat`; see proc(5).
@@ -167,7 +167,7 @@ mod tests {
     use super::Stat;
 
     #[test]
-    fn the_programs_name_may_hold_anything() {
+    fn the_program_name_may_contain_parentheses() {
         let line = "42 (a) b (c) S 1 42 42 0 -1 4194560 2108 0 0 0 120 34 0 0 20 0 5 0 1047 61444096 2730";
         assert_eq!(Stat::parse(line), Some(Stat { state: 'S', ticks: 154 }));
     }

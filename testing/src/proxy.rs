@@ -11,8 +11,8 @@
 //! let proxy = Proxy::to(redis.port())?;
 //! proxy.delay(Duration::from_millis(5))?; // a request and its answer take 10 ms
 //! proxy.swallow()?; // a black hole
-//! proxy.refuse()?; // nobody there
-//! proxy.pass()?; // as if nothing had been
+//! proxy.refuse()?; // connections are refused
+//! proxy.pass()?; // back to normal
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
@@ -34,21 +34,21 @@ pub struct Proxy {
     port: Port,
     traffic: Arc<Traffic>,
     /// `None` while new connections are refused.
-    door: Mutex<Option<Door>>,
+    acceptor: Mutex<Option<Acceptor>>,
 }
 
 /// The listener and its thread.
 #[derive(Debug)]
-struct Door {
+struct Acceptor {
     listener: TcpListener,
     /// Accepts until the listener is shut down.
-    acceptor: JoinHandle<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Proxy {
     /// Creates a proxy that forwards everything to `port` of 127.0.0.1. The server may be started later.
     pub fn to(port: u16) -> io::Result<Self> {
-        let proxy = Self { port: Port::claim()?, traffic: Arc::new(Traffic::to(port)), door: Mutex::new(None) };
+        let proxy = Self { port: Port::claim()?, traffic: Arc::new(Traffic::to(port)), acceptor: Mutex::new(None) };
         proxy.pass()?;
         Ok(proxy)
     }
@@ -87,11 +87,11 @@ impl Proxy {
     /// forwarded.
     pub fn refuse(&self) -> io::Result<()> {
         self.traffic.set_mode(Mode::Pass);
-        let Some(door) = self.door.lock().take() else { return Ok(()) };
+        let Some(acceptor) = self.acceptor.lock().take() else { return Ok(()) };
         // Closing it is not sufficient: a process that another thread is starting has a copy until it executes its
         // program, and with a copy the port still listens. This also wakes the accepting thread.
-        rustix::net::shutdown(&door.listener, rustix::net::Shutdown::Both)?;
-        door.acceptor.join().map_err(|_| io::Error::other("the proxy's accepting thread panicked"))
+        rustix::net::shutdown(&acceptor.listener, rustix::net::Shutdown::Both)?;
+        acceptor.thread.join().map_err(|_| io::Error::other("the accepting thread of the proxy panicked"))
     }
 
     /// Closes all open connections. New ones are handled as before.
@@ -116,13 +116,13 @@ impl Proxy {
 
     fn open(&self, mode: Mode) -> io::Result<()> {
         self.traffic.set_mode(mode);
-        let mut door = self.door.lock();
-        if door.is_none() {
+        let mut acceptor = self.acceptor.lock();
+        if acceptor.is_none() {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port()))?;
-            let (traffic, entrance) = (Arc::clone(&self.traffic), listener.try_clone()?);
+            let (traffic, accepting) = (Arc::clone(&self.traffic), listener.try_clone()?);
             let thread = std::thread::Builder::new().name("proxy".to_owned());
-            let acceptor = thread.spawn(move || traffic.accept(&entrance))?;
-            *door = Some(Door { listener, acceptor });
+            let thread = thread.spawn(move || traffic.accept(&accepting))?;
+            *acceptor = Some(Acceptor { listener, thread });
         }
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! use diana_testing::RedisCluster;
 //!
 //! let mut cluster = RedisCluster::start()?;
-//! cluster.move_slot_of("alice")?; // clients hear MOVED
-//! cluster.kill_master_of("alice")?; // clients hear nothing, then CLUSTERDOWN
+//! cluster.move_slot_of("alice")?; // clients get MOVED
+//! cluster.kill_master_of("alice")?; // clients get no answer, then CLUSTERDOWN
 //! cluster.wait_until_whole()?; // the replica has taken over
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -69,9 +69,10 @@ impl RedisCluster {
         let slot = self.slot_of(key)?;
         let mut owner: Option<(u64, &RedisServer)> = None;
         for server in self.running() {
-            let itself = Node::parse_all(&server.cli(&["CLUSTER", "NODES"])?)?.into_iter().find(|node| node.is_myself);
+            let own_entry =
+                Node::parse_all(&server.cli(&["CLUSTER", "NODES"])?)?.into_iter().find(|node| node.is_myself);
             // A master that was frozen during its failover still claims its slots, but in an older epoch.
-            if let Some(node) = itself.filter(|node| node.serves(slot))
+            if let Some(node) = own_entry.filter(|node| node.serves(slot))
                 && owner.is_none_or(|(epoch, _)| epoch < node.epoch)
             {
                 owner = Some((node.epoch, server));
@@ -84,7 +85,7 @@ impl RedisCluster {
     /// Returns the slot of `key`.
     pub fn slot_of(&self, key: &str) -> io::Result<u16> {
         let slot = self.any()?.cli(&["CLUSTER", "KEYSLOT", key])?;
-        slot.parse().map_err(|_| io::Error::other(format!("not a slot: {slot}")))
+        slot.parse().map_err(|_| io::Error::other(format!("invalid slot: {slot}")))
     }
 
     /// Kills the master that serves `key`, and returns its port. Until its replica takes over (about two seconds; see
@@ -99,9 +100,9 @@ impl RedisCluster {
 
     /// Moves the slot of `key`, with all its keys, to another master. Returns that master's port.
     pub fn move_slot_of(&self, key: &str) -> io::Result<u16> {
-        let to = self.begin_move_of(key)?;
-        to.carry_keys()?;
-        to.finish()
+        let slot_move = self.begin_move_of(key)?;
+        slot_move.carry_keys()?;
+        slot_move.finish()
     }
 
     /// Begins to move the slot of `key` to another master, and leaves the move incomplete: keys that are no longer, or
@@ -113,7 +114,7 @@ impl RedisCluster {
     /// Waits until every slot has a running master, every other running node is a replica in sync, and all running
     /// nodes report the same.
     pub fn wait_until_whole(&self) -> io::Result<()> {
-        wait_until("a cluster to be whole", LONG, || self.is_whole().ok()?.then_some(()))
+        wait_until("a cluster to be complete", LONG, || self.is_whole().ok()?.then_some(()))
     }
 
     fn is_whole(&self) -> io::Result<bool> {
@@ -131,7 +132,7 @@ impl RedisCluster {
                 }
             }
             nodes.retain(|node| running.contains(&node.port));
-            nodes.iter_mut().for_each(Node::forget_who_said_it);
+            nodes.iter_mut().for_each(Node::clear_reporter);
             nodes.sort_by_key(|node| node.port);
             match &first {
                 None => first = Some(nodes),
@@ -141,9 +142,9 @@ impl RedisCluster {
         }
         let nodes = first.unwrap_or_default();
         // A node that reports itself as a master without a slot does not know yet that it is a replica.
-        let settled = nodes.iter().all(|node| node.is_master() != node.slots.is_empty());
+        let roles_are_known = nodes.iter().all(|node| node.is_master() != node.slots.is_empty());
         let served: usize = nodes.iter().map(Node::slot_count).sum();
-        Ok(settled && served == 16_384 && nodes.len() == running.len())
+        Ok(roles_are_known && served == 16_384 && nodes.len() == running.len())
     }
 
     fn any(&self) -> io::Result<&RedisServer> {

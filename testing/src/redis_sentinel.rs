@@ -38,7 +38,7 @@ const FAILOVER_TIMEOUT_MILLIS: &str = "2000";
 /// again and again.
 ///
 /// A sentinel that was delayed for two seconds does nothing for the tilt period, which is half a minute by default.
-const HURRY: [&str; 10] =
+const FAST_TIMERS: [&str; 10] =
     ["SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ping-period", "500", "tilt-period", "1000"];
 
 /// Servers monitored by sentinels; all are killed on drop.
@@ -60,10 +60,10 @@ impl RedisSentinel {
             .arg("sentinel failover-timeout", &format!("{NAME} {FAILOVER_TIMEOUT_MILLIS}"));
         let sentinels = (0..SENTINELS).map(|_| builder.clone().start()).collect::<io::Result<Vec<_>>>()?;
         for sentinel in &sentinels {
-            sentinel.cli(&HURRY)?;
+            sentinel.cli(&FAST_TIMERS)?;
         }
         let group = Self { servers: vec![master, replica], sentinels };
-        wait_until("sentinels to find each other", LONG, || group.all_know_all().ok()?.then_some(()))?;
+        wait_until("sentinels to find each other", LONG, || group.have_found_each_other().ok()?.then_some(()))?;
         Ok(group)
     }
 
@@ -82,7 +82,7 @@ impl RedisSentinel {
     pub fn master_port(&self) -> io::Result<u16> {
         let mut running = self.sentinels.iter().filter(|sentinel| sentinel.is_running());
         let sentinel = running.next().ok_or_else(|| io::Error::other("no sentinel is running"))?;
-        master_named_by(sentinel)
+        master_reported_by(sentinel)
     }
 
     /// Returns master and replica, in the order in which they were started; a failover changes their roles, not their
@@ -121,7 +121,7 @@ impl RedisSentinel {
     fn agreed_master(&self) -> io::Result<Option<u16>> {
         let port = self.master_port()?;
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_running()) {
-            if master_named_by(sentinel)? != port {
+            if master_reported_by(sentinel)? != port {
                 return Ok(None);
             }
         }
@@ -130,7 +130,7 @@ impl RedisSentinel {
         Ok((master.info("replication", "role")? == "master").then_some(port))
     }
 
-    fn all_know_all(&self) -> io::Result<bool> {
+    fn have_found_each_other(&self) -> io::Result<bool> {
         let others = (SENTINELS - 1).to_string();
         for sentinel in &self.sentinels {
             let text = sentinel.cli(&["SENTINEL", "MASTER", NAME])?;
@@ -145,8 +145,8 @@ impl RedisSentinel {
     }
 }
 
-fn master_named_by(sentinel: &RedisServer) -> io::Result<u16> {
+fn master_reported_by(sentinel: &RedisServer) -> io::Result<u16> {
     let address = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME])?;
     let port = address.lines().nth(1).and_then(|port| port.parse().ok());
-    port.ok_or_else(|| io::Error::other(format!("not an address: {address}")))
+    port.ok_or_else(|| io::Error::other(format!("invalid address: {address}")))
 }

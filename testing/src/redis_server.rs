@@ -5,7 +5,7 @@
 //!
 //! let mut redis = RedisServer::start()?;
 //! assert_eq!(redis.cli(&["SET", "greeting", "hello"])?, "OK");
-//! redis.freeze()?; // alive, yet answers nobody
+//! redis.freeze()?; // alive, but does not answer
 //! redis.thaw()?;
 //! redis.restart()?; // same port, and empty
 //! assert_eq!(redis.cli(&["DBSIZE"])?, "0");
@@ -88,7 +88,7 @@ impl RedisServer {
             _ => {}
         }
         self.process = Self::spawn(self.program, &self.folder)?;
-        self.wait_until_it_answers()
+        self.wait_until_ready()
     }
 
     /// Sends SIGSTOP: the kernel still accepts connections and bytes, but there is no answer. Returns once it has
@@ -134,7 +134,7 @@ impl RedisServer {
         Process::start(Command::new(program).arg(folder.path().join(CONFIG)).current_dir(folder.path()))
     }
 
-    fn wait_until_it_answers(&self) -> io::Result<()> {
+    fn wait_until_ready(&self) -> io::Result<()> {
         // Checks the process id, in case another server listens on the same port.
         let pid = self.pid().to_string();
         let answer = wait_until("a Redis server to answer", LONG, || {
@@ -145,7 +145,7 @@ impl RedisServer {
         });
         match answer {
             Ok(true) => Ok(()),
-            Ok(false) => Err(io::Error::other(format!("{} ended at once; its log:\n{}", self.program, self.log()))),
+            Ok(false) => Err(io::Error::other(format!("{} exited at start; its log:\n{}", self.program, self.log()))),
             Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", self.log()))),
         }
     }

@@ -13,15 +13,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// ```
 /// use std::time::Duration;
-/// let mut asked = 0;
-/// let answer = diana_testing::wait_until("the third time", Duration::from_secs(1), || {
-///     asked += 1;
-///     (asked == 3).then_some(asked)
+/// let mut calls = 0;
+/// let answer = diana_testing::wait_until("the third call", Duration::from_secs(1), || {
+///     calls += 1;
+///     (calls == 3).then_some(calls)
 /// });
 /// assert_eq!(answer?, 3);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[allow(clippy::disallowed_methods, reason = "other processes live in real time, and tell nobody when they are done")]
+#[allow(clippy::disallowed_methods, reason = "other processes use real time and send no notification")]
 pub fn wait_until<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> io::Result<T> {
     let start = std::time::Instant::now();
     loop {
@@ -29,7 +29,10 @@ pub fn wait_until<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Optio
             return Ok(answer);
         }
         if start.elapsed() >= limit {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("waited {limit:?} in vain for {what}")));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("timed out after {limit:?} waiting for {what}"),
+            ));
         }
         std::thread::sleep(PAUSE);
     }

@@ -5,7 +5,7 @@
 //! use std::time::Duration;
 //!
 //! let run = Wrk::new("http://127.0.0.1:8080").connections(64).duration(Duration::from_secs(2)).run(&["/"])?;
-//! println!("{} a second, {} of them refused, p99 {:?}", run.rate(), run.refused, run.p99);
+//! println!("{} per second, {} of them denied, p99 {:?}", run.rate(), run.denied, run.p99);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
@@ -28,7 +28,7 @@ pub struct WrkRun {
     /// All responses.
     pub answers: u64,
     /// Responses with a status of 400 or more.
-    pub refused: u64,
+    pub denied: u64,
     /// Failed connections, incomplete responses, and timeouts.
     pub errors: u64,
     /// The duration of the run.
@@ -85,8 +85,8 @@ impl Wrk {
         command.arg(format!("{}{}", self.url, paths.first().unwrap_or(&"/")));
         let output = command.stdin(Stdio::null()).output();
         let output = output.map_err(|error| {
-            let hint = "`cargo xtask test` installs what tests need";
-            io::Error::new(error.kind(), format!("wrk can't be started: {error}; {hint}"))
+            let hint = "`cargo xtask test` installs the programs that tests need";
+            io::Error::new(error.kind(), format!("cannot start `wrk`: {error}; {hint}"))
         })?;
         let text = String::from_utf8_lossy(&output.stdout);
         let run = text.lines().find_map(WrkRun::parse);
@@ -109,9 +109,9 @@ impl WrkRun {
     fn parse(line: &str) -> Option<Self> {
         let numbers = line.strip_prefix(MARK)?.split_whitespace().map(str::parse);
         let numbers = numbers.collect::<Result<Vec<u64>, _>>().ok()?;
-        let [answers, refused, errors, took, p50, p99] = numbers[..] else { return None };
+        let [answers, denied, errors, took, p50, p99] = numbers[..] else { return None };
         let [took, p50, p99] = [took, p50, p99].map(Duration::from_micros);
-        Some(Self { answers, refused, errors, took, p50, p99 })
+        Some(Self { answers, denied, errors, took, p50, p99 })
     }
 }
 
@@ -143,9 +143,9 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn figures_are_read_from_their_line_and_no_other() {
+    fn parses_figures_from_their_line_only() {
         let run = WrkRun::parse("figures: 2000 1000 3 2000000 150 900").unwrap();
-        assert_eq!((run.answers, run.refused, run.errors), (2_000, 1_000, 3));
+        assert_eq!((run.answers, run.denied, run.errors), (2_000, 1_000, 3));
         assert_eq!((run.p50, run.p99), (Duration::from_micros(150), Duration::from_micros(900)));
         assert!((run.rate() - 1_000.0).abs() < 1e-9);
         assert!(WrkRun::parse("figures: 2000 1000").is_none());

@@ -25,7 +25,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     (
         "macros",
         "bench-macros",
-        "a function with a limit on it beside a check written by hand: time, instructions (valgrind); --quick for some 10 s",
+        "a function with a limit on it beside an explicit check: time, instructions (valgrind); --quick for some 10 s",
     ),
     (
         "pace",
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let Some((_, binary, _)) = BENCHES.iter().find(|(known, ..)| known == name) else {
-        eprintln!("bench: there is no bench `{name}`\n\n{}", list());
+        eprintln!("bench: unknown bench `{name}`\n\n{}", list());
         return ExitCode::from(2);
     };
     if let Err(problem) = programs(name) {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(problem) => {
-            eprintln!("bench: cargo can't be started: {problem}");
+            eprintln!("bench: can't start cargo: {problem}");
             ExitCode::FAILURE
         }
     }
@@ -76,19 +76,19 @@ fn programs(name: &str) -> Result<(), String> {
     match name {
         "core" | "macros" | "rules" => {
             // Without valgrind they report all but the instructions.
-            install::these(&["valgrind"]).unwrap_or_else(|problem| eprintln!("bench: {problem}"));
+            install::install_missing(&["valgrind"]).unwrap_or_else(|problem| eprintln!("bench: {problem}"));
             return Ok(());
         }
-        "gateway" => install::these(&["nginx", "wrk", "redis-server", "redis-cli", "valgrind"])?,
+        "gateway" => install::install_missing(&["nginx", "wrk", "redis-server", "redis-cli", "valgrind"])?,
         _ => return Ok(()),
     }
-    // It is built next to the bench, which looks for it there.
+    // It is built next to the bench, where the bench expects it.
     let status =
         cargo().args(["build", "--quiet", "--release", "--package", "diana-server", "--bin", "diana"]).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err("diana can't be built".to_owned()),
-        Err(problem) => Err(format!("cargo can't be started: {problem}")),
+        Ok(_) => Err("can't build diana".to_owned()),
+        Err(problem) => Err(format!("can't start cargo: {problem}")),
     }
 }
 

@@ -55,21 +55,21 @@ fi
 /// Installs all missing programs that tests start; fails with the command to run.
 pub(crate) fn programs() -> Result<(), String> {
     let started = PROGRAMS.iter().map(|(program, _)| *program).filter(|program| *program != VALGRIND);
-    these(&started.collect::<Vec<_>>())
+    install_missing(&started.collect::<Vec<_>>())
 }
 
 /// Installs the missing ones of these.
-pub(crate) fn these(programs: &[&str]) -> Result<(), String> {
+pub(crate) fn install_missing(programs: &[&str]) -> Result<(), String> {
     let missing = missing(programs);
     if missing.is_empty() {
-        println!("{} are there", programs.join(", "));
+        println!("{} are installed", programs.join(", "));
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
     println!("installing {} with apt-get", packages.join(", "));
     install(&packages).map_err(|problem| advice(&missing, &problem))?;
-    let still = self::missing(programs);
-    if still.is_empty() { Ok(()) } else { Err(advice(&still, "apt-get says that all is installed")) }
+    let still_missing = self::missing(programs);
+    if still_missing.is_empty() { Ok(()) } else { Err(advice(&still_missing, "apt-get reports that all is installed")) }
 }
 
 /// The version of cargo-deny that `deny.toml` is written for.
@@ -78,9 +78,9 @@ const CARGO_DENY: &str = "cargo-deny@0.20.2";
 /// Installs cargo-deny if it is missing. Without optimisation: it is built once, and its check takes seconds either
 /// way.
 pub(crate) fn cargo_deny() -> Result<(), String> {
-    let is_there = Command::new("cargo").args(["deny", "--version"]).output();
-    if is_there.is_ok_and(|output| output.status.success()) {
-        println!("cargo-deny is there");
+    let is_installed = Command::new("cargo").args(["deny", "--version"]).output();
+    if is_installed.is_ok_and(|output| output.status.success()) {
+        println!("cargo-deny is installed");
         return Ok(());
     }
     println!("installing {CARGO_DENY} with cargo (once, some two minutes)");
@@ -88,31 +88,31 @@ pub(crate) fn cargo_deny() -> Result<(), String> {
     match installed {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => {
-            Err(format!("{CARGO_DENY} can't be installed; to try it by hand: cargo install --locked {CARGO_DENY}"))
+            Err(format!("{CARGO_DENY} can't be installed; to install it manually: cargo install --locked {CARGO_DENY}"))
         }
-        Err(error) => Err(format!("cargo can't be started: {error}")),
+        Err(error) => Err(format!("can't start cargo: {error}")),
     }
 }
 
 fn install(packages: &[&str]) -> Result<(), String> {
-    if !is_there("apt-get") {
-        return Err("there is no apt-get here".to_owned());
+    if !is_installed("apt-get") {
+        return Err("apt-get not found".to_owned());
     }
     let mut command = if is_root() {
         Command::new("sh")
-    } else if is_there("sudo") {
+    } else if is_installed("sudo") {
         let mut sudo = Command::new("sudo");
         // Without a password prompt: the run may be unattended.
         sudo.args(["-n", "sh"]);
         sudo
     } else {
-        return Err("this is not root, and there is no sudo".to_owned());
+        return Err("not root, and sudo not found".to_owned());
     };
     // The first argument after the script is its own name, `$0`.
     match command.args(["-c", SCRIPT, "install"]).args(packages).output() {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("installing failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => Err(format!("the installing shell can't be started: {error}")),
+        Ok(output) => Err(format!("installation failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("can't start the install script: {error}")),
     }
 }
 
@@ -120,7 +120,7 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     let (programs, packages): (Vec<&str>, Vec<&str>) = missing.iter().copied().unzip();
     format!(
         "{problem}\n\
-         The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
+         The tests need {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
          Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, wrk, h2load and \
          valgrind, or your packages.",
         programs.join(" and "),
@@ -130,10 +130,10 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
 
 fn missing(programs: &[&str]) -> Vec<(&'static str, &'static str)> {
     let wanted = PROGRAMS.iter().copied().filter(|(program, _)| programs.contains(program));
-    wanted.filter(|(program, _)| !is_there(program)).collect()
+    wanted.filter(|(program, _)| !is_installed(program)).collect()
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian installs nginx into a folder that is only in root's `PATH`.
     is_in(&path, program) || is_in(OsStr::new("/usr/sbin"), program)
@@ -161,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn every_program_that_is_asked_for_has_a_package() {
+    fn every_requested_program_has_a_package() {
         let bench = ["nginx", "wrk", "redis-server", "redis-cli", "valgrind"];
-        assert!(bench.iter().all(|asked| PROGRAMS.iter().any(|(program, _)| program == asked)));
+        assert!(bench.iter().all(|requested| PROGRAMS.iter().any(|(program, _)| program == requested)));
     }
 
     #[test]
     fn advice_names_the_command_to_type() {
-        let advice = advice(&[("redis-cli", "redis-tools")], "there is no apt-get here");
-        assert!(advice.starts_with("there is no apt-get here\nThe tests start redis-cli, which"), "{advice}");
+        let advice = advice(&[("redis-cli", "redis-tools")], "apt-get not found");
+        assert!(advice.starts_with("apt-get not found\nThe tests need redis-cli, which"), "{advice}");
         assert!(advice.contains("sudo apt-get install redis-tools\n"), "{advice}");
     }
 }

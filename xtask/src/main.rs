@@ -9,12 +9,12 @@ mod test;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test             everything that must hold before a change lands: format, lints, licences, docs, tests, model checkers;
-                   installs what is missing: what the tests start (Redis, etcd, nginx, wrk, h2load), and cargo-deny
+  test             all checks before a change is merged: format, lints, licences, docs, tests, model checkers;
+                   installs missing programs: those that the tests start (Redis, etcd, nginx, wrk, h2load), and cargo-deny
   test --quick     format, lints, and the tests of crates that differ from HEAD, or from `--base REVISION`
-  bench NAME       measure Diana beside its peers and print how it fares against the goals; no NAME lists what there is
+  bench NAME       measure Diana beside its peers, and compare with the goals; without NAME, list the benches
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any;
-                   with --store redis on a Redis that is started for it
+                   --store redis starts a Redis for it
 ";
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some(other) => {
-            eprintln!("xtask: there is no command `{other}`\n\n{HELP}");
+            eprintln!("xtask: unknown command `{other}`\n\n{HELP}");
             ExitCode::from(2)
         }
     }
@@ -43,7 +43,7 @@ fn golden(args: &[String]) -> ExitCode {
     match test::cargo_command().args(run).args(args).status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {
-            eprintln!("golden: cargo can't be started: {error}");
+            eprintln!("golden: can't start cargo: {error}");
             ExitCode::FAILURE
         }
     }

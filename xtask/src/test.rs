@@ -100,8 +100,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 }
 
 fn full() -> Result<(), String> {
-    // First, though it is needed late: it is better to learn now what can't be installed than after minutes of
-    // building.
+    // First, though it is needed late, so that a failed installation is reported before minutes of building.
     println!("=== servers and tools for the tests ===");
     install::programs()?;
     install::cargo_deny()?;
@@ -110,12 +109,12 @@ fn full() -> Result<(), String> {
         times.push((step.name, run_step(step)?));
     }
     println!("\n=== features ===");
-    let (checked, took) = timed(features::run);
+    let (checked, elapsed) = timed(features::run);
     checked?;
-    times.push(("features", took));
+    times.push(("features", elapsed));
     println!();
-    for (name, took) in times {
-        println!("{:>7.1} s  {name}", took.as_secs_f64());
+    for (name, elapsed) in times {
+        println!("{:>7.1} s  {name}", elapsed.as_secs_f64());
     }
     Ok(())
 }
@@ -138,9 +137,9 @@ fn quick(base: &str) -> Result<(), String> {
 
 fn run_step(step: &Step) -> Result<Duration, String> {
     println!("\n=== {} ===", step.name);
-    let (passed, took) = timed(|| cargo(step.args, step.env));
+    let (passed, elapsed) = timed(|| cargo(step.args, step.env));
     if passed {
-        return Ok(took);
+        return Ok(elapsed);
     }
     Err(format!("{} failed; to repeat it: {}cargo {}", step.name, prefix(step.env), step.args.join(" ")))
 }
@@ -149,7 +148,7 @@ fn cargo(args: &[&str], env: &[(&str, &str)]) -> bool {
     match cargo_command().args(args).envs(env.iter().copied()).status() {
         Ok(status) => status.success(),
         Err(error) => {
-            eprintln!("cargo can't be started: {error}");
+            eprintln!("can't start cargo: {error}");
             false
         }
     }
@@ -160,7 +159,7 @@ pub(crate) fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-#[allow(clippy::disallowed_methods, reason = "this tells a person how long a step took")]
+#[allow(clippy::disallowed_methods, reason = "it reports the duration of a step")]
 fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let start = std::time::Instant::now();
     let result = work();

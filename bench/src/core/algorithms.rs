@@ -1,6 +1,6 @@
 //! Every algorithm through the same API, `KeyedLimiter::with_algorithm`, with a thousand keys.
 
-use super::setup::{ROOMY, user};
+use super::setup::{UNREACHED, user};
 use diana_bench::report::{Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_core::{
@@ -19,27 +19,27 @@ pub(crate) fn with_contenders<T>(then: impl FnOnce(Vec<Contender<'_>>) -> T) -> 
     let second = Quota::per_second(PLENTY).unwrap();
     let fraction = Quota::new(7, Duration::from_micros(10)).unwrap().with_burst(PLENTY).unwrap();
     then(vec![
-        of(&keys, "token bucket, one word", TokenBucket::new(ROOMY.diana())),
-        of(&keys, "token bucket, wide", TokenBucket::new(fraction)),
-        of(&keys, "leaky bucket, nodelay", LeakyBucket::new(ROOMY.diana()).without_delay()),
-        of(&keys, "refilling bucket", RefillingBucket::new(second)),
-        of(&keys, "fixed window", FixedWindow::new(second)),
-        of(&keys, "fixed window, calendar day", {
+        contender(&keys, "token bucket, one word", TokenBucket::new(UNREACHED.diana())),
+        contender(&keys, "token bucket, wide", TokenBucket::new(fraction)),
+        contender(&keys, "leaky bucket, nodelay", LeakyBucket::new(UNREACHED.diana()).without_delay()),
+        contender(&keys, "refilling bucket", RefillingBucket::new(second)),
+        contender(&keys, "fixed window", FixedWindow::new(second)),
+        contender(&keys, "fixed window, calendar day", {
             FixedWindow::calendar(PLENTY, Calendar::Day, "Europe/Berlin").unwrap()
         }),
-        of(&keys, "sliding window, 10 buckets", SlidingWindow::new(second)),
-        of(&keys, "sliding log, 100/s", SlidingLog::new(Quota::per_second(100).unwrap())),
-        of(&keys, "sliding log, 10/min", SlidingLog::new(Quota::per_minute(10).unwrap())),
-        of(&keys, "smooth bursty", SmoothBursty::new(1e6).unwrap()),
-        of(&keys, "smooth warming up", SmoothWarmingUp::new(1e6, Duration::from_secs(1)).unwrap()),
-        of(&keys, "minimum interval, 1 µs", MinInterval::new(Duration::from_micros(1)).unwrap()),
-        of(&keys, "concurrency, never returned", Concurrency::new(PLENTY).unwrap()),
-        of(&keys, "total", Total::new(PLENTY).unwrap()),
+        contender(&keys, "sliding window, 10 buckets", SlidingWindow::new(second)),
+        contender(&keys, "sliding log, 100/s", SlidingLog::new(Quota::per_second(100).unwrap())),
+        contender(&keys, "sliding log, 10/min", SlidingLog::new(Quota::per_minute(10).unwrap())),
+        contender(&keys, "smooth bursty", SmoothBursty::new(1e6).unwrap()),
+        contender(&keys, "smooth warming up", SmoothWarmingUp::new(1e6, Duration::from_secs(1)).unwrap()),
+        contender(&keys, "minimum interval, 1 µs", MinInterval::new(Duration::from_micros(1)).unwrap()),
+        contender(&keys, "concurrency, never released", Concurrency::new(PLENTY).unwrap()),
+        contender(&keys, "total", Total::new(PLENTY).unwrap()),
     ])
 }
 
 pub(crate) fn run(report: &mut Report, effort: Effort) {
-    report.section("every algorithm, 1,000 keys (the share that was granted beside it)");
+    report.section("every algorithm, 1,000 keys (with the granted share)");
     let (names, times) = with_contenders(|contenders| {
         let names: Vec<_> = contenders.iter().map(Contender::name).collect();
         (names, measure(effort, Expect::Anything, contenders))
@@ -51,12 +51,12 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
 }
 
 /// Returns `algorithm` as a contender that checks one key after the other.
-fn of<'a>(keys: &'a [String], name: &'static str, algorithm: impl Algorithm) -> Contender<'a> {
+fn contender<'a>(keys: &'a [String], name: &'static str, algorithm: impl Algorithm) -> Contender<'a> {
     let limiter = KeyedLimiter::<str>::with_algorithm(algorithm);
-    let mut place = 0;
+    let mut index = 0;
     let check = move || {
-        place = (place + 1) % KEYS;
-        limiter.check(&keys[place]).is_granted()
+        index = (index + 1) % KEYS;
+        limiter.check(&keys[index]).is_granted()
     };
     Contender::new(name, check)
 }

@@ -1,8 +1,8 @@
 //! Instructions of one check, by callgrind: the single-threaded operations that the other files time.
 //!
-//! A million keys are left out: their cost is that of cache misses, which are no instructions.
+//! A million keys are not included: their cost is cache misses, not instructions.
 
-use super::setup::{ROOMY, USED_UP};
+use super::setup::{UNREACHED, USED_UP};
 use super::{algorithms, direct, keyed, store};
 use diana_bench::instructions;
 use diana_bench::report::{Goal, Report};
@@ -42,20 +42,20 @@ const ALGORITHMS: &str = "algorithms";
 /// Calls `then` with the contenders of a group, and the expected results of their checks.
 fn with_group<T>(name: &str, then: impl FnOnce(Vec<Contender<'_>>, Expect) -> T) -> T {
     match name {
-        "limit-granted" => direct::with_contenders(ROOMY, |contenders| then(contenders, Expect::Granted)),
+        "limit-granted" => direct::with_contenders(UNREACHED, |contenders| then(contenders, Expect::Granted)),
         "limit-denied" => direct::with_contenders(USED_UP, |contenders| then(contenders, Expect::Denied)),
-        "key-granted" => keyed::with_one_key(ROOMY, |contenders| then(contenders, Expect::Granted)),
+        "key-granted" => keyed::with_one_key(UNREACHED, |contenders| then(contenders, Expect::Granted)),
         "key-denied" => keyed::with_one_key(USED_UP, |contenders| then(contenders, Expect::Denied)),
         "store" => store::with_contenders(|contenders| then(contenders, Expect::Granted)),
         ALGORITHMS => algorithms::with_contenders(|contenders| then(contenders, Expect::Granted)),
-        other => panic!("there is no `{other}` to count"),
+        other => panic!("unknown group `{other}`"),
     }
 }
 
 /// Runs one contender of a group under valgrind.
 pub(crate) fn run_counted(what: &[String]) {
-    let nth = what[1].parse().unwrap();
-    with_group(&what[0], |mut contenders, expect| instructions::run_contender(contenders.swap_remove(nth), expect));
+    let index = what[1].parse().unwrap();
+    with_group(&what[0], |mut contenders, expect| instructions::run_contender(contenders.swap_remove(index), expect));
 }
 
 pub(crate) fn run(report: &mut Report) {
@@ -70,16 +70,16 @@ fn sections(report: &mut Report) -> Result<(), String> {
         let names = names(name);
         for (what, own, peers) in lines {
             let count = count(name, *own)?;
-            for peer in *peers {
-                let theirs = self::count(name, *peer)?;
-                let shown = format!("{} {theirs:.0}", names[*peer]);
-                report.compare(what, format!("{count:.0}"), shown, count / theirs, Goal::Information);
+            for peer_index in *peers {
+                let theirs = self::count(name, *peer_index)?;
+                let peer = format!("{} {theirs:.0}", names[*peer_index]);
+                report.compare(what, format!("{count:.0}"), peer, count / theirs, Goal::Information);
             }
         }
     }
     report.section("instructions (callgrind): every algorithm, 1,000 keys, granted");
-    for (nth, name) in names(ALGORITHMS).iter().enumerate() {
-        report.figure(&format!("  {name}"), format!("{:.0}", count(ALGORITHMS, nth)?), String::new());
+    for (index, name) in names(ALGORITHMS).iter().enumerate() {
+        report.figure(&format!("  {name}"), format!("{:.0}", count(ALGORITHMS, index)?), String::new());
     }
     Ok(())
 }
@@ -89,6 +89,6 @@ fn names(group: &str) -> Vec<&'static str> {
     with_group(group, |contenders, _| contenders.iter().map(Contender::name).collect())
 }
 
-fn count(group: &str, nth: usize) -> Result<f64, String> {
-    instructions::count(&[group, &nth.to_string()])
+fn count(group: &str, index: usize) -> Result<f64, String> {
+    instructions::count(&[group, &index.to_string()])
 }

@@ -4,8 +4,8 @@
 //! [`diana_bench::rounds`]: in turns, as ratios within a round, so that results from a shared machine are still
 //! meaningful.
 
-#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
-#![allow(clippy::panic, reason = "likewise")]
+#![allow(clippy::unwrap_used, reason = "a bench stops with the line that failed")]
+#![allow(clippy::panic, reason = "a bench stops with the line that failed")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
 use diana_bench::rounds::Effort;
@@ -13,7 +13,7 @@ use diana_bench::{Length, instructions, length, report};
 
 mod algorithms;
 mod alloc;
-mod bare;
+mod bare_cas;
 mod direct;
 mod instruction_counts;
 mod keyed;
@@ -21,29 +21,29 @@ mod memory;
 mod setup;
 mod store;
 mod threads;
-mod worst;
+mod worst_case;
 
 #[global_allocator]
 static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 fn main() {
-    if let Some(what) = instructions::wanted() {
+    if let Some(what) = instructions::requested() {
         return instruction_counts::run_counted(&what);
     }
     let Some(length) = length("core") else { return };
     let effort = Effort::of(length);
-    let began = diana_bench::now();
+    let start = diana_bench::now();
     let mut report = report::Report::default();
     direct::run(&mut report, effort);
     keyed::run(&mut report, effort);
     threads::run(&mut report, effort);
     memory::run(&mut report, length);
-    worst::run(&mut report, length);
+    worst_case::run(&mut report, length);
     store::run(&mut report, effort);
     algorithms::run(&mut report, effort);
     instruction_counts::run(&mut report);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    println!("{cores} cores; {} rounds of {:?} slices; {:.0?} in all.", effort.rounds, effort.slice, began.elapsed());
+    println!("{cores} cores; {} rounds of {:?} slices; {:.0?} in all.", effort.rounds, effort.slice, start.elapsed());
     println!("Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the");
     println!("times. Each check includes its own clock reading.\n");
     report.print();

@@ -4,7 +4,7 @@
 
 use super::Length;
 use super::alloc::live;
-use super::setup::{KEEPS, user};
+use super::setup::{NEVER_REFILLED, user};
 use diana_bench::report::{Goal, Report};
 use diana_core::{KeyedLimiter, Quota, TableOptions, TokenBucket};
 use governor::RateLimiter;
@@ -33,12 +33,12 @@ impl Growth {
 }
 
 pub(crate) fn run(report: &mut Report, length: Length) {
-    report.section("bytes a key, String keys of 12 characters, as asked of the allocator");
+    report.section("bytes per key, String keys of 12 characters, as requested from the allocator");
     let sizes: Vec<usize> = match length {
         Length::Quick => (FROM..=TO).step_by(STEP).collect(),
         Length::Full => (FROM..=TO).step_by(STEP).chain([5_000_000, 10_000_000]).collect(),
     };
-    let whole = of_diana(KEEPS.diana(), &sizes);
+    let whole = of_diana(NEVER_REFILLED.diana(), &sizes);
     // 7 per hour: an interval that is not a whole number of nanoseconds takes a wider state.
     let fraction = of_diana(Quota::per_hour(7).unwrap().with_burst(1_000).unwrap(), &sizes);
     let governor = of_governor(&sizes);
@@ -49,7 +49,7 @@ pub(crate) fn run(report: &mut Report, length: Length) {
     report.compare(average, bytes(whole.average()), entry(16.0), whole.average() / 16.0, Goal::AtMost(1.5));
     let what = "  the same, quota of 7/h (wide state)";
     report.compare(what, bytes(fraction.average()), entry(24.0), fraction.average() / 24.0, Goal::AtMost(1.5));
-    let what = "  the size that fits worst";
+    let what = "  the worst size";
     report.compare(what, bytes(whole.worst()), entry(16.0), whole.worst() / 16.0, Goal::Information);
     let peer = format!("governor {}", bytes(governor.average()));
     report.compare(average, bytes(whole.average()), peer, whole.average() / governor.average(), Goal::AtMost(0.333));
@@ -58,7 +58,7 @@ pub(crate) fn run(report: &mut Report, length: Length) {
         let what = format!("  {} million", size / 1_000_000);
         let peer = format!("governor {}", bytes(theirs));
         report.compare(&what, bytes(ours), peer, ours / theirs, Goal::AtMost(0.333));
-        let what = format!("  {} million, beside the average above", size / 1_000_000);
+        let what = format!("  {} million, compared with the average above", size / 1_000_000);
         let peer = format!("Diana {}", bytes(whole.average()));
         report.compare(&what, bytes(ours), peer, ours / whole.average(), Goal::AtMost(1.1));
     }
@@ -69,15 +69,15 @@ fn of_diana(quota: Quota, sizes: &[usize]) -> Growth {
     let options = TableOptions::default().memory(1 << 40);
     let limiter = KeyedLimiter::<str>::with_options(TokenBucket::new(quota), options);
     let growth = grow(sizes, before, |key| limiter.check(&key).is_granted());
-    assert_eq!(limiter.len(), sizes[sizes.len() - 1], "every key is kept");
+    assert_eq!(limiter.len(), sizes[sizes.len() - 1], "no key may be dropped");
     growth
 }
 
 fn of_governor(sizes: &[usize]) -> Growth {
     let before = live();
-    let limiter = RateLimiter::keyed(KEEPS.governor());
+    let limiter = RateLimiter::keyed(NEVER_REFILLED.governor());
     let growth = grow(sizes, before, |key| limiter.check_key(&key).is_ok());
-    assert_eq!(limiter.len(), sizes[sizes.len() - 1], "every key is kept");
+    assert_eq!(limiter.len(), sizes[sizes.len() - 1], "no key may be dropped");
     growth
 }
 

@@ -1,4 +1,4 @@
-//! Shared by the contests: quotas for each crate, keys, and pseudo-random numbers.
+//! Shared by the comparisons: quotas for each crate, keys, and pseudo-random numbers.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,11 +12,11 @@ pub(crate) struct Rate {
 
 /// Allows every check of a run: a burst of four thousand million, refilled at a million per second. The interval is not
 /// 1 ns, so that divisions by it have their usual cost.
-pub(crate) const ROOMY: Rate = Rate { interval: Duration::from_micros(1), burst: u32::MAX };
+pub(crate) const UNREACHED: Rate = Rate { interval: Duration::from_micros(1), burst: u32::MAX };
 /// Allows one check, then denies for the rest of the run.
 pub(crate) const USED_UP: Rate = Rate { interval: Duration::from_secs(3_600), burst: 1 };
 /// Allows a thousand checks per key, and keeps every key: nothing is refilled within a run.
-pub(crate) const KEEPS: Rate = Rate { interval: Duration::from_secs(3_600), burst: 1_000 };
+pub(crate) const NEVER_REFILLED: Rate = Rate { interval: Duration::from_secs(3_600), burst: 1_000 };
 
 impl Rate {
     pub(crate) fn diana(self) -> diana_core::Quota {
@@ -27,8 +27,8 @@ impl Rate {
         governor::Quota::with_period(self.interval).unwrap().allow_burst(NonZeroU32::new(self.burst).unwrap())
     }
 
-    pub(crate) fn bare(self) -> super::bare::Bare {
-        super::bare::Bare::new(u64::try_from(self.interval.as_nanos()).unwrap(), u64::from(self.burst))
+    pub(crate) fn bare(self) -> super::bare_cas::BareCas {
+        super::bare_cas::BareCas::new(u64::try_from(self.interval.as_nanos()).unwrap(), u64::from(self.burst))
     }
 }
 
@@ -38,9 +38,9 @@ pub(crate) fn user(index: usize) -> String {
 }
 
 /// Pseudo-random numbers, the same in every run (SplitMix64).
-pub(crate) struct Dice(u64);
+pub(crate) struct Random(u64);
 
-impl Dice {
+impl Random {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -1,6 +1,6 @@
 //! The overhead of the in-process store over a limit: one query, and three that are allowed together or not at all.
 
-use super::setup::{ROOMY, user};
+use super::setup::{UNREACHED, user};
 use diana_bench::report::{Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MaxWait, MemoryStore, SystemClock, TokenBucket};
@@ -10,9 +10,9 @@ const KEYS: usize = 1_000;
 /// Calls `then` with a limiter and with the store, asked for one limit and for three.
 pub(crate) fn with_contenders<T>(then: impl FnOnce(Vec<Contender<'_>>) -> T) -> T {
     let limits: Vec<Limit> =
-        ["address", "account", "path"].map(|name| Limit::new(name, TokenBucket::new(ROOMY.diana()))).into();
+        ["address", "account", "path"].map(|name| Limit::new(name, TokenBucket::new(UNREACHED.diana()))).into();
     let keys: Vec<String> = (0..3 * KEYS).map(user).collect();
-    let (store, keyed) = (MemoryStore::default(), KeyedLimiter::<str>::new(ROOMY.diana()));
+    let (store, keyed) = (MemoryStore::default(), KeyedLimiter::<str>::new(UNREACHED.diana()));
     let (mut a, mut b, mut c, mut d) = (0, 0, 0, 0);
     then(vec![
         Contender::new("KeyedLimiter", || keyed.check(next(&keys, &mut a)).is_granted()),
@@ -45,7 +45,7 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
 }
 
 /// Returns a thousand keys one after the other, in a cycle.
-fn next<'a>(keys: &'a [String], place: &mut usize) -> &'a str {
-    *place = (*place + 1) % KEYS;
-    &keys[*place]
+fn next<'a>(keys: &'a [String], index: &mut usize) -> &'a str {
+    *index = (*index + 1) % KEYS;
+    &keys[*index]
 }

@@ -1,6 +1,6 @@
 //! Two threads: on separate keys, without contention, and on one key, with full contention.
 
-use super::setup::{ROOMY, user};
+use super::setup::{UNREACHED, user};
 use diana_bench::report::{Goal, Report};
 use diana_bench::rounds::Effort;
 use diana_bench::{median, now};
@@ -29,28 +29,28 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
 fn different_keys(report: &mut Report, effort: Effort, each: usize) {
     let keys: Vec<String> = (0..2 * KEYS).map(user).collect();
     let slots: Vec<AtomicU64> = (0..2 * KEYS).map(|_| AtomicU64::new(0)).collect();
-    let place = |thread: usize, step: usize| thread * KEYS + step % each;
+    let key_index = |thread: usize, step: usize| thread * KEYS + step % each;
     let (mut gain, mut their_gain, mut floor_gain) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..effort.rounds {
         // Recreated in each round, since keys are assigned to shards by hash: in one round in 64 both threads' keys
         // share one.
-        let (diana, governor) = (KeyedLimiter::<str>::new(ROOMY.diana()), RateLimiter::keyed(ROOMY.governor()));
-        let bare = ROOMY.bare();
+        let (diana, governor) = (KeyedLimiter::<str>::new(UNREACHED.diana()), RateLimiter::keyed(UNREACHED.governor()));
+        let bare = UNREACHED.bare();
         slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
-        let ours = |thread: usize, step: usize| diana.check(&keys[place(thread, step)]).is_granted();
-        let theirs = |thread: usize, step: usize| governor.check_key(&keys[place(thread, step)]).is_ok();
-        let floor = |thread: usize, step: usize| bare.check(&slots[place(thread, step)]);
+        let ours = |thread: usize, step: usize| diana.check(&keys[key_index(thread, step)]).is_granted();
+        let theirs = |thread: usize, step: usize| governor.check_key(&keys[key_index(thread, step)]).is_ok();
+        let floor = |thread: usize, step: usize| bare.check(&slots[key_index(thread, step)]);
         gain.push(rate(2, effort.slice, ours) / rate(1, effort.slice, ours));
         floor_gain.push(rate(2, effort.slice, floor) / rate(1, effort.slice, floor));
         their_gain.push(rate(2, effort.slice, theirs) / rate(1, effort.slice, theirs));
     }
     let within = |peer: &[f64]| median(gain.iter().zip(peer).map(|(a, b)| a / b).collect());
     let times = |gain: &[f64]| format!("x {:.2}", median(gain.to_vec()));
-    let what = format!("  different keys, {each} each: 2 threads' rate in 1's");
+    let what = format!("  different keys, {each} each: rate of 2 threads relative to 1");
     let peer = format!("bare CAS {}", times(&floor_gain));
     report.compare(&what, times(&gain), peer, within(&floor_gain), Goal::AtLeast(0.9));
     if median(floor_gain.clone()) < 1.8 {
-        let remark = "bare CAS should double: somebody else had the second core, so trust no line on threads";
+        let remark = "bare CAS should double: the second core was in use, so ignore the lines on threads";
         report.figure("  (disturbed)", String::new(), remark.to_owned());
     }
     let peer = format!("governor {}", times(&their_gain));
@@ -59,15 +59,15 @@ fn different_keys(report: &mut Report, effort: Effort, each: usize) {
 
 fn one_key(report: &mut Report, effort: Effort) {
     let key = user(7);
-    let (diana, governor) = (KeyedLimiter::<str>::new(ROOMY.diana()), RateLimiter::keyed(ROOMY.governor()));
+    let (diana, governor) = (KeyedLimiter::<str>::new(UNREACHED.diana()), RateLimiter::keyed(UNREACHED.governor()));
     let ours = |_, _| diana.check(black_box(&key)).is_granted();
     let theirs = |_, _| governor.check_key(black_box(&key)).is_ok();
     versus(report, "  one key, checks a second", "governor", effort, ours, theirs, Goal::AtLeast(2.0));
 }
 
 fn one_limit(report: &mut Report, effort: Effort) {
-    let (diana, governor) = (Limiter::new(ROOMY.diana()), RateLimiter::direct(ROOMY.governor()));
-    let (bare, slot) = (ROOMY.bare(), AtomicU64::new(0));
+    let (diana, governor) = (Limiter::new(UNREACHED.diana()), RateLimiter::direct(UNREACHED.governor()));
+    let (bare, slot) = (UNREACHED.bare(), AtomicU64::new(0));
     let ours = |_, _| black_box(&diana).check().is_granted();
     let theirs = |_, _| black_box(&governor).check().is_ok();
     let floor = |_, _| bare.check(&slot);
@@ -99,19 +99,19 @@ fn rate(threads: usize, slice: Duration, check: impl Fn(usize, usize) -> bool + 
     let (stop, start) = (AtomicBool::new(false), Barrier::new(threads));
     let work = &|thread: usize| {
         start.wait();
-        let (began, mut done, mut granted) = (now(), 0, 0);
+        let (started, mut done, mut granted) = (now(), 0, 0);
         while !stop.load(Ordering::Relaxed) {
             for step in done..done + STRIDE {
                 granted += usize::from(check(thread, step));
             }
             done += STRIDE;
             // The first thread reads the clock; one reading in 256 checks costs nothing.
-            if thread == 0 && began.elapsed() >= slice {
+            if thread == 0 && started.elapsed() >= slice {
                 stop.store(true, Ordering::Relaxed);
             }
         }
-        assert_eq!(granted, done, "every check is granted here");
-        done as f64 / began.elapsed().as_secs_f64()
+        assert_eq!(granted, done, "every check must be granted");
+        done as f64 / started.elapsed().as_secs_f64()
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|thread| scope.spawn(move || work(thread))).collect();

@@ -1,9 +1,9 @@
 //! Latency at half of nginx's maximum load: what clients see under normal load.
 
+use crate::measure::{Effort, Figure, Load, measure};
 use crate::open_loop;
 use crate::options::Options;
 use crate::setup::{Gateway, SAME_AS_NGINX, Stage};
-use crate::turns::{Effort, Figure, Load, measure};
 use diana_bench::median;
 use diana_bench::report::{Goal, Report, ns};
 
@@ -12,9 +12,9 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
         return;
     }
     let (diana, nginx) = (stage.diana("diana", "", SAME_AS_NGINX), stage.nginx());
-    let most = measure(Effort { rounds: 1, ..options.effort }, Load::FORWARD, &[&nginx]).median(0, Figure::Rate);
-    let rate = most / 2.0;
-    report.section(&format!("all forwarded at half of nginx's load: {:.1} k/s, as they come", rate / 1e3));
+    let max_rate = measure(Effort { rounds: 1, ..options.effort }, Load::FORWARD, &[&nginx]).median(0, Figure::Rate);
+    let rate = max_rate / 2.0;
+    report.section(&format!("all forwarded at half of nginx's load: {:.1} k/s, open loop", rate / 1e3));
     let gateways = [&diana, &nginx];
     let mut rounds: [Vec<(f64, f64)>; 2] = Default::default();
     for round in 0..options.effort.rounds {

@@ -1,9 +1,9 @@
 //! Thousands of idle keep-alive connections: whether they stay open, and the memory of each.
 
+use crate::measure::{Effort, Load, measure};
 use crate::open_loop::Connection;
 use crate::options::Options;
 use crate::setup::{Gateway, SAME_AS_NGINX, Stage};
-use crate::turns::{Effort, Load, measure};
 use diana_bench::report::{Goal, Report};
 use diana_testing::resident;
 use rustix::process::{Resource, getrlimit};
@@ -17,9 +17,13 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     }
     report.section("8,000 idle connections");
     // The descriptors of both sides, and those that a process has anyway.
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    if most < CONNECTIONS + 500 {
-        return report.figure("  not measured", String::new(), format!("a process may open {most} files: ulimit -n"));
+    let max_files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if max_files < CONNECTIONS + 500 {
+        return report.figure(
+            "  not measured",
+            String::new(),
+            format!("a process may open only {max_files} files (`ulimit -n`)"),
+        );
     }
     let [diana, nginx] =
         [each(&stage.diana("diana", "", SAME_AS_NGINX)), each(&stage.nginx())].map(|bytes| bytes as f64);
@@ -38,10 +42,10 @@ fn each(gateway: &Gateway) -> u64 {
     // Warms up first: the memory of a gateway under load is not counted.
     measure(Effort { rounds: 1, slice: Duration::from_secs(1) }, Load::FORWARD, &[gateway]);
     let before = resident(gateway.pid).unwrap();
-    let mut held: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(gateway.port).unwrap()).collect();
-    held.iter_mut().for_each(|connection| connection.call().unwrap());
+    let mut connections: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(gateway.port).unwrap()).collect();
+    connections.iter_mut().for_each(|connection| connection.call().unwrap());
     let bytes = resident(gateway.pid).unwrap().saturating_sub(before) / CONNECTIONS;
     // Checks that every connection is still open.
-    held.iter_mut().for_each(|connection| connection.call().unwrap());
+    connections.iter_mut().for_each(|connection| connection.call().unwrap());
     bytes
 }

@@ -1,12 +1,12 @@
-//! Instructions of a request in `diana serve`, by callgrind: user space only, all threads, with the rules that the times
-//! are measured with.
+//! Instructions of a request in `diana serve`, by callgrind: user space only, all threads, with the rules that the
+//! times are measured with.
 //!
 //! The program runs under valgrind. It is warmed up, its counters are set to zero from outside (`vgdb`, a part of
 //! valgrind), and read again after a known number of requests. The difference of two whole runs would be simpler, but
 //! the start alone takes 25 to 31 million instructions, at random: as many as a thousand requests.
 //!
-//! The requests come one after the other on one kept connection. With several connections the number of requests for
-//! each `epoll_wait` depends on the machine's load: with 64 of them, two runs differ by 3 %.
+//! The requests come one after the other on one keep-alive connection. With several connections the number of requests
+//! for each `epoll_wait` depends on the machine's load: with 64 of them, two runs differ by 3 %.
 
 use crate::options::Options;
 use crate::setup::{Gateway, SAME_AS_NGINX, Stage};
@@ -22,12 +22,12 @@ const REQUESTS: u32 = 2_000;
 
 /// Name, path, expected outcome, and the maximum number of instructions.
 const SUBJECTS: [(&str, &str, Outcome, f64); 2] =
-    [("  forwarded", "/open", Outcome::Forwarded, 24_000.0), ("  refused", "/shut", Outcome::Refused, 12_400.0)];
+    [("  forwarded", "/open", Outcome::Forwarded, 24_000.0), ("  denied", "/shut", Outcome::Denied, 12_400.0)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Forwarded,
-    Refused,
+    Denied,
 }
 
 pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
@@ -40,12 +40,12 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     let out = format!("--callgrind-out-file={}", file.display());
     let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &out];
     let gateway = stage.diana_under(&valgrind, "diana under valgrind", "", SAME_AS_NGINX);
-    for (dump, (what, path, expected, most)) in (1..).zip(SUBJECTS) {
+    for (dump, (what, path, expected, max)) in (1..).zip(SUBJECTS) {
         // Callgrind numbers its files.
         let counted = count(&gateway, path, expected, &file.with_extension(dump.to_string()));
         match counted {
             Ok(own) => {
-                report.compare(what, format!("{own:.0}"), format!("goal {most}"), own / most, Goal::AtMost(1.0));
+                report.compare(what, format!("{own:.0}"), format!("goal {max}"), own / max, Goal::AtMost(1.0));
             }
             Err(problem) => report.figure(what, "not counted".to_owned(), problem.to_string()),
         }
@@ -74,7 +74,7 @@ fn control(gateway: &Gateway, command: &str) -> io::Result<()> {
     Err(io::Error::other(format!("vgdb {command}: {}", String::from_utf8_lossy(&output.stderr))))
 }
 
-/// A kept connection.
+/// A keep-alive connection.
 struct Connection {
     reader: BufReader<TcpStream>,
 }
@@ -94,8 +94,8 @@ impl Connection {
             others += u32::from(self.call(path)? != expected);
         }
         // The limit of the denied path allows one request a minute.
-        let most = if expected == Outcome::Refused { 2 } else { 0 };
-        if others > most {
+        let max = if expected == Outcome::Denied { 2 } else { 0 };
+        if others > max {
             return Err(io::Error::other(format!("{others} of {count} requests for {path} had another outcome")));
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Connection {
         while !head.ends_with("\r\n\r\n") {
             let start = head.len();
             if self.reader.read_line(&mut head)? == 0 {
-                return Err(io::Error::other(format!("closed within a response: {head:?}")));
+                return Err(io::Error::other(format!("connection closed within a response: {head:?}")));
             }
             if let Some(value) = head[start..].strip_prefix("content-length:") {
                 length = value.trim().parse().map_err(io::Error::other)?;
@@ -120,8 +120,8 @@ impl Connection {
         // An error of the gateway is neither.
         match (head.starts_with("HTTP/1.1 200 "), head.contains("\r\nretry-after:")) {
             (true, _) => Ok(Outcome::Forwarded),
-            (false, true) => Ok(Outcome::Refused),
-            (false, false) => Err(io::Error::other(format!("not an answer: {head:?}"))),
+            (false, true) => Ok(Outcome::Denied),
+            (false, false) => Err(io::Error::other(format!("unexpected response: {head:?}"))),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
         let mut time = now();
         while due < end && due <= time {
             let Some(index) = free.pop() else { break };
-            connections[index].ask().unwrap();
+            connections[index].send().unwrap();
             due_times[index] = due;
             due += gap;
             time = now();
@@ -35,7 +35,7 @@ pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
         // Until the next request is due, if it can be sent.
         let until = if due < end && !free.is_empty() { due.saturating_duration_since(time) } else { LONG };
         for index in readable(&connections, &free, until) {
-            if connections[index].hear().unwrap() == Heard::Everything {
+            if connections[index].receive().unwrap() == Received::All {
                 latencies.push(now().saturating_duration_since(due_times[index]));
                 free.push(index);
             }
@@ -55,21 +55,21 @@ fn readable(connections: &[Connection], free: &[usize], until: Duration) -> Vec<
         busy.iter().map(|&index| PollFd::new(&connections[index].stream, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: until.as_secs().cast_signed(), tv_nsec: until.subsec_nanos().into() };
     let count = poll(&mut polled, Some(&timeout)).unwrap();
-    assert!(count > 0 || until < LONG, "no answer within {LONG:?}");
+    assert!(count > 0 || until < LONG, "no response within {LONG:?}");
     busy.into_iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty()).map(|(index, _)| index).collect()
 }
 
 /// A keep-alive connection, with at most one active request.
 pub(crate) struct Connection {
     stream: TcpStream,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 /// How much of a response was received.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
-    Something,
-    Everything,
+pub(crate) enum Received {
+    Part,
+    All,
 }
 
 impl Connection {
@@ -77,31 +77,34 @@ impl Connection {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LONG))?;
-        Ok(Self { stream, heard: Vec::new() })
+        Ok(Self { stream, received: Vec::new() })
     }
 
     /// Sends a request for `/open`.
-    pub(crate) fn ask(&mut self) -> io::Result<()> {
-        self.heard.clear();
+    pub(crate) fn send(&mut self) -> io::Result<()> {
+        self.received.clear();
         self.stream.write_all(b"GET /open HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     }
 
     /// Reads the available part of the response, or waits for some. Fails if it is not the upstream's response.
-    pub(crate) fn hear(&mut self) -> io::Result<Heard> {
+    pub(crate) fn receive(&mut self) -> io::Result<Received> {
         let mut buffer = [0; 4_096];
         let read = self.stream.read(&mut buffer)?;
-        self.heard.extend_from_slice(&buffer[..read]);
-        let begun_well = self.heard.starts_with(b"HTTP/1.1 200 ") || self.heard.len() < 13;
-        if read == 0 || !begun_well {
-            return Err(io::Error::other(format!("not an answer: {:?}", String::from_utf8_lossy(&self.heard))));
+        self.received.extend_from_slice(&buffer[..read]);
+        let is_ok = self.received.starts_with(b"HTTP/1.1 200 ") || self.received.len() < 13;
+        if read == 0 || !is_ok {
+            return Err(io::Error::other(format!(
+                "unexpected response: {:?}",
+                String::from_utf8_lossy(&self.received)
+            )));
         }
-        Ok(if self.heard.ends_with(BODY.as_bytes()) { Heard::Everything } else { Heard::Something })
+        Ok(if self.received.ends_with(BODY.as_bytes()) { Received::All } else { Received::Part })
     }
 
     /// Sends a request, and waits for the whole response.
     pub(crate) fn call(&mut self) -> io::Result<()> {
-        self.ask()?;
-        while self.hear()? != Heard::Everything {}
+        self.send()?;
+        while self.receive()? != Received::All {}
         Ok(())
     }
 }

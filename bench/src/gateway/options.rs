@@ -1,6 +1,6 @@
 //! The command line: how long to measure, and which subjects.
 
-use crate::turns::Effort;
+use crate::measure::Effort;
 use std::time::Duration;
 
 /// The subjects, as `--only` names them.
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// Parses `args`; fails with a message for unknown ones.
-    pub(crate) fn read(args: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
         // wrk counts in whole seconds.
         let mut effort = Effort { rounds: 9, slice: Duration::from_secs(2) };
         let (mut only, mut args) = (Vec::new(), args);
@@ -38,12 +38,14 @@ impl Options {
                     let names = args.next().unwrap_or_default();
                     only.extend(names.split(',').map(str::to_owned));
                 }
-                other => return Err(format!("bench gateway: there is no option `{other}`; {HELP}")),
+                other => {
+                    return Err(format!("bench gateway: unknown option `{other}`; {HELP} {}", SUBJECTS.join(", ")));
+                }
             }
         }
         match only.iter().find(|name| !SUBJECTS.contains(&name.as_str())) {
             None => Ok(Self { effort, only }),
-            Some(name) => Err(format!("bench gateway: there is no subject `{name}`; {HELP} {}", SUBJECTS.join(", "))),
+            Some(name) => Err(format!("bench gateway: unknown subject `{name}`; {HELP} {}", SUBJECTS.join(", "))),
         }
     }
 
@@ -54,4 +56,4 @@ impl Options {
     }
 }
 
-const HELP: &str = "there are `--quick` and `--only NAME,...`, where the names are some of forward, half, refuse, ...:";
+const HELP: &str = "expected `--quick` or `--only NAME,...`, with names of";

@@ -22,7 +22,7 @@ pub(crate) const SAME_AS_NGINX: &str = "
 /// The upstream of every gateway, and the core on which gateways run.
 pub(crate) struct Stage {
     upstream: NginxServer,
-    apart: Vec<String>,
+    prefix: Vec<String>,
 }
 
 /// A running gateway; stopped when dropped.
@@ -33,21 +33,21 @@ pub(crate) struct Gateway {
     pub(crate) port: u16,
     /// The serving process.
     pub(crate) pid: u32,
-    _alive: Alive,
+    _resources: Resources,
 }
 
 /// The resources that are released with a gateway.
-#[allow(dead_code, reason = "held for its drop")]
-enum Alive {
+#[allow(dead_code, reason = "stored for its drop")]
+enum Resources {
     Nginx(NginxServer),
     // Dropped in this order: first the process, then its folder and its ports.
     Diana(Process, TempDir, [Port; 2]),
 }
 
 impl Stage {
-    /// Starts the upstream. Gateways run under the command prefix `apart`.
-    pub(crate) fn set(apart: Vec<String>) -> Self {
-        raise_the_bound_of_open_files();
+    /// Starts the upstream. Gateways run under the command prefix `prefix`.
+    pub(crate) fn start(prefix: Vec<String>) -> Self {
+        raise_open_files_limit();
         let upstream = NginxServer::start(|port| {
             format!(
                 "keepalive_requests 1000000000;
@@ -58,21 +58,21 @@ impl Stage {
                 }}"
             )
         });
-        Self { upstream: upstream.unwrap(), apart }
+        Self { upstream: upstream.unwrap(), prefix }
     }
 
     /// Returns whether gateways have their own core.
-    pub(crate) fn is_apart(&self) -> bool {
-        !self.apart.is_empty()
+    pub(crate) fn has_own_core(&self) -> bool {
+        !self.prefix.is_empty()
     }
 
     pub(crate) fn nginx(&self) -> Gateway {
-        let words: Vec<&str> = self.apart.iter().map(String::as_str).collect();
+        let prefix: Vec<&str> = self.prefix.iter().map(String::as_str).collect();
         let upstream = self.upstream.port();
         let http = |port| NGINX.replace("PORT", &u16::to_string(&port)).replace("UPSTREAM", &upstream.to_string());
-        let nginx = NginxServer::start_under(&words, http).unwrap();
+        let nginx = NginxServer::start_under(&prefix, http).unwrap();
         let (url, port, pid) = (nginx.url(), nginx.port(), nginx.workers().unwrap()[0]);
-        Gateway { name: "nginx", url, port, pid, _alive: Alive::Nginx(nginx) }
+        Gateway { name: "nginx", url, port, pid, _resources: Resources::Nginx(nginx) }
     }
 
     /// Starts Diana with the items of `rules`, and `more` at the top of the file.
@@ -81,7 +81,7 @@ impl Stage {
     }
 
     /// The same, started by another program that executes it.
-    pub(crate) fn diana_under(&self, words: &[&str], name: &'static str, more: &str, rules: &str) -> Gateway {
+    pub(crate) fn diana_under(&self, wrapper: &[&str], name: &'static str, more: &str, rules: &str) -> Gateway {
         let ports = [Port::claim().unwrap(), Port::claim().unwrap()];
         let (port, admin, upstream) = (ports[0].number(), ports[1].number(), self.upstream.port());
         let file = format!(
@@ -94,7 +94,7 @@ impl Stage {
         let config = folder.path().join("diana.yaml");
         std::fs::write(&config, file).unwrap();
         let program = diana();
-        let prefix: Vec<&str> = self.apart.iter().map(String::as_str).chain(words.iter().copied()).collect();
+        let prefix: Vec<&str> = self.prefix.iter().map(String::as_str).chain(wrapper.iter().copied()).collect();
         let mut command = match prefix[..] {
             [] => Command::new(program),
             [first, ref rest @ ..] => {
@@ -107,14 +107,14 @@ impl Stage {
         let listens = || {
             assert!(
                 !process.has_ended(),
-                "diana ended at once, with this file:\n{}",
+                "diana exited at start, with this file:\n{}",
                 std::fs::read_to_string(&config).unwrap()
             );
             TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
         };
         wait_until("diana to listen", Duration::from_secs(30), listens).unwrap();
         let (url, pid) = (format!("http://127.0.0.1:{port}"), process.pid());
-        Gateway { name, url, port, pid, _alive: Alive::Diana(process, folder, ports) }
+        Gateway { name, url, port, pid, _resources: Resources::Diana(process, folder, ports) }
     }
 }
 
@@ -146,9 +146,9 @@ server {
 
 /// Returns the measured program.
 fn diana() -> PathBuf {
-    let beside = || std::env::current_exe().unwrap().with_file_name("diana");
-    let program = std::env::var_os("DIANA").map_or_else(beside, PathBuf::from);
-    assert!(program.is_file(), "there is no {}: `cargo xtask bench gateway` builds it", program.display());
+    let next_to_bench = || std::env::current_exe().unwrap().with_file_name("diana");
+    let program = std::env::var_os("DIANA").map_or_else(next_to_bench, PathBuf::from);
+    assert!(program.is_file(), "missing program {}: `cargo xtask bench gateway` builds it", program.display());
     program
 }
 
@@ -164,9 +164,9 @@ pub(crate) fn version_of_nginx() -> String {
 }
 
 /// Raises the limit of open files to the maximum, also for child processes: thousands of connections are held open.
-fn raise_the_bound_of_open_files() {
+fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let bound = getrlimit(Resource::Nofile);
+    let limit = getrlimit(Resource::Nofile);
     // If it can't be raised, fewer connections are held, and that is reported.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound });
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -1,11 +1,11 @@
 //! `cargo xtask bench macros [--quick]`: empty functions with a limit attribute, compared with the same check written
 //! by hand.
 
-#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
-#![allow(clippy::panic, reason = "likewise")]
+#![allow(clippy::unwrap_used, reason = "a bench stops with the line that failed")]
+#![allow(clippy::panic, reason = "a bench stops with the line that failed")]
 
 mod attributed;
-mod by_hand;
+mod hand_written;
 
 use attributed::in_scope;
 use diana_bench::report::{Goal, Report, ns};
@@ -34,7 +34,7 @@ const PAIRS: [Pair; 7] = [
         what: "  count_limit, by a text among the arguments",
         peer: "KeyedLimiter, FixedWindow",
         attributed: || attributed::counted(black_box(USER)).is_ok(),
-        by_hand: || by_hand::counted(black_box(USER)).is_ok(),
+        by_hand: || hand_written::counted(black_box(USER)).is_ok(),
         goal: GOAL,
     },
     Pair {
@@ -42,7 +42,7 @@ const PAIRS: [Pair; 7] = [
         what: "  rate_limit, by a text among the arguments",
         peer: "KeyedLimiter, SmoothBursty",
         attributed: || attributed::paced(black_box(USER)).is_ok(),
-        by_hand: || by_hand::paced(black_box(USER)).is_ok(),
+        by_hand: || hand_written::paced(black_box(USER)).is_ok(),
         goal: GOAL,
     },
     Pair {
@@ -50,7 +50,7 @@ const PAIRS: [Pair; 7] = [
         what: "  count_limit, by a number among the arguments",
         peer: "KeyedLimiter of numbers",
         attributed: || attributed::numbered(black_box(NUMBER)).is_ok(),
-        by_hand: || by_hand::numbered(black_box(NUMBER)).is_ok(),
+        by_hand: || hand_written::numbered(black_box(NUMBER)).is_ok(),
         goal: GOAL,
     },
     Pair {
@@ -58,7 +58,7 @@ const PAIRS: [Pair; 7] = [
         what: "  count_limit, by the caller's user",
         peer: "KeyedLimiter, FixedWindow",
         attributed: || in_scope(attributed::by_user).is_ok(),
-        by_hand: || in_scope(|| by_hand::counted(black_box(USER))).is_ok(),
+        by_hand: || in_scope(|| hand_written::counted(black_box(USER))).is_ok(),
         goal: GOAL,
     },
     Pair {
@@ -66,7 +66,7 @@ const PAIRS: [Pair; 7] = [
         what: "  count_limit, by the caller's address",
         peer: "KeyedLimiter of addresses",
         attributed: || in_scope(attributed::by_ip).is_ok(),
-        by_hand: || in_scope(|| by_hand::addressed(black_box(attributed::ADDRESS))).is_ok(),
+        by_hand: || in_scope(|| hand_written::addressed(black_box(attributed::ADDRESS))).is_ok(),
         goal: GOAL,
     },
     Pair {
@@ -74,7 +74,7 @@ const PAIRS: [Pair; 7] = [
         what: "  count_limit, all calls together",
         peer: "Limiter, FixedWindow",
         attributed: || attributed::together().is_ok(),
-        by_hand: || by_hand::together().is_ok(),
+        by_hand: || hand_written::together().is_ok(),
         goal: Goal::Information,
     },
     Pair {
@@ -82,14 +82,14 @@ const PAIRS: [Pair; 7] = [
         what: "  limited, by a text among the arguments",
         peer: "Engine::decide_by",
         attributed: || attributed::by_rule(black_box(USER)).is_ok(),
-        by_hand: || by_hand::by_rule(black_box(USER)).is_ok(),
+        by_hand: || hand_written::by_rule(black_box(USER)).is_ok(),
         goal: Goal::Information,
     },
 ];
 
 fn main() {
     attributed::install();
-    if let Some(what) = instructions::wanted() {
+    if let Some(what) = instructions::requested() {
         let pair = PAIRS.iter().find(|pair| pair.name == what[0]).unwrap();
         return instructions::run(if what[1] == "by-hand" { &pair.by_hand } else { &pair.attributed });
     }
@@ -100,9 +100,8 @@ fn main() {
     counted(&mut report);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("{cores} cores; {} rounds of {:?} slices.", effort.rounds, effort.slice);
-    println!(
-        "Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the times.\n"
-    );
+    println!("Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the");
+    println!("times.\n");
     report.print();
 }
 

@@ -1,7 +1,7 @@
 //! The cost of pacing: the time of an item that need not wait, and the CPU of a flow limited to a rate.
 
+use crate::adapters::{self, bytes, limiter};
 use crate::flow::Flow;
-use crate::kinds::{self, bytes, limiter};
 use diana::pace::{StreamExt as _, Throttled};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
@@ -14,18 +14,18 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// More than a run can use.
-const ROOMY: u32 = 1_000_000_000;
+const UNREACHED: u32 = 1_000_000_000;
 
 pub(crate) fn run(report: &mut Report, effort: Effort, slice: Duration) {
-    at_once(report, effort);
-    held_to_a_rate(report, slice);
+    without_wait(report, effort);
+    at_a_rate(report, slice);
 }
 
 /// Measures items that pass at once: the limit is never reached.
-fn at_once(report: &mut Report, effort: Effort) {
-    let quota = governor::Quota::per_second(NonZeroU32::new(ROOMY).unwrap());
+fn without_wait(report: &mut Report, effort: Effort) {
+    let quota = governor::Quota::per_second(NonZeroU32::new(UNREACHED).unwrap());
     let governor = governor::RateLimiter::direct(quota);
-    let mut ours = stream::repeat(()).rate_limited(limiter(u64::from(ROOMY), u64::from(ROOMY)));
+    let mut ours = stream::repeat(()).rate_limited(limiter(u64::from(UNREACHED), u64::from(UNREACHED)));
     let mut theirs = stream::repeat(()).ratelimit_stream(&governor);
     let times = measure(
         effort,
@@ -35,7 +35,7 @@ fn at_once(report: &mut Report, effort: Effort) {
             Contender::new("governor", || theirs.next().now_or_never().is_some()),
         ],
     );
-    report.section("what need not wait");
+    report.section("without waiting");
     let peer = format!("governor {}", ns(times.ns(1)));
     report.compare("  an item of a stream", ns(times.ns(0)), peer, times.ratio(0, 1), Goal::AtMost(1.0));
 
@@ -55,20 +55,20 @@ fn at_once(report: &mut Report, effort: Effort) {
 }
 
 /// Measures flows that wait most of the time: the CPU of the whole process, user and system.
-fn held_to_a_rate(report: &mut Report, slice: Duration) {
-    report.section("CPU of what is held to its rate");
+fn at_a_rate(report: &mut Report, slice: Duration) {
+    report.section("CPU of flows limited to a rate");
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     for rate in [100_u32, 1_000, 10_000] {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            ours.push(cpu_of(&runtime, kinds::stream(limiter(u64::from(rate), 1), slice)));
-            theirs.push(cpu_of(&runtime, kinds::governor_stream(rate, slice)));
+            ours.push(cpu_of(&runtime, adapters::stream(limiter(u64::from(rate), 1), slice)));
+            theirs.push(cpu_of(&runtime, adapters::governor_stream(rate, slice)));
         }
         let (ours, theirs) = (median(ours), median(theirs));
         let (what, peer) = (format!("  an item of a stream, {rate}/s"), format!("governor {}", ns(theirs)));
         report.compare(&what, ns(ours), peer, ours / theirs, Goal::Information);
     }
-    let mib = cpu_of(&runtime, kinds::read(bytes(100 << 20), slice)) * f64::from(1 << 20);
+    let mib = cpu_of(&runtime, adapters::read(bytes(100 << 20), slice)) * f64::from(1 << 20);
     report.figure("  a MiB, read at 100 MiB/s", ns(mib), String::new());
 }
 

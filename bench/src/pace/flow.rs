@@ -10,7 +10,7 @@ const BEFORE: Duration = Duration::from_millis(100);
 /// One paced flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flow {
-    began: Option<Instant>,
+    start: Option<Instant>,
     /// The start of counting.
     first: Option<Instant>,
     last: Option<Instant>,
@@ -23,9 +23,9 @@ impl Flow {
     /// Counts an amount that passes now. Returns whether `length` has passed.
     pub(crate) fn passed(&mut self, amount: u64, length: Duration) -> bool {
         let now = now();
-        let began = *self.began.get_or_insert(now);
+        let start = *self.start.get_or_insert(now);
         let (Some(first), Some(last)) = (self.first, self.last) else {
-            if now - began >= BEFORE {
+            if now - start >= BEFORE {
                 (self.first, self.last) = (Some(now), Some(now));
             }
             return false;

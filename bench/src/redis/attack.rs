@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// The result of an attack.
 struct Outcome {
     granted: u64,
-    refused: u64,
+    denied: u64,
     commands: u64,
     /// The time in which requests were sent.
     seconds: f64,
@@ -30,7 +30,7 @@ struct Outcome {
 
 pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
     let all = KEYS * EACH;
-    report.section(&format!("an attack, {all} requests a second over {KEYS} keys, 95 % refused"));
+    report.section(&format!("an attack, {all} requests a second over {KEYS} keys, 95 % denied"));
     let runtime = all_cores();
     let seconds = if length == Length::Quick { 2 } else { 6 };
     // Both allow a twentieth: one permit at a time, or all of a window's at once.
@@ -43,16 +43,16 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
             let store = server.store(plain().deny_cache(DenyCache::On)).await;
             attack(&store, name, quota, seconds).await
         });
-        let Outcome { granted, refused, commands, seconds } = outcome;
-        let share = 100.0 * refused as f64 / (granted + refused) as f64;
-        let beyond = commands.saturating_sub(granted) as f64 / refused as f64;
-        let what = format!("  commands a refused decision, {name}");
-        let remark = format!("{share:.1} % of {} refused", granted + refused);
-        report.compare(&what, format!("{beyond:.5}"), remark, beyond, Goal::AtMost(0.01));
-        let rate = (granted + refused) as f64 / seconds;
-        let each = commands as f64 / (granted + refused) as f64;
-        report.figure("  commands a decision, granted ones included", format!("{each:.4}"), String::new());
-        report.figure("  a second", format!("{rate:.0} /s"), "as many as came".to_owned());
+        let Outcome { granted, denied, commands, seconds } = outcome;
+        let share = 100.0 * denied as f64 / (granted + denied) as f64;
+        let extra = commands.saturating_sub(granted) as f64 / denied as f64;
+        let what = format!("  commands per denied decision, {name}");
+        let remark = format!("{share:.1} % of {} denied", granted + denied);
+        report.compare(&what, format!("{extra:.5}"), remark, extra, Goal::AtMost(0.01));
+        let rate = (granted + denied) as f64 / seconds;
+        let each = commands as f64 / (granted + denied) as f64;
+        report.figure("  commands per decision, granted ones included", format!("{each:.4}"), String::new());
+        report.figure("  a second", format!("{rate:.0} /s"), "as many as were sent".to_owned());
     }
 }
 
@@ -60,16 +60,16 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
 async fn attack(store: &RedisStore, name: &str, quota: Quota, seconds: u64) -> Outcome {
     let limit = Arc::new(bucket(&format!("attacked {name}"), quota));
     let keys = Ring::new((0..KEYS).map(key));
-    let mut outcome = Outcome { granted: 0, refused: 0, commands: 0, seconds: 0.0 };
+    let mut outcome = Outcome { granted: 0, denied: 0, commands: 0, seconds: 0.0 };
     for second in 0..=seconds {
-        let (before, began) = (store.link().commands, now());
+        let (before, start) = (store.link().commands, now());
         let task = || {
             let (store, limit, keys) = (store.clone(), Arc::clone(&limit), keys.clone());
             tokio::spawn(async move {
                 let (mut granted, mut asked) = (0, 0);
                 let each = KEYS * EACH / TASKS;
                 while asked < each {
-                    let due = (each as f64 * began.elapsed().as_secs_f64()) as u64;
+                    let due = (each as f64 * start.elapsed().as_secs_f64()) as u64;
                     while asked < due.min(each) {
                         granted += u64::from(ask(&store, &limit, keys.next()).await.is_granted());
                         asked += 1;
@@ -84,12 +84,12 @@ async fn attack(store: &RedisStore, name: &str, quota: Quota, seconds: u64) -> O
             let (granted, asked) = task.await.unwrap();
             if second > 0 {
                 outcome.granted += granted;
-                outcome.refused += asked - granted;
+                outcome.denied += asked - granted;
             }
         }
         if second > 0 {
             outcome.commands += store.link().commands - before;
-            outcome.seconds += began.elapsed().as_secs_f64();
+            outcome.seconds += start.elapsed().as_secs_f64();
         }
     }
     outcome

@@ -1,7 +1,7 @@
 //! Batching: concurrent requests in one call.
 
-use crate::setup::{KEYS, Ring, Server, ask, bucket, key, one_thread, plain, roomy};
-use crate::turns::{Contender, Effort, Expect, measure};
+use crate::measure::{Contender, Effort, Expect, measure};
+use crate::setup::{KEYS, Ring, Server, ask, bucket, key, one_thread, plain, unreached};
 use diana_bench::report::{Goal, Report, ns};
 use diana_redis::{Batching, RedisStore};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) fn run(report: &mut Report, server: &Server, effort: Effort) {
 }
 
 fn contender(name: &'static str, store: &RedisStore, depth: u64) -> Contender {
-    let (own, limit) = (store.clone(), Arc::new(bucket("batched", roomy())));
+    let (own, limit) = (store.clone(), Arc::new(bucket("batched", unreached())));
     let keys = Ring::new((0..KEYS).map(key));
     let operation = move || {
         let (store, limit, keys) = (own.clone(), Arc::clone(&limit), keys.clone());

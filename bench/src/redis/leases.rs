@@ -1,7 +1,7 @@
 //! Leases: one hot key used by many tasks, with a limit that is never reached.
 
-use crate::setup::{Ring, Server, all_cores, ask, bucket, key, plain, roomy};
-use crate::turns::{Contender, Effort, Expect, measure};
+use crate::measure::{Contender, Effort, Expect, measure};
+use crate::setup::{Ring, Server, all_cores, ask, bucket, key, plain, unreached};
 use diana_bench::report::{Goal, Report};
 use diana_redis::{Batching, Leases, RedisStore};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) fn run(report: &mut Report, server: &Server, effort: Effort) {
 }
 
 fn contender(name: &'static str, store: &RedisStore) -> Contender {
-    let (own, limit, keys) = (store.clone(), Arc::new(bucket("hot", roomy())), Ring::new([key(0)]));
+    let (own, limit, keys) = (store.clone(), Arc::new(bucket("hot", unreached())), Ring::new([key(0)]));
     let operation = move || {
         let (store, limit, keys) = (own.clone(), Arc::clone(&limit), keys.clone());
         async move { ask(&store, &limit, keys.next()).await.is_granted() }

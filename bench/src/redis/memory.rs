@@ -42,7 +42,7 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
         });
         let name_on_redis = format!("diana:each-account:{{{}}}", key(keys - 1));
         let one = server.cli(&["MEMORY", "USAGE", &name_on_redis]);
-        let remark = format!("MEMORY USAGE {one}; {counted} keys there");
+        let remark = format!("MEMORY USAGE {one}; {counted} keys in Redis");
         let goal = if index == 0 { Goal::AtMost(170.0) } else { Goal::Information };
         report.compare(&format!("  {name}"), format!("{bytes:.0} B"), remark, bytes, goal);
         drop(runtime);
@@ -62,7 +62,7 @@ async fn fill(store: &RedisStore, limit: &Limit, cost: u64, times: u64, keys: u6
                 for _ in 0..times {
                     let ask = [Ask::new(&limit, &*key, diana_core::Cost::new(cost).unwrap())];
                     let decision = store.decide(&ask, SystemClock.now(), MaxWait::NONE).await.unwrap();
-                    assert!(decision.is_granted(), "{key} is new");
+                    assert!(decision.is_granted(), "{key} must be granted");
                 }
             }
         })

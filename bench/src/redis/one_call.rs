@@ -4,8 +4,8 @@
 //! The floor is the least that any limiter in a script can cost: the time, a read and a write with an expiry, and no
 //! arithmetic at all.
 
-use crate::setup::{KEYS, Ring, Server, ask, bucket, key, one_thread, plain, roomy};
-use crate::turns::{Contender, Effort, Expect, Measured, measure};
+use crate::measure::{Contender, Effort, Expect, Measured, measure};
+use crate::setup::{KEYS, Ring, Server, ask, bucket, key, one_thread, plain, unreached};
 use diana_bench::report::{Goal, Report, ns};
 use diana_core::{Limit, Quota};
 use diana_redis::RedisStore;
@@ -53,19 +53,19 @@ pub(crate) fn run(report: &mut Report, server: &Server, effort: Effort) {
 fn print(report: &mut Report, measured: &Measured, depth: u64, ours: usize) {
     let cpu = |index| ns(measured.cpu(index));
     let rate = |index| format!("{:.0} /s", measured.rate(index));
-    let most = if depth == 1 { 2.0 } else { 10.0 };
+    let max = if depth == 1 { 2.0 } else { 10.0 };
     let cases = ["granted", "granted, one hot key", "denied"];
-    for (place, case) in cases.into_iter().enumerate() {
-        let goal = if place == 0 { Goal::AtMost(most) } else { Goal::Information };
-        let (index, what) = (ours + place, format!("  CPU, {case}"));
+    for (position, case) in cases.into_iter().enumerate() {
+        let goal = if position == 0 { Goal::AtMost(max) } else { Goal::Information };
+        let (index, what) = (ours + position, format!("  CPU, {case}"));
         report.compare(&what, cpu(index), format!("INCR {}", cpu(0)), measured.cpu_ratio(index, 0), goal);
     }
     for (peer, name) in [(1, "INCR+EXPIRE"), (2, "empty script"), (3, "floor")] {
         let (ratio, peer) = (measured.cpu_ratio(ours, peer), format!("{name} {}", cpu(peer)));
         report.compare("  CPU, granted", cpu(ours), peer, ratio, Goal::Information);
     }
-    for (place, case) in cases.into_iter().enumerate() {
-        let (index, what) = (ours + place, format!("  a second, {case}"));
+    for (position, case) in cases.into_iter().enumerate() {
+        let (index, what) = (ours + position, format!("  a second, {case}"));
         let (ratio, peer) = (measured.rate_ratio(index, 0), format!("INCR {}", rate(0)));
         report.compare(&what, rate(index), peer, ratio, Goal::Information);
     }
@@ -123,7 +123,7 @@ fn diana(store: &RedisStore, depth: u64) -> [Contender; 3] {
     };
     [
         case("granted", bucket("each-account", each_account()), many.clone(), Expect::Granted),
-        case("one hot key", bucket("hot", roomy()), one, Expect::Granted),
+        case("one hot key", bucket("hot", unreached()), one, Expect::Granted),
         case("denied", used_up(), many, Expect::Denied),
     ]
 }

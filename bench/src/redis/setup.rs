@@ -96,7 +96,7 @@ pub(crate) fn bucket(name: &str, quota: Quota) -> Limit {
 }
 
 /// More than a run can use.
-pub(crate) fn roomy() -> Quota {
+pub(crate) fn unreached() -> Quota {
     Quota::per_second(100_000_000).unwrap()
 }
 

@@ -18,17 +18,23 @@ pub(crate) fn run(report: &mut Report, length: Length) {
     let text = text(RULES);
     let timed = |work: &mut dyn FnMut()| {
         let each = (0..times).map(|_| {
-            let began = now();
+            let start = now();
             work();
-            began.elapsed().as_nanos() as f64
+            start.elapsed().as_nanos() as f64
         });
         median(each.collect())
     };
-    let read = timed(&mut || drop(black_box(file(&text))));
-    let read_file = file(&text);
+    let parse_time = timed(&mut || drop(black_box(file(&text))));
+    let parsed = file(&text);
     let running = engine(1);
-    let set = timed(&mut || running.set_rules(&read_file));
-    report.figure("  reading and checking the file", ns(read), format!("{} KiB of YAML", text.len() >> 10));
-    report.figure("  putting it in force", ns(set), String::new());
-    report.compare("  both", ns(read + set), "goal 500 ms".to_owned(), (read + set) / GOAL, Goal::AtMost(1.0));
+    let apply_time = timed(&mut || running.set_rules(&parsed));
+    report.figure("  parsing and checking the file", ns(parse_time), format!("{} KiB of YAML", text.len() >> 10));
+    report.figure("  applying the rules", ns(apply_time), String::new());
+    report.compare(
+        "  both",
+        ns(parse_time + apply_time),
+        "goal 500 ms".to_owned(),
+        (parse_time + apply_time) / GOAL,
+        Goal::AtMost(1.0),
+    );
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask bench rules [--quick]`: the engine with few rules and with many, compared with the core alone.
 
-#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
-#![allow(clippy::panic, reason = "likewise")]
+#![allow(clippy::unwrap_used, reason = "a bench stops with the line that failed")]
+#![allow(clippy::panic, reason = "a bench stops with the line that failed")]
 
 mod load;
 mod setup;
@@ -17,10 +17,10 @@ use std::hint::black_box;
 /// The numbers of rules.
 const COUNTS: [usize; 4] = [1, 10, 1_000, 10_000];
 /// The maximum number of instructions of a decision with one rule. Includes some 30 of the counting loop.
-const MOST_INSTRUCTIONS: f64 = 2_050.0;
+const MAX_INSTRUCTIONS: f64 = 2_050.0;
 
 fn main() {
-    if let Some(what) = instructions::wanted() {
+    if let Some(what) = instructions::requested() {
         return run(&what[0], what[1].parse().unwrap());
     }
     let Some(length) = length("rules") else { return };
@@ -31,9 +31,8 @@ fn main() {
     load::run(&mut report, length);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("{cores} cores; {} rounds of {:?} slices.", effort.rounds, effort.slice);
-    println!(
-        "Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the times.\n"
-    );
+    println!("Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the");
+    println!("times.\n");
     report.print();
 }
 
@@ -58,10 +57,10 @@ fn time(report: &mut Report, effort: Effort) {
         contenders.push(Contender::new(name, || decide(engine, black_box(request)).is_granted()));
     }
     let times = measure(effort, Expect::Granted, contenders);
-    report.section("a decision that one rule is about, by account, one key");
-    let line = |report: &mut Report, what: &str, nth: usize, peer: usize, name: &str, goal: Goal| {
-        let (own, theirs) = (times.ns(nth), times.ns(peer));
-        report.compare(what, ns(own), format!("{name} {}", ns(theirs)), times.ratio(nth, peer), goal);
+    report.section("a decision that one rule matches, by account, one key");
+    let line = |report: &mut Report, what: &str, index: usize, peer: usize, name: &str, goal: Goal| {
+        let (own, theirs) = (times.ns(index), times.ns(peer));
+        report.compare(what, ns(own), format!("{name} {}", ns(theirs)), times.ratio(index, peer), goal);
     };
     line(report, "  the engine, 1 rule", 2, 0, "the core's store", Goal::AtMost(2.5));
     line(report, "  the engine, 1 rule", 2, 1, "the core's keyed limiter", Goal::Information);
@@ -69,13 +68,13 @@ fn time(report: &mut Report, effort: Effort) {
     line(report, "  the engine, 1,000 rules", 4, 3, "10 rules", Goal::AtMost(2.0));
     line(report, "  the engine, 10,000 rules", 5, 3, "10 rules", Goal::AtMost(2.0));
     report.section("decisions a second, one thread");
-    for (nth, name) in (2..).zip(names) {
-        report.figure(&format!("  {name}"), format!("{:.2} M/s", a_second(&times, nth)), String::new());
+    for (index, name) in (2..).zip(names) {
+        report.figure(&format!("  {name}"), format!("{:.2} M/s", millions_per_second(&times, index)), String::new());
     }
 }
 
-fn a_second(times: &Times, nth: usize) -> f64 {
-    1e3 / times.ns(nth)
+fn millions_per_second(times: &Times, index: usize) -> f64 {
+    1e3 / times.ns(index)
 }
 
 /// Runs under valgrind.
@@ -90,7 +89,7 @@ fn run(what: &str, rules: usize) {
             store.decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), MaxWait::NONE).is_granted()
         }
         "keyed" => keyed.check(black_box(&key)).is_granted(),
-        other => panic!("there is no `{other}` to count"),
+        other => panic!("unknown subject `{other}`"),
     };
     instructions::run(&check);
 }
@@ -110,26 +109,26 @@ fn counted(report: &mut Report) {
     let mut ten = f64::NAN;
     for rules in COUNTS {
         let own = count("engine", rules).unwrap_or(f64::NAN);
-        let shown = |count: f64| format!("{count:.0}");
+        let text = |count: f64| format!("{count:.0}");
         match rules {
             1 => {
                 report.compare(
                     "  the engine: one decision, 1 rule",
-                    shown(own),
-                    format!("goal {MOST_INSTRUCTIONS}"),
-                    own / MOST_INSTRUCTIONS,
+                    text(own),
+                    format!("goal {MAX_INSTRUCTIONS}"),
+                    own / MAX_INSTRUCTIONS,
                     Goal::AtMost(1.0),
                 );
                 report.compare(
                     "  the engine, 1 rule",
-                    shown(own),
+                    text(own),
                     format!("the core's store {core:.0}"),
                     own / core,
                     Goal::AtMost(2.5),
                 );
                 report.compare(
                     "  the engine, 1 rule",
-                    shown(own),
+                    text(own),
                     format!("the core's keyed limiter {keyed:.0}"),
                     own / keyed,
                     Goal::Information,
@@ -139,7 +138,7 @@ fn counted(report: &mut Report) {
                 ten = own;
                 report.compare(
                     "  the engine, 10 rules",
-                    shown(own),
+                    text(own),
                     format!("the core's store {core:.0}"),
                     own / core,
                     Goal::Information,
@@ -147,7 +146,7 @@ fn counted(report: &mut Report) {
             }
             _ => {
                 let name = format!("  the engine, {rules} rules");
-                report.compare(&name, shown(own), format!("10 rules {ten:.0}"), own / ten, Goal::AtMost(2.0));
+                report.compare(&name, text(own), format!("10 rules {ten:.0}"), own / ten, Goal::AtMost(2.0));
             }
         }
     }

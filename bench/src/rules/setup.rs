@@ -8,14 +8,17 @@ use std::net::IpAddr;
 /// Returns rules with a path each, on a tenth as many hosts. Half of them are patterns.
 pub(crate) fn text(rules: usize) -> String {
     let mut text = "identity: {account: header(x-account-id)}\nrules:\n".to_owned();
-    for nth in 0..rules {
-        let path =
-            if nth.is_multiple_of(2) { format!("/service-{nth}/**") } else { format!("/service-{nth}/orders/{{id}}") };
+    for index in 0..rules {
+        let path = if index.is_multiple_of(2) {
+            format!("/service-{index}/**")
+        } else {
+            format!("/service-{index}/orders/{{id}}")
+        };
         // A single rule matches by its path alone, as a first rule usually does.
         let host =
-            if rules == 1 { String::new() } else { format!("host: h{}.example.com, ", nth % (rules / 10).max(1)) };
+            if rules == 1 { String::new() } else { format!("host: h{}.example.com, ", index % (rules / 10).max(1)) };
         text +=
-            &format!("  - {{name: rule-{nth}, by: account, match: {{{host}path: '{path}'}}, limit: 1000000000/s}}\n");
+            &format!("  - {{name: rule-{index}, by: account, match: {{{host}path: '{path}'}}, limit: 1000000000/s}}\n");
     }
     text
 }
@@ -40,10 +43,10 @@ pub(crate) struct Request {
 impl Request {
     /// Creates a request that one rule in the middle matches.
     pub(crate) fn new(rules: usize) -> Self {
-        let nth = rules / 2;
-        let host = nth % (rules / 10).max(1);
+        let index = rules / 2;
+        let host = index % (rules / 10).max(1);
         Self {
-            path: format!("/service-{nth}/orders/7"),
+            path: format!("/service-{index}/orders/7"),
             host: format!("h{host}.example.com"),
             account: "account-1234567".to_owned(),
             ip: [203, 0, 113, 7].into(),
@@ -72,5 +75,5 @@ impl Attributes for Request {
 #[inline]
 pub(crate) fn decide(engine: &Engine, request: &dyn Attributes) -> Verdict {
     let decided = futures_util::FutureExt::now_or_never(engine.decide(request));
-    decided.unwrap_or_else(|| unreachable!("nothing here is shared"))
+    decided.unwrap_or_else(|| unreachable!("local decisions are ready at once"))
 }

@@ -1,7 +1,7 @@
 //! Access control, and the headers of every response.
 
 use super::AdminState;
-use super::response::{Answer, Problem};
+use super::response::{HandlerResult, Problem};
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 /// The maximum duration of a request.
-const TIME: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The page's content security policy: only resources of this origin, and no framing.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -23,11 +23,11 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 
 /// Applies to every request: the origin check, the timeout and the common headers.
 pub(super) async fn every(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
-    let mut response = match from_here(&state, &request) {
+    let mut response = match check_origin(&state, &request) {
         Err(problem) => problem.into_response(),
-        Ok(()) => match tokio::time::timeout(TIME, next.run(request)).await {
+        Ok(()) => match tokio::time::timeout(TIMEOUT, next.run(request)).await {
             Ok(response) => response,
-            Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "it took too long").into_response(),
+            Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the request timed out").into_response(),
         },
     };
     let headers = response.headers_mut();
@@ -39,12 +39,12 @@ pub(super) async fn every(State(state): State<Arc<AdminState>>, request: Request
 }
 
 /// Passes requests that have the token, if there is one.
-pub(super) async fn token(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Answer {
+pub(super) async fn token(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> HandlerResult {
     if let Some(token) = &state.token {
         let sent = bearer(request.headers()).unwrap_or_default();
         // Compares in constant time, so that the timing does not reveal how much of a guess is right.
         if !bool::from(sent.as_bytes().ct_eq(token.reveal().as_bytes())) {
-            let detail = "the file's `admin` has a token: send `Authorization: Bearer TOKEN`";
+            let detail = "missing or invalid token: send `Authorization: Bearer TOKEN`";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, detail));
         }
     }
@@ -57,26 +57,26 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Without a token, rejects requests that a browser sends for a page of another origin.
-fn from_here(state: &AdminState, request: &Request) -> Result<(), Problem> {
+fn check_origin(state: &AdminState, request: &Request) -> Result<(), Problem> {
     if state.token.is_some() {
         return Ok(());
     }
     let headers = request.headers();
-    let wrong_host = || {
+    let invalid_host = || {
         let detail = "without a token, the host must be an address or `localhost`";
         Problem::new(StatusCode::MISDIRECTED_REQUEST, detail)
     };
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).ok_or_else(wrong_host)?;
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).ok_or_else(invalid_host)?;
     if !is_address(host) {
-        return Err(wrong_host());
+        return Err(invalid_host());
     }
     if !request.method().is_safe() {
         let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes);
-        let is_own = |origin: &[u8]| origin.strip_prefix(b"http://") == Some(host.as_bytes());
-        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-        let is_foreign = site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"));
-        if is_foreign || !origin.is_none_or(is_own) {
-            return Err(Problem::new(StatusCode::FORBIDDEN, "another page may change nothing here"));
+        let is_same = |origin: &[u8]| origin.strip_prefix(b"http://") == Some(host.as_bytes());
+        let fetch_site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let is_foreign = fetch_site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"));
+        if is_foreign || !origin.is_none_or(is_same) {
+            return Err(Problem::new(StatusCode::FORBIDDEN, "cross-origin requests are denied"));
         }
     }
     Ok(())
@@ -94,12 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_and_this_machine_are_hosts() {
-        for good in ["127.0.0.1:9090", "127.0.0.1", "[::1]:9090", "[::1]", "localhost:9090", "LocalHost", "10.1.2.3:80"]
+    fn only_addresses_and_localhost_are_hosts() {
+        for valid in
+            ["127.0.0.1:9090", "127.0.0.1", "[::1]:9090", "[::1]", "localhost:9090", "LocalHost", "10.1.2.3:80"]
         {
-            assert!(is_address(good), "{good}");
+            assert!(is_address(valid), "{valid}");
         }
-        for bad in [
+        for invalid in [
             "",
             "example.com",
             "127.0.0.1.example.com",
@@ -108,7 +109,7 @@ mod tests {
             "127.0.0.1/x",
             "1",
         ] {
-            assert!(!is_address(bad), "{bad}");
+            assert!(!is_address(invalid), "{invalid}");
         }
     }
 }

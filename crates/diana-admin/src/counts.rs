@@ -2,7 +2,7 @@
 
 use super::AdminState;
 use super::parameters::Parameters;
-use super::response::{Answer, Problem, json};
+use super::response::{HandlerResult, Problem, json};
 use axum::extract::State;
 use axum::http::StatusCode;
 use diana::store::StoreError;
@@ -40,26 +40,26 @@ struct Limit {
     retry_after: Option<f64>,
 }
 
-pub(super) async fn peek(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
-    let named = Named::read(&parameters, &["rule", "key"])?;
-    named.answer(state.engine.peek_key(named.rule, &named.key).await)
+pub(super) async fn peek(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
+    let key = KeyName::parse(&parameters, &["rule", "key"])?;
+    key.respond(state.engine.peek_key(key.rule, &key.key).await)
 }
 
-pub(super) async fn reset(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
-    let named = Named::read(&parameters, &["rule", "key"])?;
-    named.changed("reset", None, state.engine.reset_key(named.rule, &named.key).await)
+pub(super) async fn reset(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
+    let key = KeyName::parse(&parameters, &["rule", "key"])?;
+    key.changed("reset", None, state.engine.reset_key(key.rule, &key.key).await)
 }
 
-pub(super) async fn refund(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
-    let named = Named::read(&parameters, &["rule", "key", "cost"])?;
+pub(super) async fn refund(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
+    let key = KeyName::parse(&parameters, &["rule", "key", "cost"])?;
     let cost = cost(&parameters)?;
-    named.changed("refund", Some(cost), state.engine.refund_key(named.rule, &named.key, cost).await)
+    key.changed("refund", Some(cost), state.engine.refund_key(key.rule, &key.key, cost).await)
 }
 
-pub(super) async fn charge(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
-    let named = Named::read(&parameters, &["rule", "key", "cost"])?;
+pub(super) async fn charge(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
+    let key = KeyName::parse(&parameters, &["rule", "key", "cost"])?;
     let cost = cost(&parameters)?;
-    named.changed("charge", Some(cost), state.engine.charge_key(named.rule, &named.key, cost).await)
+    key.changed("charge", Some(cost), state.engine.charge_key(key.rule, &key.key, cost).await)
 }
 
 fn cost(parameters: &Parameters) -> Result<Cost, Problem> {
@@ -68,26 +68,26 @@ fn cost(parameters: &Parameters) -> Result<Cost, Problem> {
 }
 
 /// A key of a rule.
-struct Named<'a> {
+struct KeyName<'a> {
     rule: &'a str,
     key: Vec<&'a str>,
 }
 
-impl<'a> Named<'a> {
-    fn read(parameters: &'a Parameters, known: &[&str]) -> Result<Self, Problem> {
+impl<'a> KeyName<'a> {
+    fn parse(parameters: &'a Parameters, known: &[&str]) -> Result<Self, Problem> {
         parameters.only(known)?;
         Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
     }
 
     /// Logs a successful change; a failed change is not logged.
-    fn changed(&self, what: &str, cost: Option<Cost>, result: Result<KeyStatus, KeyAdminError>) -> Answer {
+    fn changed(&self, action: &str, cost: Option<Cost>, result: Result<KeyStatus, KeyAdminError>) -> HandlerResult {
         if result.is_ok() {
-            tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
+            tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {action}");
         }
-        self.answer(result)
+        self.respond(result)
     }
 
-    fn answer(&self, result: Result<KeyStatus, KeyAdminError>) -> Answer {
+    fn respond(&self, result: Result<KeyStatus, KeyAdminError>) -> HandlerResult {
         let status = result.map_err(|error| problem(&error))?;
         let counted = match status.home {
             CountedIn::Local => "here",

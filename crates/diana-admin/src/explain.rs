@@ -2,7 +2,7 @@
 
 use super::AdminState;
 use super::parameters::Parameters;
-use super::response::{Answer, Problem, json, wants_text};
+use super::response::{HandlerResult, Problem, json, wants_text};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
@@ -61,7 +61,7 @@ pub(super) async fn explain(
     State(state): State<Arc<AdminState>>,
     headers: HeaderMap,
     parameters: Parameters,
-) -> Answer {
+) -> HandlerResult {
     let request = described(&parameters, state.engine.rules().identity())?;
     if let Some(rejected) = request.rejected(&state.gateway) {
         if wants_text(&headers) {
@@ -84,8 +84,8 @@ fn explained(explanation: &Explanation) -> Explained {
     Explained { granted: denied_by.is_empty(), denied_by, rejected: None, rules }
 }
 
-fn rule(said: &RuleExplanation) -> Rule {
-    let limits = said.limits.iter().map(|(name, answer)| Limit {
+fn rule(explanation: &RuleExplanation) -> Rule {
+    let limits = explanation.limits.iter().map(|(name, answer)| Limit {
         name: name.clone(),
         limit: answer.status.limit,
         remaining: answer.status.remaining,
@@ -93,14 +93,14 @@ fn rule(said: &RuleExplanation) -> Rule {
         wait: answer.wait().unwrap_or_default().as_secs_f64(),
     });
     Rule {
-        name: said.name.clone(),
-        about: !matches!(said.said, ExplainedRule::NotAbout(_)),
-        refuses: said.refuses(),
-        shadow: said.mode == Mode::Shadow,
-        key: said.key.clone(),
-        cost: said.cost,
+        name: explanation.name.clone(),
+        about: !matches!(explanation.said, ExplainedRule::NotAbout(_)),
+        refuses: explanation.refuses(),
+        shadow: explanation.mode == Mode::Shadow,
+        key: explanation.key.clone(),
+        cost: explanation.cost,
         limits: limits.collect(),
-        text: said.to_string(),
+        text: explanation.to_string(),
     }
 }
 
@@ -108,32 +108,32 @@ fn described(parameters: &Parameters, identity: &Identity) -> Result<TypedReques
     parameters.only(&KNOWN)?;
     let path = parameters.one("path")?.unwrap_or("/");
     if !path.starts_with('/') {
-        return Err(Problem::bad("`path` begins with `/`, as in /login?x=1"));
+        return Err(Problem::bad("invalid `path`: expected a leading `/`, as in `/login?x=1`"));
     }
-    let invalid = |error: InvalidRequest| Problem::bad(error.to_string());
-    let mut request = TypedRequest::new(parameters.one("method")?.unwrap_or("GET"), path).map_err(invalid)?;
+    let invalid_request = |error: InvalidRequest| Problem::bad(error.to_string());
+    let mut request = TypedRequest::new(parameters.one("method")?.unwrap_or("GET"), path).map_err(invalid_request)?;
     for text in parameters.all("header") {
-        let wrong = || Problem::bad(format!("`header` is written `name:value`, and not `{text}`"));
-        let (name, value) = text.split_once(':').ok_or_else(wrong)?;
-        request = request.header(name.trim(), value.trim()).map_err(invalid)?;
+        let invalid = || Problem::bad(format!("invalid `header` `{text}`: expected `name:value`"));
+        let (name, value) = text.split_once(':').ok_or_else(invalid)?;
+        request = request.header(name.trim(), value.trim()).map_err(invalid_request)?;
     }
     if let Some(host) = parameters.one("host")? {
-        request = request.host(host).map_err(invalid)?;
+        request = request.host(host).map_err(invalid_request)?;
     }
     if let Some(ip) = parameters.one("ip")? {
-        let wrong = |_| Problem::bad(format!("`ip` is an address, and not `{ip}`"));
-        request = request.ip(ip.parse::<IpAddr>().map_err(wrong)?);
+        let invalid = |_| Problem::bad(format!("invalid `ip` `{ip}`: expected an address"));
+        request = request.ip(ip.parse::<IpAddr>().map_err(invalid)?);
     }
     let mut named = Vec::new();
     named.extend(parameters.one("account")?.map(|account| ("account", account)));
     for text in parameters.all("set") {
-        let wrong = || Problem::bad(format!("`set` is written `name=value`, and not `{text}`"));
-        named.push(text.split_once('=').ok_or_else(wrong)?);
+        let invalid = || Problem::bad(format!("invalid `set` `{text}`: expected `name=value`"));
+        named.push(text.split_once('=').ok_or_else(invalid)?);
     }
     for (name, value) in named {
-        if identity.names().any(|known| known == name) {
-            let what = "comes from the request, as `identity` of the rule file says; describe the request instead";
-            return Err(Problem::bad(format!("`{name}` {what}, as with `header`")));
+        if identity.names().any(|identity| identity == name) {
+            let detail = "is derived from the request by `identity` of the rule file: set its source, such as `header`";
+            return Err(Problem::bad(format!("`{name}` {detail}")));
         }
         request = request.named(name, value);
     }

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /` | a page for people |
+//! | `GET /` | the web page |
 //! | `GET /healthz`, `GET /readyz` | liveness and readiness, for orchestrators and load balancers |
 //! | `GET /metrics` | for Prometheus |
 //! | `GET /status` | totals, sources of the rules, health of the store |
@@ -28,7 +28,7 @@
 //! |---|---|
 //! | [`serve`] | connections: how many, and for how long |
 //! | [`auth`] | the token, and requests from other web pages |
-//! | [`parameters`], [`response`] | what all endpoints share: query parameters, JSON and errors |
+//! | [`parameters`], [`response`] | shared by all endpoints: query parameters, JSON and errors |
 //! | [`page`] | the web page |
 //! | [`status`], [`readiness`] | `/status`, `/healthz` and `/readyz` |
 //! | [`prometheus`] | `/metrics` |
@@ -64,7 +64,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 /// Returns the status of the sources of the rules.
-pub type TellSources = Arc<dyn Fn() -> SourceStatus + Send + Sync>;
+pub type ReportSources = Arc<dyn Fn() -> SourceStatus + Send + Sync>;
 
 /// The data that the admin server shows, and its access control.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ pub struct AdminState {
     /// Whether the program accepts requests.
     pub readiness: Arc<Readiness>,
     /// The sources of the rules, if they are watched for changes.
-    pub sources: Option<TellSources>,
+    pub sources: Option<ReportSources>,
     /// The number of lines that the access log dropped, if there is one.
     pub access_log: Option<DroppedLines>,
     /// The number of lines that the program's own log dropped, if there is one.
@@ -103,7 +103,7 @@ impl Admin {
     /// Creates a server for this state.
     pub fn new(state: AdminState) -> Self {
         let state = Arc::new(state);
-        let shown = Router::new()
+        let protected = Router::new()
             .route("/metrics", get(prometheus::metrics))
             .route("/status", get(status::status))
             .route("/rules", get(rules::rules))
@@ -119,8 +119,10 @@ impl Admin {
             .route("/page.js", get(page::js))
             .route("/healthz", get(status::healthz))
             .route("/readyz", get(status::readyz));
-        let router =
-            shown.merge(open).fallback(response::not_found).method_not_allowed_fallback(response::wrong_method);
+        let router = protected
+            .merge(open)
+            .fallback(response::not_found)
+            .method_not_allowed_fallback(response::method_not_allowed);
         let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::every));
         Self { router: router.with_state(state) }
     }

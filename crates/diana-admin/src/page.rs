@@ -1,4 +1,4 @@
-//! The page for people. It is static and contains no data: it fetches what it shows.
+//! The web page. It is static: a script fetches the data.
 
 use axum::http::{HeaderName, header};
 

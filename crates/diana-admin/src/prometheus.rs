@@ -30,21 +30,21 @@ fn page(state: &AdminState) -> Text {
     program(&mut text, state);
     traffic(&mut text, &state.metrics.totals());
     rules(&mut text, &state.engine.rules());
-    if let Some(tell) = &state.sources {
-        source(&mut text, &tell());
+    if let Some(report) = &state.sources {
+        source(&mut text, &report());
     }
     let keys = state.engine.local();
-    text.one("diana_keys", Kind::Gauge, "Keys that are counted in this process.", keys.len());
-    text.one("diana_keys_bytes", Kind::Gauge, "Bytes that the keys of this process take.", keys.memory_used());
+    text.one("diana_keys", Kind::Gauge, "Keys counted in this process.", keys.len());
+    text.one("diana_keys_bytes", Kind::Gauge, "Memory of the keys of this process in bytes.", keys.memory_used());
     if let Some(shared) = state.engine.shared::<RedisStore>() {
         store(&mut text, &shared.link());
     }
     if let Some(drops) = &state.access_log {
-        let help = "Lines of the access log that were dropped because the reader was too slow.";
+        let help = "Access log lines dropped because the reader was too slow.";
         text.one("diana_access_log_dropped_total", Kind::Counter, help, drops.count());
     }
     if let Some(drops) = &state.program_log {
-        let help = "Lines of the program's own log that were dropped because the reader was too slow.";
+        let help = "Lines of the program's own log dropped because the reader was too slow.";
         text.one("diana_log_dropped_total", Kind::Counter, help, drops.count());
     }
     text
@@ -56,36 +56,36 @@ fn program(text: &mut Text, state: &AdminState) {
     let started = seconds(state.metrics.started());
     text.one("diana_start_time_seconds", Kind::Gauge, "When the program started, in Unix time.", started);
     let is_ready = u8::from(state.readiness.phase() == Phase::Ready);
-    text.one("diana_ready", Kind::Gauge, "Whether the program takes requests.", is_ready);
+    text.one("diana_ready", Kind::Gauge, "Whether the program accepts requests.", is_ready);
 }
 
 fn traffic(text: &mut Text, totals: &Totals) {
-    text.family("diana_requests_total", Kind::Counter, "Requests, by what became of them.");
+    text.family("diana_requests_total", Kind::Counter, "Requests by outcome.");
     for outcome in Outcome::ALL {
         text.sample("diana_requests_total", &[("outcome", outcome.name())], totals.requests(outcome));
     }
-    text.family("diana_request_seconds", Kind::Histogram, "How long whole requests took, by what became of them.");
+    text.family("diana_request_seconds", Kind::Histogram, "Durations of whole requests by outcome.");
     for (outcome, buckets) in Outcome::ALL.into_iter().zip(&totals.request_seconds) {
         text.buckets("diana_request_seconds", &[("outcome", outcome.name())], buckets);
     }
     text.family(
         "diana_decision_seconds",
         Kind::Histogram,
-        "How long the rules took to decide, without what they made requests wait.",
+        "Durations of the decisions of the rules, without imposed waits.",
     );
     text.buckets("diana_decision_seconds", &[], &totals.decision_seconds);
-    text.family("diana_upstream_seconds", Kind::Histogram, "How long upstreams took to answer.");
+    text.family("diana_upstream_seconds", Kind::Histogram, "Response times of the upstreams.");
     text.buckets("diana_upstream_seconds", &[], &totals.upstream_seconds);
-    let help = "How often an upstream could not be reached, gave no valid answer in time, or broke off.";
+    let help = "Upstream failures: unreachable, no valid response in time, or an aborted response.";
     text.one("diana_upstream_failures_total", Kind::Counter, help, totals.upstream_failures);
-    text.one("diana_connections", Kind::Gauge, "Connections of clients that are open.", totals.connections);
-    let help = "Connections of clients that were accepted.";
+    text.one("diana_connections", Kind::Gauge, "Open client connections.", totals.connections);
+    let help = "Accepted client connections.";
     text.one("diana_connections_accepted_total", Kind::Counter, help, totals.connections_accepted);
-    let help = "Connections of clients that were turned away.";
-    text.one("diana_connections_refused_total", Kind::Counter, help, totals.connections_refused);
-    let help = "Bytes that came from clients.";
+    let help = "Rejected client connections.";
+    text.one("diana_connections_refused_total", Kind::Counter, help, totals.connections_rejected);
+    let help = "Bytes received from clients.";
     text.one("diana_received_bytes_total", Kind::Counter, help, totals.bytes_in);
-    text.one("diana_sent_bytes_total", Kind::Counter, "Bytes that went to clients.", totals.bytes_out);
+    text.one("diana_sent_bytes_total", Kind::Counter, "Bytes sent to clients.", totals.bytes_out);
 }
 
 fn rules(text: &mut Text, rules: &RuleSet) {
@@ -93,10 +93,10 @@ fn rules(text: &mut Text, rules: &RuleSet) {
     let is_too_many = rules.rules().len() > LABELLED;
     let mut labelled = Vec::new();
     let mut others = Counts::default();
-    for (nth, rule) in rules.rules().iter().enumerate() {
+    for (index, rule) in rules.rules().iter().enumerate() {
         let (name, counts) = (&*rule.rule().name, Counts::of(rule));
         // While there are such rules, no rule may have their label as its name.
-        if is_too_many && (nth >= LABELLED || name == OTHERS) {
+        if is_too_many && (index >= LABELLED || name == OTHERS) {
             others.add(&counts);
         } else {
             labelled.push((name, counts));
@@ -105,13 +105,13 @@ fn rules(text: &mut Text, rules: &RuleSet) {
     if is_too_many {
         labelled.push((OTHERS, others));
     }
-    text.family("diana_decisions_total", Kind::Counter, "What each rule said about requests.");
+    text.family("diana_decisions_total", Kind::Counter, "Decisions of each rule by outcome.");
     for (rule, counts) in &labelled {
         for (outcome, count) in counts.decisions() {
             text.sample("diana_decisions_total", &[("rule", rule), ("outcome", outcome)], count);
         }
     }
-    let help = "Expressions of each rule that failed.";
+    let help = "Failed expressions of each rule.";
     text.family("diana_expression_failures_total", Kind::Counter, help);
     for (rule, counts) in &labelled {
         text.sample("diana_expression_failures_total", &[("rule", rule)], counts.failures);
@@ -127,28 +127,24 @@ fn source(text: &mut Text, status: &SourceStatus) {
         let help = "Whether the config server answered the last request.";
         text.one("diana_rules_remote_up", Kind::Gauge, help, u8::from(status.connected));
     }
-    let help = "Whether rules can't be had, or are invalid, right now; the rules loaded before stay active.";
+    let help = "Whether loading rules currently fails; the rules loaded before stay active.";
     text.one("diana_rules_failing", Kind::Gauge, help, u8::from(!status.failing.is_empty()));
     let help = "When rules were last loaded, in Unix time.";
     text.one("diana_rules_loaded_time_seconds", Kind::Gauge, help, seconds(status.since));
-    text.one("diana_rules_loads_total", Kind::Counter, "How often rules were loaded.", status.loads);
-    let help = "How often rules could not be had, or were wrong.";
+    text.one("diana_rules_loads_total", Kind::Counter, "Successful loads of rules.", status.loads);
+    let help = "Failed loads of rules: unreachable source, or invalid rules.";
     text.one("diana_rules_errors_total", Kind::Counter, help, status.errors);
 }
 
 fn store(text: &mut Text, link: &LinkStatus) {
     let is_up = u8::from(link.health == Health::Healthy);
-    text.one("diana_store_up", Kind::Gauge, "Whether the store that many share answers.", is_up);
-    let help = "Instances that share the store, as last seen.";
+    text.one("diana_store_up", Kind::Gauge, "Whether the shared store responds.", is_up);
+    let help = "Instances that share the store.";
     text.one("diana_store_instances", Kind::Gauge, help, link.instances);
-    let help = "Commands that were sent to the store for requests.";
+    let help = "Commands sent to the store for requests.";
     text.one("diana_store_commands_total", Kind::Counter, help, link.commands);
     text.one("diana_store_waits_total", Kind::Counter, "Requests that waited for the store.", link.waits);
-    text.family(
-        "diana_store_saved_total",
-        Kind::Counter,
-        "Requests that needed no trip of their own, by what saved it.",
-    );
+    text.family("diana_store_saved_total", Kind::Counter, "Requests decided without their own round trip, by cause.");
     let saved = [
         ("refusals", link.saved_by_deny_cache),
         ("leases", link.saved_by_leases),
@@ -157,8 +153,8 @@ fn store(text: &mut Text, link: &LinkStatus) {
     for (by, count) in saved {
         text.sample("diana_store_saved_total", &[("by", by)], count);
     }
-    text.one("diana_store_leased", Kind::Gauge, "Permits that this instance holds on lease.", link.leased);
-    let help = "Limits of which others have a newer configuration, which counts here too.";
+    text.one("diana_store_leased", Kind::Gauge, "Permits leased by this instance.", link.leased);
+    let help = "Limits whose newer configuration was adopted from another instance.";
     text.one("diana_store_adopted_limits", Kind::Gauge, help, link.adopted);
 }
 

@@ -1,23 +1,24 @@
 //! Responses and error responses.
 
 use axum::Json;
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use diana_http::problem_response;
 use serde::Serialize;
 
 /// An error response: a problem as in RFC 9457.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct Problem {
-    title: &'static str,
-    status: u16,
+    status: StatusCode,
     detail: String,
 }
 
-pub(super) type Answer = Result<Response, Problem>;
+pub(super) type HandlerResult = Result<Response, Problem>;
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { title: status.canonical_reason().unwrap_or_default(), status: status.as_u16(), detail: detail.into() }
+        Self { status, detail: detail.into() }
     }
 
     /// The request is invalid.
@@ -28,19 +29,16 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self)).into_response();
-        let problem = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, problem);
-        if status == StatusCode::UNAUTHORIZED {
-            let how = HeaderValue::from_static("Bearer realm=\"diana\"");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+        let mut response = problem_response(self.status, &self.detail).map(Body::new);
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"diana\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }
 }
 
-pub(super) fn json(value: impl Serialize) -> Answer {
+pub(super) fn json(value: impl Serialize) -> HandlerResult {
     Ok(Json(value).into_response())
 }
 
@@ -53,10 +51,10 @@ pub(super) fn wants_text(headers: &HeaderMap) -> bool {
 const PATHS: &str = "GET / /healthz /readyz /metrics /status /rules /explain /peek, POST /reset /refund /charge";
 
 pub(super) async fn not_found() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("there is nothing here; there are: {PATHS}"))
+    Problem::new(StatusCode::NOT_FOUND, format!("unknown path, expected one of {PATHS}"))
 }
 
-pub(super) async fn wrong_method(method: Method) -> Problem {
-    let detail = format!("{method} is not for this; there are: {PATHS}");
+pub(super) async fn method_not_allowed(method: Method) -> Problem {
+    let detail = format!("method {method} is not supported for this path, expected one of {PATHS}");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }

@@ -2,7 +2,7 @@
 
 use super::AdminState;
 use super::parameters::Parameters;
-use super::response::{Answer, json, wants_text};
+use super::response::{HandlerResult, json, wants_text};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
@@ -73,33 +73,37 @@ impl Counts {
     }
 }
 
-pub(super) async fn rules(State(state): State<Arc<AdminState>>, headers: HeaderMap, parameters: Parameters) -> Answer {
+pub(super) async fn rules(
+    State(state): State<Arc<AdminState>>,
+    headers: HeaderMap,
+    parameters: Parameters,
+) -> HandlerResult {
     parameters.only(&["find", "limit", "offset"])?;
     let find = parameters.one("find")?.unwrap_or_default().to_lowercase();
     let bound = |name| Ok(parameters.number(name)?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)));
     let (limit, offset) = (bound("limit")?.unwrap_or(usize::MAX), bound("offset")?.unwrap_or(0));
-    let in_force = state.engine.rules();
-    let is_meant = |rule: &&CompiledRule| find.is_empty() || is_about(rule, &find);
-    let meant = in_force.rules().iter().filter(is_meant).collect::<Vec<_>>();
-    let page = meant.iter().skip(offset).take(limit);
+    let active = state.engine.rules();
+    let is_found = |rule: &&CompiledRule| find.is_empty() || contains(rule, &find);
+    let found = active.rules().iter().filter(is_found).collect::<Vec<_>>();
+    let page = found.iter().skip(offset).take(limit);
     if wants_text(&headers) {
         let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, describe::rule(rule.rule())));
         return Ok(lines.collect::<String>().into_response());
     }
-    let rules = page.map(|rule| shown(rule)).collect();
-    json(Rules { total: in_force.rules().len(), found: meant.len(), rules })
+    let rules = page.map(|rule| described(rule)).collect();
+    json(Rules { total: active.rules().len(), found: found.len(), rules })
 }
 
 /// Returns whether a rule has a text in its name, its `match` or its `by`.
-fn is_about(rule: &CompiledRule, text: &str) -> bool {
+fn contains(rule: &CompiledRule, text: &str) -> bool {
     let rule = rule.rule();
     rule.name.to_lowercase().contains(text)
         || rule.matches.to_string().to_lowercase().contains(text)
         || rule.by.to_string().to_lowercase().contains(text)
 }
 
-fn shown(in_force: &CompiledRule) -> Rule {
-    let rule = in_force.rule();
+fn described(compiled: &CompiledRule) -> Rule {
+    let rule = compiled.rule();
     let words = describe::rule(rule);
     Rule {
         name: rule.name.clone(),
@@ -111,6 +115,6 @@ fn shown(in_force: &CompiledRule) -> Rule {
         notes: words.notes,
         shadow: rule.mode == Mode::Shadow,
         shared: rule.home == CountedIn::Shared && !rule.limits.is_empty(),
-        counts: Counts::of(in_force),
+        counts: Counts::of(compiled),
     }
 }

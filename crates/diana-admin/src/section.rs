@@ -43,23 +43,23 @@ impl Section for AdminSection {
 
     fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`admin`", FIELDS, problems)?;
-        let at = fields.take("listen");
-        let listen = at.map_or_else(|| vec![LISTEN], |node| scalar::listen(node, problems));
-        let written = fields.peek("token").is_some();
+        let listen_node = fields.take("listen");
+        let listen = listen_node.map_or_else(|| vec![LISTEN], |node| scalar::listen(node, problems));
+        let has_token = fields.peek("token").is_some();
         let token = fields.take("token").and_then(|node| scalar::token(node, problems));
         let open = listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
-        if let (Some(open), Some(at), false) = (open, at, written) {
-            let problem = Problem::new(at.span, format!("other machines reach {open}, and `admin` has no `token`"));
-            problems.push(problem.expected("`token: '${ADMIN_TOKEN}'` beside it, or 127.0.0.1"));
+        if let (Some(open), Some(node), false) = (open, listen_node, has_token) {
+            let problem = Problem::new(node.span, format!("`admin` needs a `token`: other machines can reach {open}"));
+            problems.push(problem.expected("add `token: '${ADMIN_TOKEN}'`, or listen on 127.0.0.1"));
         }
         fields.finish(problems);
         Some(Self { listen, token })
     }
 
     fn schema() -> serde_json::Value {
-        schema::object("where health, metrics and the active rules are shown", &FIELDS, |name| match name {
+        schema::object("the admin API: health, metrics and the active rules", &FIELDS, |name| match name {
             "listen" => schema::listen("127.0.0.1:9090"),
-            _ => schema::reference_with("text", "what a client must show as a bearer token", &["${ADMIN_TOKEN}"]),
+            _ => schema::reference_with("text", "the bearer token that clients must send", &["${ADMIN_TOKEN}"]),
         })
     }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_said_and_not_shown() {
+    fn describes_that_there_is_a_token_without_showing_it() {
         assert_eq!(AdminSection::default().describe(), "admin on 127.0.0.1:9090");
         let section = AdminSection { token: Some(Secret::new("hunter2")), ..AdminSection::default() };
         assert_eq!(section.describe(), "admin on 127.0.0.1:9090, with a token");

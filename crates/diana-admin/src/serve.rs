@@ -19,24 +19,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// The maximum number of connections, over all listeners.
-const CONNECTIONS: usize = 128;
+const MAX_CONNECTIONS: usize = 128;
 /// The timeout for the head of a request, and for an idle connection.
-const HEAD: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum lifetime of a connection.
-const LIFE: Duration = Duration::from_secs(600);
+const MAX_LIFETIME: Duration = Duration::from_secs(600);
 /// The largest head in bytes.
-const LARGEST_HEAD: usize = 32 << 10;
+const MAX_HEAD: usize = 32 << 10;
 /// The pause after a failed accept if no connection could be closed.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn serve(router: Router, listeners: Vec<TcpListener>) {
     let connections = Arc::new(Connections::default());
-    let _ends_all = EndsAll(Arc::clone(&connections));
-    let mut all = JoinSet::new();
+    let _guard = AbortGuard(Arc::clone(&connections));
+    let mut acceptors = JoinSet::new();
     for listener in listeners {
-        all.spawn(accept(router.clone(), listener, Arc::clone(&connections)));
+        acceptors.spawn(accept(router.clone(), listener, Arc::clone(&connections)));
     }
-    while all.join_next().await.is_some() {}
+    while acceptors.join_next().await.is_some() {}
 }
 
 /// The open connections, the oldest first.
@@ -55,14 +55,14 @@ async fn accept(router: Router, listener: TcpListener, connections: Arc<Connecti
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                while connections.len() >= CONNECTIONS {
+                while connections.len() >= MAX_CONNECTIONS {
                     connections.close_one().await;
                 }
                 connections.add(router.clone(), stream);
             }
             Err(error) => {
                 if warnings.check() {
-                    tracing::warn!(%error, "admin: a connection could not be accepted");
+                    tracing::warn!(%error, "admin: cannot accept a connection");
                 }
                 if !connections.close_one().await {
                     tokio::time::sleep(PAUSE).await;
@@ -82,11 +82,11 @@ impl Connections {
         open.0 += 1;
         let number = open.0;
         let is_serving = Arc::new(AtomicBool::new(false));
-        let (all, serving) = (Arc::clone(self), Arc::clone(&is_serving));
+        let (connections, serving) = (Arc::clone(self), Arc::clone(&is_serving));
         let task = tokio::spawn(async move {
-            talk(router, stream, serving).await;
+            serve_connection(router, stream, serving).await;
             // No deadlock: `add` releases the lock without waiting for this task.
-            all.open.lock().1.remove(&number);
+            connections.open.lock().1.remove(&number);
         });
         open.1.insert(number, Connection { task, is_serving });
     }
@@ -108,28 +108,28 @@ impl Connections {
 }
 
 /// Closes all connections when the server is dropped.
-struct EndsAll(Arc<Connections>);
+struct AbortGuard(Arc<Connections>);
 
-impl Drop for EndsAll {
+impl Drop for AbortGuard {
     fn drop(&mut self) {
         self.0.open.lock().1.values().for_each(|connection| connection.task.abort());
     }
 }
 
-async fn talk(router: Router, stream: TcpStream, is_serving: Arc<AtomicBool>) {
+async fn serve_connection(router: Router, stream: TcpStream, is_serving: Arc<AtomicBool>) {
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(LARGEST_HEAD);
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
     let router = TowerToHyperService::new(router);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         is_serving.store(true, Ordering::Relaxed);
-        let (answer, is_serving) = (hyper::service::Service::call(&router, request), Arc::clone(&is_serving));
+        let (response, is_serving) = (hyper::service::Service::call(&router, request), Arc::clone(&is_serving));
         async move {
-            let answer = answer.await;
+            let response = response.await;
             is_serving.store(false, Ordering::Relaxed);
-            answer
+            response
         }
     });
     let connection = server.serve_connection(TokioIo::new(stream), service);
-    // Errors of the client are not logged, and `LIFE` bounds every connection.
-    let _ = tokio::time::timeout(LIFE, connection).await;
+    // Errors of the client are not logged, and `MAX_LIFETIME` bounds every connection.
+    let _ = tokio::time::timeout(MAX_LIFETIME, connection).await;
 }

@@ -1,6 +1,6 @@
 //! The program's status: for orchestrators, load balancers and the page.
 
-use super::response::{Answer, json};
+use super::response::{HandlerResult, json};
 use super::{AdminState, Phase};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -82,18 +82,19 @@ struct Store {
     reason: Option<String>,
     instances: u64,
     commands: u64,
+    #[serde(rename = "saved_by_refusals")]
     saved_by_deny_cache: u64,
     saved_by_leases: u64,
     saved_by_batching: u64,
     leased: u64,
 }
 
-pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
+pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResult {
     let totals = state.metrics.totals();
     json(Status {
         version: env!("CARGO_PKG_VERSION"),
         phase: state.readiness.phase().name(),
-        started: shown(state.metrics.started()),
+        started: formatted(state.metrics.started()),
         requests: Outcome::ALL.into_iter().map(|outcome| (outcome.name(), totals.requests(outcome))).collect(),
         upstream_failures: totals.upstream_failures,
         bytes_in: totals.bytes_in,
@@ -103,34 +104,34 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
         key_bytes: state.engine.local().memory_used(),
         access_log_dropped: state.access_log.as_ref().map(diana_metrics::DroppedLines::count),
         rules: state.engine.rules().rules().len(),
-        source: state.sources.as_ref().map(|tell| source(tell())),
+        source: state.sources.as_ref().map(|report| source(report())),
         store: state.engine.shared::<RedisStore>().map(|store| self::store(store.link())),
     })
 }
 
 fn source(status: SourceStatus) -> Source {
-    let told = |error: diana_config::SourceError| SourceError {
+    let reported = |error: diana_config::SourceError| SourceError {
         origin: error.origin.to_string(),
         what: error.what,
-        when: shown(error.when),
+        when: formatted(error.when),
     };
     Source {
         in_force: status.in_force.to_string(),
         name: status.name,
         version: status.version,
-        since: shown(status.since),
+        since: formatted(status.since),
         loads: status.loads,
         errors: status.errors,
         connected: status.has_remote.then_some(status.connected),
-        failing: status.failing.into_iter().map(told).collect(),
-        last_error: status.last_error.map(told),
+        failing: status.failing.into_iter().map(reported).collect(),
+        last_error: status.last_error.map(reported),
     }
 }
 
 fn store(link: LinkStatus) -> Store {
     let (up, down_since, reason) = match link.health {
         Health::Healthy => (true, None, None),
-        Health::Degraded { since, reason } => (false, Some(shown(since)), Some(reason)),
+        Health::Degraded { since, reason } => (false, Some(formatted(since)), Some(reason)),
         // Variants that this version does not know.
         other => (false, None, Some(format!("{other:?}"))),
     };
@@ -147,6 +148,6 @@ fn store(link: LinkStatus) -> Store {
     }
 }
 
-fn shown(at: Timestamp) -> String {
+fn formatted(at: Timestamp) -> String {
     format!("{}Z", LogTime::default().iso(at))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The first and the longest wait: a config server that is reachable again is noticed within seconds.
 const FIRST: Duration = Duration::from_millis(500);
-const MOST: Duration = Duration::from_secs(5);
+const MAX: Duration = Duration::from_secs(5);
 
 /// The waits after consecutive failures: half a second, doubled each time, at most five seconds.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Backoff {
     /// Returns the wait after one more failure.
     pub(super) fn failed(&mut self) -> Duration {
         let wait = self.next;
-        self.next = (wait * 2).min(MOST);
+        self.next = (wait * 2).min(MAX);
         jittered(wait)
     }
 
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_longer_each_time_but_five_seconds_at_most() {
+    fn waits_double_up_to_five_seconds() {
         let mut backoff = Backoff::default();
         let waits: Vec<Duration> = (0..10).map(|_| backoff.failed()).collect();
         assert!(waits[0] <= FIRST && waits[0] > FIRST / 2, "{waits:?}");
-        assert!(waits.iter().all(|wait| *wait <= MOST), "{waits:?}");
-        assert!(waits[9] > MOST / 2, "{waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= MAX), "{waits:?}");
+        assert!(waits[9] > MAX / 2, "{waits:?}");
         backoff.succeeded();
         assert!(backoff.failed() <= FIRST);
     }

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::time::Duration;
 
 /// The body of a request.
-pub(super) type Sent = Full<Bytes>;
+pub(super) type RequestBody = Full<Bytes>;
 
 /// The TCP keepalive time and interval; there are three probes.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// A client. Clones share their connections.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Sent>,
+    inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, RequestBody>,
 }
 
 impl Client {
@@ -41,8 +41,8 @@ impl Client {
             Ok(tls) => tls,
             Err(error) => {
                 // Irrelevant for a config server without TLS; with TLS, each request will report the error.
-                tracing::debug!(%error, "the system trusts no certificate");
-                HttpsConnectorBuilder::new().with_tls_config(trusts_nobody())
+                tracing::debug!(%error, "the system has no trusted certificates");
+                HttpsConnectorBuilder::new().with_tls_config(without_trusted_certificates())
             }
         };
         let connector = tls.https_or_http().enable_http1().wrap_connector(http);
@@ -52,39 +52,43 @@ impl Client {
     }
 
     /// Sends a request and returns the response head, if it arrives within `limit`.
-    pub(super) async fn send(&self, request: Request<Sent>, limit: Duration) -> Result<Response<Incoming>, String> {
+    pub(super) async fn send(
+        &self,
+        request: Request<RequestBody>,
+        limit: Duration,
+    ) -> Result<Response<Incoming>, String> {
         match tokio::time::timeout(limit, self.inner.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(chain(&error)),
-            Err(_) => Err(format!("no answer within {limit:?}")),
+            Err(_) => Err(format!("no response within {limit:?}")),
         }
     }
 }
 
-/// Reads a response body, if it has at most `most` bytes and arrives within `limit`.
-pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Duration) -> Result<Vec<u8>, RemoteFailure> {
+/// Reads a response body, if it has at most `max` bytes and arrives within `limit`.
+pub(super) async fn body(response: Response<Incoming>, max: usize, limit: Duration) -> Result<Vec<u8>, RemoteFailure> {
     let mut body = response.into_body();
-    if body.size_hint().lower() > most as u64 {
-        return Err(RemoteFailure::answer(too_large()));
+    if body.size_hint().lower() > max as u64 {
+        return Err(RemoteFailure::no_document(too_large()));
     }
     let reading = async {
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame =
-                frame.map_err(|error| RemoteFailure::away(format!("the answer broke off: {}", chain(&error))))?;
+            let frame = frame
+                .map_err(|error| RemoteFailure::unreachable(format!("response interrupted: {}", chain(&error))))?;
             let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > most {
-                return Err(RemoteFailure::answer(too_large()));
+            if bytes.len() + data.len() > max {
+                return Err(RemoteFailure::no_document(too_large()));
             }
             bytes.extend_from_slice(&data);
         }
         Ok(bytes)
     };
     let read = tokio::time::timeout(limit, reading).await;
-    read.unwrap_or_else(|_| Err(RemoteFailure::away(format!("the answer took more than {limit:?}"))))
+    read.unwrap_or_else(|_| Err(RemoteFailure::unreachable(format!("response incomplete after {limit:?}"))))
 }
 
-fn trusts_nobody() -> rustls::ClientConfig {
+fn without_trusted_certificates() -> rustls::ClientConfig {
     // The builder panics without a default provider. An error means that the program has set its own, which works as
     // well.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -96,9 +100,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }
@@ -116,8 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_that_trusts_nobody_still_has_a_client() {
-        let config = trusts_nobody();
+    fn works_without_trusted_certificates() {
+        let config = without_trusted_certificates();
         assert!(!config.crypto_provider().cipher_suites.is_empty());
     }
 }

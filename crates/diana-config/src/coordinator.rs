@@ -1,17 +1,17 @@
 //! Receives the documents of all sources; the only place that applies them.
 //!
-//! A source offers a document and continues: only its newest offer is kept, so that a source that changes constantly
+//! A source offers a document and continues: only its newest offer is stored, so that a source that changes constantly
 //! costs no memory and a few checks per second. The coordinator then tries the newest documents of both sources; if
 //! they are rejected, it tries each with the active document of the other source, so that a bad local edit does not
 //! block a remote change, or vice versa. A rejected document stays pending: it may become valid when the other source
 //! changes.
 //!
 //! With `when_down: local`, the config server's document is applied only while the config server is reachable.
-//! Otherwise it is kept in memory.
+//! Otherwise it is held in memory.
 
 use super::Apply;
 use super::disk_cache::DiskCache;
-use super::status::{Origin, SourceError, StatusLog, Wrong};
+use super::status::{ErrorKind, Origin, SourceError, StatusLog};
 use crate::WhenRemoteIsDown;
 use diana_rules::Document;
 use parking_lot::Mutex;
@@ -22,18 +22,18 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// The minimum time between two applied documents.
-const GAP: Duration = Duration::from_millis(250);
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A document that a source found.
+/// A document of a source.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct SourceDocument {
     pub(super) origin: Origin,
     pub(super) document: Arc<Document>,
     /// The version as the source reports it.
     pub(super) version: String,
 }
 
-impl Found {
+impl SourceDocument {
     /// Creates a document whose version is its hash.
     pub(super) fn hashed(origin: Origin, document: Document) -> Self {
         let version = hex(&Sha256::digest(document.text())).get(..12).unwrap_or_default().to_owned();
@@ -56,62 +56,62 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// The state of both sources.
 #[derive(Debug, Default)]
-struct Sides {
+struct SourceStates {
     local: SourceState,
     remote: SourceState,
     /// Whether the local rules apply, because the config server is unreachable.
     is_down: bool,
 }
 
-impl Sides {
+impl SourceStates {
     /// The document whose rules are active.
-    fn rules(&self) -> Option<&Found> {
-        self.remote.in_force.as_ref().filter(|_| !self.is_down).or(self.local.in_force.as_ref())
+    fn rules(&self) -> Option<&SourceDocument> {
+        self.remote.active.as_ref().filter(|_| !self.is_down).or(self.local.active.as_ref())
     }
 }
 
 /// The state of one source.
 #[derive(Debug, Default)]
 struct SourceState {
-    in_force: Option<Found>,
+    active: Option<SourceDocument>,
     /// A newer document that has not been tried yet or was rejected.
-    pending: Option<Found>,
+    pending: Option<SourceDocument>,
     /// Whether the rejection of the pending document has been reported.
-    told: bool,
+    is_reported: bool,
 }
 
 impl SourceState {
-    fn newest(&self) -> Option<&Found> {
-        self.pending.as_ref().or(self.in_force.as_ref())
+    fn newest(&self) -> Option<&SourceDocument> {
+        self.pending.as_ref().or(self.active.as_ref())
     }
 
     /// Marks the pending document as applied.
-    fn settle(&mut self) {
-        if let Some(found) = self.pending.take() {
-            self.in_force = Some(found);
+    fn mark_applied(&mut self) {
+        if let Some(applied) = self.pending.take() {
+            self.active = Some(applied);
         }
-        self.told = false;
+        self.is_reported = false;
     }
 }
 
 /// See the [module](self).
 pub(super) struct Coordinator {
     apply: Arc<dyn Apply>,
-    kept: Option<DiskCache>,
+    disk_cache: Option<DiskCache>,
     when_down: WhenRemoteIsDown,
-    ledger: Arc<StatusLog>,
+    status_log: Arc<StatusLog>,
     offers: Mutex<Mailbox>,
     wake: Notify,
     /// The number of offers that have been processed.
     settled: watch::Sender<u64>,
-    sides: tokio::sync::Mutex<Sides>,
+    states: tokio::sync::Mutex<SourceStates>,
 }
 
 /// Offers that have not been processed yet.
 #[derive(Default)]
 struct Mailbox {
-    local: Option<Found>,
-    remote: Option<Found>,
+    local: Option<SourceDocument>,
+    remote: Option<SourceDocument>,
     /// Whether the config server is unreachable, if that has changed.
     is_down: Option<bool>,
     count: u64,
@@ -120,87 +120,87 @@ struct Mailbox {
 impl Coordinator {
     pub(super) fn new(
         apply: Arc<dyn Apply>,
-        kept: Option<DiskCache>,
+        disk_cache: Option<DiskCache>,
         when_down: WhenRemoteIsDown,
-        ledger: Arc<StatusLog>,
+        status_log: Arc<StatusLog>,
     ) -> Self {
-        let sides = tokio::sync::Mutex::default();
+        let states = tokio::sync::Mutex::default();
         Self {
             apply,
-            kept,
+            disk_cache,
             when_down,
-            ledger,
+            status_log,
             offers: Mutex::default(),
             wake: Notify::new(),
             settled: watch::Sender::new(0),
-            sides,
+            states,
         }
     }
 
-    pub(super) fn ledger(&self) -> &StatusLog {
-        &self.ledger
+    pub(super) fn status_log(&self) -> &StatusLog {
+        &self.status_log
     }
 
     /// Applies the first documents: the remote one, else the one from the disk cache, else the local one alone.
     pub(super) async fn open(
         &self,
-        local: Option<Found>,
-        remote: Option<Found>,
+        local: Option<SourceDocument>,
+        remote: Option<SourceDocument>,
         failures: &mut Vec<SourceError>,
     ) -> Result<(), ()> {
-        let mut sides = self.sides.lock().await;
+        let mut states = self.states.lock().await;
         if let Some(remote) = &remote {
             match self.attempt(local.as_ref(), Some(remote)).await {
                 Ok(()) => {
-                    sides.local.in_force = local;
-                    sides.remote.in_force = Some(remote.clone());
-                    self.record(&sides, Origin::Remote).await;
+                    states.local.active = local;
+                    states.remote.active = Some(remote.clone());
+                    self.record(&states, Origin::Remote).await;
                     return Ok(());
                 }
-                Err(what) => failures.push(self.ledger.error(Origin::Remote, Wrong::Document, &what)),
+                Err(what) => failures.push(self.status_log.error(Origin::Remote, ErrorKind::Document, &what)),
             }
         }
         // Rejected now, it may be valid with another local file.
-        sides.remote.pending = remote;
-        sides.remote.told = true;
-        if let Some(kept) = &self.kept {
-            let tried = match kept.read().await {
-                Ok(Some(kept)) => self.attempt(local.as_ref(), Some(&kept)).await.map(|()| Some(kept)),
+        states.remote.pending = remote;
+        states.remote.is_reported = true;
+        if let Some(disk_cache) = &self.disk_cache {
+            let tried = match disk_cache.read().await {
+                Ok(Some(cached)) => self.attempt(local.as_ref(), Some(&cached)).await.map(|()| Some(cached)),
                 Ok(None) => Ok(None),
                 Err(what) => Err(what),
             };
             match tried {
-                Ok(Some(kept)) => {
-                    sides.local.in_force = local;
-                    sides.remote.in_force = Some(kept);
-                    self.record(&sides, Origin::LastGood).await;
+                Ok(Some(cached)) => {
+                    states.local.active = local;
+                    states.remote.active = Some(cached);
+                    self.record(&states, Origin::LastGood).await;
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(what) => failures.push(self.ledger.error(Origin::LastGood, Wrong::Source, &what)),
+                Err(what) => failures.push(self.status_log.error(Origin::LastGood, ErrorKind::Source, &what)),
             }
         }
         let Some(local) = local else { return Err(()) };
         match self.attempt(Some(&local), None).await {
             Ok(()) => {
-                sides.local.in_force = Some(local);
-                self.record(&sides, Origin::Local).await;
+                states.local.active = Some(local);
+                self.record(&states, Origin::Local).await;
                 Ok(())
             }
             Err(what) => {
-                failures.push(self.ledger.error(Origin::Local, Wrong::Document, &what));
+                failures.push(self.status_log.error(Origin::Local, ErrorKind::Document, &what));
                 Err(())
             }
         }
     }
 
     /// Stores a document of a source; replaces an older offer that has not been processed.
-    pub(super) fn offer(&self, found: Found) {
+    pub(super) fn offer(&self, offered: SourceDocument) {
         let mut offers = self.offers.lock();
         offers.count += 1;
-        match found.origin {
-            Origin::Local => offers.local = Some(found),
-            Origin::Remote | Origin::LastGood => offers.remote = Some(found),
+        match offered.origin {
+            Origin::Local => offers.local = Some(offered),
+            Origin::Remote | Origin::LastGood => offers.remote = Some(offered),
         }
         drop(offers);
         self.wake.notify_one();
@@ -236,15 +236,16 @@ impl Coordinator {
                 let mut offers = self.offers.lock();
                 (offers.local.take(), offers.remote.take(), offers.is_down.take(), offers.count)
             };
-            let mut sides = self.sides.lock().await;
-            let has_turned = is_down.is_some_and(|is_down| is_down != sides.is_down) && sides.remote.newest().is_some();
-            sides.is_down = is_down.unwrap_or(sides.is_down);
-            let changed = [self.note(&mut sides, local).await, self.note(&mut sides, remote).await];
-            if has_turned || changed.contains(&true) {
-                self.settle(&mut sides).await;
-                drop(sides);
+            let mut states = self.states.lock().await;
+            let reachability_changed =
+                is_down.is_some_and(|is_down| is_down != states.is_down) && states.remote.newest().is_some();
+            states.is_down = is_down.unwrap_or(states.is_down);
+            let changed = [self.store_offer(&mut states, local).await, self.store_offer(&mut states, remote).await];
+            if reachability_changed || changed.contains(&true) {
+                self.apply_pending(&mut states).await;
+                drop(states);
                 self.settled.send_replace(count);
-                let next = Instant::now() + GAP;
+                let next = Instant::now() + MIN_INTERVAL;
                 tokio::select! {
                     () = tokio::time::sleep_until(next) => {}
                     () = stop.notified() => return,
@@ -256,133 +257,133 @@ impl Coordinator {
     }
 
     /// Stores an offer as pending; returns `true` if there is something to try.
-    async fn note(&self, sides: &mut Sides, found: Option<Found>) -> bool {
-        let Some(found) = found else { return false };
-        let remote_rules = sides.remote.in_force.is_some() && !sides.is_down;
-        let side = if found.origin == Origin::Local { &mut sides.local } else { &mut sides.remote };
-        if let Some(in_force) = side.in_force.as_mut().filter(|in_force| in_force.is_same_as(&found)) {
-            let renamed = in_force.version != found.version || in_force.origin != found.origin;
-            *in_force = found;
-            side.pending = None;
-            side.told = false;
-            self.ledger.resolved(in_force.source(), Wrong::Document);
-            if renamed {
-                let in_force = side.in_force.clone();
-                self.rename(in_force, remote_rules).await;
+    async fn store_offer(&self, states: &mut SourceStates, offered: Option<SourceDocument>) -> bool {
+        let Some(offered) = offered else { return false };
+        let uses_remote = states.remote.active.is_some() && !states.is_down;
+        let state = if offered.origin == Origin::Local { &mut states.local } else { &mut states.remote };
+        if let Some(active) = state.active.as_mut().filter(|active| active.is_same_as(&offered)) {
+            let version_changed = active.version != offered.version || active.origin != offered.origin;
+            *active = offered;
+            state.pending = None;
+            state.is_reported = false;
+            self.status_log.resolved(active.source(), ErrorKind::Document);
+            if version_changed {
+                let active = state.active.clone();
+                self.record_version(active, uses_remote).await;
             }
             return false;
         }
-        if let Some(pending) = side.pending.as_mut().filter(|pending| pending.is_same_as(&found)) {
+        if let Some(pending) = state.pending.as_mut().filter(|pending| pending.is_same_as(&offered)) {
             // It was rejected before, or will be tried with the other source's offer.
-            *pending = found;
+            *pending = offered;
             return false;
         }
-        side.pending = Some(found);
-        side.told = false;
+        state.pending = Some(offered);
+        state.is_reported = false;
         true
     }
 
     /// Records the same text with another version, or from the config server instead of the disk cache.
-    async fn rename(&self, in_force: Option<Found>, remote_rules: bool) {
-        let Some(in_force) = in_force else { return };
-        if remote_rules == (in_force.origin != Origin::Local) {
-            self.ledger.named(in_force.origin, in_force.document.name(), &in_force.version);
+    async fn record_version(&self, active: Option<SourceDocument>, uses_remote: bool) {
+        let Some(active) = active else { return };
+        if uses_remote == (active.origin != Origin::Local) {
+            self.status_log.renamed(active.origin, active.document.name(), &active.version);
         }
-        self.keep(&in_force).await;
+        self.write_disk_cache(&active).await;
     }
 
     /// Tries the pending documents.
-    async fn settle(&self, sides: &mut Sides) {
-        let Sides { local, remote, is_down } = sides;
+    async fn apply_pending(&self, states: &mut SourceStates) {
+        let SourceStates { local, remote, is_down } = states;
         if *is_down {
             match self.attempt(local.newest(), None).await {
                 Ok(()) => {
-                    local.settle();
-                    self.record(sides, Origin::Local).await;
+                    local.mark_applied();
+                    self.record(states, Origin::Local).await;
                 }
-                Err(what) => self.blame(local, Origin::Local, &what),
+                Err(what) => self.reject(local, Origin::Local, &what),
             }
             return;
         }
-        let both = match self.attempt(local.newest(), remote.newest()).await {
+        let error = match self.attempt(local.newest(), remote.newest()).await {
             Ok(()) => {
                 let changed = if remote.pending.is_some() { Origin::Remote } else { Origin::Local };
-                self.settled_side(local, Origin::Local);
-                self.settled_side(remote, Origin::Remote);
-                self.record(sides, changed).await;
+                self.accept(local, Origin::Local);
+                self.accept(remote, Origin::Remote);
+                self.record(states, changed).await;
                 return;
             }
             Err(what) => what,
         };
         match (local.pending.is_some(), remote.pending.is_some()) {
-            (true, false) => self.blame(local, Origin::Local, &both),
-            (false, true) => self.blame(remote, Origin::Remote, &both),
+            (true, false) => self.reject(local, Origin::Local, &error),
+            (false, true) => self.reject(remote, Origin::Remote, &error),
             _ => {
-                let with_old_local = self.attempt(local.in_force.as_ref(), remote.newest()).await;
-                let Err(remotes) = with_old_local else {
-                    self.settled_side(remote, Origin::Remote);
-                    self.blame(local, Origin::Local, &both);
-                    self.record(sides, Origin::Remote).await;
+                let with_old_local = self.attempt(local.active.as_ref(), remote.newest()).await;
+                let Err(remote_error) = with_old_local else {
+                    self.accept(remote, Origin::Remote);
+                    self.reject(local, Origin::Local, &error);
+                    self.record(states, Origin::Remote).await;
                     return;
                 };
-                let with_old_remote = self.attempt(local.newest(), remote.in_force.as_ref()).await;
-                self.blame(remote, Origin::Remote, &remotes);
+                let with_old_remote = self.attempt(local.newest(), remote.active.as_ref()).await;
+                self.reject(remote, Origin::Remote, &remote_error);
                 match with_old_remote {
                     Ok(()) => {
-                        self.settled_side(local, Origin::Local);
-                        self.record(sides, Origin::Local).await;
+                        self.accept(local, Origin::Local);
+                        self.record(states, Origin::Local).await;
                     }
-                    Err(locals) => self.blame(local, Origin::Local, &locals),
+                    Err(local_error) => self.reject(local, Origin::Local, &local_error),
                 }
             }
         }
     }
 
     /// Marks the pending document of a source as applied.
-    fn settled_side(&self, side: &mut SourceState, origin: Origin) {
-        side.settle();
-        self.ledger.resolved(origin, Wrong::Document);
+    fn accept(&self, state: &mut SourceState, origin: Origin) {
+        state.mark_applied();
+        self.status_log.resolved(origin, ErrorKind::Document);
     }
 
-    fn blame(&self, side: &mut SourceState, origin: Origin, what: &str) {
-        if !side.told {
-            self.ledger.error(origin, Wrong::Document, what);
-            side.told = true;
+    fn reject(&self, state: &mut SourceState, origin: Origin, what: &str) {
+        if !state.is_reported {
+            self.status_log.error(origin, ErrorKind::Document, what);
+            state.is_reported = true;
         }
     }
 
-    /// Records the active document, and keeps a new remote document on disk.
-    async fn record(&self, sides: &Sides, changed: Origin) {
-        let Some(rules) = sides.rules() else { return };
-        self.ledger.loaded(rules.origin, rules.document.name(), &rules.version);
+    /// Records the active document, and writes a new remote document to the disk cache.
+    async fn record(&self, states: &SourceStates, changed: Origin) {
+        let Some(rules) = states.rules() else { return };
+        self.status_log.loaded(rules.origin, rules.document.name(), &rules.version, self.apply.rule_count());
         if changed == Origin::Remote {
-            self.keep(rules).await;
+            self.write_disk_cache(rules).await;
         }
     }
 
-    async fn keep(&self, found: &Found) {
-        if found.origin != Origin::Remote {
+    async fn write_disk_cache(&self, document: &SourceDocument) {
+        if document.origin != Origin::Remote {
             return;
         }
-        let Some(kept) = &self.kept else { return };
-        match kept.write(found).await {
-            Ok(()) => self.ledger.resolved(Origin::LastGood, Wrong::Source),
+        let Some(disk_cache) = &self.disk_cache else { return };
+        match disk_cache.write(document).await {
+            Ok(()) => self.status_log.resolved(Origin::LastGood, ErrorKind::Source),
             Err(what) => {
-                self.ledger.error(Origin::LastGood, Wrong::Source, &what);
+                self.status_log.error(Origin::LastGood, ErrorKind::Source, &what);
             }
         }
     }
 
     /// Applies these documents on a thread that may block.
-    async fn attempt(&self, local: Option<&Found>, remote: Option<&Found>) -> Result<(), String> {
-        let document = |found: Option<&Found>| found.map(|found| Arc::clone(&found.document));
+    async fn attempt(&self, local: Option<&SourceDocument>, remote: Option<&SourceDocument>) -> Result<(), String> {
+        let document = |source: Option<&SourceDocument>| source.map(|source| Arc::clone(&source.document));
         let (local, remote) = (document(local), document(remote));
         let apply = Arc::clone(&self.apply);
         let applied = tokio::task::spawn_blocking(move || apply.apply(local.as_deref(), remote.as_deref())).await;
         match applied {
             Ok(Ok(())) => Ok(()),
             Ok(Err(problems)) => Err(problems.to_string()),
-            Err(_) => Err("the check of this document panicked; please report it".to_owned()),
+            Err(_) => Err("the check of this document panicked, which is a bug in Diana; please report it".to_owned()),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! finds the same file). The first line has a marker, the SHA-256 and the version; the document follows unchanged. It
 //! is written to a temporary file and renamed, so that it is always complete, and only its owner can read it.
 
-use super::coordinator::{Found, hex};
+use super::coordinator::{SourceDocument, hex};
 use super::file::read_capped;
 use super::remote::Remote;
 use super::status::Origin;
@@ -29,10 +29,10 @@ pub(super) struct DiskCache {
 /// Returns the default state folder: systemd's `STATE_DIRECTORY`, else `diana` in `XDG_STATE_HOME` or `~/.local/state`.
 /// `None` if the environment sets none of them.
 pub fn default_keep() -> Option<PathBuf> {
-    keep_by(|name| std::env::var_os(name))
+    keep_from(|name| std::env::var_os(name))
 }
 
-fn keep_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+fn keep_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let variable = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The variable may have several folders, separated by colons.
     let systemd = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
@@ -44,50 +44,50 @@ impl DiskCache {
     pub(super) fn new(folder: &Path, remote: &Remote) -> Self {
         let hash = hex(&Sha256::digest(remote.identity()));
         let path = folder.join(format!("remote-{}.rules", hash.get(..16).unwrap_or_default()));
-        Self { path, name: remote.shown().to_owned(), format: remote.format_in_use() }
+        Self { path, name: remote.redacted().to_owned(), format: remote.effective_format() }
     }
 
     /// Reads the cached document; `None` if there is none.
-    pub(super) async fn read(&self) -> Result<Option<Found>, String> {
-        let kept = self.clone();
-        let read = tokio::task::spawn_blocking(move || kept.read_now()).await;
-        read.unwrap_or_else(|_| Err("reading was given up".to_owned()))
+    pub(super) async fn read(&self) -> Result<Option<SourceDocument>, String> {
+        let cache = self.clone();
+        let read = tokio::task::spawn_blocking(move || cache.read_now()).await;
+        read.unwrap_or_else(|_| Err("read canceled".to_owned()))
     }
 
     /// Replaces the cached document.
-    pub(super) async fn write(&self, found: &Found) -> Result<(), String> {
-        let (kept, found) = (self.clone(), found.clone());
-        let written = tokio::task::spawn_blocking(move || kept.write_now(&found)).await;
-        let written = written.unwrap_or_else(|_| Err(std::io::Error::other("writing was given up")));
+    pub(super) async fn write(&self, document: &SourceDocument) -> Result<(), String> {
+        let (cache, document) = (self.clone(), document.clone());
+        let written = tokio::task::spawn_blocking(move || cache.write_now(&document)).await;
+        let written = written.unwrap_or_else(|_| Err(std::io::Error::other("write canceled")));
         written.map_err(|error| format!("{} can't be written: {error}", self.path.display()))
     }
 
-    fn read_now(&self) -> Result<Option<Found>, String> {
+    fn read_now(&self) -> Result<Option<SourceDocument>, String> {
         if !self.path.exists() {
             return Ok(None);
         }
-        let wrong = |what: String| format!("{}: {what}", self.path.display());
+        let in_file = |what: String| format!("{}: {what}", self.path.display());
         // The first line does not count toward the size of the document.
-        let whole = read_capped(&self.path, HEAD_AT_MOST).map_err(wrong)?;
-        let (head, text) = whole.split_once('\n').ok_or_else(|| wrong("it was not written by Diana".to_owned()))?;
+        let whole = read_capped(&self.path, MAX_HEAD).map_err(in_file)?;
+        let (head, text) = whole.split_once('\n').ok_or_else(|| in_file("not a cache file of Diana".to_owned()))?;
         let mut words = head.strip_prefix(MAGIC).unwrap_or_default().splitn(3, ' ').skip(1);
         let (hash, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         if hash != hex(&Sha256::digest(text)) {
-            return Err(wrong("it is not what was kept: its SHA-256 is another".to_owned()));
+            return Err(in_file("damaged: the SHA-256 does not match".to_owned()));
         }
         let document = Document::new(&self.name, text).with_format(self.format);
-        let mut found = Found::hashed(Origin::LastGood, document);
-        version.clone_into(&mut found.version);
-        Ok(Some(found))
+        let mut cached = SourceDocument::hashed(Origin::LastGood, document);
+        version.clone_into(&mut cached.version);
+        Ok(Some(cached))
     }
 
-    fn write_now(&self, found: &Found) -> std::io::Result<()> {
+    fn write_now(&self, document: &SourceDocument) -> std::io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
         // On Unix, only the owner may read a temporary file.
         let mut file = tempfile::Builder::new().prefix(".remote-").tempfile_in(folder)?;
-        let text = found.document.text();
-        let version: String = found.version.chars().filter(|character| !character.is_control()).take(256).collect();
+        let text = document.document.text();
+        let version: String = document.version.chars().filter(|character| !character.is_control()).take(256).collect();
         writeln!(file, "{MAGIC} {} {version}", hex(&Sha256::digest(text)))?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
@@ -97,17 +97,17 @@ impl DiskCache {
 }
 
 /// The maximum length of the first line.
-const HEAD_AT_MOST: usize = 2048;
+const MAX_HEAD: usize = 2048;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_says_where_state_is_kept() {
+    fn the_environment_determines_the_state_folder() {
         let keep = |variables: &[(&str, &str)]| {
             let value = |name: &str| Some(OsString::from(variables.iter().find(|(other, _)| *other == name)?.1));
-            keep_by(value).map(|path| path.display().to_string())
+            keep_from(value).map(|path| path.display().to_string())
         };
         let home = ("HOME", "/home/me");
         assert_eq!(keep(&[]), None);

@@ -5,7 +5,7 @@
 //! connection starts over with the next endpoint. A watch can fail silently, so there is also a range every 30 s.
 
 use super::client::{Client, body};
-use super::coordinator::Found;
+use super::coordinator::SourceDocument;
 use super::file::{text, too_large};
 use super::remote::Remote;
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
@@ -26,7 +26,7 @@ const RECHECK: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_millis(300);
 
 /// The maximum response size: a document in base64, and its envelope.
-const MOST: usize = Document::MAX_SIZE / 3 * 4 + (64 << 10);
+const MAX_RESPONSE: usize = Document::MAX_SIZE / 3 * 4 + (64 << 10);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -60,11 +60,11 @@ impl Etcd {
         Self { api, key, timeout, recheck: poll.unwrap_or(RECHECK), label, watch: None }
     }
 
-    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
+    pub(super) async fn read(&mut self) -> Result<SourceDocument, RemoteFailure> {
         match self.range().await?.0 {
-            RemoteEvent::Document(found) => Ok(found),
-            RemoteEvent::Absent(what) => Err(RemoteFailure::answer(what)),
-            RemoteEvent::Same => Err(RemoteFailure::answer("nothing")),
+            RemoteEvent::Document(document) => Ok(document),
+            RemoteEvent::Absent(what) => Err(RemoteFailure::no_document(what)),
+            RemoteEvent::Same => Err(RemoteFailure::no_document("no document")),
         }
     }
 
@@ -80,16 +80,16 @@ impl Etcd {
             line = watch.lines.next() => Some(line),
             () = tokio::time::sleep_until(watch.recheck) => None,
         };
-        let news = match line {
-            Some(Ok(line)) => self.read(&line),
-            Some(Err(what)) => Err(RemoteFailure::away(what)),
-            None => self.range().await.map(|(news, _)| news),
+        let event = match line {
+            Some(Ok(line)) => self.parse_line(&line),
+            Some(Err(what)) => Err(RemoteFailure::unreachable(what)),
+            None => self.range().await.map(|(event, _)| event),
         };
-        if news.is_err() {
+        if event.is_err() {
             self.watch = None;
-            self.api.turn();
+            self.api.next_endpoint();
         }
-        news
+        event
     }
 
     /// Returns the value of the key, and the revision of the store.
@@ -100,8 +100,8 @@ impl Etcd {
             watch.known = header.revision;
             watch.recheck = Instant::now() + self.recheck;
         }
-        let news = kvs.into_iter().next().map_or_else(|| self.nothing(), |value| self.news(value));
-        Ok((news, header.revision))
+        let event = kvs.into_iter().next().map_or_else(|| self.missing_key(), |value| self.document_event(value));
+        Ok((event, header.revision))
     }
 
     async fn connect(&mut self) -> Result<Watch, RemoteFailure> {
@@ -111,25 +111,25 @@ impl Etcd {
             STANDARD.encode(&self.key),
             known.saturating_add(1)
         );
-        let response = self.api.open("/v3/watch", &request).await?;
+        let response = self.api.open_stream("/v3/watch", &request).await?;
         if !response.status().is_success() {
             let status = response.status();
-            let said = body(response, 64 << 10, self.timeout).await.unwrap_or_default();
-            self.api.turn();
-            return Err(api::refused(status, &said));
+            let response_body = body(response, 64 << 10, self.timeout).await.unwrap_or_default();
+            self.api.next_endpoint();
+            return Err(api::error_response(status, &response_body));
         }
-        let lines = LineReader::new(response.into_body(), MOST);
+        let lines = LineReader::new(response.into_body(), MAX_RESPONSE);
         Ok(Watch { lines, recheck: Instant::now() + self.recheck, known, first: Some(first) })
     }
 
     /// Parses a line of the watch.
-    fn read(&mut self, line: &[u8]) -> Result<RemoteEvent, RemoteFailure> {
+    fn parse_line(&mut self, line: &[u8]) -> Result<RemoteEvent, RemoteFailure> {
         let Watched { canceled, cancel_reason, events } = api::watched(line)?;
         if canceled {
             // The token may have expired.
             self.api.forget_token();
-            return Err(RemoteFailure::answer(format!(
-                "the watch was ended: {}",
+            return Err(RemoteFailure::no_document(format!(
+                "watch canceled: {}",
                 super::client::clean(&cancel_reason)
             )));
         }
@@ -137,21 +137,21 @@ impl Etcd {
         // The last event is the newest. A line without events confirms that the watch was created or is alive.
         let event = events.into_iter().next_back().filter(|event| event.kv.mod_revision > known);
         let Some(event) = event else { return Ok(RemoteEvent::Same) };
-        if event.kind == "DELETE" { Ok(self.nothing()) } else { Ok(self.news(event.kv)) }
+        if event.kind == "DELETE" { Ok(self.missing_key()) } else { Ok(self.document_event(event.kv)) }
     }
 
-    fn nothing(&self) -> RemoteEvent {
-        RemoteEvent::Absent(format!("there is nothing under the key `{}`", self.key))
+    fn missing_key(&self) -> RemoteEvent {
+        RemoteEvent::Absent(format!("missing key `{}`", self.key))
     }
 
-    fn news(&self, value: KeyValue) -> RemoteEvent {
+    fn document_event(&self, value: KeyValue) -> RemoteEvent {
         let bytes = match STANDARD.decode(&value.value) {
             Ok(bytes) if bytes.len() > Document::MAX_SIZE => return RemoteEvent::Absent(too_large()),
             Ok(bytes) => bytes,
-            Err(error) => return RemoteEvent::Absent(format!("its value is not base64: {error}")),
+            Err(error) => return RemoteEvent::Absent(format!("invalid value, not base64: {error}")),
         };
         match text(bytes) {
-            Ok(text) => RemoteEvent::Document(self.label.found(text, Some(value.mod_revision.to_string()))),
+            Ok(text) => RemoteEvent::Document(self.label.document(text, Some(value.mod_revision.to_string()))),
             Err(what) => RemoteEvent::Absent(what),
         }
     }

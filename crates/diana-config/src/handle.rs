@@ -8,83 +8,83 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Asks a source to poll now; it answers once it has sent its document to the coordinator.
+/// Requests a poll of a source now; the source replies once it has sent its document to the coordinator.
 pub(super) type PollNow = oneshot::Sender<()>;
 
 /// Watches the sources until it is dropped or [stopped](Self::stop).
 #[derive(Debug)]
 pub struct WatchHandle {
-    desk: Arc<Coordinator>,
-    ledger: Arc<StatusLog>,
-    looks: Vec<mpsc::Sender<PollNow>>,
+    coordinator: Arc<Coordinator>,
+    status_log: Arc<StatusLog>,
+    polls: Vec<mpsc::Sender<PollNow>>,
     sources: JoinSet<()>,
-    desk_stop: Arc<Notify>,
-    desk_task: JoinHandle<()>,
+    stop_coordinator: Arc<Notify>,
+    coordinator_task: JoinHandle<()>,
 }
 
 impl WatchHandle {
     pub(super) fn new(
-        desk: Arc<Coordinator>,
-        ledger: Arc<StatusLog>,
+        coordinator: Arc<Coordinator>,
+        status_log: Arc<StatusLog>,
         file: Option<LocalFile>,
-        centre: Option<RemoteWatcher>,
+        watcher: Option<RemoteWatcher>,
     ) -> Self {
         let mut sources = JoinSet::new();
-        let mut looks = Vec::new();
+        let mut polls = Vec::new();
         let mut channel = || {
             let (sender, receiver) = mpsc::channel(1);
-            looks.push(sender);
+            polls.push(sender);
             receiver
         };
         if let Some(file) = file {
-            sources.spawn(file.follow(Arc::clone(&desk), channel()));
+            sources.spawn(file.run(Arc::clone(&coordinator), channel()));
         }
-        if let Some(centre) = centre {
-            sources.spawn(centre.follow(Arc::clone(&desk), channel()));
+        if let Some(watcher) = watcher {
+            sources.spawn(watcher.run(Arc::clone(&coordinator), channel()));
         }
-        let desk_stop = Arc::new(Notify::new());
-        let desk_task = tokio::spawn({
-            let (desk, stop) = (Arc::clone(&desk), Arc::clone(&desk_stop));
-            async move { desk.run(&stop).await }
+        let stop_coordinator = Arc::new(Notify::new());
+        let coordinator_task = tokio::spawn({
+            let (coordinator, stop) = (Arc::clone(&coordinator), Arc::clone(&stop_coordinator));
+            async move { coordinator.run(&stop).await }
         });
-        Self { desk, ledger, looks, sources, desk_stop, desk_task }
+        Self { coordinator, status_log, polls, sources, stop_coordinator, coordinator_task }
     }
 
     /// Returns the active document and the last error.
     pub fn status(&self) -> SourceStatus {
-        self.ledger.status()
+        self.status_log.status()
     }
 
     /// Polls every source now, and returns when the documents were applied or rejected, or the poll has failed.
     ///
     /// For SIGHUP and the admin API; changes are found without it.
     pub async fn reload(&self) {
-        let mut answers = Vec::new();
-        for looks in &self.looks {
-            let (look, answer) = oneshot::channel();
-            if looks.send(look).await.is_ok() {
-                answers.push(answer);
+        let mut replies = Vec::new();
+        for source in &self.polls {
+            let (poll, reply) = oneshot::channel();
+            if source.send(poll).await.is_ok() {
+                replies.push(reply);
             }
         }
-        for answer in answers {
+        for reply in replies {
             // An error means that the source's task has ended during shutdown.
-            let _ = answer.await;
+            let _ = reply.await;
         }
-        self.desk.settled().await;
+        self.coordinator.settled().await;
     }
 
     /// Stops watching. The active rules stay; no document is applied after this returns.
     pub async fn stop(mut self) {
         self.sources.shutdown().await;
-        self.desk_stop.notify_one();
+        self.stop_coordinator.notify_one();
         // An error means that the task panicked, which has been logged.
-        let _ = (&mut self.desk_task).await;
+        let _ = (&mut self.coordinator_task).await;
     }
 }
 
 impl Drop for WatchHandle {
     fn drop(&mut self) {
         // Dropping the `JoinSet` aborts the sources.
-        self.desk_task.abort();
+        self.coordinator_task.abort();
     }
 }

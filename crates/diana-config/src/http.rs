@@ -4,8 +4,8 @@
 //! are followed: never from https to http, and credentials are sent only to the origin of the URL.
 
 use super::backoff::jittered;
-use super::client::{Client, Sent, body};
-use super::coordinator::Found;
+use super::client::{Client, RequestBody, body};
+use super::coordinator::SourceDocument;
 use super::file::text;
 use super::remote::{POLL, Remote};
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
@@ -19,10 +19,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
 
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// The minimum time between requests to a server that does not support long polling.
-const LEAST_BETWEEN: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -46,7 +46,7 @@ enum Authorization {
     None,
     Sent(HeaderValue),
     /// The value is not a valid header. No request is sent without it.
-    Unfit,
+    Invalid,
 }
 
 impl Http {
@@ -64,7 +64,7 @@ impl Http {
                 value.set_sensitive(true);
                 Authorization::Sent(value)
             }
-            Some(Err(_)) => Authorization::Unfit,
+            Some(Err(_)) => Authorization::Invalid,
             None => Authorization::None,
         };
         let client = Client::new(timeout);
@@ -72,12 +72,12 @@ impl Http {
         Self { client, url, authorization, poll, long_poll, timeout, label, etag: None, due: None }
     }
 
-    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
+    pub(super) async fn read(&mut self) -> Result<SourceDocument, RemoteFailure> {
         self.etag = None;
-        match self.ask(None).await? {
-            RemoteEvent::Document(found) => Ok(found),
+        match self.fetch(None).await? {
+            RemoteEvent::Document(document) => Ok(document),
             RemoteEvent::Same | RemoteEvent::Absent(_) => {
-                Err(RemoteFailure::answer("it answered 304 to a request without a condition"))
+                Err(RemoteFailure::no_document("unexpected status 304 for an unconditional request"))
             }
         }
     }
@@ -88,61 +88,63 @@ impl Http {
         }
         // Without a known document, there is nothing to wait for.
         let wait = self.long_poll.filter(|_| self.etag.is_some());
-        self.ask(wait).await
+        self.fetch(wait).await
     }
 
-    async fn ask(&mut self, wait: Option<Duration>) -> Result<RemoteEvent, RemoteFailure> {
+    async fn fetch(&mut self, wait: Option<Duration>) -> Result<RemoteEvent, RemoteFailure> {
         self.due = None;
         let began = Instant::now();
         let limit = self.timeout + wait.unwrap_or_default();
         let response = self.follow(wait, limit).await?;
-        let news = match response.status() {
+        let event = match response.status() {
             StatusCode::OK => {
                 let etag = response.headers().get(ETAG).cloned();
                 let bytes = body(response, Document::MAX_SIZE, self.timeout).await?;
-                let text = text(bytes).map_err(RemoteFailure::answer)?;
+                let text = text(bytes).map_err(RemoteFailure::no_document)?;
                 let version = etag.as_ref().and_then(|etag| etag.to_str().ok()).map(str::to_owned);
                 self.etag = etag;
-                RemoteEvent::Document(self.label.found(text, version))
+                RemoteEvent::Document(self.label.document(text, version))
             }
             StatusCode::NOT_MODIFIED => RemoteEvent::Same,
-            status => return Err(RemoteFailure::answer(format!("it answered {status}"))),
+            status => return Err(RemoteFailure::no_document(format!("unexpected status {status}"))),
         };
         self.due = Some(match self.long_poll {
-            Some(_) => began + LEAST_BETWEEN,
+            Some(_) => began + MIN_INTERVAL,
             None => Instant::now() + jittered(self.poll),
         });
-        Ok(news)
+        Ok(event)
     }
 
     /// Follows redirects and returns the final response.
     async fn follow(&self, wait: Option<Duration>, limit: Duration) -> Result<Response<Incoming>, RemoteFailure> {
         let mut url = self.url.clone();
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let request = self.request(&url, wait)?;
-            let response = self.client.send(request, limit).await.map_err(RemoteFailure::away)?;
+            let response = self.client.send(request, limit).await.map_err(RemoteFailure::unreachable)?;
             let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
             if !is_redirect {
                 return Ok(response);
             }
             let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
             let next = location.and_then(|location| url.join(location).ok());
-            let next = next.ok_or_else(|| RemoteFailure::answer("it redirects to nowhere"))?;
+            let next = next.ok_or_else(|| RemoteFailure::no_document("redirect without a valid `location`"))?;
             match (url.scheme(), next.scheme()) {
                 ("https", "https") | ("http", "http" | "https") => url = next,
-                _ => return Err(RemoteFailure::answer("it redirects to where nothing is secret, or nothing is HTTP")),
+                (from, to) => {
+                    return Err(RemoteFailure::no_document(format!("redirect from {from} to {to} is not allowed")));
+                }
             }
         }
-        Err(RemoteFailure::answer(format!("it redirects more than {REDIRECTS} times")))
+        Err(RemoteFailure::no_document(format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    fn request(&self, url: &Url, wait: Option<Duration>) -> Result<Request<Sent>, RemoteFailure> {
-        let mut bare = url.clone();
+    fn request(&self, url: &Url, wait: Option<Duration>) -> Result<Request<RequestBody>, RemoteFailure> {
+        let mut request_url = url.clone();
         // These can't fail if there is a host. Credentials in a redirect's URL are not used.
-        let _ = bare.set_username("");
-        let _ = bare.set_password(None);
-        bare.set_fragment(None);
-        let mut request = Request::get(bare.as_str())
+        let _ = request_url.set_username("");
+        let _ = request_url.set_password(None);
+        request_url.set_fragment(None);
+        let mut request = Request::get(request_url.as_str())
             .header(USER_AGENT, concat!("diana/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, "application/yaml, application/json, application/toml, text/plain, */*;q=0.5");
         if let Some(etag) = &self.etag {
@@ -155,9 +157,13 @@ impl Http {
             Authorization::Sent(value) if url.origin() == self.url.origin() => {
                 request = request.header(AUTHORIZATION, value);
             }
-            Authorization::Unfit => return Err(RemoteFailure::away("the token can't be sent in a header")),
+            Authorization::Invalid => {
+                return Err(RemoteFailure::unreachable("invalid token: it can't be sent in a header"));
+            }
             Authorization::Sent(_) | Authorization::None => {}
         }
-        request.body(Sent::default()).map_err(|error| RemoteFailure::away(format!("it can't be asked: {error}")))
+        request
+            .body(RequestBody::default())
+            .map_err(|error| RemoteFailure::unreachable(format!("invalid request: {error}")))
     }
 }

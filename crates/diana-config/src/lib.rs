@@ -41,19 +41,18 @@ pub use remote::{Remote, RemoteError};
 pub use section::{RemoteSection, WhenRemoteIsDown};
 pub use status::{Origin, SourceError, SourceStatus};
 
-use coordinator::{Coordinator, Found};
-use diana_rules::Document;
-use diana_rules::{Problems, RuleFile};
+use coordinator::{Coordinator, SourceDocument};
+use diana_rules::{Document, Problems, RuleFile};
 use disk_cache::DiskCache;
 use file::LocalFile;
 use remote_watcher::RemoteWatcher;
-use status::{StatusLog, Wrong};
+use status::{ErrorKind, StatusLog};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The default time to wait for the config server at startup.
-const FIRST_ANSWER: Duration = Duration::from_secs(1);
+const FIRST_RESPONSE: Duration = Duration::from_secs(1);
 
 /// The consumer of documents: the engine, or the program around it.
 pub trait Apply: Send + Sync + 'static {
@@ -62,6 +61,11 @@ pub trait Apply: Send + Sync + 'static {
     /// The rules of `remote` replace those of `local`; the other sections come from `local`. A document without `rules`
     /// is invalid. At least one document is `Some`. Calls never overlap, and each call may block.
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems>;
+
+    /// Returns the number of active rules, for the log; `None` if it is unknown.
+    fn rule_count(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// The configured sources of the rules.
@@ -78,7 +82,7 @@ pub trait Apply: Send + Sync + 'static {
 ///     .start(engine)
 ///     .await?;
 /// println!("{:?}", running.status());
-/// running.reload().await; // on SIGHUP: look at everything again, now
+/// running.reload().await; // on SIGHUP: poll all sources now
 /// running.stop().await;
 /// # Ok(())
 /// # }
@@ -97,7 +101,7 @@ pub struct Sources {
 impl Default for Sources {
     fn default() -> Self {
         let when_down = WhenRemoteIsDown::LastGood;
-        Self { local: None, fixed: None, remote: None, keep: None, when_down, wait: FIRST_ANSWER }
+        Self { local: None, fixed: None, remote: None, keep: None, when_down, wait: FIRST_RESPONSE }
     }
 }
 
@@ -106,11 +110,11 @@ impl Default for Sources {
 #[non_exhaustive]
 pub enum StartError {
     /// Neither a file nor a config server was configured.
-    #[error("rules have no source: neither a file nor a remote was given")]
+    #[error("no rule source; expected a file or a config server")]
     NoSource,
     /// No source had a document that could be applied; the error of each source, in the order tried.
     #[error("no source has valid rules:{}", listed(.0))]
-    NothingInForce(Vec<SourceError>),
+    NoValidRules(Vec<SourceError>),
 }
 
 fn listed(errors: &[SourceError]) -> String {
@@ -182,7 +186,7 @@ impl Sources {
         Self { when_down, ..self }
     }
 
-    /// Sets how long [`start`](Self::start) waits for the config server (1 s by default). Later answers are still
+    /// Sets how long [`start`](Self::start) waits for the config server (1 s by default). Later responses are still
     /// applied.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
@@ -192,7 +196,7 @@ impl Sources {
     /// Reads the file, queries the config server (for at most [`wait`](Self::wait)), applies the result, and watches
     /// both.
     ///
-    /// The documents are tried in this order until one can be applied: the config server's, the kept one, the file
+    /// The documents are tried in this order until one can be applied: the config server's, the cached one, the file
     /// alone. Each failure is recorded. Needs a tokio runtime with time and I/O.
     pub async fn start(self, apply: Arc<dyn Apply>) -> Result<WatchHandle, StartError> {
         let Self { local, fixed, remote, keep, when_down, wait } = self;
@@ -200,48 +204,48 @@ impl Sources {
         if local.is_none() && fixed.is_none() && remote.is_none() {
             return Err(StartError::NoSource);
         }
-        let ledger = Arc::new(StatusLog::default());
+        let status_log = Arc::new(StatusLog::default());
         let file = local.map(LocalFile::new);
-        let kept = remote.as_ref().zip(keep).map(|(remote, folder)| DiskCache::new(&folder, remote));
+        let disk_cache = remote.as_ref().zip(keep).map(|(remote, folder)| DiskCache::new(&folder, remote));
         if remote.is_some() {
-            ledger.has_remote();
+            status_log.has_remote();
         }
-        let mut centre = remote.map(RemoteWatcher::new);
+        let mut watcher = remote.map(RemoteWatcher::new);
 
-        let (found, fetched) = tokio::join!(
+        let (local_read, remote_read) = tokio::join!(
             async {
                 match &file {
-                    Some(file) => Some(file.first().await),
-                    None => fixed.map(|document| Ok(Found::hashed(Origin::Local, document))),
+                    Some(file) => Some(file.read_first().await),
+                    None => fixed.map(|document| Ok(SourceDocument::hashed(Origin::Local, document))),
                 }
             },
             async {
-                match &mut centre {
-                    Some(centre) => Some(tokio::time::timeout(wait, centre.look()).await),
+                match &mut watcher {
+                    Some(watcher) => Some(tokio::time::timeout(wait, watcher.read()).await),
                     None => None,
                 }
             },
         );
 
         let mut failures = Vec::new();
-        let mut told = |origin, what: String| failures.push(ledger.error(origin, Wrong::Source, &what));
-        let local = found.and_then(|found| found.map_err(|what| told(Origin::Local, what)).ok());
-        let first = match fetched {
+        let mut report = |origin, what: String| failures.push(status_log.error(origin, ErrorKind::Source, &what));
+        let local = local_read.and_then(|read| read.map_err(|what| report(Origin::Local, what)).ok());
+        let remote = match remote_read {
             None => None,
-            Some(Ok(answer)) => {
-                ledger.connected(answer.as_ref().map_or_else(|trouble| trouble.answered, |_| true));
-                answer.map_err(|trouble| told(Origin::Remote, trouble.what)).ok()
+            Some(Ok(response)) => {
+                status_log.connected(response.as_ref().map_or_else(|failure| failure.responded, |_| true));
+                response.map_err(|failure| report(Origin::Remote, failure.what)).ok()
             }
             Some(Err(_)) => {
-                told(Origin::Remote, format!("no answer within {wait:?}"));
+                report(Origin::Remote, format!("no response within {wait:?}"));
                 None
             }
         };
 
-        let desk = Arc::new(Coordinator::new(apply, kept, when_down, Arc::clone(&ledger)));
-        match desk.open(local, first, &mut failures).await {
-            Ok(()) => Ok(WatchHandle::new(desk, ledger, file, centre)),
-            Err(()) => Err(StartError::NothingInForce(failures)),
+        let coordinator = Arc::new(Coordinator::new(apply, disk_cache, when_down, Arc::clone(&status_log)));
+        match coordinator.open(local, remote, &mut failures).await {
+            Ok(()) => Ok(WatchHandle::new(coordinator, status_log, file, watcher)),
+            Err(()) => Err(StartError::NoValidRules(failures)),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! A lost message, or an update without one, is noticed at the next [poll](super::Remote::poll).
 
 use super::client::clean;
-use super::coordinator::Found;
+use super::coordinator::SourceDocument;
 use super::file::{text, too_large};
 use super::remote::{POLL, Remote};
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use url::Url;
 
 /// The minimum time between two reads, regardless of the number of messages.
-const LEAST_BETWEEN: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// See the [module](self).
 pub(super) struct Redis {
@@ -27,15 +27,15 @@ pub(super) struct Redis {
     poll: Duration,
     timeout: Duration,
     label: Label,
-    link: Option<Link>,
+    connections: Option<Connections>,
 }
 
 /// The two connections.
-struct Link {
-    asks: MultiplexedConnection,
-    listens: PubSub,
+struct Connections {
+    queries: MultiplexedConnection,
+    subscription: PubSub,
     /// The time of the last read.
-    asked: Instant,
+    last_read: Instant,
 }
 
 impl std::fmt::Debug for Redis {
@@ -63,28 +63,28 @@ impl Redis {
             info.set_redis_settings(settings)
         });
         let database = info.as_ref().map_or(0, |info| info.redis_settings().db());
-        let client = info.and_then(Client::open).map_err(|error| said(&error));
-        Self { client, key, database, poll: poll.unwrap_or(POLL), timeout, label, link: None }
+        let client = info.and_then(Client::open).map_err(|error| message_of(&error));
+        Self { client, key, database, poll: poll.unwrap_or(POLL), timeout, label, connections: None }
     }
 
-    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
-        match self.ask().await? {
-            RemoteEvent::Document(found) => Ok(found),
-            RemoteEvent::Absent(what) => Err(RemoteFailure::answer(what)),
-            RemoteEvent::Same => Err(RemoteFailure::answer("nothing")),
+    pub(super) async fn read(&mut self) -> Result<SourceDocument, RemoteFailure> {
+        match self.query().await? {
+            RemoteEvent::Document(document) => Ok(document),
+            RemoteEvent::Absent(what) => Err(RemoteFailure::no_document(what)),
+            RemoteEvent::Same => Err(RemoteFailure::no_document("no document")),
         }
     }
 
     pub(super) async fn next(&mut self) -> Result<RemoteEvent, RemoteFailure> {
-        if let Some(link) = &mut self.link {
-            let mut messages = link.listens.on_message();
+        if let Some(connections) = &mut self.connections {
+            let mut messages = connections.subscription.on_message();
             let mut ended = false;
             tokio::select! {
                 message = messages.next() => ended = message.is_none(),
                 () = tokio::time::sleep(self.poll) => {}
             }
             // Many messages trigger one read.
-            tokio::time::sleep_until(link.asked + LEAST_BETWEEN).await;
+            tokio::time::sleep_until(connections.last_read + MIN_INTERVAL).await;
             while let Some(message) = messages.next().now_or_never() {
                 if message.is_none() {
                     ended = true;
@@ -93,65 +93,67 @@ impl Redis {
             }
             drop(messages);
             if ended {
-                self.link = None;
+                self.connections = None;
             }
         }
-        self.ask().await
+        self.query().await
     }
 
     /// Reads the key, over a connection that subscribed before.
-    async fn ask(&mut self) -> Result<RemoteEvent, RemoteFailure> {
-        let mut link = match self.link.take() {
-            Some(link) => link,
+    async fn query(&mut self) -> Result<RemoteEvent, RemoteFailure> {
+        let mut connections = match self.connections.take() {
+            Some(connections) => connections,
             None => self.connect().await?,
         };
         // Not GET: a string may be 512 MB long.
         let range = redis::cmd("GETRANGE").arg(&self.key).arg(0).arg(Document::MAX_SIZE).to_owned();
-        let answer: Result<Vec<u8>, RedisError> = self.in_time(range.query_async(&mut link.asks)).await?;
-        link.asked = Instant::now();
-        let bytes = match answer {
+        let value: Result<Vec<u8>, RedisError> = self.with_timeout(range.query_async(&mut connections.queries)).await?;
+        connections.last_read = Instant::now();
+        let bytes = match value {
             Ok(bytes) => bytes,
             Err(error) if error.code() == Some("WRONGTYPE") => {
-                self.link = Some(link);
-                return Ok(RemoteEvent::Absent(format!("the key `{}` is no string", self.key)));
+                self.connections = Some(connections);
+                return Ok(RemoteEvent::Absent(format!("key `{}` is not a string", self.key)));
             }
-            Err(error) => return Err(RemoteFailure::away(said(&error))),
+            Err(error) => return Err(RemoteFailure::unreachable(message_of(&error))),
         };
-        self.link = Some(link);
+        self.connections = Some(connections);
         if bytes.is_empty() {
-            return Ok(RemoteEvent::Absent(format!("there is nothing under the key `{}`", self.key)));
+            return Ok(RemoteEvent::Absent(format!("key `{}` is missing or empty", self.key)));
         }
         if bytes.len() > Document::MAX_SIZE {
             return Ok(RemoteEvent::Absent(too_large()));
         }
         match text(bytes) {
-            Ok(text) => Ok(RemoteEvent::Document(self.label.found(text, None))),
+            Ok(text) => Ok(RemoteEvent::Document(self.label.document(text, None))),
             Err(what) => Ok(RemoteEvent::Absent(what)),
         }
     }
 
-    async fn connect(&self) -> Result<Link, RemoteFailure> {
-        let client = self.client.as_ref().map_err(RemoteFailure::away)?;
+    async fn connect(&self) -> Result<Connections, RemoteFailure> {
+        let client = self.client.as_ref().map_err(RemoteFailure::unreachable)?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(Some(self.timeout));
         let connecting = async {
-            let mut listens = client.get_async_pubsub().await?;
-            listens.subscribe(&self.key).await?;
+            let mut subscription = client.get_async_pubsub().await?;
+            subscription.subscribe(&self.key).await?;
             // Without permission for keyspace events, the messages still work.
-            let _ = listens.subscribe(format!("__keyspace@{}__:{}", self.database, self.key)).await;
-            let asks = client.get_multiplexed_async_connection_with_config(&config).await?;
-            Ok(Link { asks, listens, asked: Instant::now() })
+            let _ = subscription.subscribe(format!("__keyspace@{}__:{}", self.database, self.key)).await;
+            let queries = client.get_multiplexed_async_connection_with_config(&config).await?;
+            Ok(Connections { queries, subscription, last_read: Instant::now() })
         };
-        self.in_time(connecting).await?.map_err(|error: RedisError| RemoteFailure::away(said(&error)))
+        self.with_timeout(connecting).await?.map_err(|error: RedisError| RemoteFailure::unreachable(message_of(&error)))
     }
 
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, RemoteFailure> {
+    async fn with_timeout<T>(&self, work: impl Future<Output = T>) -> Result<T, RemoteFailure> {
         let limit = self.timeout;
-        tokio::time::timeout(limit, work).await.map_err(|_| RemoteFailure::away(format!("no answer within {limit:?}")))
+        tokio::time::timeout(limit, work)
+            .await
+            .map_err(|_| RemoteFailure::unreachable(format!("no response within {limit:?}")))
     }
 }
 
-fn said(error: &RedisError) -> String {
+fn message_of(error: &RedisError) -> String {
     clean(&error.to_string())
 }

@@ -32,20 +32,20 @@ use url::Url;
 /// ```
 #[derive(Clone)]
 pub struct Remote {
-    pub(super) place: Place,
+    pub(super) location: Location,
     pub(super) token: Option<Secret>,
     pub(super) credentials: Option<(String, Secret)>,
     pub(super) poll: Option<Duration>,
     pub(super) long_poll: Option<Duration>,
     pub(super) timeout: Duration,
     format: Option<Format>,
-    shown: String,
+    redacted: String,
     identity: String,
 }
 
 /// The location of the document.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// Without user and password.
     Http(Url),
     Etcd {
@@ -65,11 +65,11 @@ pub(super) enum Place {
 #[non_exhaustive]
 pub enum RemoteError {
     /// The URL is not a valid config server.
-    #[error("`{shown}` names no source of rules: {what}")]
+    #[error("invalid config server URL `{url}`: {what}")]
     #[non_exhaustive]
     InvalidUrl {
         /// The URL without secrets.
-        shown: String,
+        url: String,
         /// The problem.
         what: String,
     },
@@ -94,9 +94,9 @@ impl Remote {
             "http" | "https" => http(url),
             "etcd" | "etcds" => etcd(url),
             "redis" | "rediss" => redis(url),
-            _ => Err("its scheme is none of http, https, etcd, etcds, redis, rediss".to_owned()),
+            _ => Err("unknown scheme; expected http, https, etcd, etcds, redis or rediss".to_owned()),
         };
-        parsed.map_err(|what| RemoteError::InvalidUrl { shown: redact_url(url), what })
+        parsed.map_err(|what| RemoteError::InvalidUrl { url: redact_url(url), what })
     }
 
     /// Sets a bearer token for an HTTP config server. Surrounding whitespace is removed.
@@ -138,8 +138,8 @@ impl Remote {
     }
 
     /// The URL for display: without user, password and query.
-    pub(super) fn shown(&self) -> &str {
-        &self.shown
+    pub(super) fn redacted(&self) -> &str {
+        &self.redacted
     }
 
     /// The identity of the config server: the URL without user and password.
@@ -147,25 +147,25 @@ impl Remote {
         &self.identity
     }
 
-    pub(super) fn format_in_use(&self) -> Format {
-        let name = match &self.place {
-            Place::Http(url) => url.path(),
-            Place::Etcd { key, .. } | Place::Redis { key, .. } => key,
+    pub(super) fn effective_format(&self) -> Format {
+        let name = match &self.location {
+            Location::Http(url) => url.path(),
+            Location::Etcd { key, .. } | Location::Redis { key, .. } => key,
         };
         self.format.unwrap_or_else(|| Format::of_name(name))
     }
 
-    fn new(place: Place, credentials: Option<(String, Secret)>, identity: String, shown: String) -> Self {
+    fn new(location: Location, credentials: Option<(String, Secret)>, identity: String, redacted: String) -> Self {
         let (token, poll, long_poll, format) = (None, None, None, None);
-        Self { place, token, credentials, poll, long_poll, timeout: TIMEOUT, format, shown, identity }
+        Self { location, token, credentials, poll, long_poll, timeout: TIMEOUT, format, redacted, identity }
     }
 }
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place: _, token, credentials, poll, long_poll, timeout, format, shown, identity: _ } = self;
+        let Self { location: _, token, credentials, poll, long_poll, timeout, format, redacted, identity: _ } = self;
         f.debug_struct("Remote")
-            .field("url", shown)
+            .field("url", redacted)
             .field("token", token)
             .field("credentials", credentials)
             .field("poll", poll)
@@ -177,40 +177,40 @@ impl fmt::Debug for Remote {
 }
 
 fn http(url: &str) -> Result<Remote, String> {
-    let (url, credentials) = split(url)?;
+    let (url, credentials) = split_credentials(url)?;
     let identity = url.to_string();
-    let mut shown = url.clone();
-    shown.set_fragment(None);
-    if shown.query().is_some() {
+    let mut redacted = url.clone();
+    redacted.set_fragment(None);
+    if redacted.query().is_some() {
         // A query may contain a token.
-        shown.set_query(Some("***"));
+        redacted.set_query(Some("***"));
     }
-    Ok(Remote::new(Place::Http(url), credentials, identity, shown.into()))
+    Ok(Remote::new(Location::Http(url), credentials, identity, redacted.into()))
 }
 
 fn redis(url: &str) -> Result<Remote, String> {
-    let (mut url, credentials) = split(url)?;
+    let (mut url, credentials) = split_credentials(url)?;
     let mut key = REDIS_KEY.to_owned();
     for (name, value) in url.query_pairs() {
         match &*name {
             "key" if !value.is_empty() => key = value.into_owned(),
-            _ => return Err("what it may say after the `?` is `key=NAME`".to_owned()),
+            _ => return Err("invalid query; expected `key=NAME`".to_owned()),
         }
     }
     url.set_query(None);
     let database = url.path().trim_matches('/');
     if !database.is_empty() && database.parse::<u32>().is_err() {
-        return Err("its path is the number of a database; the key is given as ?key=NAME".to_owned());
+        return Err("invalid path; expected a database number, and the key as `?key=NAME`".to_owned());
     }
-    let shown = format!("{url}?key={key}");
-    Ok(Remote::new(Place::Redis { url, key }, credentials, shown.clone(), shown))
+    let redacted = format!("{url}?key={key}");
+    Ok(Remote::new(Location::Redis { url, key }, credentials, redacted.clone(), redacted))
 }
 
 /// Splits user and password from the URL.
-fn split(url: &str) -> Result<(Url, Option<(String, Secret)>), String> {
+fn split_credentials(url: &str) -> Result<(Url, Option<(String, Secret)>), String> {
     let mut url = Url::parse(url).map_err(|error| error.to_string())?;
     if url.host_str().is_none_or(str::is_empty) {
-        return Err("it names no host".to_owned());
+        return Err("missing host".to_owned());
     }
     let credentials = (!url.username().is_empty() || url.password().is_some())
         .then(|| (decoded(url.username()), Secret::new(decoded(url.password().unwrap_or_default()))));
@@ -230,22 +230,24 @@ fn etcd(url: &str) -> Result<Remote, String> {
     let key = match query.map(|query| query.split_once('=')) {
         None => (!path.is_empty()).then(|| format!("/{}", decoded(path))),
         Some(Some(("key", key))) if path.is_empty() => Some(decoded(key)),
-        Some(_) => return Err("what it may say after the `?` is `key=NAME`, in place of the path".to_owned()),
+        Some(_) => return Err("invalid query; expected `key=NAME`, in place of the path".to_owned()),
     };
-    let key = key.filter(|key| !key.is_empty()).ok_or("it names no key, as in etcd://host:2379/diana/rules")?;
+    let key = key.filter(|key| !key.is_empty()).ok_or("missing key; expected etcd://host:2379/KEY")?;
     let transport = if scheme == "etcds" { "https" } else { "http" };
     let mut endpoints = Vec::new();
     for host in hosts.split(',') {
-        let endpoint = Url::parse(&format!("{transport}://{host}")).map_err(|error| format!("a host: {error}"))?;
+        let endpoint =
+            Url::parse(&format!("{transport}://{host}")).map_err(|error| format!("invalid host: {error}"))?;
         let name = endpoint.host_str().unwrap_or_default();
         // Only a host and a port are allowed.
         if endpoint.path() != "/" || endpoint.query().is_some() || endpoint.fragment().is_some() {
-            return Err("a host is written as NAME:PORT".to_owned());
+            return Err("invalid host; expected `NAME:PORT`".to_owned());
         }
         endpoints.push(format!("{transport}://{name}:{}", explicit_port(host).unwrap_or(2379)));
     }
-    let shown = format!("{scheme}://{hosts}{}", if key.starts_with('/') { key.clone() } else { format!("?key={key}") });
-    Ok(Remote::new(Place::Etcd { endpoints, key }, credentials, shown.clone(), shown))
+    let redacted =
+        format!("{scheme}://{hosts}{}", if key.starts_with('/') { key.clone() } else { format!("?key={key}") });
+    Ok(Remote::new(Location::Etcd { endpoints, key }, credentials, redacted.clone(), redacted))
 }
 
 /// The port as written: `Url` drops the default port of the scheme.

@@ -2,13 +2,13 @@
 
 use super::backoff::Backoff;
 use super::client::clean;
-use super::coordinator::{Coordinator, Found};
+use super::coordinator::{Coordinator, SourceDocument};
 use super::etcd::Etcd;
 use super::handle::PollNow;
 use super::http::Http;
 use super::redis::Redis;
-use super::remote::{Place, Remote};
-use super::status::{Origin, Wrong};
+use super::remote::{Location, Remote};
+use super::status::{ErrorKind, Origin};
 use diana_rules::Document;
 use diana_rules::document::Format;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ const UNREACHABLE: u32 = 2;
 pub(super) struct RemoteFailure {
     pub(super) what: String,
     /// Whether the config server responded.
-    pub(super) answered: bool,
+    pub(super) responded: bool,
 }
 
 impl RemoteFailure {
     /// The config server did not respond, or not correctly.
-    pub(super) fn away(what: impl Into<String>) -> Self {
-        Self { what: what.into(), answered: false }
+    pub(super) fn unreachable(what: impl Into<String>) -> Self {
+        Self { what: what.into(), responded: false }
     }
 
     /// The config server responded, but not with a document.
-    pub(super) fn answer(what: impl Into<String>) -> Self {
-        Self { what: what.into(), answered: true }
+    pub(super) fn no_document(what: impl Into<String>) -> Self {
+        Self { what: what.into(), responded: true }
     }
 }
 
@@ -41,7 +41,7 @@ impl RemoteFailure {
 #[derive(Debug)]
 pub(super) enum RemoteEvent {
     /// A document, which may be unchanged.
-    Document(Found),
+    Document(SourceDocument),
     /// No change.
     Same,
     /// There is no document; the reason. Watching continues.
@@ -57,17 +57,17 @@ pub(super) struct Label {
 
 impl Label {
     fn new(remote: &Remote) -> Self {
-        Self { name: remote.shown().to_owned(), format: remote.format_in_use() }
+        Self { name: remote.redacted().to_owned(), format: remote.effective_format() }
     }
 
     /// Creates a document from its text; its version is a hash unless the config server has its own.
-    pub(super) fn found(&self, text: String, version: Option<String>) -> Found {
+    pub(super) fn document(&self, text: String, version: Option<String>) -> SourceDocument {
         let document = Document::new(&self.name, text).with_format(self.format);
-        let found = Found::hashed(Origin::Remote, document);
+        let hashed = SourceDocument::hashed(Origin::Remote, document);
         match version {
             // The version is untrusted and will be shown.
-            Some(version) => Found { version: clean(&version), ..found },
-            None => found,
+            Some(version) => SourceDocument { version: clean(&version), ..hashed },
+            None => hashed,
         }
     }
 }
@@ -75,12 +75,12 @@ impl Label {
 /// The watcher of one config server.
 #[derive(Debug)]
 pub(super) struct RemoteWatcher {
-    kind: Kind,
+    protocol: Protocol,
     name: String,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Protocol {
     Http(Box<Http>),
     Etcd(Box<Etcd>),
     Redis(Box<Redis>),
@@ -89,105 +89,105 @@ enum Kind {
 impl RemoteWatcher {
     pub(super) fn new(remote: Remote) -> Self {
         let label = Label::new(&remote);
-        let name = remote.shown().to_owned();
-        let kind = match remote.place.clone() {
-            Place::Http(url) => Kind::Http(Box::new(Http::new(url, remote, label))),
-            Place::Etcd { endpoints, key } => Kind::Etcd(Box::new(Etcd::new(endpoints, key, remote, label))),
-            Place::Redis { url, key } => Kind::Redis(Box::new(Redis::new(url, key, remote, label))),
+        let name = remote.redacted().to_owned();
+        let protocol = match remote.location.clone() {
+            Location::Http(url) => Protocol::Http(Box::new(Http::new(url, remote, label))),
+            Location::Etcd { endpoints, key } => Protocol::Etcd(Box::new(Etcd::new(endpoints, key, remote, label))),
+            Location::Redis { url, key } => Protocol::Redis(Box::new(Redis::new(url, key, remote, label))),
         };
-        Self { kind, name }
+        Self { protocol, name }
     }
 
     /// Reads the document now.
-    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
-        let looked = match &mut self.kind {
-            Kind::Http(http) => http.look().await,
-            Kind::Etcd(etcd) => etcd.look().await,
-            Kind::Redis(redis) => redis.look().await,
+    pub(super) async fn read(&mut self) -> Result<SourceDocument, RemoteFailure> {
+        let read = match &mut self.protocol {
+            Protocol::Http(http) => http.read().await,
+            Protocol::Etcd(etcd) => etcd.read().await,
+            Protocol::Redis(redis) => redis.read().await,
         };
-        looked.map_err(|trouble| self.named(trouble))
+        read.map_err(|failure| self.with_name(failure))
     }
 
     /// Waits for the next event; a new connection begins with a read. Cancel safe.
     async fn next(&mut self) -> Result<RemoteEvent, RemoteFailure> {
-        let news = match &mut self.kind {
-            Kind::Http(http) => http.next().await,
-            Kind::Etcd(etcd) => etcd.next().await,
-            Kind::Redis(redis) => redis.next().await,
+        let event = match &mut self.protocol {
+            Protocol::Http(http) => http.next().await,
+            Protocol::Etcd(etcd) => etcd.next().await,
+            Protocol::Redis(redis) => redis.next().await,
         };
-        match news {
+        match event {
             Ok(RemoteEvent::Absent(what)) => Ok(RemoteEvent::Absent(format!("{}: {what}", self.name))),
-            Ok(news) => Ok(news),
-            Err(trouble) => Err(self.named(trouble)),
+            Ok(event) => Ok(event),
+            Err(failure) => Err(self.with_name(failure)),
         }
     }
 
-    fn named(&self, trouble: RemoteFailure) -> RemoteFailure {
-        RemoteFailure { what: format!("{}: {}", self.name, trouble.what), ..trouble }
+    fn with_name(&self, failure: RemoteFailure) -> RemoteFailure {
+        RemoteFailure { what: format!("{}: {}", self.name, failure.what), ..failure }
     }
 
     /// Sends every change to the coordinator; never returns.
-    pub(super) async fn follow(mut self, desk: Arc<Coordinator>, mut looks: mpsc::Receiver<PollNow>) {
+    pub(super) async fn run(mut self, coordinator: Arc<Coordinator>, mut polls: mpsc::Receiver<PollNow>) {
         let mut backoff = Backoff::default();
         let mut absent = None;
         let mut failures = 0_u32;
-        let mut asked = None;
+        let mut requested = None;
         loop {
-            let (news, look) = if let Some(look) = asked.take() {
-                (self.look().await.map(RemoteEvent::Document), Some(look))
+            let (event, poll) = if let Some(poll) = requested.take() {
+                (self.read().await.map(RemoteEvent::Document), Some(poll))
             } else {
                 tokio::select! {
-                    Some(look) = looks.recv() => {
-                        asked = Some(look);
+                    Some(poll) = polls.recv() => {
+                        requested = Some(poll);
                         continue;
                     }
-                    news = self.next() => (news, None),
+                    event = self.next() => (event, None),
                 }
             };
-            let mut pause = None;
-            match news {
-                Ok(news) => {
+            let mut wait = None;
+            match event {
+                Ok(event) => {
                     backoff.succeeded();
-                    desk.ledger().connected(true);
-                    if !matches!(news, RemoteEvent::Absent(_)) {
-                        desk.ledger().resolved(Origin::Remote, Wrong::Source);
+                    coordinator.status_log().connected(true);
+                    if !matches!(event, RemoteEvent::Absent(_)) {
+                        coordinator.status_log().resolved(Origin::Remote, ErrorKind::Source);
                     }
                     failures = 0;
-                    desk.reachable(true);
-                    match news {
-                        RemoteEvent::Document(found) => {
+                    coordinator.reachable(true);
+                    match event {
+                        RemoteEvent::Document(document) => {
                             absent = None;
-                            desk.offer(found);
+                            coordinator.offer(document);
                         }
                         RemoteEvent::Same => absent = None,
                         RemoteEvent::Absent(what) => {
                             // Reported once, not at every poll.
                             if absent.as_ref() != Some(&what) {
-                                desk.ledger().error(Origin::Remote, Wrong::Source, &what);
+                                coordinator.status_log().error(Origin::Remote, ErrorKind::Source, &what);
                             }
                             absent = Some(what);
                         }
                     }
                 }
-                Err(trouble) => {
-                    desk.ledger().connected(trouble.answered);
-                    desk.ledger().error(Origin::Remote, Wrong::Source, &trouble.what);
-                    failures = if trouble.answered { 0 } else { failures.saturating_add(1) };
+                Err(failure) => {
+                    coordinator.status_log().connected(failure.responded);
+                    coordinator.status_log().error(Origin::Remote, ErrorKind::Source, &failure.what);
+                    failures = if failure.responded { 0 } else { failures.saturating_add(1) };
                     if failures >= UNREACHABLE {
-                        desk.reachable(false);
+                        coordinator.reachable(false);
                     }
-                    pause = Some(backoff.failed());
+                    wait = Some(backoff.failed());
                 }
             }
-            if let Some(look) = look {
-                // The receiver may be gone.
-                let _ = look.send(());
+            if let Some(poll) = poll {
+                // The receiver may be dropped.
+                let _ = poll.send(());
             }
-            if let Some(pause) = pause {
+            if let Some(wait) = wait {
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
+                    () = tokio::time::sleep(wait) => {}
                     // A requested poll ends the wait.
-                    Some(look) = looks.recv() => asked = Some(look),
+                    Some(poll) = polls.recv() => requested = Some(poll),
                 }
             }
         }

@@ -8,7 +8,7 @@ use diana_rules::secret::redact_url;
 use diana_rules::{Problem, Secret, Section, scalar, schema};
 use std::time::Duration;
 
-/// A config server. `None` stands for the default of the source.
+/// A config server. `None` means the default of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteSection {
@@ -49,14 +49,14 @@ const SCHEMES: [&str; 6] = ["http://", "https://", "etcd://", "etcds://", "redis
 impl RemoteSection {
     /// Describes the config server, on one line. Passwords are not shown.
     pub fn describe(&self) -> String {
-        let mut text = format!("rules come from the config server {}", redact_url(self.from.reveal()));
+        let mut text = format!("rules are loaded from the config server {}", redact_url(self.from.reveal()));
         if self.token.is_some() {
             text.push_str(", with a token");
         }
         if let Some(poll) = self.poll {
-            text.push_str(&format!(", asked every {}", period(poll)));
+            text.push_str(&format!(", polled every {}", period(poll)));
         }
-        text.push_str("; they take the place of those in this file");
+        text.push_str("; they replace the rules of this file");
         text
     }
 }
@@ -69,22 +69,22 @@ impl Section for RemoteSection {
         let from = fields.require("from", problems).and_then(|node| {
             let text = scalar::text(node, "`from`", problems)?;
             let is_known = SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());
-            let checked = if is_known { check(text) } else { Err("this is no address of a config server") };
+            let checked = if is_known { check(text) } else { Err("invalid config server URL") };
             if let Err(what) = checked {
                 let problem = Problem::new(node.span, what);
-                problems.push(problem.expected("http(s)://host/path, etcd://host:2379/key or redis://host:6379"));
+                problems
+                    .push(problem.expected("expected http(s)://host/path, etcd://host:2379/key or redis://host:6379"));
                 return None;
             }
             Some(text)
         });
-        let is_web = from.is_none_or(|from| from.starts_with("http"));
+        let is_http = from.is_none_or(|from| from.starts_with("http"));
         let token = fields.take("token").and_then(|node| scalar::token(node, problems));
         let [poll, long_poll] = ["poll", "long_poll"].map(|name| {
             let entry = fields.take_entry(name)?;
-            if !is_web {
-                let problem =
-                    Problem::new(entry.span, format!("`{name}` is for web servers; this one tells its news by itself"));
-                problems.push(problem.expected("leave it out"));
+            if !is_http {
+                let problem = Problem::new(entry.span, format!("`{name}` needs an HTTP config server"));
+                problems.push(problem.expected("remove it; changes on etcd and Redis are pushed"));
             }
             scalar::positive_duration(&entry.node, &format!("`{name}`"), problems)
         });
@@ -95,8 +95,8 @@ impl Section for RemoteSection {
                 _ => WhenRemoteIsDown::LastGood,
             };
         if let Some(entry) = fields.peek("keep").filter(|_| when_down == WhenRemoteIsDown::Local) {
-            let problem = Problem::new(entry.span, "nothing is kept where the local rules apply instead");
-            problems.push(problem.expected("leave it out, or `when_down: last_good`"));
+            let problem = Problem::new(entry.span, "`keep` has no effect with `when_down: local`");
+            problems.push(problem.expected("remove it, or write `when_down: last_good`"));
         }
         let keep = fields.take("keep").and_then(|node| scalar::text(node, "`keep`", problems)).map(str::to_owned);
         let format =
@@ -109,13 +109,17 @@ impl Section for RemoteSection {
             long_poll,
             timeout,
             keep,
-            format: format.map(|nth| if nth == 2 { Format::Toml } else { Format::Yaml }),
+            format: format.map(|index| if index == 2 { Format::Toml } else { Format::Yaml }),
             when_down,
         })
     }
 
     fn schema() -> serde_json::Value {
-        let section = schema::object("rules from a config server, which win over these", &FIELDS, schema_of);
+        let section = schema::object(
+            "a config server, whose rules take precedence over the rules of this file",
+            &FIELDS,
+            schema_of,
+        );
         schema::requiring(section, &["from"])
     }
 
@@ -133,15 +137,17 @@ fn schema_of(name: &str) -> serde_json::Value {
                 "https://config.example.com/rules.yaml",
                 "redis://127.0.0.1:6379/0",
             ];
-            schema::url("where the document of rules is", &SCHEMES, &examples)
+            schema::url("the URL of the document", &SCHEMES, &examples)
         }
-        "token" => schema::reference_with("text", "what is shown as a bearer token", &["${TOKEN}"]),
+        "token" => schema::reference_with("text", "the bearer token to send", &["${TOKEN}"]),
         "when_down" => schema::word("which rules apply while the config server is unreachable", &WHEN_DOWN),
-        "poll" => schema::reference("duration", "how often a web server is asked"),
-        "long_poll" => schema::reference("duration", "how long a web server may hold its answer until there is news"),
-        "timeout" => schema::reference("duration", "how long one question may take"),
-        "keep" => schema::reference("text", "the folder in which the last good document is kept"),
-        _ => schema::word("how the document is written, where its name does not tell", &["yaml", "json", "toml"]),
+        "poll" => schema::reference("duration", "the poll interval of an HTTP server"),
+        "long_poll" => {
+            schema::reference("duration", "how long an HTTP server may delay its response until the document changes")
+        }
+        "timeout" => schema::reference("duration", "the timeout of one request"),
+        "keep" => schema::reference("text", "the folder that stores the last good document"),
+        _ => schema::word("the format of the document, if its name does not determine it", &["yaml", "json", "toml"]),
     }
 }
 
@@ -150,14 +156,14 @@ fn schema_of(name: &str) -> serde_json::Value {
 fn check(text: &str) -> Result<(), &'static str> {
     let address = Address::of(text);
     if !address.has_hosts() {
-        return Err("this address names no host");
+        return Err("invalid config server URL: missing host");
     }
     let path = address.path.trim_matches('/');
     let has_key = || address.query.and_then(|query| query.strip_prefix("key=")).is_some_and(|key| !key.is_empty());
     match address.scheme {
-        "etcd" | "etcds" if path.is_empty() && !has_key() => Err("this address names no key of the etcd"),
+        "etcd" | "etcds" if path.is_empty() && !has_key() => Err("invalid config server URL: missing key"),
         "redis" | "rediss" if !path.is_empty() && path.parse::<u32>().is_err() => {
-            Err("what stands behind the host of a Redis is the number of a database; the key is given as ?key=NAME")
+            Err("invalid config server URL: the path of a Redis URL must be a database number, and the key `?key=NAME`")
         }
         _ => Ok(()),
     }
@@ -170,7 +176,7 @@ mod tests {
     use diana_rules::Document;
 
     #[test]
-    fn good_addresses_pass() {
+    fn valid_urls_are_accepted() {
         for text in [
             "http://h",
             "https://user:pa%3Ass@h:8443/rules.yaml?env=a@b",
@@ -186,30 +192,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
-        for (text, told) in [
-            ("http://:80/x", "no host"),
-            ("http:///x", "no host"),
-            ("http://me:pw@/x", "no host"),
-            ("http://[]:80/x", "no host"),
-            ("etcd://a,,b/key", "no host"),
-            ("etcd://h", "no key"),
-            ("etcd://h/", "no key"),
-            ("etcd://h?key=", "no key"),
-            ("redis://h:6379/rules", "number of a database"),
+    fn missing_parts_are_reported() {
+        for (text, expected) in [
+            ("http://:80/x", "missing host"),
+            ("http:///x", "missing host"),
+            ("http://me:pw@/x", "missing host"),
+            ("http://[]:80/x", "missing host"),
+            ("etcd://a,,b/key", "missing host"),
+            ("etcd://h", "missing key"),
+            ("etcd://h/", "missing key"),
+            ("etcd://h?key=", "missing key"),
+            ("redis://h:6379/rules", "must be a database number"),
         ] {
-            let said = check(text).err().unwrap_or_default();
-            assert!(said.contains(told), "{text}: {said}");
+            let error = check(text).err().unwrap_or_default();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 
     #[test]
-    fn the_config_server_is_said() {
+    fn describes_the_config_server() {
         let text = "{from: 'https://config.example.com/diana.yaml?key=secret', token: secret, poll: 10s}";
         let node = Document::new("diana.yaml", text).parse().unwrap();
         assert_eq!(
             RemoteSection::parse(&node, &mut Vec::new()).unwrap().describe(),
-            "rules come from the config server https://config.example.com/diana.yaml, with a token, asked every 10 seconds; they take the place of those in this file",
+            "rules are loaded from the config server https://config.example.com/diana.yaml, with a token, polled every 10 seconds; they replace the rules of this file",
         );
     }
 }

@@ -1,6 +1,6 @@
 //! The active document, its load time and the last error: for the log, the metrics and the admin API.
 //!
-//! Its size is bounded: only the last errors, truncated to [`LONGEST`], and a count of all.
+//! Its size is bounded: only the last errors, truncated to [`MAX_LENGTH`], and a count of all.
 
 use diana_core::{Clock, SystemClock, Timestamp};
 use parking_lot::Mutex;
@@ -67,14 +67,14 @@ pub struct SourceError {
 }
 
 /// The maximum length of a stored error: a document with ten thousand rules can have ten thousand problems.
-const LONGEST: usize = 4096;
+const MAX_LENGTH: usize = 4096;
 
 /// The mutable status.
 #[derive(Debug)]
 pub(super) struct StatusLog {
     status: Mutex<SourceStatus>,
     /// At most one error for each source and kind.
-    failing: Mutex<Vec<(Wrong, SourceError)>>,
+    failing: Mutex<Vec<(ErrorKind, SourceError)>>,
 }
 
 impl Default for StatusLog {
@@ -97,7 +97,7 @@ impl Default for StatusLog {
 
 /// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum ErrorKind {
     /// The source can't be read, or does not respond.
     Source,
     /// The document was rejected.
@@ -116,19 +116,19 @@ impl StatusLog {
     }
 
     /// Records that an error is resolved.
-    pub(super) fn resolved(&self, origin: Origin, wrong: Wrong) {
-        self.failing.lock().retain(|(known, error)| (*known, error.origin) != (wrong, origin));
+    pub(super) fn resolved(&self, origin: Origin, kind: ErrorKind) {
+        self.failing.lock().retain(|(known, error)| (*known, error.origin) != (kind, origin));
     }
 
     /// Records an error and logs it; a repeated error is logged only at debug level.
-    pub(super) fn error(&self, origin: Origin, wrong: Wrong, what: &str) -> SourceError {
-        let error = SourceError { origin, what: cut(what), when: SystemClock.now() };
-        self.resolved(origin, wrong);
-        self.failing.lock().push((wrong, error.clone()));
+    pub(super) fn error(&self, origin: Origin, kind: ErrorKind, what: &str) -> SourceError {
+        let error = SourceError { origin, what: truncate(what), when: SystemClock.now() };
+        self.resolved(origin, kind);
+        self.failing.lock().push((kind, error.clone()));
         let mut status = self.status.lock();
         let same = |last: &SourceError| last.origin == error.origin && last.what == error.what;
         if status.last_error.as_ref().is_some_and(same) {
-            tracing::debug!(%origin, error = %error.what, "rules not loaded: still invalid; the active rules stay");
+            tracing::debug!(%origin, error = %error.what, "rules not loaded (repeated error); the active rules stay");
         } else {
             tracing::warn!(%origin, error = %error.what, "rules not loaded; the active rules stay");
         }
@@ -140,39 +140,44 @@ impl StatusLog {
     pub(super) fn connected(&self, connected: bool) {
         let mut status = self.status.lock();
         if connected && !status.connected {
-            tracing::info!("the config server is reachable again");
+            tracing::info!("config server reachable again");
         }
         status.connected = connected;
     }
 
     /// Records that a document was applied.
-    pub(super) fn loaded(&self, in_force: Origin, name: &str, version: &str) {
-        tracing::info!(%in_force, name, version, "rules loaded");
+    pub(super) fn loaded(&self, origin: Origin, name: &str, version: &str, rules: Option<usize>) {
+        let count = match rules {
+            Some(1) => "1 rule from ".to_owned(),
+            Some(count) => format!("{count} rules from "),
+            None => String::new(),
+        };
+        tracing::info!(in_force = %origin, name, version, "rules loaded: {count}{name}");
         let mut status = self.status.lock();
-        status.name_it(in_force, name, version);
+        status.set_document(origin, name, version);
         status.since = SystemClock.now();
         status.loads += 1;
     }
 
     /// Records another version or origin of the active document, whose text is unchanged.
-    pub(super) fn named(&self, in_force: Origin, name: &str, version: &str) {
-        self.status.lock().name_it(in_force, name, version);
+    pub(super) fn renamed(&self, origin: Origin, name: &str, version: &str) {
+        self.status.lock().set_document(origin, name, version);
     }
 }
 
 impl SourceStatus {
-    fn name_it(&mut self, in_force: Origin, name: &str, version: &str) {
-        self.in_force = in_force;
+    fn set_document(&mut self, origin: Origin, name: &str, version: &str) {
+        self.in_force = origin;
         name.clone_into(&mut self.name);
         version.clone_into(&mut self.version);
     }
 }
 
-fn cut(what: &str) -> String {
-    if what.len() <= LONGEST {
+fn truncate(what: &str) -> String {
+    if what.len() <= MAX_LENGTH {
         return what.to_owned();
     }
-    let end = (0..=LONGEST).rev().find(|&end| what.is_char_boundary(end)).unwrap_or_default();
+    let end = (0..=MAX_LENGTH).rev().find(|&end| what.is_char_boundary(end)).unwrap_or_default();
     format!("{} [...]", what.get(..end).unwrap_or_default())
 }
 
@@ -181,32 +186,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_of_an_error_is_bounded() {
-        let ledger = StatusLog::default();
+    fn stored_errors_are_bounded() {
+        let status_log = StatusLog::default();
         for _ in 0..3 {
-            let error = ledger.error(Origin::Remote, Wrong::Source, &"ä".repeat(1_000_000));
-            assert!(error.what.len() <= LONGEST + 6 && error.what.ends_with("ä [...]"), "{}", error.what.len());
+            let error = status_log.error(Origin::Remote, ErrorKind::Source, &"ä".repeat(1_000_000));
+            assert!(error.what.len() <= MAX_LENGTH + 6 && error.what.ends_with("ä [...]"), "{}", error.what.len());
         }
-        assert_eq!((ledger.status().errors, ledger.status().failing.len()), (3, 1));
-        assert_eq!(cut("short"), "short");
+        assert_eq!((status_log.status().errors, status_log.status().failing.len()), (3, 1));
+        assert_eq!(truncate("short"), "short");
     }
 
     #[test]
-    fn an_error_is_over_when_its_source_is_well_again() {
-        let ledger = StatusLog::default();
-        ledger.error(Origin::Remote, Wrong::Source, "away");
-        ledger.error(Origin::Remote, Wrong::Document, "no rules");
-        ledger.error(Origin::Local, Wrong::Document, "a typo");
-        let failing = || ledger.status().failing.into_iter().map(|error| error.what).collect::<Vec<_>>();
-        assert_eq!(failing(), ["away", "no rules", "a typo"]);
-        ledger.resolved(Origin::Remote, Wrong::Source);
+    fn an_error_ends_when_its_source_recovers() {
+        let status_log = StatusLog::default();
+        status_log.error(Origin::Remote, ErrorKind::Source, "unreachable");
+        status_log.error(Origin::Remote, ErrorKind::Document, "no rules");
+        status_log.error(Origin::Local, ErrorKind::Document, "a typo");
+        let failing = || status_log.status().failing.into_iter().map(|error| error.what).collect::<Vec<_>>();
+        assert_eq!(failing(), ["unreachable", "no rules", "a typo"]);
+        status_log.resolved(Origin::Remote, ErrorKind::Source);
         assert_eq!(failing(), ["no rules", "a typo"]);
-        ledger.resolved(Origin::Remote, Wrong::Document);
-        ledger.resolved(Origin::Local, Wrong::Source);
+        status_log.resolved(Origin::Remote, ErrorKind::Document);
+        status_log.resolved(Origin::Local, ErrorKind::Source);
         assert_eq!(failing(), ["a typo"]);
-        ledger.resolved(Origin::Local, Wrong::Document);
+        status_log.resolved(Origin::Local, ErrorKind::Document);
         assert!(failing().is_empty());
-        // The last error stays known.
-        assert_eq!(ledger.status().last_error.unwrap().what, "a typo");
+        // The last error stays stored.
+        assert_eq!(status_log.status().last_error.unwrap().what, "a typo");
     }
 }

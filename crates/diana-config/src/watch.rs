@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// The maximum number of links to follow, as in Linux.
-const LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// A watch of the folders that are relevant to one file.
 #[derive(Debug)]
@@ -32,14 +32,14 @@ struct State {
 impl Watch {
     pub(super) fn new() -> Self {
         let changed = Arc::new(Notify::new());
-        let told = Arc::clone(&changed);
+        let notify = Arc::clone(&changed);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if event.map_or(true, |event| is_change(event.kind)) {
-                told.notify_one();
+                notify.notify_one();
             }
         });
         let watcher =
-            watcher.inspect_err(|error| tracing::warn!(%error, "rules: the file is polled, not watched")).ok();
+            watcher.inspect_err(|error| tracing::warn!(%error, "rule file can't be watched; polling it instead")).ok();
         Self { changed, state: Mutex::new(State { watcher, folders: BTreeSet::new() }) }
     }
 
@@ -50,13 +50,13 @@ impl Watch {
 
     /// Watches the folders that are relevant to `path` now. Existing watches are renewed, since a folder may have been
     /// recreated.
-    pub(super) fn aim(&self, path: &Path) {
+    pub(super) fn update(&self, path: &Path) {
         let folders = folders(path);
         let mut state = self.state.lock();
         let State { watcher: Some(watcher), folders: watched } = &mut *state else { return };
-        for gone in watched.difference(&folders) {
-            // The folder, and its watch, may be gone already.
-            let _ = watcher.unwatch(gone);
+        for removed in watched.difference(&folders) {
+            // The folder, and its watch, may be removed already.
+            let _ = watcher.unwatch(removed);
         }
         // A folder that can't be watched may not exist yet; polling will notice it.
         *watched =
@@ -76,12 +76,12 @@ fn is_change(kind: EventKind) -> bool {
 fn folders(path: &Path) -> BTreeSet<PathBuf> {
     let mut folders = BTreeSet::new();
     let Ok(mut path) = std::path::absolute(path) else { return folders };
-    for _ in 0..LINKS {
+    for _ in 0..MAX_LINKS {
         folders.extend(path.parent().map(Path::to_owned));
         // The outermost link is resolved first.
-        let mut ways: Vec<&Path> = path.ancestors().collect();
-        ways.reverse();
-        let link = ways.into_iter().find_map(|way| Some((way, std::fs::read_link(way).ok()?)));
+        let mut ancestors: Vec<&Path> = path.ancestors().collect();
+        ancestors.reverse();
+        let link = ancestors.into_iter().find_map(|ancestor| Some((ancestor, std::fs::read_link(ancestor).ok()?)));
         let Some((link, target)) = link else { break };
         let parent = link.parent().unwrap_or(Path::new("/"));
         folders.insert(parent.to_owned());
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn every_link_on_the_way_counts() {
+    fn watches_the_folder_of_every_link_in_the_path() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
@@ -108,33 +108,36 @@ mod tests {
         link("..data/diana.yaml", "config/diana.yaml");
         link("config", "current");
 
-        let seen = folders(&root.join("current/diana.yaml"));
+        let folders = folders(&root.join("current/diana.yaml"));
         for folder in ["", "current", "config", "config/..data", "config/..1"] {
             let folder = root.join(folder).components().collect::<PathBuf>();
-            assert!(seen.contains(&folder), "{folder:?} is not in {seen:?}");
+            assert!(folders.contains(&folder), "{folder:?} is not in {folders:?}");
         }
     }
 
     #[tokio::test]
-    async fn reading_is_no_change_and_writing_is() {
+    async fn only_writes_are_changes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("diana.yaml");
         std::fs::write(&path, "rules: []").unwrap();
         let watch = Watch::new();
-        watch.aim(&path);
+        watch.update(&path);
         for _ in 0..10 {
             std::fs::read(&path).unwrap();
-            watch.aim(&path);
+            watch.update(&path);
         }
-        let a_while = std::time::Duration::from_millis(300);
-        assert!(tokio::time::timeout(a_while, watch.changed()).await.is_err(), "we would wake ourselves for ever");
+        let timeout = std::time::Duration::from_millis(300);
+        assert!(
+            tokio::time::timeout(timeout, watch.changed()).await.is_err(),
+            "reads of the file must not wake the watch"
+        );
         std::fs::write(&path, "rules: [1]").unwrap();
         watch.changed().await;
     }
 
     #[test]
     #[cfg(unix)]
-    fn links_in_a_circle_end() {
+    fn circular_links_end() {
         let root = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("b", root.path().join("a")).unwrap();
         std::os::unix::fs::symlink("a", root.path().join("b")).unwrap();

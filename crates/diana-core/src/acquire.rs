@@ -32,7 +32,7 @@ pub struct Grant {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The limit denied the request: its maximum wait is too short, waiting does not help, or too many requests wait.
-    #[error("denied: {}", when(*retry))]
+    #[error("denied, {}", describe_retry(*retry))]
     Denied {
         /// Whether and when the same request would be granted.
         retry: Retry,
@@ -71,7 +71,7 @@ impl Answer {
     ///
     /// let limiter = Limiter::new(Quota::per_hour(1)?).with_clock(ManualClock::new());
     /// assert!(send(&limiter).is_ok());
-    /// assert_eq!(send(&limiter).unwrap_err().to_string(), "denied: retry in 3600s");
+    /// assert_eq!(send(&limiter).unwrap_err().to_string(), "denied, retry after 3600s");
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     pub fn into_result(self) -> Result<Grant, AcquireError> {
@@ -82,10 +82,10 @@ impl Answer {
     }
 }
 
-fn when(retry: Retry) -> String {
+fn describe_retry(retry: Retry) -> String {
     match retry {
-        Retry::After(wait) => format!("retry in {wait:?}"),
+        Retry::After(wait) => format!("retry after {wait:?}"),
         Retry::WhenReturned => "retry when permits are released".to_owned(),
-        Retry::Never => "a retry would be denied too".to_owned(),
+        Retry::Never => "retrying does not help".to_owned(),
     }
 }

@@ -25,8 +25,8 @@ pub use gradient2::Gradient2State;
 use std::time::Duration;
 
 /// How long the learned limit is kept, and how long if little was learned.
-const REMEMBERED: Duration = Duration::from_secs(600);
-const NEXT_TO_NOTHING_REMEMBERED: Duration = Duration::from_secs(10);
+const LEARNED_TTL: Duration = Duration::from_secs(600);
+const UNLEARNED_TTL: Duration = Duration::from_secs(10);
 
 /// An adaptive number of permits in flight that keeps the latency low.
 ///
@@ -36,7 +36,7 @@ const NEXT_TO_NOTHING_REMEMBERED: Duration = Duration::from_secs(10);
 /// let adaptive = Adaptive::default();
 /// let mut state = adaptive.fresh(Timestamp::EPOCH);
 /// assert!(adaptive.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE).is_granted());
-/// assert_eq!(adaptive.status(&state, Timestamp::EPOCH).limit, 20); // until it knows better
+/// assert_eq!(adaptive.status(&state, Timestamp::EPOCH).limit, 20); // until it has learned
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adaptive {
@@ -52,9 +52,9 @@ impl Adaptive {
         Ok(Self { gradient: Gradient2::new(min, initial.clamp(min, max), max) })
     }
 
-    fn forgets(&self, state: &AdaptiveState, now: Timestamp) -> bool {
-        let remembered = if state.gradient.has_learned() { REMEMBERED } else { NEXT_TO_NOTHING_REMEMBERED };
-        state.permits == 0 && (state.seen == Timestamp::EPOCH || now.since(state.seen) > remembered)
+    fn is_expired(&self, state: &AdaptiveState, now: Timestamp) -> bool {
+        let ttl = if state.gradient.has_learned() { LEARNED_TTL } else { UNLEARNED_TTL };
+        state.permits == 0 && (state.last_sample == Timestamp::EPOCH || now.since(state.last_sample) > ttl)
     }
 }
 
@@ -90,20 +90,20 @@ impl Algorithm for Adaptive {
     type State = AdaptiveState;
 
     fn fresh(&self, _now: Timestamp) -> AdaptiveState {
-        AdaptiveState { permits: 0, seen: Timestamp::EPOCH, gradient: self.gradient.fresh() }
+        AdaptiveState { permits: 0, last_sample: Timestamp::EPOCH, gradient: self.gradient.fresh() }
     }
 
-    fn take(&self, state: &mut AdaptiveState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
+    fn take(&self, state: &mut AdaptiveState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
         if cost.get() > self.gradient.max() {
             return Outcome::never();
         }
         let permits = state.permits.saturating_add(cost.get());
-        let limit = if self.forgets(state, now) { self.gradient.initial() } else { state.gradient.limit() };
+        let limit = if self.is_expired(state, now) { self.gradient.initial() } else { state.gradient.limit() };
         // A request that costs more than the current limit runs alone.
         if permits > limit && state.permits > 0 {
             return Outcome::Denied { retry: Retry::WhenReturned };
         }
-        if self.forgets(state, now) {
+        if self.is_expired(state, now) {
             *state = self.fresh(now);
         }
         state.permits = permits;
@@ -111,7 +111,7 @@ impl Algorithm for Adaptive {
     }
 
     fn status(&self, state: &AdaptiveState, now: Timestamp) -> Status {
-        let limit = if self.forgets(state, now) { self.gradient.initial() } else { state.gradient.limit() };
+        let limit = if self.is_expired(state, now) { self.gradient.initial() } else { state.gradient.limit() };
         Status { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
     }
 
@@ -125,14 +125,14 @@ impl Algorithm for Adaptive {
             return Refund::Void;
         }
         state.permits = state.permits.saturating_sub(receipt.cost().get());
-        if self.forgets(state, now) {
+        if self.is_expired(state, now) {
             *state = self.fresh(now);
         }
         Refund::Returned
     }
 
     fn is_fresh(&self, state: &AdaptiveState, now: Timestamp) -> bool {
-        self.forgets(state, now)
+        self.is_expired(state, now)
     }
 
     /// Permits in flight are released to the new limits.
@@ -152,7 +152,7 @@ impl Algorithm for Adaptive {
     }
 
     fn observe(&self, state: &mut AdaptiveState, now: Timestamp, sample: &Sample) {
-        state.seen = state.seen.max(now);
+        state.last_sample = state.last_sample.max(now);
         self.gradient.learn(&mut state.gradient, now, sample);
     }
 }
@@ -162,7 +162,7 @@ impl Algorithm for Adaptive {
 pub struct AdaptiveState {
     permits: u64,
     /// When it last learned from a response.
-    seen: Timestamp,
+    last_sample: Timestamp,
     gradient: Gradient2State,
 }
 

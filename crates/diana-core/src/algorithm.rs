@@ -11,10 +11,10 @@ use std::fmt::Debug;
 mod calendar;
 mod concurrency;
 pub(crate) mod erased;
+mod error;
 mod fixed_window;
 mod gcra;
 mod guava;
-mod invalid_window;
 mod leaky_bucket;
 mod min_interval;
 mod refilling_bucket;
@@ -28,9 +28,9 @@ mod total;
 #[cfg(feature = "calendar")]
 pub use calendar::Calendar;
 pub use concurrency::{Concurrency, ConcurrencyState};
+pub use error::{InvalidSmooth, InvalidWindow};
 pub use fixed_window::{FixedWindow, FixedWindowState, WindowStart};
-pub use guava::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
-pub use invalid_window::InvalidWindow;
+pub use guava::{SmoothPrice, SmoothRate, SmoothState};
 pub use leaky_bucket::{LeakyBucket, LeakyBucketState};
 pub use min_interval::{IntervalState, MinInterval};
 pub use refilling_bucket::{RefillingBucket, RefillingState};
@@ -136,13 +136,13 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Whether a key without a state, asked at `now`, has to be migrated over a change of parameters at `changed` as if
     /// it had one. Only Guava's limiters distinguish such a key from a fresh one, and only within the microsecond of
     /// the change.
-    fn carries_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
+    fn migrates_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
         let _ = (changed, now);
         false
     }
 
     /// Returns the same algorithm with one-word states, if it has that form; only the token bucket has.
-    fn one_word(&self) -> Option<Packed> {
+    fn packed(&self) -> Option<Packed> {
         None
     }
 
@@ -157,7 +157,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
 }
 
 /// A token bucket whose state is one word, for the atomic limiter and the smallest table entry. Only
-/// [`TokenBucket::one_word`](Algorithm::one_word) creates it.
+/// [`TokenBucket::packed`](Algorithm::packed) creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed(pub(crate) token_bucket::PackedBucket);
 

@@ -4,7 +4,7 @@ use crate::Timestamp;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::saturating_nanos;
 use std::fmt::Debug;
-// Not from the shim: the model checkers' `Arc` does not support `dyn`.
+// Not from `crate::sync`: the model checkers' `Arc` does not support `dyn`.
 use std::sync::{Arc as Shared, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +17,9 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// The current time.
     fn now(&self) -> Timestamp;
 
-    /// Waits until this thread is unparked, or `at_most` has passed.
-    fn park(&self, at_most: Duration) {
-        crate::sync::thread::park_timeout(at_most);
+    /// Waits until this thread is unparked, or `timeout` has passed.
+    fn park(&self, timeout: Duration) {
+        crate::sync::thread::park_timeout(timeout);
     }
 }
 
@@ -46,7 +46,7 @@ impl Origin {
 
     fn new() -> Self {
         let ticker = quanta::Clock::new();
-        #[allow(clippy::disallowed_methods, reason = "this is the one place that sets the clock")]
+        #[allow(clippy::disallowed_methods, reason = "only this function reads the wall clock")]
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let ticks = ticker.raw();
         Self { ticker, ticks, nanos: saturating_nanos(wall) }
@@ -64,13 +64,13 @@ impl Clock for SystemClock {
 
 /// A limiter's time source: the system clock without dynamic dispatch, or another clock.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Time {
+pub(crate) enum LimiterClock {
     #[default]
     System,
     Other(Shared<dyn Clock>),
 }
 
-impl Time {
+impl LimiterClock {
     pub(crate) fn from_clock(clock: impl Clock) -> Self {
         Self::Other(Shared::new(clock))
     }
@@ -83,8 +83,8 @@ impl Time {
         }
     }
 
-    pub(crate) fn park(&self, at_most: Duration) {
-        self.as_clock().park(at_most);
+    pub(crate) fn park(&self, timeout: Duration) {
+        self.as_clock().park(timeout);
     }
 
     pub(crate) fn as_clock(&self) -> &dyn Clock {
@@ -140,12 +140,12 @@ impl Clock for ManualClock {
         Timestamp::from_nanos(self.nanos.load(Ordering::Acquire))
     }
 
-    fn park(&self, at_most: Duration) {
+    fn park(&self, timeout: Duration) {
         // Without a timeout nothing advances: only another thread can end it, so this checks again soon, in real time.
-        if self.now() + at_most == Timestamp::MAX {
+        if self.now() + timeout == Timestamp::MAX {
             crate::sync::thread::park_timeout(Duration::from_millis(1));
         } else {
-            self.advance(at_most);
+            self.advance(timeout);
         }
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// let first = connections.blocking_acquire(1)?;
 /// let second = connections.blocking_acquire_timeout(1, Duration::from_millis(50))?;
 /// let error = connections.try_acquire(1).unwrap_err();
-/// assert_eq!(error.to_string(), "`database` has no permit left: 2 of 2 are in use, 0 wait in line");
+/// assert_eq!(error.to_string(), "no permit of `database` is free: 2 of 2 in use, 0 requests queued");
 ///
 /// drop(first);
 /// assert!(connections.try_acquire(1).is_ok());
@@ -36,15 +36,15 @@ struct Pool {
     resource: Box<str>,
     limiter: Limiter,
     /// The initial parameters of the pool.
-    began_with: Concurrency,
+    initial: Concurrency,
 }
 
 impl ConcurrencyLimiter {
     /// Creates a pool of `limit` permits. Errors name it `resource`.
     pub fn new(resource: impl Into<Box<str>>, limit: u64) -> Result<Self, InvalidQuota> {
-        let began_with = Concurrency::new(limit)?;
-        let limiter = Limiter::with_algorithm(began_with.clone());
-        Ok(Self { pool: Arc::new(Pool { resource: resource.into(), limiter, began_with }) })
+        let initial = Concurrency::new(limit)?;
+        let limiter = Limiter::with_algorithm(initial.clone());
+        Ok(Self { pool: Arc::new(Pool { resource: resource.into(), limiter, initial }) })
     }
 
     /// Returns a pool like this one on another clock. For setup only: permits in use belong to the old pool.
@@ -53,11 +53,11 @@ impl ConcurrencyLimiter {
         self.rebuilt(|limiter| limiter.with_clock(clock))
     }
 
-    /// Returns a pool like this one with at most `most` queued requests; the default is 10,000. For setup only: permits
+    /// Returns a pool like this one with at most `max` queued requests; the default is 10,000. For setup only: permits
     /// in use belong to the old pool.
     #[must_use]
-    pub fn with_max_waiting(self, most: usize) -> Self {
-        self.rebuilt(|limiter| limiter.with_max_waiting(most))
+    pub fn with_max_waiting(self, max: usize) -> Self {
+        self.rebuilt(|limiter| limiter.with_max_waiting(max))
     }
 
     /// Takes `n` permits without waiting.
@@ -115,9 +115,9 @@ impl ConcurrencyLimiter {
     }
 
     fn rebuilt(self, change: impl FnOnce(Limiter) -> Limiter) -> Self {
-        let (resource, began_with) = (self.pool.resource.clone(), self.pool.began_with.clone());
-        let limiter = change(Limiter::with_algorithm(began_with.clone()));
-        Self { pool: Arc::new(Pool { resource, limiter, began_with }) }
+        let (resource, initial) = (self.pool.resource.clone(), self.pool.initial.clone());
+        let limiter = change(Limiter::with_algorithm(initial.clone()));
+        Self { pool: Arc::new(Pool { resource, limiter, initial }) }
     }
 
     fn guard(&self, n: u64, answer: Answer) -> Result<Permit, PermitError> {
@@ -127,7 +127,7 @@ impl ConcurrencyLimiter {
         let Status { limit, remaining, .. } = answer.status;
         let resource = self.pool.resource.to_string();
         Err(if n > limit {
-            PermitError::TooMany { resource, wanted: n, limit }
+            PermitError::TooMany { resource, requested: n, limit }
         } else {
             PermitError::InUse { resource, in_use: limit - remaining, limit, waiting: self.waiting() }
         })
@@ -146,7 +146,7 @@ impl fmt::Debug for ConcurrencyLimiter {
 }
 
 /// Permits of a pool, released when this is dropped.
-#[must_use = "dropping it gives the permits back"]
+#[must_use = "dropping it releases the permits"]
 pub struct Permit {
     pool: Arc<Pool>,
     receipt: Receipt,
@@ -176,7 +176,7 @@ impl fmt::Debug for Permit {
 #[non_exhaustive]
 pub enum PermitError {
     /// All permits stayed in use until the timeout, or the queue was full. Retry later, or wait longer.
-    #[error("`{resource}` has no permit left: {in_use} of {limit} are in use, {waiting} wait in line")]
+    #[error("no permit of `{resource}` is free: {in_use} of {limit} in use, {waiting} requests queued")]
     InUse {
         /// The resource.
         resource: String,
@@ -188,12 +188,12 @@ pub enum PermitError {
         waiting: usize,
     },
     /// More permits than the pool has. Ask for fewer, or resize the pool.
-    #[error("{wanted} permits of `{resource}` can't be had: there are {limit}")]
+    #[error("cannot acquire {requested} permits of `{resource}`: the limit is {limit}")]
     TooMany {
         /// The resource.
         resource: String,
         /// The number of permits asked for.
-        wanted: u64,
+        requested: u64,
         /// The size of the pool.
         limit: u64,
     },

@@ -35,12 +35,12 @@
 //! without free memory or a connection: those are specific to each store.
 
 use crate::Store;
+use cases::Case;
 use checks::Check;
-use kinds::Kind;
 use pair::Pair;
 
+mod cases;
 mod checks;
-mod kinds;
 mod model;
 mod pair;
 mod report;
@@ -54,18 +54,18 @@ pub use setup::Setup;
 ///
 /// The stores may share a server, as long as none sees the counts of another.
 pub async fn run<S: Store>(setup: &Setup, make: impl AsyncFn() -> S) -> Report {
-    let kinds = kinds::all().into_iter().filter(|kind| !setup.leaves_out(kind.name())).collect::<Vec<_>>();
+    let cases = cases::all().into_iter().filter(|case| !setup.excludes(case.name())).collect::<Vec<_>>();
     let mut report = Report::default();
     for check in Check::EACH {
-        for kind in &kinds {
+        for case in &cases {
             let mut pair = Pair::new(make().await, setup);
-            let result = check.run(&mut pair, std::slice::from_ref(kind)).await;
-            report.add(check.name(), Some(kind), result);
+            let result = check.run(&mut pair, std::slice::from_ref(case)).await;
+            report.add(check.name(), Some(case), result);
         }
     }
-    for check in Check::TOGETHER.iter().filter(|_| !kinds.is_empty()) {
+    for check in Check::SEVERAL.iter().filter(|_| !cases.is_empty()) {
         let mut pair = Pair::new(make().await, setup);
-        let result = check.run(&mut pair, &kinds).await;
+        let result = check.run(&mut pair, &cases).await;
         report.add(check.name(), None, result);
     }
     report
@@ -73,7 +73,7 @@ pub async fn run<S: Store>(setup: &Setup, make: impl AsyncFn() -> S) -> Report {
 
 /// The names of the algorithms, as [`Setup::without`] accepts them.
 pub fn algorithms() -> impl Iterator<Item = &'static str> {
-    let mut names = kinds::all().iter().map(Kind::name).collect::<Vec<_>>();
+    let mut names = cases::all().iter().map(Case::name).collect::<Vec<_>>();
     names.dedup();
     names.into_iter()
 }

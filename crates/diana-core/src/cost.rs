@@ -17,7 +17,8 @@ pub const MAX_PERMITS: u64 = 1 << 53;
 /// use diana_core::Cost;
 ///
 /// assert_eq!(Cost::new(5)?.get(), 5);
-/// assert_eq!(Cost::new(0).unwrap_err().to_string(), "cost 0: a request takes at least 1 permit; to look without taking, peek");
+/// let error = Cost::new(0).unwrap_err().to_string();
+/// assert_eq!(error, "invalid cost 0: a request takes at least 1 permit; use peek to read without taking");
 /// # Ok::<(), diana_core::InvalidCost>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,8 +78,8 @@ pub struct InvalidCost(u64);
 impl fmt::Display for InvalidCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            0 => f.write_str("cost 0: a request takes at least 1 permit; to look without taking, peek"),
-            n => write!(f, "cost {n}: a request takes at most {MAX_PERMITS} permits"),
+            0 => f.write_str("invalid cost 0: a request takes at least 1 permit; use peek to read without taking"),
+            n => write!(f, "invalid cost {n}: a request takes at most {MAX_PERMITS} permits"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// All output (headers, dashboards, explanations, replies on the wire) is derived from this value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a denied request must not go on"]
+#[must_use = "a denied request must not proceed"]
 pub struct Decision {
     answers: SmallVec<[Answer; 8]>,
     note: u64,

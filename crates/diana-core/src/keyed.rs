@@ -1,16 +1,16 @@
 //! One limit for each key, for library users.
 
 use crate::algorithm::erased::{AnyAlgorithm, Configured, Keys};
-use crate::clock::Time;
-use crate::limiter::MOST_WAITING;
+use crate::clock::LimiterClock;
+use crate::limiter::MAX_WAITING;
 use crate::store::budget::Budget;
 use crate::store::memory::TableOptions;
 use crate::store::shards::Shards;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 #[cfg(feature = "async")]
-use crate::waiting::future;
-use crate::waiting::queue::WaitQueues;
-use crate::waiting::{Source, thread};
+use crate::wait::future;
+use crate::wait::queues::WaitQueues;
+use crate::wait::{Source, thread};
 use crate::{AcquireError, Algorithm, Answer, Clock, Cost, Grant, InvalidCost, MaxWait, Quota, Receipt, Refund};
 use crate::{Status, Timestamp, TokenBucket, Waiting};
 use std::hash::Hash;
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// assert!(limiter.check("alice").is_granted());
 /// assert!(limiter.check("alice").is_granted());
 /// assert!(!limiter.check("alice").is_granted());
-/// assert!(limiter.check("bob").is_granted()); // bob has a count of his own
+/// assert!(limiter.check("bob").is_granted()); // bob is counted separately
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 ///
@@ -38,13 +38,13 @@ use std::time::Duration;
 pub struct KeyedLimiter<K: ?Sized> {
     shards: Shards<Keys>,
     /// [`Waiting`] as a number, since the limit can change.
-    queues: AtomicUsize,
+    wait_mode: AtomicUsize,
     /// Locked while the limit is changed.
     configured: Mutex<Configured>,
     options: TableOptions,
     budget: Arc<Budget>,
-    lines: WaitQueues,
-    time: Time,
+    queues: WaitQueues,
+    time: LimiterClock,
     /// Keys are only read, so a limiter for `'static` strings accepts all strings.
     key: PhantomData<fn() -> *const K>,
 }
@@ -66,12 +66,12 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         let shards = Shards::new(options.shard_count(), || Keys::new(&algorithm, options.full(), Arc::clone(&budget)));
         Self {
             shards,
-            queues: AtomicUsize::new(usize::from(Algorithm::waiting(&algorithm) == Waiting::Queues)),
+            wait_mode: AtomicUsize::new(usize::from(Algorithm::waiting(&algorithm) == Waiting::Queues)),
             configured: Mutex::new(AnyAlgorithm::configured(&algorithm)),
             options,
             budget,
-            lines: WaitQueues::new(MOST_WAITING),
-            time: Time::default(),
+            queues: WaitQueues::new(MAX_WAITING),
+            time: LimiterClock::default(),
             key: PhantomData,
         }
     }
@@ -80,13 +80,13 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         self.shards.each().for_each(|mut keys| keys.restart());
-        Self { time: Time::from_clock(clock), ..self }
+        Self { time: LimiterClock::from_clock(clock), ..self }
     }
 
-    /// Returns the same limits with at most `most` waiting requests over all keys; more are denied.
+    /// Returns the same limits with at most `max` waiting requests over all keys; more are denied.
     #[must_use]
-    pub fn with_max_waiting(self, most: usize) -> Self {
-        Self { lines: self.lines.bounded(most), ..self }
+    pub fn with_max_waiting(self, max: usize) -> Self {
+        Self { queues: self.queues.with_max(max), ..self }
     }
 
     /// Takes one permit for `key` without waiting.
@@ -169,7 +169,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     pub fn reset(&self, key: &K) {
         let hash = self.shards.hash(key);
         self.shards.lock(hash).reset(hash, self.time.now());
-        self.lines.wake(hash);
+        self.queues.wake(hash);
     }
 
     /// Replaces the limit; each key's usage is kept, clamped to the new capacity. Reservations keep their times.
@@ -178,14 +178,14 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         // Serialized, or shards would end up with different limits.
         let mut configured = self.configured.lock();
         *configured = algorithm.configured();
-        let queues = usize::from(algorithm.waiting() == Waiting::Queues);
+        let wait_mode = usize::from(algorithm.waiting() == Waiting::Queues);
         // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
-        self.queues.fetch_max(queues, Ordering::AcqRel);
+        self.wait_mode.fetch_max(wait_mode, Ordering::AcqRel);
         for mut keys in self.shards.each() {
             keys.change_to(algorithm, self.options.full(), &self.budget, self.time.now());
         }
-        self.queues.store(queues, Ordering::Release);
-        self.lines.wake_all();
+        self.wait_mode.store(wait_mode, Ordering::Release);
+        self.queues.wake_all();
     }
 
     /// The configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
@@ -230,7 +230,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
 impl<K: ?Sized> KeyedLimiter<K> {
     fn refund_hash(&self, hash: u64, receipt: &Receipt) -> Refund {
         let refund = self.shards.lock(hash).refund(hash, self.time.now(), receipt);
-        self.lines.wake(hash);
+        self.queues.wake(hash);
         refund
     }
 }
@@ -249,7 +249,7 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
     }
 
     #[cfg(feature = "async")]
-    fn give_back(&self, key: u64, receipt: &Receipt) {
+    fn refund_unused(&self, key: u64, receipt: &Receipt) {
         self.refund_hash(key, receipt);
     }
 
@@ -258,25 +258,25 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
     }
 
     fn waiting(&self) -> Waiting {
-        match self.queues.load(Ordering::Acquire) {
+        match self.wait_mode.load(Ordering::Acquire) {
             0 => Waiting::Reserves,
             _ => Waiting::Queues,
         }
     }
 
     #[inline(always)]
-    fn lines(&self) -> &WaitQueues {
-        &self.lines
+    fn queues(&self) -> &WaitQueues {
+        &self.queues
     }
 
-    fn time(&self) -> &Time {
+    fn time(&self) -> &LimiterClock {
         &self.time
     }
 }
 
 /// Permits in use until this guard is dropped, which releases them.
 #[derive(Debug)]
-#[must_use = "dropping it gives the permits back"]
+#[must_use = "dropping it releases the permits"]
 pub struct KeyedPermit<'a, K: ?Sized> {
     limiter: &'a KeyedLimiter<K>,
     hash: u64,

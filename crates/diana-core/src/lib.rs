@@ -25,8 +25,8 @@
 //! # Results
 //! An [`Outcome`] is granted (at once or after a wait) or denied (until a time or permanently). A [`Status`] has the
 //! limit, the remaining permits and the time until the reset. An [`Answer`] is both; a [`Decision`] contains the
-//! answers of several limits. Waiting returns a [`Grant`], or an [`AcquireError`] if the request was denied. A grant can
-//! be refunded with its [`Receipt`].
+//! answers of several limits. Waiting returns a [`Grant`], or an [`AcquireError`] if the request was denied. A grant
+//! can be refunded with its [`Receipt`].
 //!
 //! # Features
 //! - `calendar` (default): windows of calendar days, weeks and months in a time zone.
@@ -51,7 +51,7 @@ mod quota;
 pub mod store;
 mod sync;
 mod time;
-pub mod waiting;
+pub mod wait;
 
 pub use acquire::{AcquireError, Grant};
 pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
@@ -75,6 +75,6 @@ pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Status};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{Ask, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions};
 pub use time::Timestamp;
-pub use waiting::WaitQueues;
+pub use wait::WaitQueues;
 #[cfg(feature = "async")]
-pub use waiting::future::TokioClock;
+pub use wait::future::TokioClock;

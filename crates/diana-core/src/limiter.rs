@@ -1,10 +1,10 @@
 //! One limit, for library users.
 
-use crate::clock::Time;
+use crate::clock::LimiterClock;
 #[cfg(feature = "async")]
-use crate::waiting::future;
-use crate::waiting::queue::WaitQueues;
-use crate::waiting::{Source, thread};
+use crate::wait::future;
+use crate::wait::queues::WaitQueues;
+use crate::wait::{Source, thread};
 use crate::{AcquireError, Algorithm, Answer, Clock, Cost, Grant, InvalidCost, MaxWait, Quota, Receipt, Refund};
 use crate::{Status, Timestamp, TokenBucket, Waiting};
 use cell::Cell;
@@ -14,7 +14,7 @@ pub(crate) mod atomic;
 pub(crate) mod cell;
 
 /// The default bound on waiting requests of a limiter.
-pub(crate) const MOST_WAITING: usize = 10_000;
+pub(crate) const MAX_WAITING: usize = 10_000;
 
 /// One limit, shared by all threads that have a reference to it.
 ///
@@ -29,7 +29,7 @@ pub(crate) const MOST_WAITING: usize = 10_000;
 /// assert!(limiter.check().is_granted());
 /// assert!(!limiter.check().is_granted());
 ///
-/// // Waits for its turn. (This clock is moved by hand, so waiting moves it and takes no time.)
+/// // Waits until a permit is free. (Waiting advances a manual clock, and takes no time.)
 /// let grant = limiter.blocking_acquire_timeout(1, Duration::from_secs(1))?;
 /// assert_eq!(grant.waited, Duration::from_millis(500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,8 +40,8 @@ pub(crate) const MOST_WAITING: usize = 10_000;
 #[derive(Debug)]
 pub struct Limiter {
     cell: Cell,
-    lines: WaitQueues,
-    time: Time,
+    queues: WaitQueues,
+    time: LimiterClock,
 }
 
 /// A limiter has a single key.
@@ -58,24 +58,24 @@ impl Limiter {
     /// An algorithm whose fresh state depends on the time starts at the time of the system clock, or of the clock set
     /// by [`with_clock`](Self::with_clock).
     pub fn with_algorithm(algorithm: impl Algorithm) -> Self {
-        let time = Time::default();
-        Self { cell: Cell::new(&algorithm, time.now()), lines: WaitQueues::new(MOST_WAITING), time }
+        let time = LimiterClock::default();
+        Self { cell: Cell::new(&algorithm, time.now()), queues: WaitQueues::new(MAX_WAITING), time }
     }
 
     /// Returns the same limit, unused, on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        let time = Time::from_clock(clock);
+        let time = LimiterClock::from_clock(clock);
         self.cell.restart(time.now());
         Self { time, ..self }
     }
 
-    /// Returns the same limit with at most `most` waiting requests; more are denied. The default is 10,000.
+    /// Returns the same limit with at most `max` waiting requests; more are denied. The default is 10,000.
     ///
     /// This bounds the wait queue. Algorithms that reserve bound the wait itself, by the request's maximum wait.
     #[must_use]
-    pub fn with_max_waiting(self, most: usize) -> Self {
-        Self { lines: self.lines.bounded(most), ..self }
+    pub fn with_max_waiting(self, max: usize) -> Self {
+        Self { queues: self.queues.with_max(max), ..self }
     }
 
     /// Takes one permit without waiting.
@@ -154,7 +154,7 @@ impl Limiter {
     /// The permits are taken as of the first instant between `since` and now at which the limit allows them: `since`
     /// plus the answer's [`wait`](Answer::wait). Pass that instant as the next `since`. Over every interval the grants
     /// stay within the limit, but the traffic itself is late by the time since `since`, so bound that. An algorithm
-    /// that [queues](Waiting::Queues) cannot look back: it is asked as of now.
+    /// that [queues](Waiting::Queues) cannot count from a past time: it is asked as of now.
     ///
     /// ```
     /// use diana_core::{Clock, Limiter, ManualClock, Quota};
@@ -162,25 +162,25 @@ impl Limiter {
     ///
     /// let clock = ManualClock::new();
     /// let limiter = Limiter::new("1000/s burst 1".parse::<Quota>()?).with_clock(clock.clone());
-    /// let mut turn = clock.now();
+    /// let mut since = clock.now();
     /// assert!(limiter.check().is_granted());
     ///
-    /// // Three milliseconds pass, and with them the turns of three.
+    /// // Three milliseconds pass: three permits are refilled.
     /// clock.advance(Duration::from_millis(3));
     /// for _ in 0..3 {
-    ///     turn = turn + limiter.check_since(1, turn)?.wait().ok_or("denied")?;
+    ///     since = since + limiter.check_since(1, since)?.wait().ok_or("denied")?;
     /// }
-    /// assert_eq!(turn, clock.now());
-    /// assert!(!limiter.check_since(1, turn)?.is_granted());
+    /// assert_eq!(since, clock.now());
+    /// assert!(!limiter.check_since(1, since)?.is_granted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_since(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
         let (cost, now) = (Cost::new(n)?, self.time.now());
         let since = since.min(now);
         if Source::waiting(self) == Waiting::Queues {
-            return Ok(crate::waiting::reckoned(Source::check(self, KEY, now, cost), since));
+            return Ok(crate::wait::count_wait_from(Source::check(self, KEY, now, cost), since));
         }
-        Ok(crate::waiting::reckoned(self.cell.take_since(since, now, cost), since))
+        Ok(crate::wait::count_wait_from(self.cell.take_since(since, now, cost), since))
     }
 
     /// Waits without a timeout, for a caller that was due at `since` but was woken late. As with
@@ -210,7 +210,7 @@ impl Limiter {
     /// Refunds a grant, except for permits that have been refilled since.
     pub fn refund(&self, receipt: &Receipt) -> Refund {
         let refund = self.cell.refund(self.time.now(), receipt);
-        self.lines.wake(KEY);
+        self.queues.wake(KEY);
         refund
     }
 
@@ -227,21 +227,21 @@ impl Limiter {
     /// ```
     pub fn refund_rest(&self, receipt: &Receipt, used: u64) -> Refund {
         let refund = self.cell.refund_rest(self.time.now(), receipt, used);
-        self.lines.wake(KEY);
+        self.queues.wake(KEY);
         refund
     }
 
     /// Resets the limit.
     pub fn reset(&self) {
         self.cell.reset(self.time.now());
-        self.lines.wake(KEY);
+        self.queues.wake(KEY);
     }
 
     /// Replaces the limit; its usage is kept, clamped to the new capacity. Existing reservations keep their times.
     /// Setting the same limit again changes nothing.
     pub fn set(&self, algorithm: impl Algorithm) {
         self.cell.change_to(&algorithm, self.time.now());
-        self.lines.wake(KEY);
+        self.queues.wake(KEY);
     }
 
     /// The configured quota, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a total,
@@ -290,7 +290,7 @@ impl Limiter {
 
     /// The number of queued requests. Those with a reservation are not queued.
     pub fn waiting(&self) -> usize {
-        self.lines.len()
+        self.queues.len()
     }
 }
 
@@ -301,7 +301,7 @@ impl Source for Limiter {
     }
 
     #[cfg(feature = "async")]
-    fn give_back(&self, _key: u64, receipt: &Receipt) {
+    fn refund_unused(&self, _key: u64, receipt: &Receipt) {
         self.refund(receipt);
     }
 
@@ -314,11 +314,11 @@ impl Source for Limiter {
     }
 
     #[inline(always)]
-    fn lines(&self) -> &WaitQueues {
-        &self.lines
+    fn queues(&self) -> &WaitQueues {
+        &self.queues
     }
 
-    fn time(&self) -> &Time {
+    fn time(&self) -> &LimiterClock {
         &self.time
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The result of one ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a denied request must not go on"]
+#[must_use = "a denied request must not proceed"]
 pub enum Outcome {
     /// The permits are taken. The request may proceed after `wait`, which is zero unless it has a
     /// [`MaxWait`](crate::MaxWait).
@@ -47,7 +47,7 @@ pub struct Status {
 
 /// An outcome with the status of the key after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a denied request must not go on"]
+#[must_use = "a denied request must not proceed"]
 pub struct Answer {
     /// Granted or denied.
     pub outcome: Outcome,
@@ -98,10 +98,10 @@ impl Outcome {
         Self::Denied { retry: Retry::After(Duration::from_nanos(nanos)) }
     }
 
-    /// Creates a denial until `moment`, in nanoseconds after the epoch. Permanent if past the last `Timestamp`.
+    /// Creates a denial until `time`, in nanoseconds after the epoch. Permanent if past the last `Timestamp`.
     #[inline]
-    pub(crate) fn denied_until(moment: u128, now: Timestamp) -> Self {
-        u64::try_from(moment).map_or(Self::never(), |moment| Self::denied_for(moment.saturating_sub(now.as_nanos())))
+    pub(crate) fn denied_until(time: u128, now: Timestamp) -> Self {
+        u64::try_from(time).map_or(Self::never(), |time| Self::denied_for(time.saturating_sub(now.as_nanos())))
     }
 
     /// Returns `true` if the permits were taken.

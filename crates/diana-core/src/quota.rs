@@ -5,7 +5,6 @@ use std::fmt;
 use std::time::Duration;
 
 mod parse;
-pub(crate) mod units;
 
 /// A rate as the exact fraction `permits / period`, and the burst that is allowed at once.
 ///
@@ -31,7 +30,7 @@ pub(crate) mod units;
 /// assert_eq!("100/s burst 200".parse::<Quota>()?, Quota::per_second(100)?.with_burst(200)?);
 ///
 /// let error = "10/fortnight".parse::<Quota>().unwrap_err();
-/// assert!(error.to_string().starts_with("quota `10/fortnight`: `fortnight` is not a unit of time"));
+/// assert!(error.to_string().starts_with("invalid quota `10/fortnight`: unknown unit of time `fortnight`"));
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,7 +120,7 @@ impl Quota {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, unit) = units::shortest(self.period_nanos);
+        let (count, unit) = parse::shortest(self.period_nanos);
         match count {
             1 => write!(f, "{}/{unit}", self.permits)?,
             n => write!(f, "{}/{n}{unit}", self.permits)?,
@@ -161,7 +160,7 @@ pub enum InvalidQuota {
     #[error("period {0:?}: must be at most 584 years")]
     PeriodTooLong(Duration),
     /// A text that does not parse as a quota.
-    #[error("quota `{text}`: {problem}")]
+    #[error("invalid quota `{text}`: {problem}")]
     Text {
         /// The text.
         text: String,
@@ -181,7 +180,7 @@ pub enum InvalidQuota {
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuota> {
     let fail = |problem| InvalidQuota::Text { text: text.to_owned(), problem };
-    units::parse_nanos(text).map(Duration::from_nanos).map_err(fail)
+    parse::parse_nanos(text).map(Duration::from_nanos).map_err(fail)
 }
 
 /// Returns `Ok` if `value` is a valid count of permits.

@@ -233,7 +233,7 @@ impl<S: LocalStore> Store for S {
 #[non_exhaustive]
 pub enum StoreError {
     /// The store was unreachable, so nothing was charged. Use local counts, or retry.
-    #[error("store `{store}` can't be reached; nothing was charged: {reason}")]
+    #[error("store `{store}` is unreachable, nothing was charged: {reason}")]
     Unreachable {
         /// The store.
         store: String,
@@ -241,7 +241,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The store took too long. Whether it charged is unknown, but it never charges after the deadline.
-    #[error("store `{store}` gave no answer within {after:?}; it may have charged the request")]
+    #[error("store `{store}` timed out after {after:?}; the request may have been charged")]
     TimedOut {
         /// The store.
         store: String,
@@ -249,7 +249,7 @@ pub enum StoreError {
         after: std::time::Duration,
     },
     /// The store does not support this limit. Nothing was charged; use another algorithm or another store.
-    #[error("store `{store}` can't keep limit `{limit}`; nothing was charged: {reason}")]
+    #[error("store `{store}` does not support limit `{limit}`, nothing was charged: {reason}")]
     Unsupported {
         /// The store.
         store: String,

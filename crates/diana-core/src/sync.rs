@@ -38,7 +38,7 @@ mod loomed {
         pub(crate) use loom::thread::*;
 
         /// Loom has no time: a parked thread waits until it is unparked.
-        pub(crate) fn park_timeout(_at_most: std::time::Duration) {
+        pub(crate) fn park_timeout(_timeout: std::time::Duration) {
             park();
         }
     }

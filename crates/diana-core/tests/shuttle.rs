@@ -4,14 +4,14 @@
 //! shuttle reports when all remaining threads are parked: a lost wake-up is a failure and not a slow test.
 
 #![cfg(shuttle)]
-#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
-#[path = "shuttle/changing.rs"]
-mod changing;
+#[path = "shuttle/limit_change.rs"]
+mod limit_change;
 #[path = "shuttle/store.rs"]
 mod store;
-#[path = "shuttle/waiting.rs"]
-mod waiting;
+#[path = "shuttle/wait_queue.rs"]
+mod wait_queue;
 
 use diana_core::{Clock, Timestamp};
 use shuttle::sync::Arc;
@@ -42,14 +42,14 @@ impl Clock for TestClock {
         Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
     }
 
-    fn park(&self, at_most: Duration) {
+    fn park(&self, timeout: Duration) {
         const DAY: Duration = Duration::from_secs(24 * 3600);
-        if at_most > DAY {
+        if timeout > DAY {
             return thread::park();
         }
         // Other threads may run before the wait is over, or it is over immediately.
-        let over = self.now() + at_most;
+        let end = self.now() + timeout;
         thread::yield_now();
-        self.0.fetch_max(over.as_nanos(), Ordering::SeqCst);
+        self.0.fetch_max(end.as_nanos(), Ordering::SeqCst);
     }
 }

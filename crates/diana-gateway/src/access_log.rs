@@ -14,7 +14,7 @@
 //! - Logging never waits for the reader of the log. Lines that do not fit into the buffer are dropped, and
 //!   [counted](DroppedLines).
 //! - A line stays one line, whatever clients send.
-//! - All lines are written before the last handle is dropped, unless that takes longer than [a timeout](LAST_WORDS).
+//! - All lines are written before the last handle is dropped, unless that takes longer than [a timeout](DRAIN_TIMEOUT).
 
 mod entry;
 mod escape;
@@ -33,11 +33,11 @@ use std::time::Duration;
 use writer::{Buffer, Shared};
 
 /// The maximum number of bytes in one buffer.
-const MOST: usize = 1 << 20;
+const MAX_BUFFER: usize = 1 << 20;
 /// A buffer with this many bytes is written at once.
-const ENOUGH: usize = MOST / 4;
+const FLUSH_SIZE: usize = MAX_BUFFER / 4;
 /// The time that the last handle waits for the last lines to be written.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The access log. Each worker has a clone with its own buffer.
 ///
@@ -67,7 +67,7 @@ impl AccessLog {
     pub fn log(&self, entry: &Entry<'_>) {
         let mut buffer = self.buffer.lock();
         let before = buffer.bytes.len();
-        if before >= MOST {
+        if before >= MAX_BUFFER {
             drop(buffer);
             self.shared.drops.add(1);
             return;
@@ -79,7 +79,7 @@ impl AccessLog {
         let after = bytes.len();
         drop(buffer);
         // Wakes the writer for the first line, and again when the buffer is due.
-        if before == 0 || (before < ENOUGH && after >= ENOUGH) {
+        if before == 0 || (before < FLUSH_SIZE && after >= FLUSH_SIZE) {
             self.shared.wake();
         }
     }
@@ -100,6 +100,6 @@ impl Clone for AccessLog {
 
 impl Drop for AccessLog {
     fn drop(&mut self) {
-        self.shared.leave();
+        self.shared.release();
     }
 }

@@ -1,6 +1,5 @@
 //! A client's connection: the properties that are known before its first request and apply to all its requests, its
-//! timeouts, and the file descriptors that connections may use. The connection itself is
-//! [`service::Connection`](crate::service::Connection).
+//! timeouts, and the file descriptors that connections may use.
 
 mod deadlines;
 pub(crate) mod descriptors;
@@ -9,11 +8,28 @@ mod timeouts;
 pub(crate) use deadlines::{Deadline, Deadlines, StartTime};
 pub(crate) use timeouts::ConnTimeouts;
 
+use crate::worker::{ConnGuard, WorkerState};
 use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+
+/// A client's connection, with the state that its requests share.
+pub(crate) struct Connection {
+    pub(crate) worker: Arc<WorkerState>,
+    pub(crate) conn_info: ConnInfo,
+    pub(crate) timeouts: Arc<ConnTimeouts>,
+    /// Counts the connection as open while any owner exists, including an upgraded connection.
+    pub(crate) _guard: ConnGuard,
+}
+
+/// The HTTP version of a connection, of a client or to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
 
 /// The properties of a client's connection.
 #[derive(Debug)]
@@ -44,13 +60,13 @@ pub(crate) struct ForwardedHeaders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerTrust {
     Trusted,
-    Nobody,
+    Untrusted,
 }
 
 impl ConnInfo {
     pub(crate) fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
         let peer = peer.ip().to_canonical();
-        let trust = if is_trusted_proxy(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Nobody };
+        let trust = if is_trusted_proxy(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Untrusted };
         Self { peer, trust, scheme, forwarded: OnceLock::new() }
     }
 

@@ -31,13 +31,13 @@ pub struct Gateway {
     chain: FilterChain,
     metrics: Option<Arc<Metrics>>,
     log: Option<AccessLog>,
-    nowhere: Nowhere,
+    no_upstream: NoUpstream,
 }
 
 /// How requests are answered if no upstream is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nowhere {
-    Answer,
+enum NoUpstream {
+    Allow,
     Echo,
 }
 
@@ -73,7 +73,7 @@ impl Gateway {
             chain,
             metrics: None,
             log: None,
-            nowhere: if echoes { Nowhere::Echo } else { Nowhere::Answer },
+            no_upstream: if echoes { NoUpstream::Echo } else { NoUpstream::Allow },
         })
     }
 
@@ -98,7 +98,7 @@ impl Gateway {
     /// Uses the built-in echo upstream if the file names no upstream: it returns the request that it received.
     #[must_use]
     pub fn echo(self) -> Self {
-        Self { nowhere: Nowhere::Echo, ..self }
+        Self { no_upstream: NoUpstream::Echo, ..self }
     }
 
     /// Returns the number of worker threads.
@@ -118,8 +118,8 @@ impl Gateway {
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
         let (conn_limit, health) = (Arc::<ConnLimit>::default(), Arc::new(Mutex::default()));
-        let http2_memory = Arc::new(http2::Total::new(self.section.bounds.memory));
-        let began = StartTime::now();
+        let http2_memory = Arc::new(http2::TotalMemory::new(self.section.bounds.memory));
+        let start = StartTime::now();
         let mut running = RunningGateway {
             addresses,
             metrics: Arc::clone(&metrics),
@@ -128,7 +128,7 @@ impl Gateway {
             workers: Vec::with_capacity(workers),
         };
         for (number, listeners) in sockets.into_iter().enumerate() {
-            let deadlines = Arc::new(Deadlines::new(began));
+            let deadlines = Arc::new(Deadlines::new(start));
             let upstreams = Upstreams::new(
                 connector.clone(),
                 Arc::clone(&deadlines),
@@ -136,14 +136,14 @@ impl Gateway {
                 Arc::clone(&health),
                 metrics.shard(number),
             );
-            let destination = match self.nowhere {
+            let default = match self.no_upstream {
                 _ if !self.section.upstream.is_empty() => {
                     RouteTarget::Upstreams(upstreams.balancer(&self.section.upstream))
                 }
                 // If there are routes, requests are meant to be forwarded: a request without a route gets a 404.
-                Nowhere::Answer if !self.section.routes.is_empty() => RouteTarget::Upstreams(upstreams.balancer(&[])),
-                Nowhere::Answer => RouteTarget::Answer,
-                Nowhere::Echo => RouteTarget::Echo,
+                NoUpstream::Allow if !self.section.routes.is_empty() => RouteTarget::Upstreams(upstreams.balancer(&[])),
+                NoUpstream::Allow => RouteTarget::Allow,
+                NoUpstream::Echo => RouteTarget::Echo,
             };
             let routes = self.section.routes.iter().map(|route| upstreams.balancer(&route.upstream)).collect();
             let worker = Arc::new(WorkerState {
@@ -151,7 +151,7 @@ impl Gateway {
                 filter: self.filter.for_thread(),
                 chain: Arc::new(self.chain.clone()),
                 upstreams,
-                default: destination,
+                default,
                 routes,
                 deadlines,
                 http2_memory: Arc::clone(&http2_memory),
@@ -174,13 +174,13 @@ impl Gateway {
         let tls = self.section.tls.iter().flat_map(|tls| &tls.listen).map(|address| (*address, certificates));
         let (mut addresses, mut sockets) = (Vec::new(), (0..workers).map(|_| Vec::new()).collect::<Vec<_>>());
         for (address, certificates) in plain.chain(tls) {
-            let taken = |error| StartError::Listen { address, error };
-            listener::is_taken(address).map_err(taken)?;
+            let listen_error = |error| StartError::Listen { address, error };
+            listener::check_free(address).map_err(listen_error)?;
             let mut bound = address;
             for sockets in &mut sockets {
-                let socket = listener::bind(bound).map_err(taken)?;
+                let socket = listener::bind(bound).map_err(listen_error)?;
                 // With port 0 the system chooses a port; the other sockets must use the same one.
-                bound = socket.local_addr().map_err(taken)?;
+                bound = socket.local_addr().map_err(listen_error)?;
                 sockets.push((socket, certificates.cloned()));
             }
             addresses.push(bound);
@@ -197,7 +197,7 @@ fn spawn(number: usize, worker: Worker) -> Result<JoinHandle<()>, StartError> {
     let thread = std::thread::Builder::new().name(format!("worker-{number}"));
     let run = move || {
         if let Err(error) = runtime.block_on(worker.run()) {
-            tracing::error!("worker {number} can't serve: {error}");
+            tracing::error!("worker {number} failed: {error}");
         }
         // Aborts tasks that still run after `timeouts.stop`.
         runtime.shutdown_background();

@@ -8,7 +8,7 @@
 //! - A connection uses no more memory than [`memory`] allows; a stream that would exceed it is refused before the rules
 //!   see it.
 //! - A stream whose client accepts no data for `timeouts.body` is reset; the other streams continue.
-//! - A connection is closed (`GOAWAY`) if it resets more than [`MOST_RESETS`] requests in addition to the number that
+//! - A connection is closed (`GOAWAY`) if it resets more than [`MAX_RESETS`] requests in addition to the number that
 //!   it let finish: each reset request was wasted work.
 
 mod body;
@@ -19,47 +19,47 @@ mod stream;
 mod stream_handle;
 
 pub(crate) use body::{Http2Body, Http2RequestBody};
-pub(crate) use memory::{Memory, Piece, SHARE, Total};
+pub(crate) use memory::{MIN_READ, Memory, SendChunk, TotalMemory};
 pub(crate) use pipe::{Pipe, PipeError};
 pub(crate) use stream_handle::StreamHandle;
 
+use crate::connection::Connection;
 use crate::listener::ClientIo;
 use crate::request::RequestBody;
-use crate::service::Connection;
 use body::ReadAhead;
 use diana_metrics::Outcome;
 use h2::server::{Builder, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
 use head::{compact, head_size};
 use http::Request;
-use memory::{HasBody, QUEUE, RECEIVE_WINDOW};
+use memory::{HasBody, RECEIVE_WINDOW, SEND_QUEUE};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use stream::{Ended, Stream};
+use stream::{Stream, StreamEnd};
 
 /// How many more requests a connection may reset than it lets finish. A browser that leaves a page resets all its
 /// requests.
-const MOST_RESETS: u32 = 100;
+const MAX_RESETS: u32 = 100;
 
 /// An HTTP/2 connection of a client.
 pub(crate) struct Http2 {
     state: State,
     connection: Arc<Connection>,
     streams: Arc<Streams>,
-    ending: Ending,
+    shutdown: ShutdownMode,
 }
 
 enum State {
-    Handshake(Handshake<ClientIo, Piece>),
-    Serving(h2::server::Connection<ClientIo, Piece>),
+    Handshake(Handshake<ClientIo, SendChunk>),
+    Serving(h2::server::Connection<ClientIo, SendChunk>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum ShutdownMode {
     No,
     /// After the requests in flight.
     Graceful,
@@ -85,7 +85,7 @@ impl Http2 {
             .initial_connection_window_size(RECEIVE_WINDOW)
             .max_concurrent_streams(bounds.streams)
             .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX))
-            .max_send_buffer_size(QUEUE as usize);
+            .max_send_buffer_size(SEND_QUEUE as usize);
         let streams = Streams {
             memory: Arc::new(Memory::new(Arc::clone(&connection.worker.http2_memory))),
             reset: AtomicU32::new(0),
@@ -93,13 +93,13 @@ impl Http2 {
             waker: Mutex::default(),
         };
         let state = State::Handshake(builder.handshake(io));
-        Self { state, connection, streams: Arc::new(streams), ending: Ending::No }
+        Self { state, connection, streams: Arc::new(streams), shutdown: ShutdownMode::No }
     }
 
     /// Accepts no more requests, and ends after those in flight.
     pub(crate) fn graceful_shutdown(mut self: Pin<&mut Self>) {
-        if self.ending == Ending::No {
-            self.ending = Ending::Graceful;
+        if self.shutdown == ShutdownMode::No {
+            self.shutdown = ShutdownMode::Graceful;
             if let State::Serving(serving) = &mut self.state {
                 serving.graceful_shutdown();
             }
@@ -111,23 +111,23 @@ impl Future for Http2 {
     type Output = Result<(), h2::Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { state, connection, streams, ending } = &mut *self;
+        let Self { state, connection, streams, shutdown } = &mut *self;
         loop {
             match state {
                 State::Handshake(handshake) => {
                     let mut serving = ready!(Pin::new(handshake).poll(context))?;
-                    if *ending == Ending::Graceful {
+                    if *shutdown == ShutdownMode::Graceful {
                         serving.graceful_shutdown();
                     }
                     *state = State::Serving(serving);
                 }
                 State::Serving(serving) => {
-                    if *ending != Ending::Abrupt && streams.reset_too_much(context) {
+                    if *shutdown != ShutdownMode::Abrupt && streams.poll_resets(context) {
                         tracing::debug!(
-                            "an HTTP/2 connection of {} is ended: it resets too much",
+                            "closing an HTTP/2 connection of {}: it resets too many requests",
                             connection.conn_info.peer
                         );
-                        *ending = Ending::Abrupt;
+                        *shutdown = ShutdownMode::Abrupt;
                         serving.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     }
                     match ready!(serving.poll_accept(context)) {
@@ -147,7 +147,7 @@ impl Streams {
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         request: Request<RecvStream>,
-        mut reply: SendResponse<Piece>,
+        mut reply: SendResponse<SendChunk>,
     ) {
         let has_body = if request.body().is_end_stream() { HasBody::No } else { HasBody::Yes };
         let Some(memory) = self.memory.admit(head_size(&request), has_body) else {
@@ -159,7 +159,7 @@ impl Streams {
         compact(&mut head);
         let handle = StreamHandle::new();
         let (body, ahead) = match has_body {
-            HasBody::No => (RequestBody::Empty, ReadAhead::nothing()),
+            HasBody::No => (RequestBody::Empty, ReadAhead::none()),
             HasBody::Yes => {
                 let (body, ahead) = Http2RequestBody::new(body, &head.headers, &handle);
                 (RequestBody::Http2(body), ahead)
@@ -167,22 +167,22 @@ impl Streams {
         };
         head.extensions.insert(handle.clone());
         let method = head.method.clone();
-        let serving = connection.begin(Request::from_parts(head, body));
+        let response = connection.begin(Request::from_parts(head, body));
         let stream = Stream { connection: Arc::clone(connection), reply, handle, ahead, method, memory };
         let streams = Arc::clone(self);
         tokio::spawn(async move {
-            let ended = stream.serve(serving, &streams.memory).await;
-            streams.ended(ended);
+            let end = stream.serve(response, &streams.memory).await;
+            streams.ended(end);
         });
     }
 
     /// Records how a stream ended.
-    fn ended(&self, ended: Ended) {
-        match ended {
-            Ended::Served => self.served.fetch_add(1, Ordering::Relaxed),
-            Ended::Reset => self.reset.fetch_add(1, Ordering::Relaxed),
+    fn ended(&self, end: StreamEnd) {
+        match end {
+            StreamEnd::Served => self.served.fetch_add(1, Ordering::Relaxed),
+            StreamEnd::Reset => self.reset.fetch_add(1, Ordering::Relaxed),
         };
-        if self.is_beyond() {
+        if self.has_too_many_resets() {
             let waker = self.waker.lock().take();
             if let Some(waker) = waker {
                 waker.wake();
@@ -190,18 +190,18 @@ impl Streams {
         }
     }
 
-    fn is_beyond(&self) -> bool {
-        let may = self.served.load(Ordering::Relaxed).saturating_add(MOST_RESETS);
-        self.reset.load(Ordering::Relaxed) > may
+    fn has_too_many_resets(&self) -> bool {
+        let max = self.served.load(Ordering::Relaxed).saturating_add(MAX_RESETS);
+        self.reset.load(Ordering::Relaxed) > max
     }
 
     /// Returns `true` if the client has reset too many requests. The connection's task is woken when it has.
-    fn reset_too_much(&self, context: &mut Context<'_>) -> bool {
+    fn poll_resets(&self, context: &mut Context<'_>) -> bool {
         let mut waker = self.waker.lock();
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
         drop(waker);
-        self.is_beyond()
+        self.has_too_many_resets()
     }
 }

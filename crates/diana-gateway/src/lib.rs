@@ -15,7 +15,7 @@
 //! | [`gateway`] | starts and stops the workers |
 //! | [`worker`] | one thread: accepts connections and serves them until they end |
 //! | [`listener`] | sockets, the PROXY protocol, TLS, and the first bytes of a connection |
-//! | [`connection`] | a client's connection: who it is from, its timeouts, and file descriptors |
+//! | [`connection`] | a client's connection: its properties and timeouts, and file descriptors |
 //! | [`http2`] | HTTP/2 with clients: a task for each stream, bounded memory |
 //! | [`service`] | the life of a request, from its head to its response: the place to start reading |
 //! | [`request`] | a request's head, which is checked, its body, and its record for metrics and the log |

@@ -1,5 +1,5 @@
-//! From a bound address to a client's connection: sockets, the PROXY protocol, TLS, and the first bytes, which tell the
-//! HTTP version.
+//! From a bound address to a client's connection: sockets, the PROXY protocol, TLS, and the first bytes, which
+//! determine the HTTP version.
 //!
 //! Several workers listen on the same address: the kernel assigns each connection to one of them.
 
@@ -39,7 +39,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Returns an error if another process listens on the address: workers share it with each other only.
-pub(crate) fn is_taken(address: SocketAddr) -> io::Result<()> {
+pub(crate) fn check_free(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {
         return Ok(());
     }

@@ -5,11 +5,12 @@
 
 mod upgrade;
 
+use crate::connection::Connection;
 use crate::request::head::{self, TrailerFilter, UpstreamRequest};
 use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker};
 use crate::response::{ResponseBody, local_response};
-use crate::service::{Connection, closing, own};
-use crate::upstream::{Answer, Balancer, UpstreamError};
+use crate::service::{closing, respond};
+use crate::upstream::{Balancer, UpstreamError, UpstreamResponse};
 use crate::worker::RouteTarget;
 use bytes::Bytes;
 use diana::{Clock, SystemClock};
@@ -37,7 +38,7 @@ pub(crate) struct ProxyRequest {
     /// Present until it is sent upstream.
     body: Option<RequestBody>,
     /// The progress of the body once it is being sent.
-    ending: Option<Arc<BodyProgress>>,
+    progress: Option<Arc<BodyProgress>>,
     client: IpAddr,
     permit: RequestPermit,
     tracker: RequestTracker,
@@ -45,13 +46,13 @@ pub(crate) struct ProxyRequest {
 
 /// The result of forwarding a request.
 enum ProxyOutcome {
-    /// The gateway's own response, and the outcome to record.
-    Own(Response<Full<Bytes>>, Outcome),
-    Answered {
-        answer: Answer,
+    /// A local response, and the outcome to record.
+    Local(Response<Full<Bytes>>, Outcome),
+    Responded {
+        upstream: UpstreamResponse,
         took: Duration,
         /// The client's side of the upgrade, if it asked for one.
-        asked: Option<OnUpgrade>,
+        client_upgrade: Option<OnUpgrade>,
     },
     /// The upstream did not respond.
     Failed(UpstreamError),
@@ -66,7 +67,7 @@ impl ProxyRequest {
         permit: RequestPermit,
         tracker: RequestTracker,
     ) -> Self {
-        Self { connection, head, body: Some(body), ending: None, client, permit, tracker }
+        Self { connection, head, body: Some(body), progress: None, client, permit, tracker }
     }
 
     /// Returns `true` if the request continues after its client disconnects.
@@ -77,15 +78,15 @@ impl ProxyRequest {
     /// Runs in its own task, so that the request continues after its client disconnects. Its response is then read and
     /// dropped.
     pub(crate) fn run_detached(self) -> Pin<Box<impl Future<Output = Response<ResponseBody>> + Send>> {
-        let (answers, answer) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let running = self.run();
         tokio::spawn(async move {
-            if let Err(mut unwanted) = answers.send(running.await) {
-                unwanted.body_mut().client_left();
+            if let Err(mut unsent) = sender.send(running.await) {
+                unsent.body_mut().client_disconnected();
             }
         });
         Box::pin(async move {
-            match answer.await {
+            match receiver.await {
                 Ok(response) => response,
                 // The task ends without a response only when the whole runtime shuts down.
                 Err(_) => std::future::pending().await,
@@ -96,92 +97,92 @@ impl ProxyRequest {
     /// Forwards the request and returns the response.
     pub(crate) fn run(mut self) -> Pin<Box<impl Future<Output = Response<ResponseBody>> + Send>> {
         Box::pin(async move {
-            let end = self.go().await;
-            self.end(end)
+            let outcome = self.forward().await;
+            self.finish(outcome)
         })
     }
 
     /// Forwards the request up to the head of the response.
-    async fn go(&mut self) -> ProxyOutcome {
-        let Self { connection, head, body, ending, client, permit, tracker } = self;
+    async fn forward(&mut self) -> ProxyOutcome {
+        let Self { connection, head, body, progress, client, permit, tracker } = self;
         let (worker, client) = (&*connection.worker, *client);
         // A request that a later filter rejects still counts: otherwise guessing signatures would be free.
         permit.begin();
         if !worker.chain.is_empty()
-            && let Err(refusal) = Box::pin(worker.chain.check(head, client)).await
+            && let Err(denial) = Box::pin(worker.chain.check(head, client)).await
         {
-            tracing::debug!("a request of {client} was refused by {}", refusal.by);
-            return ProxyOutcome::Own(refusal.response, Outcome::Rejected);
+            tracing::debug!("a request of {client} was denied by the filter `{}`", denial.by);
+            return ProxyOutcome::Local(denial.response, Outcome::Rejected);
         }
-        let to = match (permit.reroute_to(), connection.route(head, client), &worker.default) {
+        let target = match (permit.reroute_to(), connection.route(head, client), &worker.default) {
             (Some(upstream), _, _) => Target::One(upstream),
             (_, Some(balancer), _) | (_, None, RouteTarget::Upstreams(balancer)) => Target::Balancer(balancer),
             (_, None, RouteTarget::Echo) => {
-                return ProxyOutcome::Own(local_response::echo(head, client), Outcome::Answered);
+                return ProxyOutcome::Local(local_response::echo(head, client), Outcome::Answered);
             }
-            (_, None, RouteTarget::Answer) => {
-                return ProxyOutcome::Own(local_response::may_pass(), Outcome::Answered);
+            (_, None, RouteTarget::Allow) => {
+                return ProxyOutcome::Local(local_response::allowed(), Outcome::Answered);
             }
         };
         let upgrade = head::upgrade(head);
-        let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        let (body, come) = connection.body(head, body.take(), permit);
-        tracker.body(come.as_ref());
-        *ending = come;
+        let client_upgrade = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
+        let (body, body_progress) = connection.body(head, body.take(), permit);
+        tracker.body(body_progress.as_ref());
+        *progress = body_progress;
         let request = UpstreamRequest { head, conn_info: &connection.conn_info, upgrade: upgrade.as_ref() };
-        let began = SystemClock.now();
-        let sent = match to {
+        let start = SystemClock.now();
+        let sent = match target {
             Target::Balancer(balancer) => worker.upstreams.send(balancer, request, body).await,
             Target::One(upstream) => Box::pin(worker.upstreams.send_to(upstream, request, body)).await,
         };
         match sent {
-            Ok(answer) => ProxyOutcome::Answered { answer, took: SystemClock.now().since(began), asked },
-            Err(failure) => ProxyOutcome::Failed(failure),
+            Ok(upstream) => ProxyOutcome::Responded { upstream, took: SystemClock.now().since(start), client_upgrade },
+            Err(error) => ProxyOutcome::Failed(error),
         }
     }
 
     /// Builds the client's response.
-    fn end(self, end: ProxyOutcome) -> Response<ResponseBody> {
-        let Self { connection, head, body, ending, mut permit, mut tracker, .. } = self;
-        match end {
-            ProxyOutcome::Answered { answer: Answer { mut response, from }, took, asked } => {
+    fn finish(self, outcome: ProxyOutcome) -> Response<ResponseBody> {
+        let Self { connection, head, body, progress, mut permit, mut tracker, .. } = self;
+        match outcome {
+            ProxyOutcome::Responded { upstream: UpstreamResponse { mut response, endpoint }, took, client_upgrade } => {
                 if response.status() == StatusCode::NO_CONTENT {
                     // RFC 9110, section 8.6. hyper removes it for HTTP/1 clients; HTTP/2 clients treat it as a
                     // malformed response.
                     response.headers_mut().remove(CONTENT_LENGTH);
                 }
-                if let Some(ending) = &ending {
-                    permit.waited_for_client(ending.waited());
+                if let Some(progress) = &progress {
+                    permit.waited_for_client(progress.waited());
                 }
-                tracker.answered_by(&from, took);
+                tracker.responded(&endpoint, took);
                 let is_rerouted = permit.reroute_to().is_some();
                 tracker.outcome = if is_rerouted { Outcome::Rerouted } else { Outcome::Forwarded };
                 tracker.status(response.status());
                 if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                     let outlives_client = outlives_client(&permit);
-                    let mut response = permit.answer(response).map(|body| ResponseBody::upstream(body, tracker));
+                    let mut response = permit.finish(response).map(|body| ResponseBody::upstream(body, tracker));
                     if outlives_client {
                         response.body_mut().read_to_end_within(connection.worker.gateway.timeouts.response);
                     }
                     return response;
                 }
-                let Some(client) = asked else {
+                let Some(client) = client_upgrade else {
                     tracker.outcome = Outcome::Failed;
-                    let why = "the service changed to what nobody asked for";
-                    return own(local_response::problem(StatusCode::BAD_GATEWAY, why), tracker);
+                    let detail = "the upstream switched protocols without a request to upgrade";
+                    return respond(local_response::problem(StatusCode::BAD_GATEWAY, detail), tracker);
                 };
                 upgrade::open(connection, client, response, permit, tracker)
             }
-            ProxyOutcome::Own(response, outcome) => {
+            ProxyOutcome::Local(response, outcome) => {
                 tracker.outcome = outcome;
                 tracker.status(response.status());
-                let response = permit.answer(response).map(|body| ResponseBody::local(body, tracker));
-                connection.without(body, &head, response)
+                let response = permit.finish(response).map(|body| ResponseBody::local_with_permit(body, tracker));
+                connection.without_body(body, &head, response)
             }
-            ProxyOutcome::Failed(failure) => {
-                let response = connection.failed(&failure, ending.as_deref(), &mut tracker);
+            ProxyOutcome::Failed(error) => {
+                let response = connection.failed(&error, progress.as_deref(), &mut tracker);
                 tracker.status(response.status());
-                permit.answer(response).map(|body| ResponseBody::local(body, tracker))
+                permit.finish(response).map(|body| ResponseBody::local_with_permit(body, tracker))
             }
         }
     }
@@ -225,29 +226,29 @@ impl Connection {
         let deadline = self.worker.deadlines.add();
         let body = permit.request_body(body);
         let trailers = TrailerFilter::new(head, self.conn_info.trust);
-        let (body, ending) =
+        let (body, progress) =
             RequestBodyStream::new(body, trailers, deadline, gateway.timeouts.body, gateway.bounds.body);
-        (body, Some(ending))
+        (body, Some(progress))
     }
 
     /// Returns the response if the upstream did not respond. The cause is often the client's body.
     fn failed(
         &self,
-        failure: &UpstreamError,
-        ending: Option<&BodyProgress>,
+        error: &UpstreamError,
+        progress: Option<&BodyProgress>,
         tracker: &mut RequestTracker,
     ) -> Response<Full<Bytes>> {
-        let Some(fault) = ending.and_then(BodyProgress::fault) else {
+        let Some(fault) = progress.and_then(BodyProgress::fault) else {
             tracker.outcome =
-                if matches!(failure, UpstreamError::Nowhere) { Outcome::Answered } else { Outcome::Failed };
-            return local_response::failure(failure);
+                if matches!(error, UpstreamError::NoUpstream) { Outcome::Answered } else { Outcome::Failed };
+            return local_response::upstream_error(error);
         };
         tracker.outcome = Outcome::Rejected;
-        let (status, why) = match fault {
+        let (status, detail) = match fault {
             BodyFault::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"),
-            BodyFault::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
+            BodyFault::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body was sent too slowly"),
             BodyFault::Broken => (StatusCode::BAD_REQUEST, "the body is invalid"),
         };
-        closing(local_response::problem(status, why))
+        closing(local_response::problem(status, detail))
     }
 }

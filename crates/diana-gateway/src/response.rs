@@ -1,4 +1,4 @@
-//! The body of a response to a client, and what is recorded when it has been sent.
+//! The body of a response to a client, and the records when it has been sent.
 
 pub(crate) mod local_response;
 
@@ -23,9 +23,9 @@ pub(crate) struct ResponseBody {
 
 enum Kind {
     /// A local response.
-    Own(Full<Bytes>),
+    Local(Full<Bytes>),
     /// A local response to an allowed request.
-    Local(PermitBody<Full<Bytes>>),
+    LocalWithPermit(PermitBody<Full<Bytes>>),
     Upstream(PermitBody<UpstreamBody>),
 }
 
@@ -37,16 +37,16 @@ impl ResponseBody {
     }
 
     /// Records that the client disconnected before it got any of the response.
-    pub(crate) fn client_left(&mut self) {
-        self.tracker.client_left();
+    pub(crate) fn client_disconnected(&mut self) {
+        self.tracker.client_disconnected();
     }
 
-    pub(crate) fn own(body: Full<Bytes>, tracker: RequestTracker) -> Self {
-        Self { body: Kind::Own(body), tracker, read_to_end: None }
-    }
-
-    pub(crate) fn local(body: PermitBody<Full<Bytes>>, tracker: RequestTracker) -> Self {
+    pub(crate) fn local(body: Full<Bytes>, tracker: RequestTracker) -> Self {
         Self { body: Kind::Local(body), tracker, read_to_end: None }
+    }
+
+    pub(crate) fn local_with_permit(body: PermitBody<Full<Bytes>>, tracker: RequestTracker) -> Self {
+        Self { body: Kind::LocalWithPermit(body), tracker, read_to_end: None }
     }
 
     pub(crate) fn upstream(body: PermitBody<UpstreamBody>, tracker: RequestTracker) -> Self {
@@ -63,13 +63,13 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match &mut self.body {
-            Kind::Own(body) => Pin::new(body).poll_frame(context).map(surely),
-            Kind::Local(body) => Pin::new(body).poll_frame(context).map(surely),
+            Kind::Local(body) => Pin::new(body).poll_frame(context).map(infallible),
+            Kind::LocalWithPermit(body) => Pin::new(body).poll_frame(context).map(infallible),
             Kind::Upstream(body) => Pin::new(body).poll_frame(context),
         };
         match &frame {
             Poll::Ready(Some(Ok(frame))) => self.tracker.sent(frame.data_ref().map_or(0, Bytes::len)),
-            Poll::Ready(Some(Err(_))) => self.tracker.broke_off(),
+            Poll::Ready(Some(Err(_))) => self.tracker.upstream_aborted(),
             _ => {}
         }
         frame
@@ -77,23 +77,23 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            Kind::Own(body) => body.is_end_stream(),
             Kind::Local(body) => body.is_end_stream(),
+            Kind::LocalWithPermit(body) => body.is_end_stream(),
             Kind::Upstream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            Kind::Own(body) => body.size_hint(),
             Kind::Local(body) => body.size_hint(),
+            Kind::LocalWithPermit(body) => body.size_hint(),
             Kind::Upstream(body) => body.size_hint(),
         }
     }
 }
 
 /// Converts a frame of a body that can't fail.
-fn surely(frame: Option<Result<Frame<Bytes>, Infallible>>) -> Option<Result<Frame<Bytes>, BodyError>> {
+fn infallible(frame: Option<Result<Frame<Bytes>, Infallible>>) -> Option<Result<Frame<Bytes>, BodyError>> {
     frame.map(|frame| frame.map_err(|never| match never {}))
 }
 
@@ -104,7 +104,7 @@ impl Drop for ResponseBody {
         if body.is_end_stream() {
             return;
         }
-        let Kind::Upstream(mut body) = std::mem::replace(&mut self.body, Kind::Own(Full::default())) else { return };
+        let Kind::Upstream(mut body) = std::mem::replace(&mut self.body, Kind::Local(Full::default())) else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let read = async { while let Some(Ok(_)) = body.frame().await {} };

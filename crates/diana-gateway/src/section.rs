@@ -110,7 +110,7 @@ pub struct Methods {
 /// The default listener, which other machines can't reach.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// The maximum number of threads: more than a machine has cores.
-const MOST_WORKERS: u64 = 1_024;
+const MAX_WORKERS: u64 = 1_024;
 
 /// The fields of `gateway`.
 const FIELDS: [&str; 16] = [
@@ -192,13 +192,13 @@ impl Section for GatewaySection {
         let has_tls = fields.peek("tls").is_some();
         let plain = fields.take("listen");
         // A file with only `tls` does not listen without TLS.
-        let usual = if has_tls { Vec::new() } else { vec![LISTEN] };
-        let listen = plain.map_or(usual, |node| scalar::listen(node, problems));
+        let default = if has_tls { Vec::new() } else { vec![LISTEN] };
+        let listen = plain.map_or(default, |node| scalar::listen(node, problems));
         let tls = fields.take("tls").and_then(|node| Tls::parse(node, problems));
         let secure = tls.iter().flat_map(|tls| &tls.listen);
-        if let (Some(twice), Some(plain)) = (secure.into_iter().find(|own| is_among(own, &listen)), plain) {
-            let problem = Problem::new(plain.span, format!("{twice} can't be both with and without TLS"));
-            problems.push(problem.expected("another address for one of them"));
+        if let (Some(duplicate), Some(plain)) = (secure.into_iter().find(|address| is_among(address, &listen)), plain) {
+            let problem = Problem::new(plain.span, format!("{duplicate} is used both with and without TLS"));
+            problems.push(problem.expected("use another address for one of them"));
         }
         let upstream = fields.take("upstream").map(|node| upstreams(node, problems));
         let echo = fields.take("echo").and_then(|node| scalar::flag(node, "`echo`", problems)).unwrap_or_default();
@@ -209,10 +209,10 @@ impl Section for GatewaySection {
         let proxy_protocol = fields.take_entry("proxy_protocol").is_some_and(|entry| {
             let is_on = scalar::flag(&entry.node, "`proxy_protocol`", problems).unwrap_or_default();
             // A list that can't be read has been reported already.
-            let nobody = trusted.is_none_or(|node| node.value == Value::List(Vec::new()));
-            if is_on && nobody {
-                let problem = Problem::new(entry.span, "`proxy_protocol` lets anybody say who they are");
-                problems.push(problem.expected("`trusted_proxies: [10.0.0.0/8]` beside it: those who may"));
+            let has_no_trusted = trusted.is_none_or(|node| node.value == Value::List(Vec::new()));
+            if is_on && has_no_trusted {
+                let problem = Problem::new(entry.span, "`proxy_protocol` needs `trusted_proxies`");
+                problems.push(problem.expected("add the load balancers, such as `trusted_proxies: [10.0.0.0/8]`"));
             }
             is_on
         });
@@ -221,7 +221,7 @@ impl Section for GatewaySection {
             access_log.and_then(|node| scalar::word(node, "`access_log`", &AccessLogFormat::WORDS, problems));
         let signature = fields.take("signature").and_then(|node| Signature::parse(node, problems));
         let workers = fields.take("workers");
-        let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MOST_WORKERS, problems));
+        let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MAX_WORKERS, problems));
         let timeouts = fields.take("timeouts").and_then(|node| Timeouts::parse(node, problems));
         let bounds = fields.take("bounds").and_then(|node| GatewayLimits::parse(node, problems));
         let methods = fields.take("methods").and_then(|node| Methods::parse(node, problems));
@@ -235,7 +235,7 @@ impl Section for GatewaySection {
             routes: routes.unwrap_or_default(),
             http,
             proxy_protocol,
-            access_log: access_log.map_or_else(AccessLogFormat::default, |nth| AccessLogFormat::ALL[nth]),
+            access_log: access_log.map_or_else(AccessLogFormat::default, |index| AccessLogFormat::ALL[index]),
             signature,
             workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
             timeouts: timeouts.unwrap_or_default(),

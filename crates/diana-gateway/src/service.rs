@@ -1,20 +1,20 @@
 //! The life of a request.
 //!
 //! 1. Invalid requests are rejected ([`head::check`]). The others get the head that the upstream will see, so that
-//!    rules match on the same head ([`head::remove_named`], [`head::name_host`]).
+//!    rules match on the same head ([`head::remove_connection_headers`], [`head::add_host`]).
 //! 2. Diana's filter runs first. A denied request reaches nothing after it.
 //! 3. The other filters run in their order.
 //! 4. The request is forwarded to its upstream, or to the one that a rule reroutes it to; its body is streamed.
 //! 5. The response gets the rate limit headers; its body is streamed. The request's permits are released when the last
 //!    byte has been sent, or the client has disconnected.
 
-use super::connection::{ConnInfo, ConnTimeouts};
+use super::connection::Connection;
 use super::proxy::ProxyRequest;
 use super::request::drain::{self, ConnReuse};
 use super::request::head::{self, Rejected};
 use super::request::{RequestBody, RequestTracker};
 use super::response::{ResponseBody, local_response};
-use super::worker::{ConnGuard, WorkerState};
+use super::worker::WorkerState;
 use bytes::Bytes;
 use diana_http::{CheckResult, Denial, RequestPermit};
 use diana_metrics::Outcome;
@@ -27,15 +27,6 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-
-/// A client's connection, with the state that its requests share.
-pub(super) struct Connection {
-    pub(super) worker: Arc<WorkerState>,
-    pub(super) conn_info: ConnInfo,
-    pub(super) phase: Arc<ConnTimeouts>,
-    /// Counts the connection as open while any owner exists, including an upgraded connection.
-    pub(super) _counted: ConnGuard,
-}
 
 /// The hyper service of a connection.
 pub(super) struct Requests(pub(super) Arc<Connection>);
@@ -51,10 +42,10 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
 }
 
 /// A response: ready, as for most denied requests, or in progress.
-#[allow(clippy::large_enum_variant, reason = "the large one is what makes a refusal cheap: it takes no box")]
+#[allow(clippy::large_enum_variant, reason = "the large variant makes a denial cheap: it needs no box")]
 pub(super) enum ResponseFuture {
-    Here(Option<Response<ResponseBody>>),
-    Coming(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>),
+    Ready(Option<Response<ResponseBody>>),
+    Pending(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>),
 }
 
 impl Future for ResponseFuture {
@@ -62,27 +53,27 @@ impl Future for ResponseFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Self::Here(response) => response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
-            Self::Coming(response) => response.as_mut().poll(context).map(Ok),
+            Self::Ready(response) => response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            Self::Pending(response) => response.as_mut().poll(context).map(Ok),
         }
     }
 }
 
 impl From<Response<ResponseBody>> for ResponseFuture {
     fn from(response: Response<ResponseBody>) -> Self {
-        Self::Here(Some(response))
+        Self::Ready(Some(response))
     }
 }
 
 impl<F: Future<Output = Response<ResponseBody>> + Send + 'static> From<Pin<Box<F>>> for ResponseFuture {
     fn from(response: Pin<Box<F>>) -> Self {
-        Self::Coming(response)
+        Self::Pending(response)
     }
 }
 
 /// Records the result of a check; returns the permit, or the denial.
-fn record(checked: CheckResult, tracker: &mut RequestTracker) -> Result<RequestPermit, Denial> {
-    match checked {
+fn record(result: CheckResult, tracker: &mut RequestTracker) -> Result<RequestPermit, Denial> {
+    match result {
         CheckResult::Allow(permit) | CheckResult::Reroute(permit) => {
             tracker.decided(permit.verdict());
             Ok(permit)
@@ -101,38 +92,42 @@ impl Connection {
         let worker = &self.worker;
         let (mut head, body) = request.into_parts();
         let mut tracker = RequestTracker::begin(self, &head);
-        if let Err(Rejected { status, why }) = head::check(&head, &worker.gateway).and_then(|()| fits(worker, &head)) {
-            return self.without(Some(body), &head, rejected(local_response::problem(status, why), tracker)).into();
+        if let Err(Rejected { status, detail }) =
+            head::check(&head, &worker.gateway).and_then(|()| check_bounds(worker, &head))
+        {
+            return self
+                .without_body(Some(body), &head, rejected(local_response::problem(status, detail), tracker))
+                .into();
         }
-        if let Err(Rejected { status, why }) = head::check_coding(&head.headers) {
+        if let Err(Rejected { status, detail }) = head::check_coding(&head.headers) {
             // The connection is closed after this response: another server may see the end of such a body elsewhere.
             return self
-                .without(Some(body), &head, rejected(closing(local_response::problem(status, why)), tracker))
+                .without_body(Some(body), &head, rejected(closing(local_response::problem(status, detail)), tracker))
                 .into();
         }
         let client = worker.filter.client(&head.headers, self.conn_info.peer);
         tracker.client(client);
-        head::remove_named(&mut head.headers);
-        head::name_host(&mut head, &worker.gateway);
-        let mut checking = worker.filter.check_head(&head, Some(client));
+        head::remove_connection_headers(&mut head.headers);
+        head::add_host(&mut head, &worker.gateway);
+        let mut check = worker.filter.check_head(&head, Some(client));
         // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
-        match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(checked) => match record(checked, &mut tracker) {
+        match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => match record(result, &mut tracker) {
                 Ok(permit) => {
                     let request = ProxyRequest::new(Arc::clone(self), head, body, client, permit, tracker);
                     if request.outlives_client() { request.run_detached().into() } else { request.run().into() }
                 }
-                Err(denial) => self.without(Some(body), &head, own(denial.into_response(), tracker)).into(),
+                Err(denial) => self.without_body(Some(body), &head, respond(denial.into_response(), tracker)).into(),
             },
             Poll::Pending => {
                 let this = Arc::clone(self);
                 let waiting = async move {
-                    match record(checking.await, &mut tracker) {
+                    match record(check.await, &mut tracker) {
                         Ok(permit) => {
                             let request = ProxyRequest::new(this, head, body, client, permit, tracker);
                             if request.outlives_client() { request.run_detached().await } else { request.run().await }
                         }
-                        Err(denial) => this.without(Some(body), &head, own(denial.into_response(), tracker)),
+                        Err(denial) => this.without_body(Some(body), &head, respond(denial.into_response(), tracker)),
                     }
                 };
                 Box::pin(waiting).into()
@@ -141,14 +136,14 @@ impl Connection {
     }
 
     /// Returns a response that did not need the request's body, and drains the body.
-    pub(super) fn without(
+    pub(super) fn without_body(
         &self,
         body: Option<RequestBody>,
         head: &Parts,
         mut response: Response<ResponseBody>,
     ) -> Response<ResponseBody> {
         if let Some(body) = body
-            && drain::throw_away(head, body, self.worker.gateway.timeouts.body) == ConnReuse::Close
+            && drain::drain(head, body, self.worker.gateway.timeouts.body) == ConnReuse::Close
         {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -157,32 +152,29 @@ impl Connection {
 }
 
 /// Rejects a request with too many headers or too long a body.
-fn fits(worker: &WorkerState, head: &Parts) -> Result<(), Rejected> {
+fn check_bounds(worker: &WorkerState, head: &Parts) -> Result<(), Rejected> {
     // For HTTP/1, hyper enforces this limit while it reads the head.
     if head.headers.len() > worker.gateway.bounds.headers {
-        return Err(Rejected {
-            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            why: "there are too many headers",
-        });
+        return Err(Rejected { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" });
     }
-    let Some(most) = worker.gateway.bounds.body else { return Ok(()) };
+    let Some(max) = worker.gateway.bounds.body else { return Ok(()) };
     let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > most) {
-        return Err(Rejected { status: StatusCode::PAYLOAD_TOO_LARGE, why: "the body is too long" });
+    if length.is_some_and(|length| length > max) {
+        return Err(Rejected { status: StatusCode::PAYLOAD_TOO_LARGE, detail: "the body is too long" });
     }
     Ok(())
 }
 
 /// Returns a local response, which completes the request.
-pub(super) fn own(response: Response<Full<Bytes>>, mut tracker: RequestTracker) -> Response<ResponseBody> {
+pub(super) fn respond(response: Response<Full<Bytes>>, mut tracker: RequestTracker) -> Response<ResponseBody> {
     tracker.status(response.status());
-    response.map(|body| ResponseBody::own(body, tracker))
+    response.map(|body| ResponseBody::local(body, tracker))
 }
 
 /// Returns a local response to a rejected request.
 fn rejected(response: Response<Full<Bytes>>, mut tracker: RequestTracker) -> Response<ResponseBody> {
     tracker.outcome = Outcome::Rejected;
-    own(response, tracker)
+    respond(response, tracker)
 }
 
 /// Closes the connection after this response, as no valid request can follow on it. (Over HTTP/2 the header is removed:

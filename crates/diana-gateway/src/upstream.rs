@@ -15,7 +15,7 @@ mod http1;
 mod http2;
 mod response_timeout;
 
-pub(crate) use balancer::{Answer, Balancer, Upstreams};
+pub(crate) use balancer::{Balancer, UpstreamResponse, Upstreams};
 pub(crate) use body::{BodyError, UpstreamBody};
 pub(crate) use connector::{Connector, tls_config};
 pub(crate) use endpoint::{Endpoint, Health};

@@ -4,12 +4,12 @@ mod state;
 
 pub(crate) use state::{RouteTarget, WorkerState};
 
-use crate::connection::ConnTimeouts;
 use crate::connection::descriptors::{self, User};
+use crate::connection::{ConnTimeouts, Connection, Protocol};
 use crate::http2::Http2;
-use crate::listener::handshake::{self, Accepted, Protocol};
+use crate::listener::handshake::{self, Accepted};
 use crate::listener::{Certificates, ClientIo, ClientSocket};
-use crate::service::{Connection, Requests};
+use crate::service::Requests;
 use diana_metrics::OncePerSecond;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -26,15 +26,15 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// How often idle connections to upstreams are cleaned up.
-const TIDY: Duration = Duration::from_secs(5);
+const CLOSE_IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long accepting pauses when the system can't provide connections, usually because it is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long an idle client connection stays open at shutdown: a request may already be in transit.
-const LAST_CALL: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// How many connections are still accepted at shutdown: those that were in the kernel's backlog.
-const LAST_TAKEN: usize = 4096;
+const MAX_LAST_ACCEPTED: usize = 4096;
 
 /// The state that all workers share.
 #[derive(Debug, Default)]
@@ -66,33 +66,33 @@ impl Worker {
     pub(crate) async fn run(self) -> std::io::Result<()> {
         let Self { worker, listeners, conn_limit, stop } = self;
         tokio::spawn(Arc::clone(&worker.deadlines).watch());
-        let tidy = Arc::clone(&worker);
+        let state = Arc::clone(&worker);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(TIDY).await;
-                tidy.upstreams.tidy();
+                tokio::time::sleep(CLOSE_IDLE_INTERVAL).await;
+                state.upstreams.close_idle();
             }
         });
-        let (alive, mut all_gone) = mpsc::channel(1);
-        let mut taking = Vec::new();
+        let (alive, mut all_closed) = mpsc::channel(1);
+        let mut acceptors = Vec::new();
         for (listener, certificates) in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let tls = certificates.map(|certificates| certificates.acceptor());
-            let take = Acceptor {
+            let acceptor = Acceptor {
                 worker: Arc::clone(&worker),
                 conn_limit: Arc::clone(&conn_limit),
                 tls,
                 alive: alive.clone(),
             };
-            taking.push(tokio::spawn(take.connections(listener, stop.clone())));
+            acceptors.push(tokio::spawn(acceptor.run(listener, stop.clone())));
         }
         drop(alive);
-        for taking in taking {
-            let _ = taking.await;
+        for acceptor in acceptors {
+            let _ = acceptor.await;
         }
         worker.deadlines.stop();
-        if tokio::time::timeout(worker.gateway.timeouts.stop, all_gone.recv()).await.is_err() {
-            tracing::warn!("some connections did not end in time, and are cut");
+        if tokio::time::timeout(worker.gateway.timeouts.stop, all_closed.recv()).await.is_err() {
+            tracing::warn!("closing connections that did not end within `timeouts.stop`");
         }
         Ok(())
     }
@@ -108,17 +108,17 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn connections(self, listener: tokio::net::TcpListener, mut stop: watch::Receiver<bool>) {
+    async fn run(self, listener: tokio::net::TcpListener, mut stop: watch::Receiver<bool>) {
         let is_stopping = stop.clone();
         let mut stopped = pin!(async move {
             let _ = stop.wait_for(|stop| *stop).await;
         });
-        let mut left = LAST_TAKEN;
+        let mut remaining = MAX_LAST_ACCEPTED;
         loop {
             // Under a flood, `accept` never returns `Pending`; the count bounds the loop.
             if *is_stopping.borrow() {
-                left -= 1;
-                if left == 0 {
+                remaining -= 1;
+                if remaining == 0 {
                     return;
                 }
             }
@@ -132,15 +132,15 @@ impl Acceptor {
                 None => return,
                 Some(Ok((socket, _))) if descriptors::is_reserved(&socket, User::Clients) => {
                     drop(socket);
-                    self.worker.metrics.connection_refused();
+                    self.worker.metrics.connection_rejected();
                     if self.conn_limit.warnings.check() {
-                        tracing::warn!("connections are closed: too few file descriptors are left");
+                        tracing::warn!("closing new connections: too few file descriptors left");
                     }
                 }
                 Some(Ok((socket, peer))) => self.connection(socket, peer),
-                Some(Err(error)) if is_about_us(&error) => {
+                Some(Err(error)) if is_local_error(&error) => {
                     if self.conn_limit.warnings.check() {
-                        tracing::warn!("no connection can be taken: {error}");
+                        tracing::warn!("cannot accept connections: {error}");
                     }
                     // While this error lasts, `accept` never returns `Pending`, so shutdown is checked here.
                     tokio::select! {
@@ -154,20 +154,20 @@ impl Acceptor {
     }
 
     fn connection(&self, socket: TcpStream, peer: SocketAddr) {
-        let most = self.worker.gateway.bounds.connections;
-        if self.conn_limit.connections.fetch_add(1, Ordering::Relaxed) >= most {
+        let max = self.worker.gateway.bounds.connections;
+        if self.conn_limit.connections.fetch_add(1, Ordering::Relaxed) >= max {
             self.conn_limit.connections.fetch_sub(1, Ordering::Relaxed);
-            self.worker.metrics.connection_refused();
+            self.worker.metrics.connection_rejected();
             return;
         }
         self.worker.metrics.connection_opened();
-        let counted = ConnGuard {
+        let guard = ConnGuard {
             worker: Arc::clone(&self.worker),
             conn_limit: Arc::clone(&self.conn_limit),
             _alive: self.alive.clone(),
         };
         let tls = self.tls.clone();
-        tokio::spawn(serve(counted, socket, peer, tls));
+        tokio::spawn(serve(guard, socket, peer, tls));
     }
 }
 
@@ -179,113 +179,113 @@ impl Drop for ConnGuard {
 }
 
 /// Returns `true` if this process can't accept connections, rather than one connection being broken already.
-fn is_about_us(error: &std::io::Error) -> bool {
+fn is_local_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
 /// Serves one connection until it ends.
-async fn serve(counted: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
-    let worker = Arc::clone(&counted.worker);
+async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    let worker = Arc::clone(&guard.worker);
     let gateway = &worker.gateway;
-    let phase = Arc::new(ConnTimeouts::new(worker.deadlines.add(), gateway.timeouts.clone()));
+    let timeouts = Arc::new(ConnTimeouts::new(worker.deadlines.add(), gateway.timeouts.clone()));
     let socket = ClientSocket::new(socket);
-    let client_left = socket.clone().closed();
-    let opened = {
-        let mut is_told = false;
-        let mut opening = pin!(handshake::open(socket, peer, gateway, tls.as_ref()));
+    let client_disconnected = socket.clone().closed();
+    let accepted = {
+        let mut is_deadline_set = false;
+        let mut handshake = pin!(handshake::open(socket, peer, gateway, tls.as_ref()));
         poll_fn(|context| {
-            if let Poll::Ready(opened) = opening.as_mut().poll(context) {
-                return Poll::Ready(opened);
+            if let Poll::Ready(accepted) = handshake.as_mut().poll(context) {
+                return Poll::Ready(accepted);
             }
-            if worker.deadlines.is_stopping() && !is_told {
-                is_told = true;
-                phase.last_call(LAST_CALL);
+            if worker.deadlines.is_stopping() && !is_deadline_set {
+                is_deadline_set = true;
+                timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
             }
-            phase.deadline().poll(context).map(|()| Ok(None))
+            timeouts.deadline().poll(context).map(|()| Ok(None))
         })
         .await
     };
-    let Accepted { stream, conn_info, speaks } = match opened {
-        Ok(Some(opened)) => opened,
+    let Accepted { stream, conn_info, protocol } = match accepted {
+        Ok(Some(accepted)) => accepted,
         Ok(None) => return,
         Err(error) => {
-            tracing::debug!("a connection of {peer} came to nothing: {error}");
-            worker.metrics.connection_refused();
+            tracing::debug!("the handshake with {peer} failed: {error}");
+            worker.metrics.connection_rejected();
             return;
         }
     };
-    let io = ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&worker.metrics));
+    let io = ClientIo::new(stream, Arc::clone(&timeouts), Arc::clone(&worker.metrics));
     let connection =
-        Arc::new(Connection { worker: Arc::clone(&worker), conn_info, phase: Arc::clone(&phase), _counted: counted });
+        Arc::new(Connection { worker: Arc::clone(&worker), conn_info, timeouts: Arc::clone(&timeouts), _guard: guard });
     let bounds = &gateway.bounds;
-    let ended = match speaks {
+    let ended = match protocol {
         Protocol::Http1 => {
             let mut builder = http1::Builder::new();
             // One flat buffer for head and body. No `pipeline_flush`: it buffers responses without a bound.
             builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
             let connection = builder.serve_connection(TokioIo::new(io), Requests(connection)).with_upgrades();
             let stop = http1::UpgradeableConnection::graceful_shutdown;
-            drive(pin!(connection), &phase, stop, client_left).await.map_err(|error| error.to_string())
+            drive(pin!(connection), &timeouts, stop, client_disconnected).await.map_err(|error| error.to_string())
         }
         Protocol::Http2 => {
-            phase.speaks_http2();
+            timeouts.set_http2();
             let mut connection = Box::pin(Http2::new(io, connection));
             // HTTP/2 reads all the time, so it sees the end of the stream itself.
-            let client_left = std::future::pending();
-            let ended = drive(connection.as_mut(), &phase, Http2::graceful_shutdown, client_left).await;
+            let client_disconnected = std::future::pending();
+            let ended = drive(connection.as_mut(), &timeouts, Http2::graceful_shutdown, client_disconnected).await;
             ended.map_err(|error| error.to_string())
         }
     };
     if let Err(error) = ended {
-        tracing::debug!("a connection of {peer} broke: {error}");
+        tracing::debug!("a connection of {peer} failed: {error}");
     }
 }
 
 /// Drives a connection until it ends, its client disconnects during a request, a timeout expires, or the worker shuts
-/// down. At shutdown it ends after the requests in flight. If there are none, it waits up to [`LAST_CALL`] for a
+/// down. At shutdown it ends after the requests in flight. If there are none, it waits up to [`SHUTDOWN_GRACE`] for a
 /// request that the client sent before it could know.
 async fn drive<C: Future<Output = Result<(), E>>, E>(
     mut connection: Pin<&mut C>,
-    phase: &ConnTimeouts,
+    timeouts: &ConnTimeouts,
     stop: impl Fn(Pin<&mut C>),
-    client_left: impl Future<Output = ()>,
+    client_disconnected: impl Future<Output = ()>,
 ) -> Result<(), E> {
-    let mut stopping = Stopping::No;
-    let mut client_left = pin!(client_left);
+    let mut shutdown = Shutdown::No;
+    let mut client_disconnected = pin!(client_disconnected);
     poll_fn(|context| {
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                 return Poll::Ready(ended);
             }
-            if phase.is_serving() && client_left.as_mut().poll(context).is_ready() {
+            if timeouts.is_serving() && client_disconnected.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            let is_late = phase.deadline().poll(context).is_ready();
+            let is_late = timeouts.deadline().poll(context).is_ready();
             // The connection has been polled once, so all buffered bytes have been seen.
-            if stopping == Stopping::No && phase.deadline().all().is_stopping() {
-                if phase.is_serving() || phase.is_http2() {
-                    stopping = Stopping::Told;
+            if shutdown == Shutdown::No && timeouts.deadline().all().is_stopping() {
+                if timeouts.is_serving() || timeouts.is_http2() {
+                    shutdown = Shutdown::Closing;
                     stop(connection.as_mut());
                 } else {
-                    stopping = Stopping::LastCall { begun: phase.begun() };
-                    phase.last_call(LAST_CALL);
+                    shutdown = Shutdown::Grace { started: timeouts.started() };
+                    timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
                 }
                 continue;
             }
-            if stopping == Stopping::Told && phase.is_http2() && !phase.is_serving() {
+            if shutdown == Shutdown::Closing && timeouts.is_http2() && !timeouts.is_serving() {
                 // Graceful shutdown waits for a PING ack, which not every client sends.
-                stopping = Stopping::Done;
-                phase.last_call(LAST_CALL);
+                shutdown = Shutdown::Done;
+                timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
             }
-            match stopping {
-                // No request came, or the last one did.
-                Stopping::LastCall { begun } if is_late || begun != phase.begun() => {
-                    stopping = Stopping::Told;
+            match shutdown {
+                // No request arrived, or the last one did.
+                Shutdown::Grace { started } if is_late || started != timeouts.started() => {
+                    shutdown = Shutdown::Closing;
                     stop(connection.as_mut());
                     if is_late {
                         // A client that has sent part of a head may never send the rest.
-                        phase.last_call(LAST_CALL);
+                        timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
                     }
                 }
                 _ if is_late => return Poll::Ready(Ok(())),
@@ -298,14 +298,14 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
 
 /// How far the shutdown of a connection has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopping {
+enum Shutdown {
     No,
-    /// The connection is idle and waits for a last request; `begun` is the number of requests so far.
-    LastCall {
-        begun: u32,
+    /// The connection is idle and waits for a last request; `started` is the number of requests so far.
+    Grace {
+        started: u32,
     },
     /// The connection ends as soon as possible.
-    Told,
+    Closing,
     /// All requests are answered; only the connection's end is awaited.
     Done,
 }

@@ -24,12 +24,12 @@ rules:
 pub(crate) fn app() -> Result<Router, Problems> {
     let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default())?;
     let routes = Router::new().route("/", get(async || "hello\n")).route("/upload", get(async || "thank you\n"));
-    // A layer is around what was added before it.
+    // A layer applies to the routes that were added before it.
     Ok(routes.layer(RateLimitLayer::new(&file)))
 }
 
 pub(crate) async fn serve(listener: TcpListener, app: Router) -> io::Result<()> {
-    // This is what tells Diana who is connected.
+    // The connect info has the address of the client.
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await
 }
 // docs: end

@@ -17,15 +17,15 @@ use std::time::Duration;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
 // docs: begin
-pub(crate) type Calm = ClientRateLimit<Limiter, Client<HttpConnector, Empty<Bytes>>>;
+pub(crate) type LimitedClient = ClientRateLimit<Limiter, Client<HttpConnector, Empty<Bytes>>>;
 
-/// A client that makes no more calls than `quota` says. Clones share it.
-pub(crate) fn client(quota: Quota, max_wait: Duration) -> Calm {
+/// A client whose calls wait for `quota`. Clones share it.
+pub(crate) fn client(quota: Quota, max_wait: Duration) -> LimitedClient {
     let layer = ClientRateLimitLayer::new("partner", Limiter::new(quota)).max_wait(max_wait);
     ServiceBuilder::new().layer(layer).service(Client::builder(TokioExecutor::new()).build_http())
 }
 
-pub(crate) async fn ask(client: &mut Calm, url: &Uri) -> Result<u16, Box<dyn Error>> {
+pub(crate) async fn get(client: &mut LimitedClient, url: &Uri) -> Result<u16, Box<dyn Error>> {
     let request = http::Request::get(url).body(Empty::new())?;
     Ok(client.ready().await?.call(request).await?.status().as_u16())
 }
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:3000/".to_owned()).parse()?;
     let mut client = client("2/s".parse()?, Duration::from_secs(10));
     for call in 1..=10 {
-        println!("call {call}: {}", ask(&mut client, &url).await?);
+        println!("call {call}: {}", get(&mut client, &url).await?);
     }
     Ok(())
 }

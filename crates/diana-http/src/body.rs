@@ -1,7 +1,7 @@
 //! The response body of a granted request.
 
-use crate::bandwidth::ThrottledBody;
 use crate::permit::RequestPermit;
+use crate::throttle::ThrottledBody;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -15,13 +15,13 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         body: ThrottledBody<B>,
-        held: Option<RequestPermit>,
+        permit: Option<RequestPermit>,
     }
 }
 
 impl<B> PermitBody<B> {
-    pub(crate) fn new(body: ThrottledBody<B>, held: Option<RequestPermit>) -> Self {
-        Self { body, held }
+    pub(crate) fn new(body: ThrottledBody<B>, permit: Option<RequestPermit>) -> Self {
+        Self { body, permit }
     }
 }
 
@@ -38,7 +38,7 @@ impl<B: Body> Body for PermitBody<B> {
         // Before the last frame is sent: a client that has received the whole response may send its next request
         // immediately.
         if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
-            *this.held = None;
+            *this.permit = None;
         }
         Poll::Ready(frame)
     }
@@ -54,6 +54,6 @@ impl<B: Body> Body for PermitBody<B> {
 
 impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitBody").field("body", &self.body).field("held", &self.held).finish()
+        f.debug_struct("PermitBody").field("body", &self.body).field("permit", &self.permit).finish()
     }
 }

@@ -38,9 +38,9 @@ pub trait ResponseMeta {
     /// Returns its headers, which may have the retry time.
     fn headers(&self) -> &HeaderMap;
 
-    /// Returns the host that answered, in the form of [`RequestHost::host`], if the client knows it: after a redirect
-    /// it differs from the requested one.
-    fn answered_by(&self) -> Option<String> {
+    /// Returns the host that sent the response, in the form of [`RequestHost::host`], if the client knows it: after a
+    /// redirect it differs from the requested one.
+    fn final_host(&self) -> Option<String> {
         None
     }
 }
@@ -49,7 +49,7 @@ impl<B> RequestHost for Request<B> {
     fn host(&self) -> Option<String> {
         let uri = self.uri();
         if let Some(host) = uri.host() {
-            return Some(name(uri.scheme_str(), host, uri.port_u16()));
+            return Some(host_name(uri.scheme_str(), host, uri.port_u16()));
         }
         self.headers().get(HOST).and_then(|host| host.to_str().ok()).map(str::to_ascii_lowercase)
     }
@@ -66,15 +66,15 @@ impl<B> ResponseMeta for Response<B> {
 }
 
 /// Returns one name for each host, for all spellings of its address. It has no credentials, since errors show it.
-pub(crate) fn name(scheme: Option<&str>, host: &str, port: Option<u16>) -> String {
-    let own = match scheme {
+pub(crate) fn host_name(scheme: Option<&str>, host: &str, port: Option<u16>) -> String {
+    let default_port = match scheme {
         Some("http") => Some(80),
         Some("https") => Some(443),
         _ => None,
     };
     let host = host.to_ascii_lowercase();
     match port {
-        Some(port) if Some(port) != own => format!("{host}:{port}"),
+        Some(port) if Some(port) != default_port => format!("{host}:{port}"),
         _ => host,
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_has_one_name_however_it_is_spelled() {
+    fn normalizes_the_host_name() {
         for uri in ["http://a.example/x", "http://A.Example:80", "https://a.example:443/", "http://me:pass@a.example/"]
         {
             assert_eq!(host(uri).as_deref(), Some("a.example"), "{uri}");
@@ -99,10 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_the_header_tells() {
+    fn uses_the_host_header_without_an_absolute_uri() {
         assert_eq!(host("/x"), None);
-        let call = Request::get("/x").header("host", "A.example:81").body(()).unwrap();
-        assert_eq!(call.host().as_deref(), Some("a.example:81"));
+        let request = Request::get("/x").header("host", "A.example:81").body(()).unwrap();
+        assert_eq!(request.host().as_deref(), Some("a.example:81"));
         let both = Request::get("http://b.example/x").header("host", "a.example").body(()).unwrap();
         assert_eq!(both.host().as_deref(), Some("b.example"));
     }

@@ -5,12 +5,12 @@
 //! address is the client.
 //!
 //! ```text
-//! X-Forwarded-For: 1.1.1.1, 203.0.113.7, 10.0.0.2      connected: 10.0.0.1      trusted: 10.0.0.0/8
-//!                  └ said by  └ said by    └ said by
-//!                    the client  10.0.0.2    10.0.0.1    => the client is 203.0.113.7
+//! X-Forwarded-For: 1.1.1.1, 203.0.113.7, 10.0.0.2      peer: 10.0.0.1      trusted: 10.0.0.0/8
+//!                  └ sent by  └ added by   └ added by
+//!                    the client 10.0.0.2     10.0.0.1    => the client is 203.0.113.7
 //! ```
 //!
-//! # What always holds (tests/it/client.rs)
+//! # What always holds (tests/it/client_ip.rs)
 //! - Whatever a client sends, its address is not left of the one that the last trusted proxy saw.
 //! - An invalid address ends the search at the last valid one.
 //! - An IPv4-mapped IPv6 address is the IPv4 address.

@@ -3,7 +3,7 @@
 //! For a client of an API with 10 requests per second, waiting is better than being denied by the API. This is a tower
 //! layer for any client: hyper-util's, reqwest's, tonic's channel, or a function.
 //!
-//! # What always holds (tests/it/outgoing.rs)
+//! # What always holds (tests/it/client_limit.rs)
 //! - No more calls are sent than the limit grants; waiting calls are sent in FIFO order if the limit is a [`Limiter`],
 //!   a [`KeyedLimiter`] or a [`ConcurrencyLimiter`].
 //! - A call that is not granted within the maximum wait fails without having been sent, and the error names the limit.
@@ -14,17 +14,16 @@ mod error;
 mod limit;
 pub(crate) mod rules;
 mod service;
-mod waiting;
 
 use crate::filter::Filter;
 use diana::{ConcurrencyLimiter, KeyedLimiter, Limiter};
 pub use error::{ClientRateLimitError, Overloaded};
-pub use limit::{ByKey, ClientLimit, ClientLimitError, NoLimit, Turn};
+pub use limit::{ByKey, ClientLimit, ClientLimitError, NoLimit, PermitFuture};
+pub(crate) use service::PermitWait;
 pub use service::{ClientRateLimit, ClientRateLimitFuture};
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
-pub(crate) use waiting::Waiting;
 
 /// The default maximum wait of a call.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -48,7 +47,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// assert_eq!(client.ready().await?.call("alice").await?, "hello alice");
 /// assert_eq!(client.ready().await?.call("alice").await?, "hello alice");
 /// let error = client.ready().await?.call("alice").await.unwrap_err();
-/// assert!(error.to_string().starts_with("limit `partner` has no room within 5s, and nothing was sent: try again in"));
+/// assert!(error.to_string().starts_with("call not sent: limit `partner` does not grant it within 5s, retry after"));
 /// # Ok(())
 /// # }
 /// ```
@@ -70,8 +69,8 @@ impl ClientRateLimitLayer<Limiter> {
 
 impl ClientRateLimitLayer<ConcurrencyLimiter> {
     /// Limits concurrent calls: each releases its permit when its response has arrived.
-    pub fn at_a_time(name: impl Into<Arc<str>>, permits: ConcurrencyLimiter) -> Self {
-        Self { limit: Arc::new(permits), name: name.into(), max_wait: MAX_WAIT }
+    pub fn concurrency(name: impl Into<Arc<str>>, limiter: ConcurrencyLimiter) -> Self {
+        Self { limit: Arc::new(limiter), name: name.into(), max_wait: MAX_WAIT }
     }
 }
 
@@ -106,11 +105,12 @@ impl<L> ClientRateLimitLayer<L> {
     }
 
     /// Waits until a call is granted.
-    pub(crate) fn turn<R>(&self, call: &R) -> Waiting<L::Held>
+    pub(crate) fn acquire<R>(&self, request: &R) -> PermitWait<L::Permit>
     where
         L: ClientLimit<R>,
     {
-        Waiting::new(Arc::clone(&self.limit).turn(call, self.max_wait), Arc::clone(&self.name), self.max_wait)
+        let permit = Arc::clone(&self.limit).acquire(request, self.max_wait);
+        PermitWait::new(permit, Arc::clone(&self.name), self.max_wait)
     }
 }
 

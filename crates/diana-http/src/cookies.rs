@@ -25,17 +25,17 @@ impl<'a> Cookies<'a> {
 
     /// Returns the value of a cookie; [`SEVERAL`] if services may read different ones.
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
-        let lines = self.headers.get_all(COOKIE);
-        if lines.iter().map(HeaderValue::len).sum::<usize>() <= SHORT {
-            return value(lines.into_iter().flat_map(pairs), name);
+        let values = self.headers.get_all(COOKIE);
+        if values.iter().map(HeaderValue::len).sum::<usize>() <= SHORT {
+            return value(values.into_iter().flat_map(pairs), name);
         }
-        self.index.get_or_init(|| PairIndex::new(lines.into_iter().flat_map(pairs))).get(name)
+        self.index.get_or_init(|| PairIndex::new(values.into_iter().flat_map(pairs))).get(name)
     }
 }
 
-/// Returns every name of a line, with a function for its value.
-fn pairs<'a>(line: &'a HeaderValue) -> impl Iterator<Item = (Cow<'a, str>, impl FnOnce() -> Cow<'a, str>)> {
-    line.as_bytes().split(|byte| *byte == b';').filter(|part| !part.is_empty()).flat_map(|part| {
+/// Returns every name of a header value, with a function for its value.
+fn pairs<'a>(header: &'a HeaderValue) -> impl Iterator<Item = (Cow<'a, str>, impl FnOnce() -> Cow<'a, str>)> {
+    header.as_bytes().split(|byte| *byte == b';').filter(|part| !part.is_empty()).flat_map(|part| {
         let is_ambiguous = part.contains(&b',');
         part.split(|byte| *byte == b',').filter_map(move |pair| {
             let at = pair.iter().position(|byte| *byte == b'=')?;
@@ -52,14 +52,14 @@ fn trimmed(text: &[u8]) -> &[u8] {
     // Non-ASCII whitespace starts and ends with such bytes.
     while let Some(first) = text.first().filter(|byte| !byte.is_ascii()) {
         let start = (2..=4).find_map(|length| str::from_utf8(text.get(..length)?).ok());
-        match blank(*first, start) {
+        match whitespace_len(*first, start) {
             0 => break,
             length => text = text.split_at(length).1.trim_ascii_start(),
         }
     }
     while let Some(last) = text.last().filter(|byte| !byte.is_ascii()) {
         let end = (2..=4).find_map(|length| str::from_utf8(text.get(text.len().checked_sub(length)?..)?).ok());
-        match blank(*last, end) {
+        match whitespace_len(*last, end) {
             0 => break,
             length => text = text.split_at(text.len() - length).0.trim_ascii_end(),
         }
@@ -67,12 +67,13 @@ fn trimmed(text: &[u8]) -> &[u8] {
     text
 }
 
-/// Returns the length in bytes of the whitespace that a non-ASCII byte belongs to; 0 if it is none. `letter` is the
-/// character that the byte belongs to, if it is UTF-8.
-fn blank(byte: u8, letter: Option<&str>) -> usize {
-    let is_blank = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '\u{feff}';
-    match letter {
-        Some(letter) if letter.chars().all(is_blank) => letter.len(),
+/// Returns the length in bytes of the whitespace that a non-ASCII byte belongs to; 0 if it is none. `character` is the
+/// one that the byte belongs to, if it is UTF-8.
+fn whitespace_len(byte: u8, character: Option<&str>) -> usize {
+    let is_whitespace =
+        |character: char| character.is_whitespace() || character.is_control() || character == '\u{feff}';
+    match character {
+        Some(character) if character.chars().all(is_whitespace) => character.len(),
         None if matches!(byte, 0x85 | 0xa0) => 1,
         _ => 0,
     }
@@ -96,19 +97,19 @@ fn decoded(value: &[u8]) -> Cow<'_, str> {
 /// Decodes a quoted value like Python's services: `\"` is `"`, and `\101` is the byte of that octal number.
 fn unescaped(quoted: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(quoted.len()), quoted);
-    while let [first, behind @ ..] = rest {
-        rest = match (first, behind) {
-            (b'\\', [high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', behind @ ..]) => {
+    while let [first, tail @ ..] = rest {
+        rest = match (first, tail) {
+            (b'\\', [high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', tail @ ..]) => {
                 plain.push((high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0'));
-                behind
+                tail
             }
-            (b'\\', [escaped, behind @ ..]) => {
+            (b'\\', [escaped, tail @ ..]) => {
                 plain.push(*escaped);
-                behind
+                tail
             }
             _ => {
                 plain.push(*first);
-                behind
+                tail
             }
         };
     }

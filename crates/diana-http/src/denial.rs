@@ -3,9 +3,8 @@
 mod grpc;
 mod negotiate;
 mod page;
-pub(crate) mod problem;
 
-use crate::{policy_cache, ratelimit_headers};
+use crate::{policy_cache, problem, ratelimit_headers};
 use bytes::Bytes;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::response::CustomResponse;
@@ -14,7 +13,7 @@ use diana::{Asked, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use negotiate::Form;
+use negotiate::BodyFormat;
 pub(crate) use negotiate::ResponseFormat;
 use std::sync::Arc;
 
@@ -28,9 +27,9 @@ pub struct Denial {
 
 /// A cached response of a denial by one limit.
 pub(crate) struct CachedDenial {
-    like: CacheKey,
+    key: CacheKey,
     /// The rule's custom response.
-    answer: Option<Arc<CustomResponse>>,
+    custom: Option<Arc<CustomResponse>>,
     headers: HeaderMap,
     body: Bytes,
 }
@@ -39,7 +38,7 @@ pub(crate) struct CachedDenial {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct CacheKey {
     status: StatusCode,
-    which: RateLimitHeaders,
+    headers: RateLimitHeaders,
     remaining: u64,
     reset: Option<u64>,
     retry: Option<u64>,
@@ -47,12 +46,12 @@ struct CacheKey {
 
 impl CachedDenial {
     /// Returns the cached response if it has the same inputs.
-    fn told(&self, like: &CacheKey, asked: &Asked<'_>) -> Option<(StatusCode, HeaderMap, Bytes)> {
-        let is_same = match (&self.answer, &asked.rule.answer) {
-            (Some(known), Some(answer)) => Arc::ptr_eq(known, answer),
-            (known, answer) => known.is_none() && answer.is_none(),
+    fn get(&self, key: &CacheKey, asked: &Asked<'_>) -> Option<(StatusCode, HeaderMap, Bytes)> {
+        let is_same = match (&self.custom, &asked.rule.answer) {
+            (Some(cached), Some(custom)) => Arc::ptr_eq(cached, custom),
+            (cached, custom) => cached.is_none() && custom.is_none(),
         };
-        (is_same && self.like == *like).then(|| (like.status, self.headers.clone(), self.body.clone()))
+        (is_same && self.key == *key).then(|| (key.status, self.headers.clone(), self.body.clone()))
     }
 }
 
@@ -70,7 +69,7 @@ impl Denial {
 
     /// Returns the response.
     pub fn into_response(self) -> Response<Full<Bytes>> {
-        let (status, headers, body) = self.answer();
+        let (status, headers, body) = self.parts();
         let body = if self.format.has_body { body } else { Bytes::new() };
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
@@ -79,27 +78,27 @@ impl Denial {
     }
 
     /// Returns the parts of the response. A limit often denies with the same response, which is then cached.
-    fn answer(&self) -> (StatusCode, HeaderMap, Bytes) {
-        let only = if self.format.form == Form::Json { self.verdict.only() } else { None };
-        let Some(only) = only else { return self.make() };
-        let like = CacheKey {
+    fn parts(&self) -> (StatusCode, HeaderMap, Bytes) {
+        let only = if self.format.body_format == BodyFormat::Json { self.verdict.only() } else { None };
+        let Some(only) = only else { return self.build() };
+        let key = CacheKey {
             status: self.status(),
-            which: self.headers,
+            headers: self.headers,
             remaining: only.answer.status.remaining,
             reset: ratelimit_headers::reset(&only.answer),
             retry: self.retry_after(),
         };
-        let known = policy_cache::with(&only, |policy| policy.refusal.as_ref()?.told(&like, &only));
-        known.unwrap_or_else(|| {
-            let (status, headers, body) = self.make();
-            let made =
-                CachedDenial { like, answer: only.rule.answer.clone(), headers: headers.clone(), body: body.clone() };
-            policy_cache::with(&only, |policy| policy.refusal = Some(made));
+        let cached = policy_cache::with(&only, |policy| policy.denial.as_ref()?.get(&key, &only));
+        cached.unwrap_or_else(|| {
+            let (status, headers, body) = self.build();
+            let denial =
+                CachedDenial { key, custom: only.rule.answer.clone(), headers: headers.clone(), body: body.clone() };
+            policy_cache::with(&only, |policy| policy.denial = Some(denial));
             (status, headers, body)
         })
     }
 
-    fn make(&self) -> (StatusCode, HeaderMap, Bytes) {
+    fn build(&self) -> (StatusCode, HeaderMap, Bytes) {
         let mut headers = HeaderMap::with_capacity(6);
         let retry = self.retry_after();
         if let Some(seconds) = retry {
@@ -108,16 +107,16 @@ impl Denial {
         ratelimit_headers::add(&mut headers, &self.verdict, self.headers);
         let mut status = self.status();
         let reason = self.verdict.reason();
-        let (content_type, body) = if let Form::Grpc(content_type) = self.format.form {
+        let (content_type, body) = if let BodyFormat::Grpc(content_type) = self.format.body_format {
             status = StatusCode::OK;
             grpc::add(&mut headers, &self.verdict);
             (HeaderValue::from_static(content_type), Bytes::new())
-        } else if let Some(own) = own_answer(reason.as_ref()) {
-            own
-        } else if self.format.form == Form::Html {
+        } else if let Some(custom) = custom_response(reason.as_ref()) {
+            custom
+        } else if self.format.body_format == BodyFormat::Html {
             (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.verdict))
         } else {
-            (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict, reason))
+            (problem::TYPE, problem_body(status, &self.verdict, reason))
         };
         headers.insert(CONTENT_TYPE, content_type);
         (status, headers, body)
@@ -130,15 +129,41 @@ impl Denial {
 }
 
 /// Returns the rule's custom response, if it has one.
-fn own_answer(reason: Option<&Reason<'_>>) -> Option<(HeaderValue, Bytes)> {
+fn custom_response(reason: Option<&Reason<'_>>) -> Option<(HeaderValue, Bytes)> {
     match reason? {
         Reason::Limit(asked) => {
-            let answer = asked.rule.answer.as_ref()?;
-            Some(policy_cache::with(asked, |policy| policy.own(answer)))
+            let custom = asked.rule.answer.as_ref()?;
+            Some(policy_cache::with(asked, |policy| policy.custom(custom)))
         }
         // A custom response is about limits, and this request is invalid by itself.
         Reason::Rule { why: DenyReason::Cost, .. } => None,
-        Reason::Rule { rule, .. } => rule.answer.as_deref().map(policy_cache::own),
+        Reason::Rule { rule, .. } => rule.answer.as_deref().map(policy_cache::encode_custom),
         _ => None,
+    }
+}
+
+/// Returns the problem body of a denial.
+fn problem_body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<'_>>) -> Bytes {
+    let denied = || verdict.asked().filter(|asked| !asked.answer.is_granted());
+    match reason {
+        Some(Reason::Limit(asked)) if verdict.only().is_some() || denied().count() == 1 => {
+            let build = || problem::body(status, &[asked.limit.name()], None);
+            policy_cache::with(&asked, |policy| policy.problem(status, build))
+        }
+        Some(Reason::Limit(_)) => {
+            let names = denied().map(|asked| asked.limit.name()).collect::<Vec<_>>();
+            problem::body(status, &names, None)
+        }
+        Some(Reason::Rule { rule, why }) => {
+            let detail = match why {
+                DenyReason::Listed => "the request is on a deny list".to_owned(),
+                DenyReason::Missing => format!("the request has no {}", rule.by),
+                DenyReason::Cost => "the cost of the request cannot be computed".to_owned(),
+                DenyReason::Overloaded(_) => return problem::body(status, &[&rule.name], None),
+                _ => return problem::body(status, &[], None),
+            };
+            problem::body(status, &[], Some(&detail))
+        }
+        _ => problem::body(status, &[], None),
     }
 }

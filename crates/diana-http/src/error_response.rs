@@ -1,12 +1,11 @@
 //! The response to a call that a limit on a function denied.
 
-use crate::denial::problem;
-use crate::ratelimit_headers;
+use crate::{problem, ratelimit_headers};
 use bytes::Bytes;
 use diana::limited::{Cause, Limited};
 use diana::{Limiter, Quota};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{Response, StatusCode};
 use http_body_util::Full;
 use std::fmt;
 use std::sync::LazyLock;
@@ -66,12 +65,9 @@ impl LimitedResponse {
                 (None, None)
             }
         };
-        let mut response = Response::new(Full::new(problem::written(status, violated.as_slice(), None)));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(problem::TYPE));
+        let mut response = problem::response(status, problem::body(status, violated.as_slice(), None));
         if let Some(seconds) = retry.and_then(ratelimit_headers::retry_after) {
-            headers.insert(RETRY_AFTER, ratelimit_headers::number(seconds));
+            response.headers_mut().insert(RETRY_AFTER, ratelimit_headers::number(seconds));
         }
         response
     }

@@ -1,7 +1,7 @@
 //! The filter: rules for HTTP requests.
 
 use crate::attributes::HttpAttributes;
-use crate::check_future::CheckFuture;
+use crate::check::CheckFuture;
 use crate::client_ip::client_address;
 use crate::options::FilterOptions;
 use diana::Engine;
@@ -31,7 +31,7 @@ impl Filter {
         Self(Arc::new(Inner { engine, options }))
     }
 
-    /// Returns a copy for one thread, with its own reference counts, which would otherwise be contended between threads.
+    /// Returns a copy for one thread, with its own reference counts, which threads would otherwise contend for.
     #[must_use]
     pub fn for_thread(&self) -> Self {
         Self::with_options(Arc::new(Engine::clone(&self.0.engine)), self.0.options.clone())

@@ -24,12 +24,12 @@ pub type FilterFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Response<Full
 /// use http_body_util::Full;
 /// use std::net::{IpAddr, Ipv4Addr};
 ///
-/// /// Nobody gets at `/internal` from outside.
-/// struct Inside;
+/// /// Denies access to `/internal` from other machines.
+/// struct LocalOnly;
 ///
-/// impl HttpFilter for Inside {
+/// impl HttpFilter for LocalOnly {
 ///     fn name(&self) -> &str {
-///         "inside"
+///         "local-only"
 ///     }
 ///
 ///     fn check<'a>(&'a self, head: &'a mut Parts, client: IpAddr) -> FilterFuture<'a> {
@@ -46,10 +46,10 @@ pub type FilterFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Response<Full
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let chain = FilterChain::new().and(Inside);
+/// let chain = FilterChain::new().and(LocalOnly);
 /// let (mut head, ()) = Request::get("/internal/keys").body(()).unwrap().into_parts();
-/// let refused = chain.check(&mut head, Ipv4Addr::new(203, 0, 113, 7).into()).await.unwrap_err();
-/// assert_eq!((refused.by, refused.response.status()), ("inside", StatusCode::NOT_FOUND));
+/// let denial = chain.check(&mut head, Ipv4Addr::new(203, 0, 113, 7).into()).await.unwrap_err();
+/// assert_eq!((denial.by, denial.response.status()), ("local-only", StatusCode::NOT_FOUND));
 /// # }
 /// ```
 pub trait HttpFilter: Send + Sync {

@@ -1,8 +1,8 @@
 //! Diana as middleware: a tower layer for axum, hyper and tonic servers.
 //!
 //! ```text
-//!  request ──▶ RateLimit ──▶ Filter::check ──▶ your service ──▶ RequestPermit::answer ──▶ response
-//!                                     └─ refused ──────────────────────────────────▲
+//!  request ──▶ RateLimit ──▶ Filter::check ──▶ your service ──▶ RequestPermit::finish ──▶ response
+//!                                     └─ denied ───────────────────────────────────▲
 //! ```
 //!
 //! # What always holds (tests/it/layer.rs, tests/it/examples.rs)
@@ -14,14 +14,13 @@ mod address;
 mod body;
 mod caller;
 mod future;
-mod malformed;
 mod service;
 
 use crate::filter::Filter;
 use crate::options::FilterOptions;
 use crate::overload::LoadSampler;
 pub use address::ClientAddress;
-use address::Finds;
+use address::PeerLookup;
 pub use body::RateLimitBody;
 use diana::Engine;
 use diana::rules::upstream::Upstream;
@@ -76,8 +75,8 @@ pub struct RateLimitLayer(Arc<LayerState>);
 /// The state that all services of a layer share.
 pub(crate) struct LayerState {
     filter: Filter,
-    finds: Finds,
-    diverting: Rerouting,
+    peer_lookup: PeerLookup,
+    rerouting: Rerouting,
     sampler: Arc<LoadSampler>,
 }
 
@@ -86,12 +85,12 @@ pub(crate) struct LayerState {
 enum Rerouting {
     /// They are denied: a server has no other upstream.
     #[default]
-    Refuse,
+    Deny,
     /// They reach the inner service, with the target in their extensions.
-    Pass,
+    Forward,
 }
 
-/// The target of a request that a rule reroutes: an extension of the request. See [`RateLimitLayer::pass_diverted`].
+/// The target of a request that a rule reroutes: an extension of the request. See [`RateLimitLayer::forward_rerouted`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReroutedTo(pub Upstream);
 
@@ -112,7 +111,12 @@ impl RateLimitLayer {
     /// Creates a layer from a filter.
     pub fn of(filter: Filter) -> Self {
         let sampler = Arc::new(LoadSampler::new(filter.engine()));
-        Self(Arc::new(LayerState { filter, finds: Finds::default(), diverting: Rerouting::default(), sampler }))
+        Self(Arc::new(LayerState {
+            filter,
+            peer_lookup: PeerLookup::default(),
+            rerouting: Rerouting::default(),
+            sampler,
+        }))
     }
 
     /// Sets the function that returns the address of the peer.
@@ -130,14 +134,14 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn client_address(self, find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        self.changed(|set| LayerState { finds: Finds::by(find), ..set })
+        self.map_state(|state| LayerState { peer_lookup: PeerLookup::by(find), ..state })
     }
 
-    /// Passes rerouted requests to the inner service, with a [`ReroutedTo`] in their extensions; by default they are
+    /// Forwards rerouted requests to the inner service, with a [`ReroutedTo`] in their extensions; by default they are
     /// denied.
     #[must_use]
-    pub fn pass_diverted(self) -> Self {
-        self.changed(|set| LayerState { diverting: Rerouting::Pass, ..set })
+    pub fn forward_rerouted(self) -> Self {
+        self.map_state(|state| LayerState { rerouting: Rerouting::Forward, ..state })
     }
 
     /// Returns the filter.
@@ -151,7 +155,7 @@ impl RateLimitLayer {
         &self.0.sampler
     }
 
-    fn changed(self, change: impl FnOnce(LayerState) -> LayerState) -> Self {
+    fn map_state(self, change: impl FnOnce(LayerState) -> LayerState) -> Self {
         Self(Arc::new(change((*self.0).clone())))
     }
 }
@@ -172,8 +176,9 @@ impl Clone for RateLimitLayer {
 
 impl Clone for LayerState {
     fn clone(&self) -> Self {
-        let Self { filter, finds, diverting, sampler } = self;
-        Self { filter: filter.clone(), finds: finds.clone(), diverting: *diverting, sampler: Arc::clone(sampler) }
+        let Self { filter, peer_lookup, rerouting, sampler } = self;
+        let (filter, peer_lookup) = (filter.clone(), peer_lookup.clone());
+        Self { filter, peer_lookup, rerouting: *rerouting, sampler: Arc::clone(sampler) }
     }
 }
 
@@ -181,7 +186,7 @@ impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("filter", &self.0.filter)
-            .field("diverting", &self.0.diverting)
+            .field("rerouting", &self.0.rerouting)
             .finish_non_exhaustive()
     }
 }

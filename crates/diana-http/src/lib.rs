@@ -22,17 +22,19 @@
 //! let request = Request::new(http_body_util::Empty::<&[u8]>::new());
 //! let client = Some([203, 0, 113, 7].into());
 //! let response = match filter.check(&request, client).await {
-//!     CheckResult::Allow(mut pass) => {
-//!         pass.begin();
-//!         // Here the request is carried out.
-//!         pass.answer(Response::new(http_body_util::Empty::<&[u8]>::new()))
+//!     CheckResult::Allow(mut permit) => {
+//!         permit.begin();
+//!         // The handler runs here.
+//!         permit.finish(Response::new(http_body_util::Empty::<&[u8]>::new()))
 //!     }
-//!     _ => unreachable!("it is the first one"),
+//!     _ => unreachable!("the first request is granted"),
 //! };
 //! assert_eq!(response.headers()["ratelimit"], "\"each-client\";r=0;t=3600");
 //!
-//! let CheckResult::Deny(refused) = filter.check(&request, client).await else { unreachable!("it is the second one") };
-//! let response = refused.into_response();
+//! let CheckResult::Deny(denial) = filter.check(&request, client).await else {
+//!     unreachable!("the second request is denied")
+//! };
+//! let response = denial.into_response();
 //! assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
 //! assert_eq!(response.headers()["retry-after"], "3600");
 //! # Ok(())
@@ -41,10 +43,8 @@
 //! ```
 
 mod attributes;
-mod bandwidth;
 mod body;
-mod check_future;
-mod check_result;
+mod check;
 mod client_ext;
 mod client_ip;
 mod client_limit;
@@ -56,30 +56,29 @@ mod error_response;
 mod filter;
 mod filter_chain;
 mod layer;
-mod method;
 mod options;
 mod overload;
 mod pairs;
 mod path;
 mod permit;
 mod policy_cache;
+mod problem;
 mod query;
 mod ratelimit_headers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry_after;
 mod signature;
+mod throttle;
 
-pub use attributes::HttpAttributes;
-pub use bandwidth::{Throttle, ThrottledBody};
+pub use attributes::{HttpAttributes, normal_method};
 pub use body::PermitBody;
-pub use check_future::CheckFuture;
-pub use check_result::CheckResult;
+pub use check::{CheckFuture, CheckResult};
 pub use client_ext::{RequestHost, ResponseMeta};
 pub use client_ip::{client_address, is_trusted_proxy};
 pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
-    ClientRateLimitLayer, NoLimit, Overloaded, Turn,
+    ClientRateLimitLayer, NoLimit, Overloaded, PermitFuture,
 };
 pub use cost_header::COST_HEADER;
 pub use denial::Denial;
@@ -89,13 +88,14 @@ pub use error_response::LimitedResponse;
 pub use filter::Filter;
 pub use filter_chain::{FilterChain, FilterChainDenial, FilterFuture, HttpFilter};
 pub use layer::{ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLimitLayer, ReroutedTo};
-pub use method::normal_method;
 pub use options::FilterOptions;
 pub use overload::LoadSampler;
 pub use path::{decoded_path, malformed_path, normal_path};
 pub use permit::RequestPermit;
+pub use problem::problem_response;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
 pub use signature::SignatureFilter;
+pub use throttle::{Throttle, ThrottledBody};
 
 /// Runs the code of this page as doctests.
 #[cfg(doctest)]

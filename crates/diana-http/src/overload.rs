@@ -21,7 +21,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 /// The sampling interval: short enough to notice an overload before queues are long, long enough for a negligible cost.
-const EVERY: Duration = Duration::from_millis(250);
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Samples the machine's load for an engine, while a rule of the engine needs it.
 ///
@@ -40,7 +40,7 @@ const EVERY: Duration = Duration::from_millis(250);
 ///
 /// let without = RuleFile::read(&Document::new("diana.yaml", "rules: []"), &Registry::default())?;
 /// engine.set_rules(&without);
-/// sampler.follow(); // say so whenever the rules have changed
+/// sampler.follow(); // to be called whenever the rules change
 /// assert!(!sampler.is_running());
 /// # Ok::<(), diana::rules::Problems>(())
 /// ```
@@ -48,87 +48,88 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Dropping it stops the thread; so does dropping the engine.
 pub struct LoadSampler {
     engine: Weak<Engine>,
-    running: Mutex<Option<SamplerState>>,
+    thread: Mutex<Option<SamplerThread>>,
 }
 
 /// The thread, and its stop signal.
-struct SamplerState {
-    ends: Arc<AtomicBool>,
+struct SamplerThread {
+    stop: Arc<AtomicBool>,
     thread: Thread,
 }
 
 impl LoadSampler {
     /// Creates a sampler for `engine`, and starts it if the rules need it.
     pub fn new(engine: &Arc<Engine>) -> Self {
-        let sampler = Self { engine: Arc::downgrade(engine), running: Mutex::default() };
+        let sampler = Self { engine: Arc::downgrade(engine), thread: Mutex::default() };
         sampler.follow();
         sampler
     }
 
     /// Starts or stops the thread as the active rules require.
     pub fn follow(&self) {
-        let mut running = self.running.lock();
-        let asks = self.engine.upgrade().is_some_and(|engine| asks(&engine));
-        match (&*running, asks) {
-            (Some(_), false) => *running = None,
-            (None, true) => *running = SamplerState::start(Weak::clone(&self.engine)),
+        let mut thread = self.thread.lock();
+        let is_needed = self.engine.upgrade().is_some_and(|engine| needs_load(&engine));
+        match (&*thread, is_needed) {
+            (Some(_), false) => *thread = None,
+            (None, true) => *thread = SamplerThread::start(Weak::clone(&self.engine)),
             (Some(_), true) | (None, false) => {}
         }
     }
 
     /// Returns `true` if the thread is running.
     pub fn is_running(&self) -> bool {
-        self.running.lock().is_some()
+        self.thread.lock().is_some()
     }
 }
 
-impl SamplerState {
+impl SamplerThread {
     fn start(engine: Weak<Engine>) -> Option<Self> {
-        let ends = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ends);
-        let thread = std::thread::Builder::new().name("diana-load".to_owned()).spawn(move || look(&engine, &told));
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopping = Arc::clone(&stop);
+        let thread =
+            std::thread::Builder::new().name("diana-load".to_owned()).spawn(move || run(&engine, &is_stopping));
         match thread {
-            Ok(thread) => Some(Self { ends, thread: thread.thread().clone() }),
+            Ok(thread) => Some(Self { stop, thread: thread.thread().clone() }),
             Err(error) => {
-                tracing::error!(%error, "no thread to look at the machine's load: `load` rules refuse nobody");
+                tracing::error!(%error, "cannot start the load sampler: `load` rules deny no requests");
                 None
             }
         }
     }
 }
 
-impl Drop for SamplerState {
+impl Drop for SamplerThread {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Release);
+        self.stop.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
 
-fn asks(engine: &Engine) -> bool {
+fn needs_load(engine: &Engine) -> bool {
     engine.rules().rules().iter().any(|rule| rule.rule().load.is_some())
 }
 
-fn look(engine: &Weak<Engine>, ends: &AtomicBool) {
+fn run(engine: &Weak<Engine>, stop: &AtomicBool) {
     let mut machine = Machine::default();
     if !machine.is_known() {
         tracing::warn!(
-            "nothing is known of this system's processors and memory: `load` goes by connections and traffic"
+            "cannot read the CPU and memory usage of this system: `load` rules only use connections and traffic"
         );
     }
-    while !ends.load(Ordering::Acquire) {
+    while !stop.load(Ordering::Acquire) {
         // Held only briefly, so that the owner's drop of the engine takes effect immediately.
         let Some(engine) = engine.upgrade() else { return };
-        let seen = machine.look(SystemClock.now());
+        let sample = machine.sample(SystemClock.now());
         let load = engine.load();
-        if let Some(cpu) = seen.cpu {
+        if let Some(cpu) = sample.cpu {
             load.set_cpu(cpu);
         }
-        if let Some(memory) = seen.memory {
+        if let Some(memory) = sample.memory {
             load.set_memory(memory);
         }
         load.tick(engine.now());
         drop(engine);
-        SystemClock.park(EVERY);
+        SystemClock.park(INTERVAL);
     }
 }
 

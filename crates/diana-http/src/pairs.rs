@@ -13,36 +13,36 @@ use std::collections::HashMap;
 pub(crate) const SHORT: usize = 256;
 
 /// The maximum number of pairs that are read. Express, PHP and others stop at 1000 as well.
-const MOST: usize = 1_000;
+const MAX_PAIRS: usize = 1_000;
 
 /// A name and its value.
 type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// Pairs by the names that they may stand for.
+/// Pairs by the names that services may read them as.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PairIndex<'a> {
     groups: HashMap<Cow<'a, str>, Vec<Pair<'a>>>,
     /// Whether there are more pairs than are read, so that the rest is unknown.
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl<'a> PairIndex<'a> {
     pub(crate) fn new<V: FnOnce() -> Cow<'a, str>>(mut pairs: impl Iterator<Item = (Cow<'a, str>, V)>) -> Self {
         let mut index = Self::default();
-        for (name, value) in pairs.by_ref().take(MOST) {
+        for (name, value) in pairs.by_ref().take(MAX_PAIRS) {
             index.groups.entry(group_of(&name)).or_default().push((name, value()));
         }
-        index.is_cut = pairs.next().is_some();
+        index.is_truncated = pairs.next().is_some();
         index
     }
 
     /// Like [`value`].
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
-        if self.is_cut {
+        if self.is_truncated {
             return Some(Cow::Borrowed(SEVERAL));
         }
         let group = self.groups.get(&*group_of(&Cow::Borrowed(name)))?;
-        value(group.iter().map(|(own, value)| (Cow::Borrowed(&**own), || Cow::Borrowed(&**value))), name)
+        value(group.iter().map(|(other, value)| (Cow::Borrowed(&**other), || Cow::Borrowed(&**value))), name)
     }
 }
 
@@ -52,8 +52,8 @@ pub(crate) fn value<'a, V: FnOnce() -> Cow<'a, str>>(
     pairs: impl Iterator<Item = (Cow<'a, str>, V)>,
     name: &str,
 ) -> Option<Cow<'a, str>> {
-    only(pairs.filter_map(|(own, value)| {
-        if own == name { Some(value()) } else { may_be(&own, name).then_some(Cow::Borrowed(SEVERAL)) }
+    only(pairs.filter_map(|(other, value)| {
+        if other == name { Some(value()) } else { may_match(&other, name).then_some(Cow::Borrowed(SEVERAL)) }
     }))
 }
 
@@ -64,13 +64,13 @@ pub(crate) fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option
     Some(if is_one { first } else { Cow::Borrowed(SEVERAL) })
 }
 
-/// Returns `true` if some service treats `own`, a different spelling, as `name`.
-fn may_be(own: &str, name: &str) -> bool {
-    if !own.contains('[') {
-        return own.eq_ignore_ascii_case(name);
+/// Returns `true` if some service treats `other`, a different spelling, as `name`.
+fn may_match(other: &str, name: &str) -> bool {
+    if !other.contains('[') {
+        return other.eq_ignore_ascii_case(name);
     }
-    let mut own = steps(own);
-    steps(name).all(|step| own.next().is_some_and(|own| own.eq_ignore_ascii_case(step)))
+    let mut other = steps(other);
+    steps(name).all(|step| other.next().is_some_and(|other| other.eq_ignore_ascii_case(step)))
 }
 
 /// Returns the index key that all spellings of a name share.

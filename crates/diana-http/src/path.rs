@@ -19,12 +19,12 @@
 //! The decoded form, in which all of these are separators and `;x` is removed from every segment, is the path of a
 //! request: keys use it. A rule matches if it matches any form.
 //!
-//! # What always holds (tests/it/path.rs, tests/it/spellings.rs)
+//! # What always holds (tests/it/path.rs, tests/it/path_forms.rs)
 //! - The normal form of a normal form is itself.
 //! - It starts with `/`, and no segment of it is empty (except the last), `.` or `..`.
 //! - A path that is already normal has one form, and is not copied.
 //! - However a service of the table reads a path, its interpretation is one of the forms.
-//! - The forms of a path that is not [malformed](malformed_path) have at most [`MOST_BYTES`] together, whatever a
+//! - The forms of a path that is not [malformed](malformed_path) have at most [`MAX_FORM_BYTES`] together, whatever a
 //!   client sends.
 
 use diana::rules::http_settings::Spelling;
@@ -33,7 +33,7 @@ use std::borrow::Cow;
 
 /// The maximum total length of the forms of a path, in bytes. A path of 10 KB may contain `%2F`, one of 1 KB everything
 /// together.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_FORM_BYTES: usize = 64 * 1024;
 
 /// Returns the normal form of a path, in which escaped separators stay escaped. Routes compare it, and rules among
 /// other forms.
@@ -46,7 +46,7 @@ const MOST_BYTES: usize = 64 * 1024;
 /// assert_eq!(normal_path("/a%2fb"), "/a%2Fb");
 /// ```
 pub fn normal_path(path: &str) -> Cow<'_, str> {
-    if is_normal(path) { Cow::Borrowed(path) } else { Reading::LITERAL.of(path) }
+    if is_normal(path) { Cow::Borrowed(path) } else { Interpretation::LITERAL.of(path) }
 }
 
 /// Returns the decoded form of a path: escaped separators are separators, and `;x` is removed wherever a service may
@@ -60,7 +60,7 @@ pub fn normal_path(path: &str) -> Cow<'_, str> {
 /// assert_eq!(decoded_path("/group%2Fproject"), "/group/project");
 /// ```
 pub fn decoded_path(path: &str) -> Cow<'_, str> {
-    if is_normal(path) { Cow::Borrowed(path) } else { Reading::DECODED.of(path) }
+    if is_normal(path) { Cow::Borrowed(path) } else { Interpretation::DECODED.of(path) }
 }
 
 /// Returns why a path is rejected with 400 before the rules are checked; `None` if it is valid. Services differ in how
@@ -80,7 +80,7 @@ pub fn decoded_path(path: &str) -> Cow<'_, str> {
 ///     assert!(malformed_path(path, Spelling::Allow).is_some());
 /// }
 /// assert_eq!(malformed_path("/.well-known/a%2Fb/...", Spelling::Allow), None);
-/// assert_eq!(malformed_path("/a%2Fb", Spelling::Deny), Some("the path has an escaped slash in it"));
+/// assert_eq!(malformed_path("/a%2Fb", Spelling::Deny), Some("the path contains an escaped slash"));
 /// ```
 pub fn malformed_path(path: &str, escaped_slash: Spelling) -> Option<&'static str> {
     if is_normal(path) { None } else { malformed(path, escaped_slash) }
@@ -91,16 +91,16 @@ fn malformed(path: &str, escaped_slash: Spelling) -> Option<&'static str> {
     // Every segment of every form, except those that contain a separator, is one of these.
     let separated = with_separators(path);
     if separated.split(['/', '\\']).any(|segment| matches!(&*normal_segment(cut(segment)), "." | "..")) {
-        return Some("the path has `.` or `..` in it");
+        return Some("the path contains a `.` or `..` segment");
     }
     if escapes(path).any(|(_, byte)| byte.is_ascii_control()) {
-        return Some("the path has an escaped control character in it");
+        return Some("the path contains an escaped control character");
     }
     if escaped_slash == Spelling::Deny && escapes(path).any(|(_, byte)| matches!(byte, b'/' | b'\\')) {
-        return Some("the path has an escaped slash in it");
+        return Some("the path contains an escaped slash");
     }
-    let bytes = readings(path).count().saturating_mul(path.len());
-    (bytes > MOST_BYTES).then_some("the path can be read in too many ways for its length")
+    let bytes = interpretations(path).count().saturating_mul(path.len());
+    (bytes > MAX_FORM_BYTES).then_some("the path has too many interpretations for its length")
 }
 
 /// Returns `true` if a path is certainly normal, so that it needs no further checks.
@@ -121,7 +121,7 @@ pub(crate) fn is_normal(path: &str) -> bool {
 
 /// How a service reads a path, where services differ. The steps are applied in this order.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct Interpretation {
     /// `//x` at the start is a host, and is removed.
     has_host: bool,
     cuts: Cuts,
@@ -143,7 +143,7 @@ enum Cuts {
     Rest,
 }
 
-impl Reading {
+impl Interpretation {
     const DECODED: Self =
         Self { has_host: false, cuts: Cuts::Parameters, decodes: true, splits_at_backslash: true, cuts_segments: true };
     const LITERAL: Self = Self { decodes: false, ..Self::DECODED };
@@ -189,20 +189,20 @@ impl Reading {
 }
 
 /// Returns the interpretations of a path. Characters that do not occur in it add none.
-fn readings(path: &str) -> impl Iterator<Item = Reading> {
-    let escaped = |byte: u8| escapes(path).any(|(_, own)| own == byte);
+fn interpretations(path: &str) -> impl Iterator<Item = Interpretation> {
+    let escaped = |byte: u8| escapes(path).any(|(_, other)| other == byte);
     let (semicolon, backslash) = (path.contains(';'), path.contains('\\'));
     let (escaped_semicolon, escaped_backslash) = (escaped(b';'), escaped(b'\\'));
     let has_escapes = escaped_semicolon || escaped_backslash || escaped(b'/');
     let both = |occurs: bool| if occurs { &[true, false][..] } else { &[true][..] };
     let cuts = if semicolon { &[Cuts::Rest, Cuts::Parameters, Cuts::Nothing][..] } else { &[Cuts::Nothing][..] };
     let hosts = both(without_host(path) != path);
-    let ways = cuts.iter().flat_map(move |&cuts| hosts.iter().map(move |&has_host| (cuts, has_host)));
-    ways.flat_map(move |(cuts, has_host)| {
+    let starts = cuts.iter().flat_map(move |&cuts| hosts.iter().map(move |&has_host| (cuts, has_host)));
+    starts.flat_map(move |(cuts, has_host)| {
         both(has_escapes).iter().flat_map(move |&decodes| {
             both(backslash || decodes && escaped_backslash).iter().flat_map(move |&splits_at_backslash| {
                 let segments = both(semicolon || decodes && escaped_semicolon).iter();
-                segments.map(move |&cuts_segments| Reading {
+                segments.map(move |&cuts_segments| Interpretation {
                     has_host,
                     cuts,
                     decodes,
@@ -218,11 +218,11 @@ fn readings(path: &str) -> impl Iterator<Item = Reading> {
 /// for almost every path.
 #[cold]
 pub(crate) fn other_paths(path: &str) -> Vec<String> {
-    let decoded = Reading::DECODED.of(path);
-    let mut forms = vec![Reading::LITERAL.of(path).into_owned()];
-    for reading in readings(path).filter(|_| path != "*") {
-        let form = reading.of(path);
-        if form != decoded && forms.iter().all(|known| **known != *form) {
+    let decoded = Interpretation::DECODED.of(path);
+    let mut forms = vec![Interpretation::LITERAL.of(path).into_owned()];
+    for interpretation in interpretations(path).filter(|_| path != "*") {
+        let form = interpretation.of(path);
+        if form != decoded && forms.iter().all(|other| **other != *form) {
             forms.push(form.into_owned());
         }
     }

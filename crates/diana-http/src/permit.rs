@@ -1,17 +1,17 @@
-//! The permit of a request: what the rules allow it to do.
+//! The permit of a request.
 //!
-//! # What always holds (tests/it/giving_back.rs)
+//! # What always holds (tests/it/refund.rs)
 //! - Dropping it before [`begin`](RequestPermit::begin) refunds everything: the request was not carried out.
 //! - While it exists, the request's leases are extended, in the shared store too.
 //! - Dropping it later releases concurrency permits (`concurrent`); the other charges stay.
 //! - Nothing is released or refunded twice.
 
 use crate::attributes::HttpAttributes;
-use crate::bandwidth::{Throttle, ThrottledBody};
 use crate::body::PermitBody;
 use crate::cost_header;
 use crate::denial::{Denial, ResponseFormat};
 use crate::ratelimit_headers;
+use crate::throttle::{Throttle, ThrottledBody};
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::rule::OverLimit;
 use diana::rules::upstream::Upstream;
@@ -68,7 +68,7 @@ impl RequestPermit {
         self.throttle.request(body)
     }
 
-    /// Throttles a response body that does not pass through [`answer`](Self::answer), such as the data of an upgraded
+    /// Throttles a response body that does not pass through [`finish`](Self::finish), such as the data of an upgraded
     /// connection.
     pub fn response_body<B>(&self, body: B) -> ThrottledBody<B> {
         self.throttle.response(body)
@@ -92,7 +92,7 @@ impl RequestPermit {
 
     /// Finishes the response: corrects the cost by its header `x-diana-cost`, adds the rate limit headers, and releases
     /// the request's permits when the body was sent or is dropped.
-    pub fn answer<B: Body>(mut self, response: Response<B>) -> Response<PermitBody<B>> {
+    pub fn finish<B: Body>(mut self, response: Response<B>) -> Response<PermitBody<B>> {
         self.begin();
         let (mut head, body) = response.into_parts();
         let is_held = self.verdict().found().is_held() && self.verdict().is_granted();

@@ -23,42 +23,42 @@ pub(crate) struct Policy {
     version: u64,
     capacity: u64,
     /// The start of its `RateLimit` item: its name, up to the remaining permits.
-    beginning: Box<str>,
+    prefix: Box<str>,
     /// Its last `RateLimit` value. Consecutive denials mostly have the same.
-    told: Option<(u64, Option<u64>, HeaderValue)>,
+    last: Option<(u64, Option<u64>, HeaderValue)>,
     /// Its `RateLimit-Policy` item.
     pub(crate) header: HeaderValue,
     /// The last response of a denial by this limit alone.
-    pub(crate) refusal: Option<CachedDenial>,
+    pub(crate) denial: Option<CachedDenial>,
     /// The body of a denial by this limit alone, and its status.
     problem: Option<(StatusCode, Bytes)>,
     /// The rule's custom response, and its encoded form.
-    own: Option<(Arc<CustomResponse>, (HeaderValue, Bytes))>,
+    custom: Option<(Arc<CustomResponse>, (HeaderValue, Bytes))>,
 }
 
 /// The maximum number of entries per thread; then the cache is cleared.
-const MOST: usize = 4_096;
+const MAX_ENTRIES: usize = 4_096;
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<IdHasher>>> = RefCell::default();
+    static CACHE: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<IdHasher>>> = RefCell::default();
 }
 
 /// Calls `act` with the cache entry of a limit.
 pub(crate) fn with<T>(asked: &Asked<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
     let (limit, capacity) = (asked.limit, asked.answer.status.limit);
-    KNOWN.with_borrow_mut(|known| {
-        if let Some(policy) = known.get_mut(&limit.id())
+    CACHE.with_borrow_mut(|cache| {
+        if let Some(policy) = cache.get_mut(&limit.id())
             && policy.is_of(limit, capacity)
         {
             return act(policy);
         }
-        if known.len() >= MOST {
-            known.clear();
+        if cache.len() >= MAX_ENTRIES {
+            cache.clear();
         }
         let mut policy = Policy::new(limit, capacity);
-        let done = act(&mut policy);
-        known.insert(limit.id(), policy);
-        done
+        let result = act(&mut policy);
+        cache.insert(limit.id(), policy);
+        result
     })
 }
 
@@ -76,12 +76,12 @@ impl Policy {
         Self {
             version: limit.version(),
             capacity,
-            beginning: format!("{name};r=").into(),
-            told: None,
-            refusal: None,
+            prefix: format!("{name};r=").into(),
+            last: None,
+            denial: None,
             header,
             problem: None,
-            own: None,
+            custom: None,
         }
     }
 
@@ -92,21 +92,21 @@ impl Policy {
     /// Returns `RateLimit` for this limit alone.
     pub(crate) fn status(&mut self, answer: &Answer) -> HeaderValue {
         let (remaining, reset) = (answer.status.remaining, ratelimit_headers::reset(answer));
-        if let Some((known, when, told)) = &self.told
-            && (*known, *when) == (remaining, reset)
+        if let Some((last_remaining, last_reset, value)) = &self.last
+            && (*last_remaining, *last_reset) == (remaining, reset)
         {
-            return told.clone();
+            return value.clone();
         }
         let mut text = Vec::with_capacity(96);
-        self.write_standing(&mut text, remaining, reset);
-        let told = HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
-        self.told = Some((remaining, reset, told.clone()));
-        told
+        self.write_status(&mut text, remaining, reset);
+        let value = HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        self.last = Some((remaining, reset, value.clone()));
+        value
     }
 
     /// Writes the remaining permits and the seconds until the reset.
-    pub(crate) fn write_standing(&self, text: &mut Vec<u8>, remaining: u64, reset: Option<u64>) {
-        text.extend_from_slice(self.beginning.as_bytes());
+    pub(crate) fn write_status(&self, text: &mut Vec<u8>, remaining: u64, reset: Option<u64>) {
+        text.extend_from_slice(self.prefix.as_bytes());
         text.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
         if let Some(reset) = reset {
             text.extend_from_slice(b";t=");
@@ -115,11 +115,11 @@ impl Policy {
     }
 
     /// Returns the body of a denial by this limit alone.
-    pub(crate) fn problem(&mut self, status: StatusCode, make: impl FnOnce() -> Bytes) -> Bytes {
+    pub(crate) fn problem(&mut self, status: StatusCode, build: impl FnOnce() -> Bytes) -> Bytes {
         match &self.problem {
-            Some((known, body)) if *known == status => body.clone(),
+            Some((cached, body)) if *cached == status => body.clone(),
             _ => {
-                let body = make();
+                let body = build();
                 self.problem = Some((status, body.clone()));
                 body
             }
@@ -127,23 +127,23 @@ impl Policy {
     }
 
     /// Returns the rule's custom response.
-    pub(crate) fn own(&mut self, answer: &Arc<CustomResponse>) -> (HeaderValue, Bytes) {
-        match &self.own {
-            Some((known, sent)) if Arc::ptr_eq(known, answer) => sent.clone(),
+    pub(crate) fn custom(&mut self, custom: &Arc<CustomResponse>) -> (HeaderValue, Bytes) {
+        match &self.custom {
+            Some((cached, encoded)) if Arc::ptr_eq(cached, custom) => encoded.clone(),
             _ => {
-                let sent = own(answer);
-                self.own = Some((Arc::clone(answer), sent.clone()));
-                sent
+                let encoded = encode_custom(custom);
+                self.custom = Some((Arc::clone(custom), encoded.clone()));
+                encoded
             }
         }
     }
 }
 
 /// Encodes a custom response.
-pub(crate) fn own(answer: &CustomResponse) -> (HeaderValue, Bytes) {
-    let content_type = HeaderValue::from_str(&answer.content_type);
+pub(crate) fn encode_custom(custom: &CustomResponse) -> (HeaderValue, Bytes) {
+    let content_type = HeaderValue::from_str(&custom.content_type);
     let content_type = content_type.unwrap_or_else(|_| HeaderValue::from_static("text/plain; charset=utf-8"));
-    (content_type, Bytes::copy_from_slice(answer.text.as_bytes()))
+    (content_type, Bytes::copy_from_slice(custom.text.as_bytes()))
 }
 
 /// Returns the seconds in which the capacity is granted at most; `None` if permits do not come back with time.

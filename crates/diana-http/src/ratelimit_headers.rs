@@ -19,9 +19,9 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The maximum number of limits in a header.
-const MOST: usize = 8;
+const MAX_LIMITS: usize = 8;
 /// The initial capacity of a header with several limits, which is usually enough.
-const ROOM: usize = 480;
+const CAPACITY: usize = 480;
 
 /// Adds the rate limit headers.
 pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
@@ -59,17 +59,17 @@ fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
 /// Returns the headers for several limits; `None` if there are none.
 fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     let (mut policies, mut statuses) = (Vec::new(), Vec::new());
-    verdict.asked().take(MOST).for_each(|asked| {
+    verdict.asked().take(MAX_LIMITS).for_each(|asked| {
         if policies.is_empty() {
-            policies.reserve(ROOM);
-            statuses.reserve(ROOM);
+            policies.reserve(CAPACITY);
+            statuses.reserve(CAPACITY);
         } else {
             policies.extend_from_slice(b", ");
             statuses.extend_from_slice(b", ");
         }
         policy_cache::with(&asked, |policy| {
             policies.extend_from_slice(policy.header.as_bytes());
-            policy.write_standing(&mut statuses, asked.answer.status.remaining, reset(&asked.answer));
+            policy.write_status(&mut statuses, asked.answer.status.remaining, reset(&asked.answer));
         });
     });
     if policies.is_empty() {

@@ -5,13 +5,13 @@
 //! - as middleware of `reqwest_middleware`, to keep writing `client.get(url).send()`. This is the recommended way;
 //! - as tower layers, since the client is a `Service<reqwest::Request>`, if you have a stack of tower layers anyway.
 //!
-//! # What always holds (tests/reqwest)
+//! # What always holds (tests/it/reqwest)
 //! - The guarantees of `ClientRateLimitLayer` and `RetryAfterLayer`: the implementation is the same.
 //! - A call that is not granted is never sent, and the inner error is an [`Overloaded`](crate::Overloaded).
 //! - Dropping a call, before or after it is sent, releases its permits.
 
 use crate::client_ext::{self, RequestHost, ResponseMeta};
-use crate::client_limit::{ClientLimit, ClientRateLimitLayer, Turn, rules};
+use crate::client_limit::{ClientLimit, ClientRateLimitLayer, PermitFuture, rules};
 use crate::filter::Filter;
 use crate::permit::RequestPermit;
 use crate::retry_after::RetryAfterLayer;
@@ -42,11 +42,11 @@ use std::time::Duration;
 /// assert!(client.get(&url).send().await.is_ok());
 /// match client.get(&url).send().await {
 ///     Err(Error::Middleware(error)) => {
-///         let busy = error.downcast_ref::<Overloaded>().expect("no other middleware fails here");
-///         println!("not sent, as {busy}");
-///         assert_eq!(&*busy.limit, "partner");
+///         let overloaded = error.downcast_ref::<Overloaded>().expect("no other middleware fails");
+///         println!("{overloaded}");
+///         assert_eq!(&*overloaded.limit, "partner");
 ///     }
-///     other => unreachable!("it is the second one within an hour, but {other:?}"),
+///     other => unreachable!("the second call within an hour is denied, but {other:?}"),
 /// }
 /// # Ok(())
 /// # }
@@ -59,7 +59,7 @@ use std::time::Duration;
 #[async_trait]
 impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
-        let _held = self.turn(&request).await.map_err(Error::middleware)?;
+        let _permit = self.acquire(&request).await.map_err(Error::middleware)?;
         next.run(request, extensions).await
     }
 }
@@ -85,10 +85,10 @@ impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
 #[async_trait]
 impl<L: ClientLimit<Request>> Middleware for RetryAfterLayer<L> {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
-        let mut waiting = self.wait(&request);
-        let _held = poll_fn(|context| waiting.poll(&request, context)).await.map_err(Error::middleware)?;
+        let mut wait = self.wait(&request);
+        let _permit = poll_fn(|context| wait.poll(&request, context)).await.map_err(Error::middleware)?;
         let response = next.run(request, extensions).await?;
-        waiting.heard(&response);
+        wait.observe(&response);
         Ok(response)
     }
 }
@@ -108,21 +108,21 @@ impl ResponseMeta for Response {
         self.headers()
     }
 
-    fn answered_by(&self) -> Option<String> {
+    fn final_host(&self) -> Option<String> {
         host(self.url())
     }
 }
 
 fn host(url: &Url) -> Option<String> {
-    Some(client_ext::name(Some(url.scheme()), url.host_str()?, url.port()))
+    Some(client_ext::host_name(Some(url.scheme()), url.host_str()?, url.port()))
 }
 
 impl ClientLimit<Request> for Filter {
-    type Held = RequestPermit;
+    type Permit = RequestPermit;
 
-    fn turn(self: Arc<Self>, request: &Request, max_wait: Duration) -> Turn<RequestPermit> {
+    fn acquire(self: Arc<Self>, request: &Request, max_wait: Duration) -> PermitFuture<RequestPermit> {
         // An invalid URI (it is too long) is not sent either: reqwest reports it when the call is granted.
         let uri = request.url().as_str().parse().unwrap_or_else(|_| Uri::default());
-        Box::pin(rules::turn(self, rules::head(request.method(), uri, request.headers()), max_wait))
+        Box::pin(rules::acquire(self, rules::head(request.method(), uri, request.headers()), max_wait))
     }
 }

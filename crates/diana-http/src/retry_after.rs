@@ -3,11 +3,11 @@
 //! `Retry-After` of a 429 or 503, and a `RateLimit` with no permits left, delay all calls to that host until then. That
 //! is better for both sides than repeated denials; many services ban clients that ignore it.
 //!
-//! # What always holds (tests/it/heeding.rs)
+//! # What always holds (tests/it/retry_after.rs)
 //! - After a response with a retry time, no call is sent to that host before; other hosts are not affected.
 //! - A call that would have to wait longer than its maximum wait fails immediately, unsent.
 //! - With a limit, no more calls are sent than it grants, not even at the end of a pause.
-//! - No response delays calls for longer than the layer allows, and at most [`MOST`] hosts are stored.
+//! - No response delays calls for longer than the layer allows, and at most [`MAX_HOSTS`] hosts are stored.
 
 mod parse;
 mod pauses;
@@ -21,13 +21,13 @@ pub use service::{RetryAfter, RetryAfterFuture};
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
-use waiting::Waiting;
+use waiting::PauseWait;
 
 /// The maximum number of stored hosts.
-const MOST: usize = 1_024;
+const MAX_HOSTS: usize = 1_024;
 /// The default maximum wait of a call, and the longest delay by a response.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-const LONGEST: Duration = Duration::from_secs(60 * 60);
+const MAX_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Makes an HTTP client respect `Retry-After` and `RateLimit`: calls to a host that asked for a pause wait until it is
 /// over.
@@ -50,10 +50,10 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// let layer = RetryAfterLayer::new().max_wait(Duration::from_secs(5));
 /// let mut client = ServiceBuilder::new().layer(layer).service(partner);
 ///
-/// let call = || Request::get("https://api.example.com/things").body(()).unwrap();
-/// assert_eq!(client.ready().await?.call(call()).await?.status(), 429);
-/// let error = client.ready().await?.call(call()).await.unwrap_err();
-/// assert!(error.to_string().starts_with("limit `api.example.com` has no room within 5s, and nothing was sent: try again in"));
+/// let request = || Request::get("https://api.example.com/things").body(()).unwrap();
+/// assert_eq!(client.ready().await?.call(request()).await?.status(), 429);
+/// let error = client.ready().await?.call(request()).await.unwrap_err();
+/// assert!(error.to_string().starts_with("call not sent: limit `api.example.com` does not grant it within 5s, retry after"));
 /// # Ok(())
 /// # }
 /// ```
@@ -74,7 +74,7 @@ impl RetryAfterLayer {
     /// Creates a layer with a maximum wait of 30 seconds, in which no response delays calls for more than an hour.
     /// Clones, and all clients of the layer, share their pauses.
     pub fn new() -> Self {
-        Self { pauses: Arc::new(Pauses::new(LONGEST)), max_wait: MAX_WAIT, limit: None }
+        Self { pauses: Arc::new(Pauses::new(MAX_PAUSE)), max_wait: MAX_WAIT, limit: None }
     }
 }
 
@@ -106,16 +106,16 @@ impl<L> RetryAfterLayer<L> {
 
     /// Sets how long one response can delay calls at most. For configuration only: stored pauses are discarded.
     #[must_use]
-    pub fn longest(self, longest: Duration) -> Self {
-        Self { pauses: Arc::new(Pauses::new(longest)), ..self }
+    pub fn max_pause(self, max_pause: Duration) -> Self {
+        Self { pauses: Arc::new(Pauses::new(max_pause)), ..self }
     }
 
     /// Waits until the pause of the call's host is over and the limit grants the call.
-    pub(crate) fn wait<R: RequestHost>(&self, call: &R) -> Waiting<R, L>
+    pub(crate) fn wait<R: RequestHost>(&self, request: &R) -> PauseWait<R, L>
     where
         L: ClientLimit<R>,
     {
-        Waiting::new(call, self.clone())
+        PauseWait::new(request, self.clone())
     }
 }
 

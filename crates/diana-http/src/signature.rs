@@ -1,6 +1,6 @@
 //! Signed requests: an example of a filter for the chain.
 //!
-//! # What is signed
+//! # Signed text
 //! The method, the path with its query, and the time, each on its own line, by HMAC-SHA256 with a shared secret:
 //!
 //! ```text
@@ -20,9 +20,10 @@
 //! is not signed (it is not read here), and an eavesdropper can replay a request until it is too old: use TLS.
 
 use crate::filter_chain::{FilterFuture, HttpFilter};
+use crate::problem::problem_response;
 use bytes::Bytes;
 use diana::Clock;
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::WWW_AUTHENTICATE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -50,8 +51,8 @@ use std::time::{Duration, SystemTime};
 /// assert!(chain.check(&mut signed.into_parts().0, Ipv4Addr::LOCALHOST.into()).await.is_ok());
 ///
 /// let unsigned = Request::get("/orders?open=1").body(())?;
-/// let refused = chain.check(&mut unsigned.into_parts().0, Ipv4Addr::LOCALHOST.into()).await.unwrap_err();
-/// assert_eq!(refused.response.status(), 401);
+/// let denial = chain.check(&mut unsigned.into_parts().0, Ipv4Addr::LOCALHOST.into()).await.unwrap_err();
+/// assert_eq!(denial.response.status(), 401);
 /// # Ok(())
 /// # }
 /// ```
@@ -66,7 +67,7 @@ pub struct SignatureFilter {
 
 /// Why a signature is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrong {
+enum SignatureError {
     Missing,
     Malformed,
     Age,
@@ -88,7 +89,7 @@ impl SignatureFilter {
     /// Returns the header value for a request that is sent now; for clients.
     pub fn sign(&self, method: &http::Method, path_and_query: &str) -> String {
         let seconds = self.seconds();
-        let tag = hmac::sign(&self.key, &signed(method, path_and_query, &seconds.to_string()));
+        let tag = hmac::sign(&self.key, &signed_text(method, path_and_query, &seconds.to_string()));
         let mut value = format!("t={seconds},v1=");
         for byte in tag.as_ref() {
             value.push(char::from(HEX[usize::from(byte >> 4)]));
@@ -106,42 +107,40 @@ impl SignatureFilter {
         }
     }
 
-    fn verify(&self, head: &Parts) -> Result<(), Wrong> {
+    fn verify(&self, head: &Parts) -> Result<(), SignatureError> {
         let mut values = head.headers.get_all(&self.header).iter();
-        let value = values.next().ok_or(Wrong::Missing)?;
+        let value = values.next().ok_or(SignatureError::Missing)?;
         if values.next().is_some() {
-            return Err(Wrong::Malformed);
+            return Err(SignatureError::Malformed);
         }
-        let value = value.to_str().map_err(|_| Wrong::Malformed)?;
+        let value = value.to_str().map_err(|_| SignatureError::Malformed)?;
         let parts = value.strip_prefix("t=").and_then(|rest| rest.split_once(",v1="));
-        let (time, tag) = parts.ok_or(Wrong::Malformed)?;
-        let tag = unhex(tag).ok_or(Wrong::Malformed)?;
+        let (time, tag) = parts.ok_or(SignatureError::Malformed)?;
+        let tag = unhex(tag).ok_or(SignatureError::Malformed)?;
         let is_number = !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit());
-        let seconds = time.parse::<u64>().ok().filter(|_| is_number).ok_or(Wrong::Malformed)?;
+        let seconds = time.parse::<u64>().ok().filter(|_| is_number).ok_or(SignatureError::Malformed)?;
         // The comparison is constant-time. The time is signed as written.
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let signed = signed(&head.method, path_and_query, time);
-        hmac::verify(&self.key, &signed, &tag).map_err(|_| Wrong::Signature)?;
+        let signed = signed_text(&head.method, path_and_query, time);
+        hmac::verify(&self.key, &signed, &tag).map_err(|_| SignatureError::Signature)?;
         // A time in the future is as invalid as an old one: otherwise signatures could be created in advance.
         if self.seconds().abs_diff(seconds) > self.max_age.as_secs() {
-            return Err(Wrong::Age);
+            return Err(SignatureError::Age);
         }
         Ok(())
     }
+}
 
-    fn refusal(&self, wrong: Wrong) -> Response<Full<Bytes>> {
-        let detail = match wrong {
-            Wrong::Missing => "the request is not signed",
-            Wrong::Malformed => "the signature can't be read; write t=<unix seconds>,v1=<64 hex digits>",
-            Wrong::Age => "the signature is too old, or of a time to come",
-            Wrong::Signature => "the signature is not of this method, path, query and time",
+impl SignatureError {
+    fn into_response(self) -> Response<Full<Bytes>> {
+        let detail = match self {
+            Self::Missing => "missing signature",
+            Self::Malformed => "invalid signature, expected `t=<unix seconds>,v1=<64 hex digits>`",
+            Self::Age => "the signature is too old, or its time is in the future",
+            Self::Signature => "the signature does not match the method, path, query and time",
         };
-        let body = format!("{{\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"{detail}\"}}");
-        let mut response = Response::new(Full::new(Bytes::from(body)));
-        *response.status_mut() = StatusCode::UNAUTHORIZED;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
+        let mut response = problem_response(StatusCode::UNAUTHORIZED, detail);
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
         response
     }
 }
@@ -152,7 +151,7 @@ impl HttpFilter for SignatureFilter {
     }
 
     fn check<'a>(&'a self, head: &'a mut Parts, _client: IpAddr) -> FilterFuture<'a> {
-        Box::pin(std::future::ready(self.verify(head).map_err(|wrong| self.refusal(wrong))))
+        Box::pin(std::future::ready(self.verify(head).map_err(SignatureError::into_response)))
     }
 }
 
@@ -173,7 +172,7 @@ fn wall_seconds() -> u64 {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-fn signed(method: &http::Method, path_and_query: &str, time: &str) -> Vec<u8> {
+fn signed_text(method: &http::Method, path_and_query: &str, time: &str) -> Vec<u8> {
     [method.as_str(), "\n", path_and_query, "\n", time].concat().into_bytes()
 }
 

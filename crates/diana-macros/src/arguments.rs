@@ -20,8 +20,8 @@ impl Arguments {
         Self(names)
     }
 
-    /// Checks that an expression starts with an argument. Expressions that are no plain name, or look like a constant,
-    /// are accepted.
+    /// Checks that an expression starts with an argument. Expressions that do not start with a name, or start with a
+    /// constant, are accepted.
     pub(crate) fn check(&self, expression: &Expr, function: &syn::Ident) -> Result<()> {
         let Some(head) = head(expression) else { return Ok(()) };
         let name = head.to_string();
@@ -29,10 +29,10 @@ impl Arguments {
             return Ok(());
         }
         let known = match &*self.0 {
-            [] => "it has none".to_owned(),
-            names => format!("it has `{}`", names.join("`, `")),
+            [] => "no arguments".to_owned(),
+            names => format!("`{}`", names.join("`, `")),
         };
-        Err(Error::new(head.span(), format!("`{name}` is no argument of `{function}`; {known}")))
+        Err(Error::new(head.span(), format!("unknown argument `{name}`; `{function}` has {known}")))
     }
 }
 

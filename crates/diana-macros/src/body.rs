@@ -5,7 +5,7 @@ use syn::{Block, Expr, ExprAsync, ReturnType, Signature, Stmt, Type, TypeParamBo
 
 /// How a function runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum BodyKind {
     /// On the caller's thread.
     Blocking,
     /// As an `async fn`.
@@ -15,13 +15,15 @@ pub(crate) enum Manner {
 }
 
 /// Returns how a function runs, and the block that is its body.
-pub(crate) fn of<'a>(signature: &Signature, block: &'a mut Block) -> (Manner, &'a mut Block) {
+pub(crate) fn of<'a>(signature: &Signature, block: &'a mut Block) -> (BodyKind, &'a mut Block) {
     if signature.asyncness.is_some() {
-        return (Manner::Async, block);
+        return (BodyKind::Async, block);
     }
     match future(block).is_some() {
-        true => (Manner::Future, future(block).map_or_else(|| unreachable!("it is there"), |inner| &mut inner.block)),
-        false => (Manner::Blocking, block),
+        true => {
+            (BodyKind::Future, future(block).map_or_else(|| unreachable!("checked before"), |inner| &mut inner.block))
+        }
+        false => (BodyKind::Blocking, block),
     }
 }
 

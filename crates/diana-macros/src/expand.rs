@@ -1,24 +1,24 @@
-//! The expansion of a limited function: the same function, with a [check](crate::question) before its first statement.
+//! The expansion of a limited function: the same function, with a [check](crate::check) before its first statement.
 //!
 //! ```text
 //!  async fn search(user: &User) -> Result<Page, Error> {
 //!      {
-//!          static SITE: Site = ..;                    what the attribute says
-//!          let mut key = Key::new();                  whose call it is
+//!          static SITE: CallSite = ..;                the options of the attribute
+//!          let mut key = Key::new();                  the key of the call
 //!          key.part(&user.id);
 //!          if let Err(limited) = SITE.check(&key) {   or `wait`, or `wait_async(..).await`
 //!              return FromLimited::limited(limited);  or `on_limit(limited)`
 //!          }
 //!      }
-//!      ..                                             the body as it was
+//!      ..                                             the original body
 //!  }
 //! ```
 //!
 //! All instances of a generic function share a static in it; each attribute has one.
 
-use crate::body::{self, Manner};
+use crate::body::{self, BodyKind};
+use crate::check::Check;
 use crate::options::{Kind, Options};
-use crate::question::Question;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -34,27 +34,27 @@ pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> Tok
 
 /// Returns the unchanged function, and the error that names the missing feature.
 pub(crate) fn without_rules(item: TokenStream) -> TokenStream {
-    let problem = "`#[limited]` names a rule of a rule file: enable the feature `rules` of `diana-limit`, or use `#[rate_limit]` \
-                   or `#[count_limit]`";
+    let problem = "`#[limited]` needs the feature `rules` of `diana-limit`: enable it, or use `#[rate_limit]` or \
+                   `#[count_limit]`";
     let error = Error::new(Span::call_site(), problem).into_compile_error();
     quote!(#item #error)
 }
 
 fn limited(kind: Kind, options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut function = function(kind, item)?;
-    let options = Options::read(kind, options)?;
-    let (manner, body) = body::of(&function.sig, &mut function.block);
-    if manner == Manner::Blocking && body::returns_a_future(&function.sig) {
-        let problem = "the future that is returned is not made here, so it can't be asked in it whether the call is limited; write \
-                       an `async fn`, or end with `async move { .. }` or `Box::pin(async move { .. })`";
+    let options = Options::parse(kind, options)?;
+    let (body_kind, body) = body::of(&function.sig, &mut function.block);
+    if body_kind == BodyKind::Blocking && body::returns_a_future(&function.sig) {
+        let problem = "the returned future is not created in this function, so it can't check the limit; write an \
+                       `async fn`, or end with `async move { .. }` or `Box::pin(async move { .. })`";
         return Err(Error::new_spanned(&function.sig.output, problem));
     }
     let limited = Ident::new("__diana_limited", Span::mixed_site());
-    let refusal = refusal(&options, &function.sig, manner, &limited)?;
-    let question = Question::new(&options, &function.sig, manner)?.write(&limited, &refusal);
+    let denial = denial(&options, &function.sig, body_kind, &limited)?;
+    let check = Check::new(&options, &function.sig, body_kind)?.write(&limited, &denial);
     // Items may come first.
     let first = body.stmts.iter().take_while(|statement| matches!(statement, Stmt::Item(_))).count();
-    body.stmts.insert(first, Stmt::Expr(Expr::Verbatim(question), None));
+    body.stmts.insert(first, Stmt::Expr(Expr::Verbatim(check), None));
     Ok(function.into_token_stream())
 }
 
@@ -66,15 +66,15 @@ fn function(kind: Kind, item: TokenStream) -> Result<ItemFn> {
         // A syntax error in a function is reported as such.
         Err(error) => match syn::parse2::<Item>(item) {
             Ok(item) => {
-                let problem = format!("`{name}` goes on a function or a method with a body; write it above an `fn`");
-                return Err(Error::new(named(&item), problem));
+                let problem = format!("`{name}` needs a function or method with a body; write it above an `fn`");
+                return Err(Error::new(item_span(&item), problem));
             }
             Err(_) => return Err(error),
         },
     };
     match function.sig.constness {
         Some(constness) => {
-            let problem = format!("`{name}` counts calls, which a `const fn` can't; write `fn`");
+            let problem = format!("`{name}` can't count the calls of a `const fn`; write `fn`");
             Err(Error::new(constness.span(), problem))
         }
         None => Ok(function),
@@ -82,7 +82,7 @@ fn function(kind: Kind, item: TokenStream) -> Result<ItemFn> {
 }
 
 /// Returns the span for the error if the item is not a function.
-fn named(item: &Item) -> Span {
+fn item_span(item: &Item) -> Span {
     match item {
         Item::Struct(item) => item.ident.span(),
         Item::Enum(item) => item.ident.span(),
@@ -94,21 +94,21 @@ fn named(item: &Item) -> Span {
 }
 
 /// Returns the expression for a denied call.
-fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &Ident) -> Result<TokenStream> {
-    const WRITE: &str = "so it can't say that a call is limited: return `Result<_, E>` with an `E: From<diana::Limited>`, or write \
-                         `on_limit = path`, for a `fn(diana::Limited)` that makes what this function returns";
+fn denial(options: &Options, signature: &Signature, body_kind: BodyKind, limited: &Ident) -> Result<TokenStream> {
+    const HELP: &str = "and has no `on_limit`: return `Result<_, E>` with an `E: From<diana::Limited>`, or write \
+                        `on_limit = path`, for a `fn(diana::Limited)` with the return type of this function";
     if let Some(path) = &options.on_limit {
         return Ok(quote_spanned!(path.span()=> #path(#limited)));
     }
     let name = &signature.ident;
-    let says = |span| {
+    let convert = |span| {
         let root = located_at(&options.root, span);
         quote_spanned!(span=> #root::limited::FromLimited::limited(#limited))
     };
     match &signature.output {
         // The compiler knows the output of a future.
-        _ if manner == Manner::Future => Ok(says(name.span())),
-        ReturnType::Default => Err(Error::new(name.span(), format!("`{name}` returns nothing, {WRITE}"))),
+        _ if body_kind == BodyKind::Future => Ok(convert(name.span())),
+        ReturnType::Default => Err(Error::new(name.span(), format!("`{name}` returns nothing, {HELP}"))),
         ReturnType::Type(_, returned) => match &**returned {
             Type::Array(_)
             | Type::BareFn(_)
@@ -117,9 +117,11 @@ fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &I
             | Type::Ptr(_)
             | Type::Reference(_)
             | Type::Slice(_)
-            | Type::Tuple(_) => Err(Error::new_spanned(returned, format!("`{name}` returns no `Result`, {WRITE}"))),
+            | Type::Tuple(_) => {
+                Err(Error::new_spanned(returned, format!("`{name}` does not return a `Result`, {HELP}")))
+            }
             // The compiler resolves type aliases, and the trait has the error message.
-            _ => Ok(says(returned.span())),
+            _ => Ok(convert(returned.span())),
         },
     }
 }
@@ -138,12 +140,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_the_feature_the_function_stays_and_the_error_names_it() {
-        let written = without_rules(quote!(
+    fn without_the_feature_the_function_is_unchanged_and_the_error_names_the_feature() {
+        let expanded = without_rules(quote!(
             fn send() {}
         ))
         .to_string();
-        assert!(written.starts_with("fn send () { }"), "{written}");
-        assert!(written.contains("compile_error") && written.contains("feature `rules` of `diana-limit`"), "{written}");
+        assert!(expanded.starts_with("fn send () { }"), "{expanded}");
+        assert!(
+            expanded.contains("compile_error") && expanded.contains("feature `rules` of `diana-limit`"),
+            "{expanded}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Diana's attributes for functions. Use them through the crate `diana`, feature `macros`, which documents them.
 //!
 //! ```text
-//!  #[rate_limit(rate = 5.0, by = ip)]  ──options──▶ what it says ──expand──▶ the same function, which first asks
+//!  #[rate_limit(rate = 5.0, by = ip)]  ──options──▶ Options ──expand──▶ the function with a check before its body
 //! ```
 //!
 //! # What always holds
@@ -15,11 +15,11 @@
 
 mod arguments;
 mod body;
+mod check;
 mod expand;
-mod number;
 mod options;
-mod question;
 mod text;
+mod value;
 
 use options::Kind;
 use proc_macro::TokenStream;

@@ -1,14 +1,14 @@
 //! The options in an attribute's parentheses.
 
-mod given;
-mod own;
+mod limit;
+mod raw;
 mod rule;
 
-use crate::number;
 use crate::text::Piece;
-use given::AllGiven;
-pub(crate) use own::{Allows, By, Own, Store};
+use crate::value;
+pub(crate) use limit::{By, Limit, LimitSpec, Store};
 use proc_macro2::TokenStream;
+use raw::RawOptions;
 pub(crate) use rule::Rule;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Path, Result, parse_quote};
@@ -23,27 +23,27 @@ pub(crate) enum Kind {
 
 /// The options of an attribute.
 pub(crate) struct Options {
-    pub(crate) asks: Asks,
+    pub(crate) target: Target,
     pub(crate) instance: Option<String>,
     pub(crate) on_limit: Option<Path>,
     /// The path of the crate `diana` at the attribute.
     pub(crate) root: Path,
 }
 
-/// What a call queries.
-pub(crate) enum Asks {
+/// What a call checks.
+pub(crate) enum Target {
     /// A limit in the attribute itself.
-    Own(Own),
+    Limit(Limit),
     /// A rule of the rule file.
     Rule(Rule),
 }
 
-impl Asks {
-    /// Returns all text pieces about a call.
+impl Target {
+    /// Returns all text pieces of a call.
     pub(crate) fn pieces(&self) -> Box<dyn Iterator<Item = &Piece> + '_> {
         match self {
-            Self::Own(own) => Box::new(own.key.iter()),
-            Self::Rule(rule) => Box::new(rule.tells.iter().flat_map(|(_, pieces)| pieces)),
+            Self::Limit(limit) => Box::new(limit.key.iter()),
+            Self::Rule(rule) => Box::new(rule.args.iter().flat_map(|(_, pieces)| pieces)),
         }
     }
 }
@@ -70,28 +70,28 @@ impl Kind {
 }
 
 impl Options {
-    pub(crate) fn read(kind: Kind, tokens: TokenStream) -> Result<Self> {
-        let given = AllGiven::read(kind, tokens)?;
-        let asks = match kind {
-            Kind::Rate | Kind::Count => Asks::Own(Own::read(&given)?),
-            Kind::Rule => Asks::Rule(Rule::read(&given)?),
+    pub(crate) fn parse(kind: Kind, tokens: TokenStream) -> Result<Self> {
+        let raw = RawOptions::parse(kind, tokens)?;
+        let target = match kind {
+            Kind::Rate | Kind::Count => Target::Limit(Limit::parse(&raw)?),
+            Kind::Rule => Target::Rule(Rule::parse(&raw)?),
         };
-        let instance = match given.get("in") {
-            Some(value) => Some(number::text("in", value, "\"name\"")?.value()),
+        let instance = match raw.get("in") {
+            Some(value) => Some(value::text("in", value, "\"name\"")?.value()),
             None => None,
         };
-        let root = match given.get("crate") {
+        let root = match raw.get("crate") {
             Some(value) => path("crate", value, "limits")?,
             None => parse_quote!(::diana),
         };
-        let on_limit = given.get("on_limit").map(|value| path("on_limit", value, "crate::busy")).transpose()?;
-        Ok(Self { asks, instance, on_limit, root })
+        let on_limit = raw.get("on_limit").map(|value| path("on_limit", value, "crate::busy")).transpose()?;
+        Ok(Self { target, instance, on_limit, root })
     }
 }
 
 fn path(name: &str, value: &Expr, example: &str) -> Result<Path> {
-    match number::ungrouped(value) {
+    match value::ungrouped(value) {
         Expr::Path(path) if path.qself.is_none() => Ok(path.path.clone()),
-        _ => Err(Error::new(value.span(), format!("`{name}` is a path, as `{name} = {example}`"))),
+        _ => Err(Error::new(value.span(), format!("invalid `{name}`: expected a path, such as `{name} = {example}`"))),
     }
 }

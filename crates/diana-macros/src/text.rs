@@ -9,40 +9,40 @@ use syn::{Error, Expr, LitStr, Result};
 /// A part of a text.
 pub(crate) enum Piece {
     /// Literal text.
-    Same(String),
+    Literal(String),
     /// An expression.
-    Differs(Box<Expr>),
+    Expr(Box<Expr>),
 }
 
 /// Parses a text.
 pub(crate) fn pieces(literal: &LitStr) -> Result<Vec<Piece>> {
     let text = literal.value();
     let fail = |problem: String| Error::new(literal.span(), problem);
-    let (mut pieces, mut same) = (Vec::new(), String::new());
+    let (mut pieces, mut literal_text) = (Vec::new(), String::new());
     let mut rest = text.as_str();
     while let Some(at) = rest.find(['{', '}']) {
-        same.push_str(&rest[..at]);
+        literal_text.push_str(&rest[..at]);
         let brace = &rest[at..];
         if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
-            same.push_str(&brace[..1]);
+            literal_text.push_str(&brace[..1]);
             rest = after;
             continue;
         }
         let Some(inside) = brace.strip_prefix('{') else {
-            return Err(fail("`}` closes nothing; for a brace itself write `}}`".to_owned()));
+            return Err(fail("unmatched `}`; write `}}` for a literal brace".to_owned()));
         };
         let end = closing(inside).ok_or_else(|| {
-            fail("`{` is not closed; for a brace itself write `{{`, else as in `\"{user.id}\"`".to_owned())
+            fail("unclosed `{`; write `{{` for a literal brace, or an expression such as `\"{user.id}\"`".to_owned())
         })?;
-        if !same.is_empty() {
-            pieces.push(Piece::Same(std::mem::take(&mut same)));
+        if !literal_text.is_empty() {
+            pieces.push(Piece::Literal(std::mem::take(&mut literal_text)));
         }
-        pieces.push(Piece::Differs(Box::new(expression(&inside[..end], literal)?)));
+        pieces.push(Piece::Expr(Box::new(expression(&inside[..end], literal)?)));
         rest = &inside[end + 1..];
     }
-    same.push_str(rest);
-    if !same.is_empty() {
-        pieces.push(Piece::Same(same));
+    literal_text.push_str(rest);
+    if !literal_text.is_empty() {
+        pieces.push(Piece::Literal(literal_text));
     }
     Ok(pieces)
 }
@@ -64,10 +64,10 @@ fn closing(inside: &str) -> Option<usize> {
 fn expression(source: &str, literal: &LitStr) -> Result<Expr> {
     // Errors point at the text, but as generated code: otherwise the compiler suggests to replace all of it by a
     // field's name.
-    let place = literal.span().resolved_at(Span::call_site());
-    LitStr::new(source, place).parse().map_err(|error| {
+    let span = literal.span().resolved_at(Span::call_site());
+    LitStr::new(source, span).parse().map_err(|error| {
         let problem = format!(
-            "`{{{source}}}`: {error}; in braces goes an argument, its fields and methods, as `{{user.id}}` or `{{order.item()}}`"
+            "invalid expression `{{{source}}}`: {error}; expected an argument, its field or method, as in `{{user.id}}`"
         );
         Error::new(literal.span(), problem)
     })
@@ -80,35 +80,35 @@ mod tests {
     use quote::ToTokens;
     use syn::LitStr;
 
-    fn read(text: &str) -> String {
+    fn parse(text: &str) -> String {
         match pieces(&LitStr::new(text, Span::call_site())) {
             Err(error) => error.to_string(),
             Ok(pieces) => {
-                let shown = pieces.iter().map(|piece| match piece {
-                    Piece::Same(text) => format!("{text:?}"),
-                    Piece::Differs(expression) => expression.to_token_stream().to_string(),
+                let formatted = pieces.iter().map(|piece| match piece {
+                    Piece::Literal(text) => format!("{text:?}"),
+                    Piece::Expr(expression) => expression.to_token_stream().to_string(),
                 });
-                shown.collect::<Vec<_>>().join(" ")
+                formatted.collect::<Vec<_>>().join(" ")
             }
         }
     }
 
     #[test]
-    fn tells_what_is_the_same_from_what_differs() {
-        assert_eq!(read(""), "");
-        assert_eq!(read("login"), r#""login""#);
-        assert_eq!(read("{id}"), "id");
-        assert_eq!(read("{user.id}"), "user . id");
-        assert_eq!(read("a {x} b{y.z()}"), r#""a " x " b" y . z ()"#);
-        assert_eq!(read("{{{id}}}"), r#""{" id "}""#);
-        assert_eq!(read("{match x { _ => 1 }}!"), r#"match x { _ => 1 } "!""#);
+    fn splits_literals_and_expressions() {
+        assert_eq!(parse(""), "");
+        assert_eq!(parse("login"), r#""login""#);
+        assert_eq!(parse("{id}"), "id");
+        assert_eq!(parse("{user.id}"), "user . id");
+        assert_eq!(parse("a {x} b{y.z()}"), r#""a " x " b" y . z ()"#);
+        assert_eq!(parse("{{{id}}}"), r#""{" id "}""#);
+        assert_eq!(parse("{match x { _ => 1 }}!"), r#"match x { _ => 1 } "!""#);
     }
 
     #[test]
-    fn says_what_is_wrong() {
-        assert!(read("{id").starts_with("`{` is not closed"), "{}", read("{id"));
-        assert!(read("id}").starts_with("`}` closes nothing"), "{}", read("id}"));
-        assert!(read("{}").starts_with("`{}`: "), "{}", read("{}"));
-        assert!(read("{id:?}").starts_with("`{id:?}`: "), "{}", read("{id:?}"));
+    fn reports_syntax_errors() {
+        assert!(parse("{id").starts_with("unclosed `{`;"), "{}", parse("{id"));
+        assert!(parse("id}").starts_with("unmatched `}`;"), "{}", parse("id}"));
+        assert!(parse("{}").starts_with("invalid expression `{}`: "), "{}", parse("{}"));
+        assert!(parse("{id:?}").starts_with("invalid expression `{id:?}`: "), "{}", parse("{id:?}"));
     }
 }

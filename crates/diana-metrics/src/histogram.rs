@@ -72,7 +72,7 @@ impl Buckets {
     }
 
     /// Returns the sum of all durations, in seconds.
-    #[allow(clippy::cast_precision_loss, reason = "what is shown is a float anyway")]
+    #[allow(clippy::cast_precision_loss, reason = "the metrics are floats")]
     pub fn seconds(&self) -> f64 {
         self.nanos as f64 / 1e9
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_longer_than_any_clock_runs_is_counted() {
+    fn counts_durations_over_the_range() {
         let (histogram, mut buckets) = (Histogram::default(), Buckets::default());
         histogram.add(Duration::MAX);
         buckets.add(&histogram);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  worker 0 ──▶ Shard 0 ─┐
-//!  worker 1 ──▶ Shard 1 ─┼──▶ Totals ──▶ /metrics, /status      summed when somebody asks
+//!  worker 1 ──▶ Shard 1 ─┼──▶ Totals ──▶ /metrics, /status      summed on request
 //!  worker n ──▶ Shard n ─┘
 //! ```
 //!

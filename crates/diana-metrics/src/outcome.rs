@@ -18,15 +18,22 @@ pub enum Outcome {
     /// The gateway responded itself.
     Answered,
     /// The client disconnected before the response.
-    Gone,
+    Disconnected,
 }
 
 impl Outcome {
     /// The number of outcomes.
     pub const COUNT: usize = 7;
     /// All outcomes, in the order of [`index`](Self::index).
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Forwarded, Self::Denied, Self::Rerouted, Self::Failed, Self::Rejected, Self::Answered, Self::Gone];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Forwarded,
+        Self::Denied,
+        Self::Rerouted,
+        Self::Failed,
+        Self::Rejected,
+        Self::Answered,
+        Self::Disconnected,
+    ];
 
     /// Returns its name.
     pub const fn name(self) -> &'static str {
@@ -37,7 +44,7 @@ impl Outcome {
             Self::Failed => "failed",
             Self::Rejected => "rejected",
             Self::Answered => "answered",
-            Self::Gone => "gone",
+            Self::Disconnected => "gone",
         }
     }
 

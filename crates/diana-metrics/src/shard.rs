@@ -20,7 +20,7 @@ pub struct Shard {
     pub(crate) bytes_out: AtomicU64,
     pub(crate) accepted: AtomicU64,
     pub(crate) closed: AtomicU64,
-    pub(crate) turned_away: AtomicU64,
+    pub(crate) rejected: AtomicU64,
 }
 
 impl Shard {
@@ -38,8 +38,8 @@ impl Shard {
 
     /// Counts a rejected connection: too many are open, or its handshake failed.
     #[inline]
-    pub fn connection_refused(&self) {
-        add(&self.turned_away, 1);
+    pub fn connection_rejected(&self) {
+        add(&self.rejected, 1);
     }
 
     /// Counts a finished request, with the time since its head was read.

@@ -22,7 +22,7 @@ pub struct Totals {
     /// Connections accepted.
     pub connections_accepted: u64,
     /// Connections rejected.
-    pub connections_refused: u64,
+    pub connections_rejected: u64,
     /// Connections open.
     pub connections: u64,
 }
@@ -43,7 +43,7 @@ impl Totals {
         let accepted = read(&shard.accepted);
         self.connections_accepted += accepted;
         self.connections += accepted.saturating_sub(closed);
-        self.connections_refused += read(&shard.turned_away);
+        self.connections_rejected += read(&shard.rejected);
     }
 
     /// Returns the number of requests with this outcome.

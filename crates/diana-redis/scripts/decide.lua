@@ -17,11 +17,11 @@
 --          one list: each nested list costs Redis about 0.6 µs.
 --          Or now and 'late', if the script ran after the deadline.
 --
--- An algorithm is a table of functions `take`, `charge` and `refund`, optionally `lease`, and `repair` if its states can
--- lie in the future, which returns what to write for a state that was corrected, as value and fresh_at. Rarely used
--- functions may be in the table that its function `seldom` returns: Redis runs the whole script each time, and each
--- function definition costs about 0.2 µs. Each of the others gets the key, the parameters and the place in ARGV before
--- its own arguments, writes nothing, and returns
+-- An algorithm is a table of functions `take`, `charge` and `refund`, optionally `lease`, and `repair` if its states
+-- can lie in the future, which returns what to write for a state that was corrected, as value and fresh_at. Rarely
+-- used functions may be in the table that its function `rare` returns: Redis runs the whole script each time, and
+-- each function definition costs about 0.2 µs. Each of the others gets the key, the parameters and the index in ARGV
+-- before its own arguments, writes nothing, and returns
 --   granted    false if the state does not allow it; nil if the parameters are not those of the state
 --   seen       the numbers of the state before; with a `granted` of nil, an error if the ask is invalid
 --   value      what to write: a text; false to delete; a function that writes; nil to leave the key unchanged
@@ -31,29 +31,29 @@
 -- Lua: Rust computes the reported values (remaining permits, retry time) from what was seen, with the same code as in
 -- process.
 local reply, filled = { now }, 1
-local place, key, last = 4, 0, #argv
-while place <= last do
-  local asks, begins, granted = tonumber(argv[place]), filled + 1, true
+local base, key, last = 4, 0, #argv
+while base <= last do
+  local asks, begins, granted = tonumber(argv[base]), filled + 1, true
   -- What to write. Tables only for several asks: most requests have one.
-  local value, fresh_at, values, fresh, mends
+  local value, fresh_at, values, fresh, repairs
   if asks > 1 then values, fresh = {}, {} end
-  place, filled, reply[begins] = place + 1, begins, 0
+  base, filled, reply[begins] = base + 1, begins, 0
   for ask = 1, asks do
-    local algorithm = algorithms[argv[place]]
-    if not algorithm[op] then algorithm = algorithm.seldom() end
+    local algorithm = algorithms[argv[base]]
+    if not algorithm[op] then algorithm = algorithm.rare() end
     local ran, allowed, seen
-    ran, allowed, seen, value, fresh_at = pcall(algorithm[op], KEYS[key + ask], argv[place + 1], place + 3)
+    ran, allowed, seen, value, fresh_at = pcall(algorithm[op], KEYS[key + ask], argv[base + 1], base + 3)
     if not ran then
       -- An invalid state must not make the other requests of this call fail.
       allowed, seen = nil, redis.error_reply('ERR ' .. tostring(type(allowed) == 'table' and allowed.err or allowed))
     end
-    if put_back then
-      put_back = false
+    if clock_set_back then
+      clock_set_back = false
       -- A time that the caller provided is not evidence about clocks.
-      if allowed == false and not handed_in then
-        mends = mends or {}
-        mends[ask] = { (algorithm.repair or algorithm.seldom().repair)(KEYS[key + ask], argv[place + 1], place + 3) }
-        put_back = false
+      if allowed == false and not caller_time then
+        repairs = repairs or {}
+        repairs[ask] = { (algorithm.repair or algorithm.rare().repair)(KEYS[key + ask], argv[base + 1], base + 3) }
+        clock_set_back = false
       end
     end
     if allowed == nil and granted ~= nil then
@@ -69,7 +69,7 @@ while place <= last do
       for number = 1, numbers do reply[filled + number] = seen[number] end
       filled = filled + numbers
     end
-    place = place + 4 + argv[place + 3]
+    base = base + 4 + argv[base + 3]
   end
   if granted then
     reply[begins] = 1
@@ -78,8 +78,8 @@ while place <= last do
     elseif writes and asks == 1 then
       write(KEYS[key + 1], value, fresh_at)
     end
-  elseif mends and writes then
-    for ask, mended in pairs(mends) do write(KEYS[key + ask], mended[1], mended[2]) end
+  elseif repairs and writes then
+    for ask, repaired in pairs(repairs) do write(KEYS[key + ask], repaired[1], repaired[2]) end
   end
   key = key + asks
 end

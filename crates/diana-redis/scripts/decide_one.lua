@@ -9,8 +9,8 @@
 -- returns  what decide.lua returns for one request of one ask
 local allowed, seen, value, fresh_at = algorithm.take(KEYS[1], argv[2], 4)
 if allowed == nil then return { now, seen or -1 } end
-if put_back and not allowed then
-  write(KEYS[1], (algorithm.repair or algorithm.seldom().repair)(KEYS[1], argv[2], 4))
+if clock_set_back and not allowed then
+  write(KEYS[1], (algorithm.repair or algorithm.rare().repair)(KEYS[1], argv[2], 4))
 elseif allowed then
   write(KEYS[1], value, fresh_at)
 end

@@ -20,45 +20,45 @@
 -- ends with that one, and its count stays.
 
 -- The end of a window that begins now.
-local function ending(place)
-  local begins = argv[place + 3]
-  if begins == 'first' then
-    return now + argv[place + 4]
-  elseif begins == 'clock' then
-    local length, parts = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+local function window_end(base)
+  local start = argv[base + 3]
+  if start == 'first' then
+    return now + argv[base + 4]
+  elseif start == 'clock' then
+    local length, parts = tonumber(argv[base + 4]), tonumber(argv[base + 5])
     local rest = fmod(now, length)
     -- The windows of `length / parts` that have ended since the last multiple of `length`. Both dividends are less than
     -- 2^53, where no quotient is rounded up or down to a whole number.
     local over = floor(rest * parts / length)
     return now - rest + ceil((over + 1) * length / parts)
   end
-  if now >= tonumber(argv[place + 4]) then
-    for index = place + 5, place + argv[place] do
+  if now >= tonumber(argv[base + 4]) then
+    for index = base + 5, base + argv[base] do
       local ends = tonumber(argv[index])
       if ends > now then return ends end
     end
   end
 end
 
-local function read(key, parameters, place)
+local function read(key, parameters, base)
   local text = fields(key, parameters)
   if text == nil then return end
-  if not text then return 0, 0, newborn(place) end
+  if not text then return 0, 0, newborn(base) end
   local ends, count, since = match(text, '^(%d+) (%d+) (%S+)$')
   if not ends then return end
   return tonumber(ends), tonumber(count), since
 end
 
-local function current(key, parameters, place)
-  local ends, count, since = read(key, parameters, place)
+local function current(key, parameters, base)
+  local ends, count, since = read(key, parameters, base)
   if not ends then return end
-  local latest = ending(place)
+  local latest = window_end(base)
   if not latest then
-    return nil, redis.error_reply('ERR the clocks of Redis and of the one who asks are more than a day apart')
+    return nil, redis.error_reply('ERR the clocks of Redis and the gateway differ by more than a day')
   end
   latest = math.min(latest, END)
   if count == 0 or now >= ends then return { 0, 0, born(since) }, latest, 0, since end
-  if ends > latest then ends, put_back = latest, true end
+  if ends > latest then ends, clock_set_back = latest, true end
   return { ends, count, born(since) }, ends, count, since
 end
 
@@ -67,33 +67,33 @@ local function written(parameters, seen, ends, count, since)
 end
 
 return {
-  take = function(key, parameters, place)
-    local seen, ends, count, since = current(key, parameters, place)
+  take = function(key, parameters, base)
+    local seen, ends, count, since = current(key, parameters, base)
     if not seen then return nil, ends end
-    local cost = tonumber(argv[place + 1])
+    local cost = tonumber(argv[base + 1])
     -- Not `count + cost > limit`: the sum might be rounded down.
-    if cost > argv[place + 2] - count then return false, seen end
+    if cost > argv[base + 2] - count then return false, seen end
     return written(parameters, seen, ends, count + cost, since)
   end,
 
-  charge = function(key, parameters, place)
-    local seen, ends, count, since = current(key, parameters, place)
+  charge = function(key, parameters, base)
+    local seen, ends, count, since = current(key, parameters, base)
     if not seen then return nil, ends end
-    return written(parameters, seen, ends, math.min(count + argv[place + 1], MOST), since)
+    return written(parameters, seen, ends, math.min(count + argv[base + 1], MAX_PERMITS), since)
   end,
 
-  repair = function(key, parameters, place)
-    local _, ends, count, since = current(key, parameters, place)
+  repair = function(key, parameters, base)
+    local _, ends, count, since = current(key, parameters, base)
     return select(3, written(parameters, nil, ends, count, since))
   end,
 
-  refund = function(key, parameters, place)
-    local ends, count, since = read(key, parameters, place)
+  refund = function(key, parameters, base)
+    local ends, count, since = read(key, parameters, base)
     if not ends then return end
-    if count == 0 or now >= ends or ends ~= tonumber(argv[place + 2]) or born(since) ~= tonumber(argv[place + 3]) then
+    if count == 0 or now >= ends or ends ~= tonumber(argv[base + 2]) or born(since) ~= tonumber(argv[base + 3]) then
       return true
     end
-    count = count - argv[place + 1]
+    count = count - argv[base + 1]
     -- As if there had been no request: a window that its first request started is removed.
     if count <= 0 then return true, nil, false end
     return written(parameters, nil, ends, count, since)

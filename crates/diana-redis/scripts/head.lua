@@ -5,7 +5,7 @@
 --   ARGV[3]  the deadline, in the same unit; empty: none
 local argv, op, deadline = ARGV, ARGV[1], ARGV[3]
 local now = tonumber(argv[2])
-local handed_in = now ~= nil
+local caller_time = now ~= nil
 
 -- A peek is a take that writes nothing.
 local writes = op ~= 'peek'

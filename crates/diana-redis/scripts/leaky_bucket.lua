@@ -11,17 +11,17 @@
 -- Why two bounds where the token bucket has one: a queued request proceeds when its turn begins, so the maximum wait
 -- applies to that; and no maximum wait makes the queue longer.
 return {
-  take = function(key, parameters, place)
-    local seen, micros, numerator, tail = moment_later(key, parameters, place)
+  take = function(key, parameters, base)
+    local seen, micros, numerator, tail = time_later(key, parameters, base)
     if not seen then return end
     if
-      moment_earlier(tonumber(argv[place + 4]), tonumber(argv[place + 5]), micros - now, numerator)
-      or moment_earlier(tonumber(argv[place + 6]), tonumber(argv[place + 7]), seen[1] - now, seen[2])
+      time_earlier(tonumber(argv[base + 4]), tonumber(argv[base + 5]), micros - now, numerator)
+      or time_earlier(tonumber(argv[base + 6]), tonumber(argv[base + 7]), seen[1] - now, seen[2])
     then
       return false, seen
     end
-    return true, seen, moment_written(parameters, micros, numerator, tail)
+    return true, seen, time_text(parameters, micros, numerator, tail)
   end,
 
-  seldom = line_seldom,
+  rare = queue_rare,
 }

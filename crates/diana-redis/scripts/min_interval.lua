@@ -8,12 +8,12 @@
 --                       one is refunded: after any other, a later grant has a time that was computed from it.
 -- seen   microseconds, numerator
 return {
-  take = function(key, parameters, place)
-    local seen, micros, numerator, tail = moment_later(key, parameters, place)
+  take = function(key, parameters, base)
+    local seen, micros, numerator, tail = time_later(key, parameters, base)
     if not seen then return end
-    if moment_earlier(tonumber(argv[place + 4]), 0, seen[1] - now, seen[2]) then return false, seen end
-    return true, seen, moment_written(parameters, micros, numerator, tail)
+    if time_earlier(tonumber(argv[base + 4]), 0, seen[1] - now, seen[2]) then return false, seen end
+    return true, seen, time_text(parameters, micros, numerator, tail)
   end,
 
-  seldom = line_seldom,
+  rare = queue_rare,
 }

@@ -25,9 +25,9 @@ end
 -- The highest time in microseconds; later times are capped at it.
 local END = 9000000000000000
 -- The highest count of permits; higher counts are capped at it.
-local MOST = 9007199254740992
+local MAX_PERMITS = 9007199254740992
 
 -- Whether the last state that was read lay in the future, since it was written before the clock was set back (after a
 -- failover), and was set back likewise. It must be written even if the request is denied: otherwise it would stay at
 -- the same distance ahead of now, until the clock has caught up.
-local put_back = false
+local clock_set_back = false

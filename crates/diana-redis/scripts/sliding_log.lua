@@ -21,18 +21,18 @@
 -- rewritten that way.
 
 -- An entry: time, total, held, and the member itself. Nil if `reply` has none.
-local function moment_of(reply)
+local function entry_of(reply)
   local total, held = match(reply[1] or '', '^(%d+):(%d+)$')
   if total then return tonumber(reply[2]), tonumber(total), tonumber(held), reply[1] end
 end
 
 local function at_rank(key, rank)
-  return moment_of(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES'))
+  return entry_of(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES'))
 end
 
 -- The first entry in a range of scores, whose ends are text.
 local function first_in(key, from, to)
-  return moment_of(redis.call('ZRANGEBYSCORE', key, from, to, 'WITHSCORES', 'LIMIT', 0, 1))
+  return entry_of(redis.call('ZRANGEBYSCORE', key, from, to, 'WITHSCORES', 'LIMIT', 0, 1))
 end
 
 -- The time of the first entry whose total is at least `enough`, where `member` has less and the newest has as much.
@@ -59,22 +59,22 @@ local function renumber(key)
   redis.call('ZREMRANGEBYRANK', key, 1, -1)
   for index = 1, #all, 2 do
     local time
-    time, total, held = moment_of({ all[index], all[index + 1] })
+    time, total, held = entry_of({ all[index], all[index + 1] })
     redis.call('ZADD', key, format('%.0f', time), format('%.0f:%.0f', total - less, held))
   end
   return less
 end
 
 -- Returns a function that records `permits` at now, after removing the entries outside of the longest window, in at
--- most `most` entries.
-local function recording(head, place, permits, most)
-  local longest = tonumber(argv[place + 3])
+-- most `max_entries` entries.
+local function recording(head, base, permits, max_entries)
+  local longest = tonumber(argv[base + 3])
   return function(key)
     redis.call('ZREMRANGEBYSCORE', key, '(-inf', format('%.0f', now - longest))
     local newest, total, held, member = at_rank(key, -1)
-    if newest and total > MOST - permits then
+    if newest and total > MAX_PERMITS - permits then
       total = total - renumber(key)
-      permits = math.min(permits, MOST - total)
+      permits = math.min(permits, MAX_PERMITS - total)
       newest, total, held, member = at_rank(key, -1)
     end
     if not newest then
@@ -84,7 +84,7 @@ local function recording(head, place, permits, most)
       local _, first_total, first_held = first_in(key, from, '+inf')
       held = total - (first_total - first_held)
       redis.call('ZREMRANGEBYSCORE', key, from, '+inf')
-    elseif redis.call('ZCARD', key) - 1 >= most then
+    elseif redis.call('ZCARD', key) - 1 >= max_entries then
       -- The newest entry is merged into this one, and expires later for it.
       redis.call('ZREM', key, member)
     else
@@ -99,13 +99,13 @@ local function recording(head, place, permits, most)
 end
 
 return {
-  take = function(key, parameters, place)
-    local head = set.head(key, parameters, place)
+  take = function(key, parameters, base)
+    local head = set.head(key, parameters, base)
     if not head then return end
-    local cost, granted, seen = tonumber(argv[place + 1]), true, {}
+    local cost, granted, seen = tonumber(argv[base + 1]), true, {}
     local newest, newest_total = at_rank(key, -1)
-    if newest and newest > now then put_back = true end
-    for window = place + 5, place + 3 + 2 * argv[place + 4], 2 do
+    if newest and newest > now then clock_set_back = true end
+    for window = base + 5, base + 3 + 2 * argv[base + 4], 2 do
       local length, limit = tonumber(argv[window]), tonumber(argv[window + 1])
       local time, total, held, member = first_in(key, format('(%.0f', now - length), '+inf')
       local used, oldest, freeing = 0, 0, 0
@@ -117,38 +117,38 @@ return {
           freeing = math.min(total < enough and reaching(key, member, enough) or time, now)
         end
       end
-      local told = #seen
-      seen[told + 1], seen[told + 2], seen[told + 3] = used, oldest, freeing
+      local count = #seen
+      seen[count + 1], seen[count + 2], seen[count + 3] = used, oldest, freeing
     end
     -- As long as asks are granted there is room for another entry.
-    return granted, seen, granted and recording(head, place, cost, math.huge) or nil
+    return granted, seen, granted and recording(head, base, cost, math.huge) or nil
   end,
 
-  charge = function(key, parameters, place)
-    local head = set.head(key, parameters, place)
+  charge = function(key, parameters, base)
+    local head = set.head(key, parameters, base)
     if not head then return end
-    return true, nil, recording(head, place, tonumber(argv[place + 1]), tonumber(argv[place + 2]))
+    return true, nil, recording(head, base, tonumber(argv[base + 1]), tonumber(argv[base + 2]))
   end,
 
-  repair = function(key, parameters, place)
-    return recording(set.head(key, parameters, place), place, 0, math.huge)
+  repair = function(key, parameters, base)
+    return recording(set.head(key, parameters, base), base, 0, math.huge)
   end,
 
-  refund = function(key, parameters, place)
-    if not set.head(key, parameters, place) then return end
-    local granted_at, longest = argv[place + 2], tonumber(argv[place + 3])
+  refund = function(key, parameters, base)
+    if not set.head(key, parameters, base) then return end
+    local granted_at, longest = argv[base + 2], tonumber(argv[base + 3])
     local _, _, held, member = first_in(key, granted_at, granted_at)
     if not held or now - granted_at >= longest then return true end
     return true, nil, function()
-      local returned = math.min(held, tonumber(argv[place + 1]))
+      local returned = math.min(held, tonumber(argv[base + 1]))
       local rank = redis.call('ZRANK', key, member)
       local later = redis.call('ZRANGE', key, rank, -1, 'WITHSCORES')
       redis.call('ZREMRANGEBYRANK', key, rank, -1)
       for index = 1, #later, 2 do
-        local time, total, left = moment_of({ later[index], later[index + 1] })
-        if index == 1 then left = left - returned end
-        if left > 0 then
-          redis.call('ZADD', key, format('%.0f', time), format('%.0f:%.0f', total - returned, left))
+        local time, total, remaining = entry_of({ later[index], later[index + 1] })
+        if index == 1 then remaining = remaining - returned end
+        if remaining > 0 then
+          redis.call('ZADD', key, format('%.0f', time), format('%.0f:%.0f', total - returned, remaining))
         end
       end
       local newest = at_rank(key, -1)

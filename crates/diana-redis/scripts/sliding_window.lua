@@ -20,15 +20,15 @@
 
 -- The bucket of `now`. Each intermediate number is whole and below 2^53, where the quotient of a division is never
 -- rounded up to the next whole number.
-local function current_bucket(place)
-  local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+local function current_bucket(base)
+  local numerator, denominator = tonumber(argv[base + 4]), tonumber(argv[base + 5])
   local rest = fmod(now, numerator)
   return (now - rest) / numerator * denominator + floor(rest * denominator / numerator)
 end
 
 -- `count × covered / width`, rounded up, in whole numbers. If the product exceeds 2^53 it is divided bit by bit.
 local function share(count, covered, width)
-  if count * covered < MOST then
+  if count * covered < MAX_PERMITS then
     local rest = fmod(count * covered, width)
     return (count * covered - rest) / width + (rest > 0 and 1 or 0)
   end
@@ -44,16 +44,16 @@ local function share(count, covered, width)
 end
 
 -- The weighted count of the oldest bucket, which a window that ends now covers partially.
-local function weighted(count, place)
-  local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+local function weighted(count, base)
+  local numerator, denominator = tonumber(argv[base + 4]), tonumber(argv[base + 5])
   local into = fmod(fmod(now, numerator) * denominator, numerator)
   return share(count, numerator - into, numerator)
 end
 
 -- The first microsecond at which `bucket` no longer counts.
-local function leaves(bucket, place)
-  local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
-  local after = bucket + tonumber(argv[place + 3])
+local function leaves(bucket, base)
+  local numerator, denominator = tonumber(argv[base + 4]), tonumber(argv[base + 5])
+  local after = bucket + tonumber(argv[base + 3])
   local rest = fmod(after, denominator)
   return math.min((after - rest) / denominator * numerator + ceil(rest * numerator / denominator), END)
 end
@@ -70,83 +70,83 @@ end
 
 -- The window at `key` as a table: the current bucket, the buckets that are still in the window and their counts, the
 -- used permits, the text that was seen, and the configuration of the parameters. Nil if the parameters differ.
-local function read(key, parameters, place)
+local function read(key, parameters, base)
   local raw = redis.pcall('GET', key)
-  local current, buckets, counts, used = current_bucket(place), {}, {}, 0
-  local window = { current = current, buckets = buckets, counts = counts, seen = '', since = argv[place - 1] }
+  local current, buckets, counts, used = current_bucket(base), {}, {}, 0
+  local window = { current = current, buckets = buckets, counts = counts, seen = '', since = argv[base - 1] }
   if raw then
     if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
     window.seen, window.since = match(raw, '^(%S+) (%S+)$', #parameters + 2)
     local newest = tonumber(match(window.seen or '', '(%d+):%d+$'))
     if not newest then return end
     local back = math.max(newest - current, 0)
-    local left = current - tonumber(argv[place + 3])
-    local part = argv[place + 6] == '1' and left + 1
+    local last_expired = current - tonumber(argv[base + 3])
+    local part = argv[base + 6] == '1' and last_expired + 1
     for bucket, count in string.gmatch(window.seen, '(%d+):(%d+)') do
       bucket, count = bucket - back, tonumber(count)
-      if bucket > left then
+      if bucket > last_expired then
         buckets[#buckets + 1], counts[#counts + 1] = bucket, count
-        used = used + (bucket == part and weighted(count, place) or count)
+        used = used + (bucket == part and weighted(count, base) or count)
       end
     end
-    if back > 0 then window.seen, put_back = buckets_text(buckets, counts), true end
+    if back > 0 then window.seen, clock_set_back = buckets_text(buckets, counts), true end
   end
   window.used = used
   return window
 end
 
 -- What to write for `window`: a text and when it equals a new key, or false.
-local function written(window, parameters, place)
+local function written(window, parameters, base)
   for index = #window.buckets, 1, -1 do
     if window.counts[index] > 0 then
       local buckets = buckets_text(window.buckets, window.counts)
-      return format('%s %s %s', parameters, buckets, window.since), leaves(window.buckets[index], place)
+      return format('%s %s %s', parameters, buckets, window.since), leaves(window.buckets[index], base)
     end
   end
   return false
 end
 
-local function add(window, parameters, place, cost)
+local function add(window, parameters, base, cost)
   local last = #window.buckets
   if window.buckets[last] ~= window.current then
     last = last + 1
     window.buckets[last], window.counts[last] = window.current, 0
   end
-  window.counts[last] = math.min(window.counts[last] + cost, MOST)
-  return written(window, parameters, place)
+  window.counts[last] = math.min(window.counts[last] + cost, MAX_PERMITS)
+  return written(window, parameters, base)
 end
 
 return {
-  take = function(key, parameters, place)
-    local window = read(key, parameters, place)
+  take = function(key, parameters, base)
+    local window = read(key, parameters, base)
     if not window then return end
-    local cost, limit = tonumber(argv[place + 1]), tonumber(argv[place + 2])
+    local cost, limit = tonumber(argv[base + 1]), tonumber(argv[base + 2])
     local seen = { window.seen }
     if window.used > limit - cost then return false, seen end
-    return true, seen, add(window, parameters, place, cost)
+    return true, seen, add(window, parameters, base, cost)
   end,
 
-  charge = function(key, parameters, place)
-    local window = read(key, parameters, place)
+  charge = function(key, parameters, base)
+    local window = read(key, parameters, base)
     if not window then return end
-    return true, nil, add(window, parameters, place, tonumber(argv[place + 1]))
+    return true, nil, add(window, parameters, base, tonumber(argv[base + 1]))
   end,
 
-  repair = function(key, parameters, place)
-    return written(read(key, parameters, place), parameters, place)
+  repair = function(key, parameters, base)
+    return written(read(key, parameters, base), parameters, base)
   end,
 
-  refund = function(key, parameters, place)
-    local window = read(key, parameters, place)
+  refund = function(key, parameters, base)
+    local window = read(key, parameters, base)
     if not window then return end
     local newest = window.buckets[#window.buckets]
     if not newest then return true end
     -- After a change of buckets, the bucket that was current then may have been migrated to a narrower one.
-    local bucket = math.min(tonumber(argv[place + 2]), newest)
+    local bucket = math.min(tonumber(argv[base + 2]), newest)
     for index, other in ipairs(window.buckets) do
       if other == bucket and window.counts[index] > 0 then
-        window.counts[index] = math.max(window.counts[index] - tonumber(argv[place + 1]), 0)
-        return true, nil, written(window, parameters, place)
+        window.counts[index] = math.max(window.counts[index] - tonumber(argv[base + 1]), 0)
+        return true, nil, written(window, parameters, base)
       end
     end
     return true

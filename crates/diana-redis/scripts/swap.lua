@@ -13,7 +13,7 @@ redis.call('DEL', key)
 if ARGV[4] == 's' then
   redis.call('SET', key, ARGV[5])
 elseif ARGV[4] == 'z' then
-  for place = 5, #ARGV, 2 do redis.call('ZADD', key, ARGV[place], ARGV[place + 1]) end
+  for index = 5, #ARGV, 2 do redis.call('ZADD', key, ARGV[index], ARGV[index + 1]) end
 end
 if ARGV[4] and ARGV[2] == 'PX' then
   redis.call('PEXPIRE', key, ARGV[3])

@@ -23,9 +23,9 @@
 -- as spent. As text, in front of the tail: ID:MICROSECONDS:NUMERATOR:END, a comma between two.
 
 -- Leases, and rarely used functions: defined only when needed, since each function definition costs.
-local function seldom()
+local function rare()
   -- No lease is longer; one that seems to be was granted before the clock was set back.
-  local LONGEST = 60000000
+  local MAX_LEASE = 60000000
 
   -- The time including the leases that have ended, the duration of those that have not, and when the last of them ends.
   local function settled(micros, numerator, tail, denominator)
@@ -34,12 +34,12 @@ local function seldom()
     local out, out_numerator, current, last = 0, 0, {}, 0
     for id, time, part, ends in string.gmatch(leases, '([^:,]+):(%d+):(%d+):(%d+)') do
       time, part, ends = tonumber(time), tonumber(part), tonumber(ends)
-      if ends <= now or ends > now + LONGEST then
+      if ends <= now or ends > now + MAX_LEASE then
         ends = ends <= now and ends or now
         if micros < ends then micros, numerator = ends, 0 end
-        micros, numerator = moment_add(micros, numerator, time, part, denominator)
+        micros, numerator = time_add(micros, numerator, time, part, denominator)
       else
-        out, out_numerator = moment_add(out, out_numerator, time, part, denominator)
+        out, out_numerator = time_add(out, out_numerator, time, part, denominator)
         current[#current + 1] = { id, time, part, ends }
         if ends > last then last = ends end
       end
@@ -49,120 +49,122 @@ local function seldom()
 
   -- What to write, and when it equals a new key: when the last lease has ended and its permits are refilled.
   local function written(parameters, micros, numerator, out, out_numerator, current, since, last)
-    if #current == 0 then return moment_written(parameters, micros, numerator, since) end
+    if #current == 0 then return time_text(parameters, micros, numerator, since) end
     local texts = {}
     for index, lease in ipairs(current) do
       texts[index] = format('%s:%.0f:%.0f:%.0f', lease[1], lease[2], lease[3], lease[4])
     end
-    local text = moment_written(parameters, micros, numerator, table.concat(texts, ',') .. ' ' .. since)
+    local text = time_text(parameters, micros, numerator, table.concat(texts, ',') .. ' ' .. since)
     return text, (micros > last and micros or last) + out + 2
   end
 
-  local functions = moment_seldom()
+  local functions = time_rare()
   local refund = functions.refund
   functions.settled, functions.written = settled, written
 
-  function functions.refund(key, parameters, place)
-    local micros, numerator, tail = moment_read(key, parameters, place)
+  function functions.refund(key, parameters, base)
+    local micros, numerator, tail = time_read(key, parameters, base)
     if micros and find(tail, ' ', 1, true) then
       -- A request waits if the time and the leased permits lie further ahead than the capacity.
-      local denominator, out, out_numerator = tonumber(argv[place + 7]), 0, 0
+      local denominator, out, out_numerator = tonumber(argv[base + 7]), 0, 0
       micros, numerator, out, out_numerator = settled(micros, numerator, tail, denominator)
-      local is_last = micros == tonumber(argv[place + 1]) and numerator == tonumber(argv[place + 2])
-      local whole, whole_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
-      local waits = moment_earlier(tonumber(argv[place + 5]), tonumber(argv[place + 6]), whole - now, whole_numerator)
+      local is_last = micros == tonumber(argv[base + 1]) and numerator == tonumber(argv[base + 2])
+      local whole, whole_numerator = time_add(micros, numerator, out, out_numerator, denominator)
+      local waits = time_earlier(tonumber(argv[base + 5]), tonumber(argv[base + 6]), whole - now, whole_numerator)
       if waits and not is_last then return true end
     end
-    local done, _, text, fresh_at = refund(key, parameters, place)
+    local done, _, text, fresh_at = refund(key, parameters, base)
     if not text then return done end
     local micros, numerator, _, tail = match(text, '^(%-?%d+) (%d+) (%d+) (.+)$', #parameters + 2)
     if not match(tail, ' ') then return done, nil, text, fresh_at end
-    return done, nil, written(parameters, settled(tonumber(micros), tonumber(numerator), tail, tonumber(argv[place + 7])))
+    micros, numerator = tonumber(micros), tonumber(numerator)
+    return done, nil, written(parameters, settled(micros, numerator, tail, tonumber(argv[base + 7])))
   end
 
-  function functions.repair(key, parameters, place)
-    local micros, numerator, tail = moment_read(key, parameters, place)
-    return written(parameters, settled(micros, numerator, tail, tonumber(argv[place + 3])))
+  function functions.repair(key, parameters, base)
+    local micros, numerator, tail = time_read(key, parameters, base)
+    return written(parameters, settled(micros, numerator, tail, tonumber(argv[base + 3])))
   end
 
-  function functions.lease(key, parameters, place)
-    local denominator = tonumber(argv[place + 1])
-    local micros, numerator, tail = moment_read(key, parameters, place)
+  function functions.lease(key, parameters, base)
+    local denominator = tonumber(argv[base + 1])
+    local micros, numerator, tail = time_read(key, parameters, base)
     if not micros then return end
     local _, current, since
     micros, numerator, _, _, current, since = settled(micros, numerator, tail, denominator)
     if micros < now then micros, numerator = now, 0 end
-    local over, at = {}, place + 6
+    local over, at = {}, base + 6
     for _ = 1, tonumber(argv[at]) do
       over[argv[at + 1]] = { tonumber(argv[at + 2]), tonumber(argv[at + 3]) }
       at = at + 3
     end
-    local out, out_numerator, last, kept = 0, 0, 0, {}
+    local out, out_numerator, last, live = 0, 0, 0, {}
     for _, lease in ipairs(current) do
       local spent = over[lease[1]]
       if spent then
-        micros, numerator = moment_add(micros, numerator, spent[1], spent[2], denominator)
+        micros, numerator = time_add(micros, numerator, spent[1], spent[2], denominator)
       else
-        out, out_numerator = moment_add(out, out_numerator, lease[2], lease[3], denominator)
-        kept[#kept + 1] = lease
+        out, out_numerator = time_add(out, out_numerator, lease[2], lease[3], denominator)
+        live[#live + 1] = lease
         if lease[4] > last then last = lease[4] end
       end
     end
     local size = 0
     at = at + 1
-    local used, used_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
+    local used, used_numerator = time_add(micros, numerator, out, out_numerator, denominator)
     for _ = 1, tonumber(argv[at]) do
       local time, part = tonumber(argv[at + 2]), tonumber(argv[at + 3])
       -- Twice the block must fit, so that one instance never takes all remaining permits.
-      local after, after_numerator = moment_add(used, used_numerator, time, part, denominator)
-      after, after_numerator = moment_add(after, after_numerator, time, part, denominator)
-      if not moment_earlier(tonumber(argv[place + 2]), tonumber(argv[place + 3]), after - now, after_numerator) then
+      local after, after_numerator = time_add(used, used_numerator, time, part, denominator)
+      after, after_numerator = time_add(after, after_numerator, time, part, denominator)
+      if not time_earlier(tonumber(argv[base + 2]), tonumber(argv[base + 3]), after - now, after_numerator) then
         size = tonumber(argv[at + 1])
-        out, out_numerator = moment_add(out, out_numerator, time, part, denominator)
-        kept[#kept + 1] = { argv[place + 4], time, part, now + tonumber(argv[place + 5]) }
-        if kept[#kept][4] > last then last = kept[#kept][4] end
+        out, out_numerator = time_add(out, out_numerator, time, part, denominator)
+        live[#live + 1] = { argv[base + 4], time, part, now + tonumber(argv[base + 5]) }
+        if live[#live][4] > last then last = live[#live][4] end
         break
       end
       at = at + 3
     end
-    local shown, shown_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
-    return true, { shown, shown_numerator, size }, written(parameters, micros, numerator, out, out_numerator, kept, since, last)
+    local shown, shown_numerator = time_add(micros, numerator, out, out_numerator, denominator)
+    local seen = { shown, shown_numerator, size }
+    return true, seen, written(parameters, micros, numerator, out, out_numerator, live, since, last)
   end
 
   return functions
 end
 
 -- Advances the time by a cost: a take only if the result is within the capacity, a charge unconditionally.
-local function move(key, parameters, place)
-  local micros, numerator, tail = moment_read(key, parameters, place)
+local function move(key, parameters, base)
+  local micros, numerator, tail = time_read(key, parameters, base)
   if not micros then return end
-  local denominator = tonumber(argv[place + 3])
+  local denominator = tonumber(argv[base + 3])
   local lib, out, out_numerator, current, since, last
   if find(tail, ' ', 1, true) then
-    lib = seldom()
+    lib = rare()
     micros, numerator, out, out_numerator, current, since, last = lib.settled(micros, numerator, tail, denominator)
   end
   local seen = { micros, numerator }
   if micros < now then micros, numerator = now, 0 end
   if lib and #current > 0 then
-    local shown, shown_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
+    local shown, shown_numerator = time_add(micros, numerator, out, out_numerator, denominator)
     seen = { shown, shown_numerator, micros, numerator }
   end
   micros, numerator =
-    moment_add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), denominator)
+    time_add(micros, numerator, tonumber(argv[base + 1]), tonumber(argv[base + 2]), denominator)
   if op == 'take' then
     local whole, whole_numerator = micros, numerator
     if lib and #current > 0 then
-      whole, whole_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
+      whole, whole_numerator = time_add(micros, numerator, out, out_numerator, denominator)
     end
-    if moment_earlier(tonumber(argv[place + 4]), tonumber(argv[place + 5]), whole - now, whole_numerator) then
+    if time_earlier(tonumber(argv[base + 4]), tonumber(argv[base + 5]), whole - now, whole_numerator) then
       return false, seen
     end
   end
   if lib then
     return true, seen, lib.written(parameters, micros, numerator, out, out_numerator, current, since, last)
   end
-  return true, seen, moment_written(parameters, micros, numerator, tail)
+  return true, seen, time_text(parameters, micros, numerator, tail)
 end
 
-return { take = move, charge = move, seldom = seldom }
+return { take = move, charge = move, rare = rare }

@@ -5,10 +5,10 @@
 -- ARGV   1  the cost
 --        2  take: the limit; refund: the creation time of the state that it was taken from
 -- seen   the count, and the creation time of the state
-local function read(key, parameters, place)
+local function read(key, parameters, base)
   local text = fields(key, parameters)
   if text == nil then return end
-  if not text then return 0, newborn(place) end
+  if not text then return 0, newborn(base) end
   local used, since = match(text, '^(%d+) (%S+)$')
   return tonumber(used), since
 end
@@ -18,26 +18,26 @@ local function granted(parameters, seen, used, since)
 end
 
 return {
-  take = function(key, parameters, place)
-    local used, since = read(key, parameters, place)
+  take = function(key, parameters, base)
+    local used, since = read(key, parameters, base)
     if not used then return end
-    local cost = tonumber(argv[place + 1])
+    local cost = tonumber(argv[base + 1])
     -- Not `used + cost > limit`: the sum might be rounded down.
-    if cost > argv[place + 2] - used then return false, { used, born(since) } end
+    if cost > argv[base + 2] - used then return false, { used, born(since) } end
     return granted(parameters, used, used + cost, since)
   end,
 
-  charge = function(key, parameters, place)
-    local used, since = read(key, parameters, place)
+  charge = function(key, parameters, base)
+    local used, since = read(key, parameters, base)
     if not used then return end
-    return granted(parameters, used, math.min(used + argv[place + 1], MOST), since)
+    return granted(parameters, used, math.min(used + argv[base + 1], MAX_PERMITS), since)
   end,
 
-  refund = function(key, parameters, place)
-    local used, since = read(key, parameters, place)
+  refund = function(key, parameters, base)
+    local used, since = read(key, parameters, base)
     if not used then return end
     -- After a reset the earlier receipts are void.
-    if used == 0 or born(since) ~= tonumber(argv[place + 2]) then return true end
-    return granted(parameters, used, math.max(used - argv[place + 1], 0), since)
+    if used == 0 or born(since) ~= tonumber(argv[base + 2]) then return true end
+    return granted(parameters, used, math.max(used - argv[base + 1], 0), since)
   end,
 }

@@ -10,7 +10,7 @@
 //! have spent most of the budget in this queue. Only calls determine whether Redis is up, and each call has its own
 //! budget.
 
-use crate::link::{Budget, CallError, Counted};
+use crate::link::{Budget, CallError, Counter};
 use crate::request::{Op, Request, Timing};
 use crate::script_runner::{CallContext, ScriptRunner};
 use diana_core::Timestamp;
@@ -23,17 +23,17 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// The maximum number of requests in one call: a script blocks all others while it runs, about 5 µs per request.
-const MOST: usize = 64;
+const MAX_BATCH: usize = 64;
 /// The maximum number of concurrent calls when few requests wait: one running on Redis, and one on the network.
-const CALLS: usize = 2;
+const NORMAL_CALLS: usize = 2;
 /// The maximum number of concurrent calls when enough requests wait to fill another call, or one has waited for too
 /// long. If all are full, they need about 10 ms of Redis's time.
-const MOST_CALLS: usize = 32;
+const MAX_CALLS: usize = 32;
 /// The maximum number of requests that wait for a call. If more arrive, Redis can't keep up, and they fail at once.
-const LONGEST: usize = 65_536;
+const MAX_QUEUED: usize = 65_536;
 
 /// The result of a request, with Redis's time.
-type Answered = Result<(Timestamp, Value), CallError>;
+type BatchResult = Result<(Timestamp, Value), CallError>;
 
 /// Batches of requests to one Redis.
 #[derive(Clone, Debug)]
@@ -47,34 +47,34 @@ pub(crate) struct Batches {
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedRequest>,
     calls: usize,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedRequest {
     request: Request,
     /// The time that the caller provided, if any.
     now: Option<u64>,
     deadline: Option<u64>,
     budget: Budget,
-    answer: oneshot::Sender<Answered>,
+    answer: oneshot::Sender<BatchResult>,
 }
 
 impl Queue {
-    /// Returns the requests of the next call in arrival order, as long as their deadlines are within `moment` of each
-    /// other and, if the caller provides the time, their times are equal. So a request that has waited for long (it is
-    /// retried, or the queue was long) does not impose its early deadline on new requests.
-    fn next(&mut self, moment: Duration) -> Option<Vec<Waiting>> {
-        let mut batch: Vec<Waiting> = Vec::new();
+    /// Returns the requests of the next call in arrival order, as long as their deadlines are within `max_distance` of
+    /// each other and, if the caller provides the time, their times are equal. So a request that has waited for long
+    /// (it is retried, or the queue was long) does not impose its early deadline on new requests.
+    fn next(&mut self, max_distance: Duration) -> Option<Vec<QueuedRequest>> {
+        let mut batch: Vec<QueuedRequest> = Vec::new();
         while let Some(next) = self.waiting.pop_front() {
             if next.answer.is_closed() {
                 // The requester no longer waits for this answer.
                 continue;
             }
-            let fits = |first: &Waiting| next.budget.is_near(first.budget, moment) && next.now == first.now;
+            let fits = |first: &QueuedRequest| next.budget.is_near(first.budget, max_distance) && next.now == first.now;
             let fits = batch.first().is_none_or(fits);
-            if batch.len() == MOST || !fits {
+            if batch.len() == MAX_BATCH || !fits {
                 self.waiting.push_front(next);
                 break;
             }
@@ -91,25 +91,25 @@ impl Batches {
     }
 
     /// Takes the permits of `request`.
-    pub(crate) async fn take(&self, request: Request, moment: CallContext) -> Answered {
+    pub(crate) async fn take(&self, request: Request, context: CallContext) -> BatchResult {
         let (answer, mut answered) = oneshot::channel();
-        let deadline = self.runner.deadline(0, moment);
-        let now = self.runner.handed_in(moment);
-        let waiting = Waiting { request, now, deadline, budget: moment.budget, answer };
+        let deadline = self.runner.deadline(0, context);
+        let now = self.runner.caller_time(context);
+        let waiting = QueuedRequest { request, now, deadline, budget: context.budget, answer };
         {
             let mut queue = self.queue.lock();
-            if queue.waiting.len() >= LONGEST {
-                return Err(CallError::NotNow("too many requests wait for Redis".to_owned()));
+            if queue.waiting.len() >= MAX_QUEUED {
+                return Err(CallError::Transient("too many requests are waiting for Redis".to_owned()));
             }
             queue.waiting.push_back(waiting);
-            let calls = if queue.waiting.len() >= MOST { MOST_CALLS } else { CALLS };
+            let calls = if queue.waiting.len() >= MAX_BATCH { MAX_CALLS } else { NORMAL_CALLS };
             self.start(queue, calls);
         }
-        let answered = match self.runner.link.a_moment_of(moment.budget).wait_for(&mut answered).await {
+        let answered = match self.runner.link.batch_window_of(context.budget).wait_for(&mut answered).await {
             Some(answer) => Some(answer),
             None => {
-                self.hurry();
-                moment.budget.wait_for(answered).await
+                self.start_overdue();
+                context.budget.wait_for(answered).await
             }
         };
         match answered {
@@ -120,16 +120,16 @@ impl Batches {
     }
 
     /// Starts another call if a request has waited for others' calls for longer than an eighth of the timeout.
-    fn hurry(&self) {
+    fn start_overdue(&self) {
         let queue = self.queue.lock();
         if queue.waiting.front().is_some_and(|first| self.runner.link.has_waited(first.budget)) {
-            self.start(queue, MOST_CALLS);
+            self.start(queue, MAX_CALLS);
         }
     }
 
-    /// Starts another worker if fewer than `most` are running.
-    fn start(&self, mut queue: MutexGuard<'_, Queue>, most: usize) {
-        if queue.calls >= most {
+    /// Starts another worker if fewer than `max` are running.
+    fn start(&self, mut queue: MutexGuard<'_, Queue>, max: usize) {
+        if queue.calls >= max {
             return;
         }
         queue.calls += 1;
@@ -139,9 +139,9 @@ impl Batches {
         self.runtime.spawn(Worker { batches: self.clone(), is_counted: true }.work());
     }
 
-    async fn call(&self, batch: Vec<Waiting>) {
+    async fn call(&self, batch: Vec<QueuedRequest>) {
         for _ in batch.iter().skip(1) {
-            self.runner.link.counters().count(Counted::ByBatching);
+            self.runner.link.counters().count(Counter::SavedByBatching);
         }
         // No request's deadline may pass before the script runs. All deadlines are close to each other, so a request
         // that misses its own because of another one had little time left anyway; it is retried.
@@ -154,13 +154,13 @@ impl Batches {
         let timing = Timing { now, deadline };
         // Requests that have timed out in the meantime ignore the answer.
         match self.runner.decide(Op::Take, &requests, 0, timing, budget).await {
-            Err(CallError::Failed(_)) if requests.len() > 1 => {
+            Err(CallError::ScriptFailed(_)) if requests.len() > 1 => {
                 // A key of one request does not hold a Diana state, which must not affect the other requests. Requests
                 // before it in the script are charged twice: this may deny too much, but never grants too much.
                 for (answer, request) in answers.into_iter().zip(&requests) {
                     let alone = self.runner.decide(Op::Take, std::slice::from_ref(request), 0, timing, budget).await;
                     let _ = answer.send(alone.and_then(|(now, replies)| {
-                        let reply = replies.into_iter().next().ok_or_else(CallError::nonsense)?;
+                        let reply = replies.into_iter().next().ok_or_else(CallError::invalid_reply)?;
                         Ok((now, reply))
                     }));
                 }
@@ -193,9 +193,9 @@ impl Worker {
         }
     }
 
-    fn next(&mut self) -> Option<Vec<Waiting>> {
+    fn next(&mut self) -> Option<Vec<QueuedRequest>> {
         let mut queue = self.batches.queue.lock();
-        let batch = queue.next(self.batches.runner.link.a_moment());
+        let batch = queue.next(self.batches.runner.link.batch_window());
         if batch.is_none() {
             // Under the same lock: the next request must see that no worker is running.
             queue.calls -= 1;

@@ -6,7 +6,7 @@
 //! as no other process changes a state.
 //!
 //! ```text
-//!   {A, B} ──▶ A known? B known? ──▶ both, and A denies ──▶ denied here: A retry after 3 s, B 47 left
+//!   {A, B} ──▶ A known? B known? ──▶ both, and A denies ──▶ denied locally: A retry after 3 s, B 47 left
 //!                     │                        │
 //!                     ▼ one is not             ▼ neither denies
 //!                  ask Redis               ask Redis
@@ -17,7 +17,7 @@
 //!   which is computed, and by a refund, a reset or a change of the limit, after which the state is removed from the
 //!   cache.
 //! - Permits that this process takes or charges are in the reports at once. Those that other processes take appear
-//!   within [`LONGEST`].
+//!   within [`MAX_AGE`].
 //! - A limit whose permits are held until they are released is denied only by Redis: any process may release.
 //!
 //! States are cached when a request is denied, and when a grant takes the last permits: in a flood, Redis need not deny
@@ -28,7 +28,7 @@
 
 use crate::limit_config::LimitConfig;
 use crate::request::{Item, ScriptView};
-use crate::scripted::Recalled;
+use crate::scripted::ErasedCachedState;
 use diana_core::{Decision, Retry, Timestamp};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -41,51 +41,51 @@ use std::time::Duration;
 
 const SHARDS: usize = 16;
 /// The maximum number of cached states: one that does not fit costs a round trip, nothing else.
-const MOST: usize = 65_536;
+const MAX_ENTRIES: usize = 65_536;
 /// The maximum size of names and states in bytes, over all shards.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// The size of an entry without its name and its state's heap memory.
 const ENTRY_BYTES: usize = 256;
 /// How long a cached state is valid, since another process may refund or reset.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_AGE: Duration = Duration::from_secs(1);
 /// How often a full shard is searched for expired states.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// The last known states by name.
 #[derive(Debug)]
-pub(crate) struct DenyCache {
+pub(crate) struct StateCache {
     clocks: Clocks,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
     /// For each shard, how often an entry was invalidated: a reply to a query that was sent before may be outdated.
-    forgotten: [AtomicU64; SHARDS],
+    invalidations: [AtomicU64; SHARDS],
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    states: HashMap<Vec<u8>, Known>,
+    states: HashMap<Vec<u8>, Entry>,
     bytes: usize,
     swept: Timestamp,
 }
 
 /// A state as Redis reported it.
 #[derive(Debug)]
-struct Known {
+struct Entry {
     /// The parameters of the state.
     config: Arc<LimitConfig>,
-    state: Arc<Recalled>,
+    state: Arc<ErasedCachedState>,
     /// When Redis reported it, by Redis's clock.
     at: Timestamp,
     /// When the query was sent, by this process's clock.
-    asked: Timestamp,
+    sent_at: Timestamp,
     bytes: usize,
 }
 
 /// When a query was sent, to compare its reply with later invalidations.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct QueryStart {
     at: Timestamp,
-    forgotten: [u64; SHARDS],
+    invalidations: [u64; SHARDS],
 }
 
 /// Which clocks the states are timed by.
@@ -97,37 +97,37 @@ pub(crate) enum Clocks {
     Several,
 }
 
-impl DenyCache {
+impl StateCache {
     pub(crate) fn new(clocks: Clocks) -> Self {
         Self {
             clocks,
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
-            forgotten: std::array::from_fn(|_| AtomicU64::new(0)),
+            invalidations: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
     /// Returns the whole report on `items` if they are known to be denied.
-    pub(crate) fn denial(&self, items: &[Item], here: Timestamp) -> Option<Decision> {
-        let known = items.iter().map(|item| {
+    pub(crate) fn denial(&self, items: &[Item], local_now: Timestamp) -> Option<Decision> {
+        let entries = items.iter().map(|item| {
             let shard = self.shard(&item.name).lock();
-            let known = shard.states.get(&item.name).filter(|known| known.is_believed(&item.config, here))?;
-            Some((Arc::clone(&known.state), known.at + here.since(known.asked)))
+            let entry = shard.states.get(&item.name).filter(|entry| entry.is_valid(&item.config, local_now))?;
+            Some((Arc::clone(&entry.state), entry.at + local_now.since(entry.sent_at)))
         });
-        let mut known = known.collect::<Option<SmallVec<[_; 4]>>>()?;
+        let mut entries = entries.collect::<Option<SmallVec<[_; 4]>>>()?;
         if self.clocks == Clocks::One {
             // None of these times is earlier than the time on Redis, so the earliest is the closest. With one time,
             // limits that reset simultaneously are reported that way.
-            let now = known.iter().map(|(_, now)| *now).min()?;
-            known.iter_mut().for_each(|known| known.1 = now);
+            let now = entries.iter().map(|(_, now)| *now).min()?;
+            entries.iter_mut().for_each(|entry| entry.1 = now);
         }
         let mut is_denied = false;
-        let answers = items.iter().zip(&known).map(|(item, (state, now))| {
-            let answer = item.config.erased.recall(state, &item.asking, *now)?;
+        let answers = items.iter().zip(&entries).map(|(item, (state, now))| {
+            let answer = item.config.algorithm.answer_from_cache(state, &item.ask, *now)?;
             match answer.retry() {
                 // Any process may release at any time.
                 Some(Retry::WhenReturned) => return None,
-                Some(_) if item.config.erased.holds() => return None,
+                Some(_) if item.config.algorithm.holds() => return None,
                 Some(_) => is_denied = true,
                 None => {}
             }
@@ -138,120 +138,123 @@ impl DenyCache {
     }
 
     /// Records that a query is sent now.
-    pub(crate) fn asking(&self, here: Timestamp) -> Asked {
-        Asked { at: here, forgotten: std::array::from_fn(|place| self.forgotten[place].load(Ordering::Acquire)) }
+    pub(crate) fn begin_query(&self, local_now: Timestamp) -> QueryStart {
+        QueryStart {
+            at: local_now,
+            invalidations: std::array::from_fn(|index| self.invalidations[index].load(Ordering::Acquire)),
+        }
     }
 
-    /// Caches the states from a reply to the query that was sent at `asked`.
-    pub(crate) fn learn(&self, items: &[Item], decision: &Decision, asked: &Asked) {
-        let is_worth_keeping = is_denied_next(items, decision);
+    /// Caches the states from a reply to `query`.
+    pub(crate) fn learn(&self, items: &[Item], decision: &Decision, query: &QueryStart) {
+        let should_cache = is_denied_next(items, decision);
         for item in items {
-            let place = self.place(&item.name);
-            let mut shard = self.shards[place].lock();
-            let is_kept = shard.states.contains_key(&item.name);
-            if !is_kept && !is_worth_keeping {
+            let index = self.index(&item.name);
+            let mut shard = self.shards[index].lock();
+            let is_cached = shard.states.contains_key(&item.name);
+            if !is_cached && !should_cache {
                 continue;
             }
             let Some(seen) = &item.seen else { continue };
-            if self.forgotten[place].load(Ordering::Acquire) != asked.forgotten[place] {
+            if self.invalidations[index].load(Ordering::Acquire) != query.invalidations[index] {
                 // This entry may have been invalidated, and the reply may be older than that.
                 shard.remove(&item.name);
                 continue;
             }
-            match item.config.erased.remember(seen, &item.asking) {
-                Some(state) => shard.put(item, state, seen.at, asked.at),
+            match item.config.algorithm.cache_state(seen, &item.ask) {
+                Some(state) => shard.put(item, state, seen.at, query.at),
                 None => shard.remove(&item.name),
             }
         }
     }
 
     /// Invalidates the state with this name.
-    pub(crate) fn forget(&self, name: &[u8]) {
-        let place = self.place(name);
-        let mut shard = self.shards[place].lock();
-        self.forgotten[place].fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn invalidate(&self, name: &[u8]) {
+        let index = self.index(name);
+        let mut shard = self.shards[index].lock();
+        self.invalidations[index].fetch_add(1, Ordering::AcqRel);
         shard.remove(name);
     }
 
     /// Invalidates a state whose permits are released. Replies in flight are cached nevertheless: such a limit is never
     /// denied from this cache, and releases are too frequent to discard the replies about other states.
-    pub(crate) fn forget_released(&self, name: &[u8]) {
+    pub(crate) fn invalidate_released(&self, name: &[u8]) {
         self.shard(name).lock().remove(name);
     }
 
     /// Invalidates everything.
     pub(crate) fn clear(&self) {
-        for (shard, forgotten) in self.shards.iter().zip(&self.forgotten) {
+        for (shard, invalidations) in self.shards.iter().zip(&self.invalidations) {
             let mut shard = shard.lock();
-            forgotten.fetch_add(1, Ordering::AcqRel);
+            invalidations.fetch_add(1, Ordering::AcqRel);
             *shard = Shard::default();
         }
     }
 
-    fn place(&self, name: &[u8]) -> usize {
+    fn index(&self, name: &[u8]) -> usize {
         usize::from(self.hasher.hash_one(name).to_le_bytes()[7]) % SHARDS
     }
 
     fn shard(&self, name: &[u8]) -> &Mutex<Shard> {
-        &self.shards[self.place(name)]
+        &self.shards[self.index(name)]
     }
 }
 
 /// Returns `true` if an immediate retry of the same request is denied by a limit that time refills.
 fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
     let is_granted = decision.is_granted();
-    items.iter().zip(decision.answers()).filter(|(item, _)| !item.config.erased.holds()).any(|(item, answer)| {
+    items.iter().zip(decision.answers()).filter(|(item, _)| !item.config.algorithm.holds()).any(|(item, answer)| {
         if !is_granted {
             return !answer.is_granted();
         }
-        if answer.status.remaining >= item.asking.cost.get() {
+        if answer.status.remaining >= item.ask.cost.get() {
             return false;
         }
         let next = |seen: &ScriptView| {
-            let erased = &item.config.erased;
-            erased.recall(&erased.remember(seen, &item.asking)?, &item.asking, seen.at)
+            let algorithm = &item.config.algorithm;
+            algorithm.answer_from_cache(&algorithm.cache_state(seen, &item.ask)?, &item.ask, seen.at)
         };
         item.seen.as_ref().and_then(next).is_some_and(|next| !next.is_granted())
     })
 }
 
-impl Known {
-    fn is_believed(&self, config: &Arc<LimitConfig>, here: Timestamp) -> bool {
-        Arc::ptr_eq(&self.config, config) && self.asked <= here && here.since(self.asked) < LONGEST
+impl Entry {
+    fn is_valid(&self, config: &Arc<LimitConfig>, local_now: Timestamp) -> bool {
+        Arc::ptr_eq(&self.config, config) && self.sent_at <= local_now && local_now.since(self.sent_at) < MAX_AGE
     }
 }
 
 impl Shard {
-    fn put(&mut self, item: &Item, state: Recalled, at: Timestamp, asked: Timestamp) {
-        if self.states.get(&item.name).is_some_and(|known| Arc::ptr_eq(&known.config, &item.config) && known.at > at) {
+    fn put(&mut self, item: &Item, state: ErasedCachedState, at: Timestamp, sent_at: Timestamp) {
+        if self.states.get(&item.name).is_some_and(|entry| Arc::ptr_eq(&entry.config, &item.config) && entry.at > at) {
             // Replies may overtake each other.
             return;
         }
         self.remove(&item.name);
         let bytes = ENTRY_BYTES + item.name.len() + state.heap_bytes();
         if !self.has_room(bytes) {
-            if asked.since(self.swept) < SWEEP_EVERY {
+            if sent_at.since(self.swept) < SWEEP_EVERY {
                 return;
             }
-            self.swept = asked;
-            self.states.retain(|_, known| asked.since(known.asked) < LONGEST);
-            self.bytes = self.states.values().map(|known| known.bytes).sum();
+            self.swept = sent_at;
+            self.states.retain(|_, entry| sent_at.since(entry.sent_at) < MAX_AGE);
+            self.bytes = self.states.values().map(|entry| entry.bytes).sum();
             if !self.has_room(bytes) {
                 return;
             }
         }
         self.bytes += bytes;
-        let known = Known { config: Arc::clone(&item.config), state: Arc::new(state), at, asked, bytes };
-        self.states.insert(item.name.clone(), known);
+        let entry = Entry { config: Arc::clone(&item.config), state: Arc::new(state), at, sent_at, bytes };
+        self.states.insert(item.name.clone(), entry);
     }
 
     fn has_room(&self, bytes: usize) -> bool {
-        self.states.len() < MOST / SHARDS && self.bytes + bytes <= MOST_BYTES / SHARDS
+        self.states.len() < MAX_ENTRIES / SHARDS && self.bytes + bytes <= MAX_BYTES / SHARDS
     }
 
     fn remove(&mut self, name: &[u8]) {
-        if let Some(known) = self.states.remove(name) {
-            self.bytes -= known.bytes;
+        if let Some(entry) = self.states.remove(name) {
+            self.bytes -= entry.bytes;
         }
     }
 }

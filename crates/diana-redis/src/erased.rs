@@ -2,7 +2,9 @@
 
 use crate::args::Args;
 use crate::request::ScriptView;
-use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Recalled, Remembered, Scripted, Written};
+use crate::scripted::{
+    AskArgs, Body, CachedState, Effect, ErasedCachedState, LeaseRequest, Leasing, Numbers, Scripted, StoredState,
+};
 use crate::scripts::{Module, ModuleSet};
 use diana_core::{Answer, Limit, Receipt, Status, Timestamp};
 use std::any::Any;
@@ -29,19 +31,19 @@ pub(crate) trait ErasedAlgorithm: Debug + Send + Sync {
     fn module(&self) -> &'static Module;
     fn modules(&self) -> ModuleSet;
     fn parameters(&self) -> &str;
-    fn take(&self, args: &mut Args, asking: &Asking);
-    fn charge(&self, args: &mut Args, asking: &Asking);
+    fn take(&self, args: &mut Args, ask: &AskArgs);
+    fn charge(&self, args: &mut Args, ask: &AskArgs);
     /// Returns the receipt for a charge, from the state that the script read before it.
-    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt>;
+    fn charged(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt>;
     fn refund(&self, args: &mut Args, receipt: &Receipt);
     fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
-    fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
+    fn answer(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer>;
     /// Returns the deny cache's entry for the state that a script read, after the effect of the ask.
-    fn remember(&self, seen: &ScriptView, asking: &Asking) -> Option<Recalled>;
+    fn cache_state(&self, seen: &ScriptView, ask: &AskArgs) -> Option<ErasedCachedState>;
     /// Returns the answer from a cached entry at `now`, without effect. `None` if the entry is not sufficient.
-    fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer>;
+    fn answer_from_cache(&self, cached: &ErasedCachedState, ask: &AskArgs, now: Timestamp) -> Option<Answer>;
     /// Migrates `body`, a state of `other`, to these parameters.
-    fn carry(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<Written>;
+    fn migrate(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<StoredState>;
     /// Returns the stored permits of a key without a state at the time `at` of a change from `other`, under which it
     /// had `stored`.
     fn stored_after_change(&self, other: &dyn ErasedAlgorithm, stored: Option<f64>, at: Timestamp) -> Option<f64>;
@@ -51,7 +53,7 @@ pub(crate) trait ErasedAlgorithm: Debug + Send + Sync {
     fn leasing(&self) -> Leasing;
     /// Returns `true` if permits are held until they are released, rather than consumed.
     fn holds(&self) -> bool;
-    fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>);
+    fn lease(&self, args: &mut Args, lease: &LeaseRequest<'_>);
     /// Returns the status of the state that a script read.
     fn status(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Status>;
     /// Returns the limit with the share of one of `instances`.
@@ -71,16 +73,16 @@ impl<A: Scripted> ErasedAlgorithm for Erased<A> {
         &self.parameters
     }
 
-    fn take(&self, args: &mut Args, asking: &Asking) {
-        self.algorithm.take_args(args, asking);
+    fn take(&self, args: &mut Args, ask: &AskArgs) {
+        self.algorithm.take_args(args, ask);
     }
 
-    fn charge(&self, args: &mut Args, asking: &Asking) {
-        self.algorithm.charge_args(args, asking);
+    fn charge(&self, args: &mut Args, ask: &AskArgs) {
+        self.algorithm.charge_args(args, ask);
     }
 
-    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
-        self.algorithm.charged(numbers, asking, now)
+    fn charged(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
+        self.algorithm.charged(numbers, ask, now)
     }
 
     fn refund(&self, args: &mut Args, receipt: &Receipt) {
@@ -91,32 +93,32 @@ impl<A: Scripted> ErasedAlgorithm for Erased<A> {
         self.algorithm.extend_args(args, receipt, permits_for);
     }
 
-    fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
-        self.algorithm.answer_to(numbers, asking, now, effect)
+    fn answer(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
+        self.algorithm.answer_to(numbers, ask, now, effect)
     }
 
-    fn remember(&self, seen: &ScriptView, asking: &Asking) -> Option<Recalled> {
-        let remembered = self.algorithm.remembered(Numbers(&seen.numbers), asking, seen.at, seen.effect)?;
-        let heap_bytes = match &remembered {
-            Remembered::State(state) => self.algorithm.heap_bytes(state),
-            Remembered::Report(_) => 0,
+    fn cache_state(&self, seen: &ScriptView, ask: &AskArgs) -> Option<ErasedCachedState> {
+        let cached = self.algorithm.cached_state(Numbers(&seen.numbers), ask, seen.at, seen.effect)?;
+        let heap_bytes = match &cached {
+            CachedState::State(state) => self.algorithm.heap_bytes(state),
+            CachedState::Report(_) => 0,
         };
-        Some(Recalled::new(remembered, heap_bytes))
+        Some(ErasedCachedState::new(cached, heap_bytes))
     }
 
-    fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer> {
-        match known.get::<A::State>()? {
-            Remembered::State(state) => Some(Answer {
-                outcome: self.algorithm.peek(state, now, asking.cost, asking.max_wait),
+    fn answer_from_cache(&self, cached: &ErasedCachedState, ask: &AskArgs, now: Timestamp) -> Option<Answer> {
+        match cached.get::<A::State>()? {
+            CachedState::State(state) => Some(Answer {
+                outcome: self.algorithm.peek(state, now, ask.cost, ask.max_wait),
                 status: self.algorithm.status(state, now),
             }),
-            Remembered::Report(report) => report.answer(asking, now),
+            CachedState::Report(report) => report.answer(ask, now),
         }
     }
 
-    fn carry(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<Written> {
+    fn migrate(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<StoredState> {
         match other.algorithm().downcast_ref::<A>() {
-            Some(old) => self.algorithm.carried(old, body, now),
+            Some(old) => self.algorithm.migrate(old, body, now),
             // Of another kind: the number of permits in use is all that the two kinds have in common.
             None => Some(self.algorithm.write(&self.algorithm.occupied(other.used(body, now)?, now), now)),
         }
@@ -143,7 +145,7 @@ impl<A: Scripted> ErasedAlgorithm for Erased<A> {
         A::HOLDS
     }
 
-    fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>) {
+    fn lease(&self, args: &mut Args, lease: &LeaseRequest<'_>) {
         self.algorithm.lease_args(args, lease);
     }
 

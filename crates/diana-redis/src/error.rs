@@ -6,7 +6,7 @@
 pub enum ConnectError {
     /// The URL is invalid.
     #[error(
-        "Redis URL `{url}`: {reason}; expected redis://HOST:PORT, rediss://HOST:PORT, \
+        "invalid Redis URL `{url}`: {reason}; expected redis://HOST:PORT, rediss://HOST:PORT, \
          redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/MASTER"
     )]
     Url {
@@ -16,7 +16,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// The prefix is not allowed in key names.
-    #[error("prefix `{prefix}`: {reason}")]
+    #[error("invalid prefix `{prefix}`: {reason}")]
     Prefix {
         /// The prefix.
         prefix: String,
@@ -25,9 +25,9 @@ pub enum ConnectError {
     },
     /// Redis denied access: the password is missing or wrong, or the user lacks permissions.
     #[error(
-        "Redis at `{url}` refuses us: {reason}; put user and password into the URL, as in redis://USER:PASSWORD@HOST"
+        "Redis at `{url}` denied access: {reason}; set user and password in the URL, as in redis://USER:PASSWORD@HOST"
     )]
-    Refused {
+    AccessDenied {
         /// The URL, without its password.
         url: String,
         /// Redis's error message.
@@ -35,7 +35,7 @@ pub enum ConnectError {
     },
     /// Redis is older than 6.2.
     #[error("Redis at `{url}`: {reason}")]
-    TooOld {
+    UnsupportedVersion {
         /// The URL, without its password.
         url: String,
         /// The version of Redis.

@@ -7,19 +7,19 @@
 //!
 //! Permits that this process granted are owed: when Redis is reachable again, they are charged to it, before the next
 //! request for the key, and in the background for keys without requests. Only permits that are still in use are
-//! charged, which is at most the share. The [ledger](ledger) records the debts.
+//! charged, which is at most the share. [`Debts`] records them.
 
-mod ledger;
+mod debts;
 
-use crate::client::Taken;
+use crate::client::StateReceipt;
 use crate::limit_config::LimitConfig;
 use crate::options::WhenDown;
-use crate::request::Item;
+use crate::request::{Item, Op};
+use debts::Debts;
+pub(crate) use debts::PendingCharges;
 use diana_core::{
     Answer, Ask, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Receipt, Retry, Timestamp,
 };
-pub(crate) use ledger::Debts;
-use ledger::Ledger;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -35,50 +35,43 @@ pub(crate) struct Fallback {
     when_down: WhenDown,
     counts: MemoryStore,
     shares: Mutex<HashMap<LimitId, Share>>,
-    ledger: Ledger,
+    debts: Debts,
 }
 
 /// A limit divided among instances.
 #[derive(Debug)]
 struct Share {
-    of: Arc<LimitConfig>,
+    config: Arc<LimitConfig>,
     instances: u64,
     limit: Limit,
 }
 
-/// Whether an answer has an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looking {
-    Only,
-    AndTaking,
-}
-
 impl Fallback {
     pub(crate) fn new(when_down: WhenDown) -> Self {
-        Self { when_down, counts: MemoryStore::default(), shares: Mutex::default(), ledger: Ledger::default() }
+        Self { when_down, counts: MemoryStore::default(), shares: Mutex::default(), debts: Debts::default() }
     }
 
     /// Answers `items` as one of `instances`. Returns the decision and the number by which a grant is
     /// [refunded](Self::refund).
-    pub(crate) fn answer(&self, items: &[Item], looking: Looking, instances: u64, now: Timestamp) -> (Decision, u64) {
+    pub(crate) fn answer(&self, items: &[Item], op: Op, instances: u64, now: Timestamp) -> (Decision, u64) {
         let limits = self.limits(items, instances);
         let asks = asks(items, &limits);
         // Each item has its own maximum wait.
         let max_wait = MaxWait::FOREVER;
-        match (self.when_down, looking) {
-            (WhenDown::Local, Looking::AndTaking) => {
+        match (self.when_down, op) {
+            (WhenDown::Local, Op::Take) => {
                 let decision = self.counts.decide(&asks, now, max_wait);
-                let number = if decision.is_granted() { self.ledger.owe(items) } else { 0 };
+                let number = if decision.is_granted() { self.debts.add(items) } else { 0 };
                 (decision, number)
             }
-            (WhenDown::Local, Looking::Only) => (self.counts.peek(&asks, now, max_wait), 0),
+            (WhenDown::Local, _) => (self.counts.peek(&asks, now, max_wait), 0),
             (policy, _) => {
                 // Nothing is counted, so each status is that of a new key.
                 let statuses = self.counts.peek(&asks, now, max_wait);
                 let answers = statuses.answers().iter().zip(items).map(|(answer, item)| Answer {
                     outcome: match policy {
                         WhenDown::Deny => Outcome::Denied { retry: Retry::After(RETRY_AFTER) },
-                        _ => Outcome::granted(Receipt::new(item.asking.cost, now)),
+                        _ => Outcome::granted(Receipt::new(item.ask.cost, now)),
                     },
                     status: answer.status,
                 });
@@ -95,52 +88,52 @@ impl Fallback {
         (decision, number): (&Decision, u64),
         instances: u64,
         now: Timestamp,
-    ) -> Vec<Taken> {
+    ) -> Vec<StateReceipt> {
         if self.when_down != WhenDown::Local {
             return Vec::new();
         }
         let limits = self.limits(items, instances);
         self.counts.refund(&asks(items, &limits), decision, now);
-        let returned = items.iter().zip(decision.answers()).filter_map(|(item, answer)| {
-            let charged = self.ledger.give_back(&item.name, answer.receipt()?.cost(), number)?;
+        let refunds = items.iter().zip(decision.answers()).filter_map(|(item, answer)| {
+            let charged = self.debts.refund(&item.name, answer.receipt()?.cost(), number)?;
             Some((Arc::clone(&item.config), item.name.clone(), charged))
         });
-        returned.collect()
+        refunds.collect()
     }
 
     /// Charges the local count.
     pub(crate) fn charge(&self, item: &Item, instances: u64, now: Timestamp) {
         if self.when_down == WhenDown::Local {
             let limit = self.limit(&item.config, instances);
-            self.counts.charge(Ask::new(&limit, &item.name, item.asking.cost), now);
-            self.ledger.owe(std::slice::from_ref(item));
+            self.counts.charge(Ask::new(&limit, &item.name, item.ask.cost), now);
+            self.debts.add(std::slice::from_ref(item));
         }
     }
 
     /// Resets the local count.
     pub(crate) fn reset(&self, config: &Arc<LimitConfig>, name: &[u8], instances: u64, now: Timestamp) {
         self.counts.reset(&self.limit(config, instances), name, now);
-        self.ledger.reset(name);
+        self.debts.reset(name);
     }
 
     /// Returns `true` if any key owes permits.
-    pub(crate) fn owes(&self) -> bool {
-        self.ledger.owes()
+    pub(crate) fn has_debts(&self) -> bool {
+        !self.debts.is_empty()
     }
 
-    /// Returns the debts of the keys with these names, to charge them.
-    pub(crate) fn debts(&self, names: &[Vec<u8>], instances: u64, now: Timestamp) -> Debts<'_> {
-        self.ledger.debts(names, |config, name| self.used(config, name, instances, now))
+    /// Begins to charge the debts of the keys with these names.
+    pub(crate) fn begin_charges(&self, names: &[Vec<u8>], instances: u64, now: Timestamp) -> PendingCharges<'_> {
+        self.debts.begin_charges(names, |config, name| self.used(config, name, instances, now))
     }
 
-    /// Returns the names of all keys that owe permits, are not being charged, and satisfy `is_meant`.
-    pub(crate) fn owing(&self, is_meant: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
-        self.ledger.owing(is_meant)
+    /// Returns the names of all keys that owe permits, are not being charged, and match `filter`.
+    pub(crate) fn keys_with_debts(&self, filter: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+        self.debts.keys(filter)
     }
 
     /// Removes the debts of keys that have no permits in use any more, to make room for others.
-    pub(crate) fn forgive(&self, instances: u64, now: Timestamp) {
-        self.ledger.forgive(|config, name| self.used(config, name, instances, now));
+    pub(crate) fn prune_debts(&self, instances: u64, now: Timestamp) {
+        self.debts.prune(|config, name| self.used(config, name, instances, now));
     }
 
     /// Returns how much of the local count is in use.
@@ -165,10 +158,10 @@ impl Fallback {
     fn limit(&self, config: &Arc<LimitConfig>, instances: u64) -> Limit {
         let mut shares = self.shares.lock();
         match shares.get(&config.limit.id()) {
-            Some(share) if Arc::ptr_eq(&share.of, config) && share.instances == instances => share.limit.clone(),
+            Some(share) if Arc::ptr_eq(&share.config, config) && share.instances == instances => share.limit.clone(),
             _ => {
-                let limit = config.erased.divided(&config.limit, instances);
-                shares.insert(config.limit.id(), Share { of: Arc::clone(config), instances, limit: limit.clone() });
+                let limit = config.algorithm.divided(&config.limit, instances);
+                shares.insert(config.limit.id(), Share { config: Arc::clone(config), instances, limit: limit.clone() });
                 limit
             }
         }
@@ -178,6 +171,5 @@ impl Fallback {
 /// The names of states identify keys in the local store as they do on Redis.
 fn asks<'a>(items: &'a [Item], limits: &'a [Limit]) -> SmallVec<[Ask<'a>; 2]> {
     let each = items.iter().zip(limits);
-    each.map(|(item, limit)| Ask::new(limit, &item.name, item.asking.cost).with_max_wait(item.asking.max_wait))
-        .collect()
+    each.map(|(item, limit)| Ask::new(limit, &item.name, item.ask.cost).with_max_wait(item.ask.max_wait)).collect()
 }

@@ -6,8 +6,8 @@
 //! lease still expire within a second, and reset listeners are notified that resets may have been missed.
 
 use crate::client::Client;
-use crate::deny_cache::DenyCache;
-use crate::leases::Leases;
+use crate::deny_cache::StateCache;
+use crate::leases::LeasePools;
 use diana_core::ResetListener;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The delay before a new subscription after the connection broke.
-const AGAIN: Duration = Duration::from_millis(500);
+const RESUBSCRIBE_DELAY: Duration = Duration::from_millis(500);
 
 /// A change of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl Invalidation {
 /// The local data that invalidations apply to.
 #[derive(Clone, Debug)]
 pub(crate) struct Listeners {
-    pub(crate) deny_cache: Weak<DenyCache>,
-    pub(crate) leases: Weak<Leases>,
+    pub(crate) deny_cache: Weak<StateCache>,
+    pub(crate) leases: Weak<LeasePools>,
     /// Alive as long as the store is.
     pub(crate) listeners: Weak<ResetListeners>,
 }
@@ -56,40 +56,40 @@ impl ResetListeners {
         self.all.lock().push(listener);
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.all.lock().retain(|listener| listener.upgrade().inspect(|listener| listener.key_reset()).is_some());
     }
 }
 
 impl Listeners {
-    fn hear(&self, message: &[u8]) {
+    fn apply(&self, message: &[u8]) {
         let Some((letter, name)) = message.split_first() else { return };
         if let Some(deny_cache) = self.deny_cache.upgrade() {
-            deny_cache.forget(name);
+            deny_cache.invalidate(name);
         }
         if *letter != Invalidation::Reset.letter() {
             return;
         }
         if let Some(leases) = self.leases.upgrade() {
-            leases.forget(name);
+            leases.drop_blocks(name);
         }
         // Only now: a notified listener queries the store again.
         if let Some(listeners) = self.listeners.upgrade() {
-            listeners.tell();
+            listeners.notify();
         }
     }
 
     /// Invalidates all that may have changed while there was no subscription.
-    fn hear_that_words_were_lost(&self) {
+    fn invalidate_all(&self) {
         if let Some(deny_cache) = self.deny_cache.upgrade() {
             deny_cache.clear();
         }
         if let Some(listeners) = self.listeners.upgrade() {
-            listeners.tell();
+            listeners.notify();
         }
     }
 
-    fn is_there(&self) -> bool {
+    fn is_alive(&self) -> bool {
         self.listeners.strong_count() > 0
     }
 }
@@ -97,38 +97,38 @@ impl Listeners {
 /// Listens until the store is dropped.
 pub(crate) async fn listen(client: Weak<Client>, listeners: Listeners) {
     loop {
-        let listening = match client.upgrade() {
+        let subscription = match client.upgrade() {
             Some(client) => client.runner.link.subscribe(&channel(&client)).await,
             None => return,
         };
-        if let Ok(mut heard) = listening {
-            listeners.hear_that_words_were_lost();
+        if let Ok(mut messages) = subscription {
+            listeners.invalidate_all();
             loop {
                 // Checks periodically whether the store still exists.
-                match tokio::time::timeout(Duration::from_secs(1), heard.next()).await {
-                    Ok(Some(message)) => listeners.hear(message.get_payload_bytes()),
+                match tokio::time::timeout(Duration::from_secs(1), messages.next()).await {
+                    Ok(Some(message)) => listeners.apply(message.get_payload_bytes()),
                     Ok(None) => break,
-                    Err(_) if !listeners.is_there() => return,
+                    Err(_) if !listeners.is_alive() => return,
                     Err(_) => {}
                 }
             }
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RESUBSCRIBE_DELAY).await;
     }
 }
 
 /// Publishes a change of these names in the background.
-pub(crate) fn tell(client: &Arc<Client>, news: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
+pub(crate) fn publish(client: &Arc<Client>, invalidation: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
     let commands = names.map(|name| {
         let mut cmd = redis::cmd("PUBLISH");
-        cmd.arg(channel(client)).arg([&[news.letter()][..], &name].concat());
+        cmd.arg(channel(client)).arg([&[invalidation.letter()][..], &name].concat());
         cmd
     });
     let (client, commands) = (Arc::clone(client), commands.collect::<Vec<_>>());
     let runtime = client.runtime.clone();
     runtime.spawn(async move {
         for cmd in commands {
-            let part = client.runner.link.home();
+            let part = client.runner.link.registry_part();
             // If this fails, the other instances' entries expire within a second.
             let _ = client.runner.link.call(part, &cmd, client.runner.link.budget()).await;
         }

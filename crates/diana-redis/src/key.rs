@@ -7,14 +7,14 @@
 //!
 //! All limits of one key have the same hash tag, so a Redis Cluster stores them on one node, where one script can
 //! decide over them. Limit and key can't be confused, whatever they contain: `:`, `{`, `}` and `%` are escaped in the
-//! limit's name, and the rest is the key. A key longer than [`LONGEST`] is replaced by its SHA-256, so that clients
-//! can't fill Redis with long keys. Only keys with a SHA-256 collision would share a count.
+//! limit's name, and the rest is the key. A key longer than [`MAX_KEY_BYTES`] is replaced by its SHA-256, so that
+//! clients can't fill Redis with long keys. Only keys with a SHA-256 collision would share a count.
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
 /// The maximum length in bytes of a key that is stored unhashed.
-pub(crate) const LONGEST: usize = 128;
+pub(crate) const MAX_KEY_BYTES: usize = 128;
 
 /// The common prefix of all keys of one limit.
 #[derive(Clone, Debug)]
@@ -41,9 +41,9 @@ impl KeySpace {
 
     /// Returns the name of the state of `key`.
     pub(crate) fn name(&self, key: &[u8]) -> Vec<u8> {
-        let mut name = Vec::with_capacity(self.stem.len() + key.len().min(LONGEST) + 2);
+        let mut name = Vec::with_capacity(self.stem.len() + key.len().min(MAX_KEY_BYTES) + 2);
         name.extend_from_slice(self.stem.as_bytes());
-        if key.len() <= LONGEST {
+        if key.len() <= MAX_KEY_BYTES {
             name.push(b'{');
             name.extend_from_slice(key);
         } else {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_limits_and_keys_apart_whatever_is_in_them() {
+    fn limits_and_keys_are_distinct_whatever_they_contain() {
         let name = |limit, key: &str| String::from_utf8(KeySpace::new("diana", limit).name(key.as_bytes())).unwrap();
         assert_eq!(name("each-account", "alice"), "diana:each-account:{alice}");
         assert_eq!(name("a:b", ""), "diana:a%3ab:{}");
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_long_key_is_hashed() {
         let name = |length: usize| KeySpace::new("diana", "a").name(&vec![b'k'; length]).len();
-        assert_eq!(name(LONGEST), "diana:a:{}".len() + LONGEST);
-        assert_eq!(name(LONGEST + 1), "diana:a:#{}".len() + 64);
+        assert_eq!(name(MAX_KEY_BYTES), "diana:a:{}".len() + MAX_KEY_BYTES);
+        assert_eq!(name(MAX_KEY_BYTES + 1), "diana:a:#{}".len() + 64);
         assert_eq!(name(1_000_000), "diana:a:#{}".len() + 64);
     }
 

@@ -11,13 +11,13 @@ use diana_core::{SmoothBursty, SmoothWarmingUp, TokenBucket, Total};
 use std::sync::Arc;
 
 /// A limit's algorithm with its script, or why it can't be stored on Redis.
-type Found = Result<Arc<dyn ErasedAlgorithm>, String>;
+type LookupResult = Result<Arc<dyn ErasedAlgorithm>, String>;
 
 /// An algorithm that has a script.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) module: &'static Module,
-    of_limit: fn(&Limit, usize) -> Option<Found>,
+    of_limit: fn(&Limit, usize) -> Option<LookupResult>,
     of_text: fn(&str, usize) -> Option<Arc<dyn ErasedAlgorithm>>,
 }
 
@@ -43,9 +43,9 @@ impl Kind {
 }
 
 /// Returns the limit's algorithm with its script, or why it can't be stored on Redis.
-pub(crate) fn erased(limit: &Limit) -> Found {
+pub(crate) fn scripted_algorithm(limit: &Limit) -> LookupResult {
     let found = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
-    found.unwrap_or_else(|| Err("its algorithm has no script; count it in process".to_owned()))
+    found.unwrap_or_else(|| Err("the algorithm has no Redis script; count it in process".to_owned()))
 }
 
 /// Returns the algorithm that wrote `parameters` at the head of a state.
@@ -55,9 +55,9 @@ pub(crate) fn written_by(parameters: &str) -> Option<Arc<dyn ErasedAlgorithm>> {
     (kind.of_text)(parameters, index)
 }
 
-fn of_limit<A: Scripted>(limit: &Limit, index: usize) -> Option<Found> {
+fn of_limit<A: Scripted>(limit: &Limit, index: usize) -> Option<LookupResult> {
     let algorithm = limit.algorithm::<A>()?;
-    Some(match algorithm.why_not() {
+    Some(match algorithm.unsupported_reason() {
         Some(reason) => Err(reason),
         None => Ok(Arc::new(Erased::new(algorithm.clone(), index))),
     })
@@ -65,6 +65,6 @@ fn of_limit<A: Scripted>(limit: &Limit, index: usize) -> Option<Found> {
 
 fn of_text<A: Scripted>(parameters: &str, index: usize) -> Option<Arc<dyn ErasedAlgorithm>> {
     let algorithm = A::from_parameters(parameters.strip_prefix(A::MODULE.letter)?)?;
-    let is_kept = algorithm.why_not().is_none();
-    is_kept.then(|| -> Arc<dyn ErasedAlgorithm> { Arc::new(Erased::new(algorithm, index)) })
+    let is_supported = algorithm.unsupported_reason().is_none();
+    is_supported.then(|| -> Arc<dyn ErasedAlgorithm> { Arc::new(Erased::new(algorithm, index)) })
 }

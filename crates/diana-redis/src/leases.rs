@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  asks      ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪
-//!  blocks    ├────── spent here ──────┤
+//!  blocks    ├──── spent locally ─────┤
 //!                               ├────── the next one, fetched before the first is used up
-//!  Redis   ▲                    ▲ "the first is spent, and I want another"
+//!  Redis   ▲                    ▲ reports the first, leases another
 //! ```
 //!
 //! Leased permits count as used on Redis until the instance reports how many were spent, or the lease ends: so all
@@ -13,37 +13,37 @@
 
 mod pool;
 
-use crate::client::{Client, Under};
-use crate::deny_cache::DenyCache;
+use crate::client::{Client, ParameterSource};
+use crate::deny_cache::StateCache;
 use crate::invalidation::{self, Invalidation};
 use crate::limit_config::LimitConfig;
-use crate::link::{CallError, Counted};
+use crate::link::{CallError, Counter};
 use crate::options;
 use crate::request::{Item, Op};
-use crate::scripted::{LeaseCall, Leasing};
+use crate::scripted::{LeaseRequest, Leasing};
 use diana_core::{Cost, Decision, Timestamp};
 use parking_lot::Mutex;
-use pool::{Block, GivenBack, IDLE, Pool};
+use pool::{Block, IDLE, Pool, ReleasedBlocks};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The duration of a bucket's lease on Redis.
-const LASTS: Duration = Duration::from_secs(1);
+const LEASE_DURATION: Duration = Duration::from_secs(1);
 /// Its duration in this process: clocks may differ in speed.
-const LASTS_HERE: Duration = Duration::from_millis(950);
+const LOCAL_LEASE_DURATION: Duration = Duration::from_millis(950);
 /// The maximum number of keys whose request rate is tracked.
-const MOST_KEYS: usize = 16_384;
+const MAX_KEYS: usize = 16_384;
 /// How often unused blocks are released.
-pub(crate) const TIDY_EVERY: Duration = Duration::from_millis(250);
+pub(crate) const RELEASE_EVERY: Duration = Duration::from_millis(250);
 
 /// The blocks of all keys, by the names of their states.
 #[derive(Debug)]
-pub(crate) struct Leases {
+pub(crate) struct LeasePools {
     client: Arc<Client>,
     size: options::Leases,
     /// The cache in which keys are invalidated when their blocks are released.
-    deny_cache: Option<Arc<DenyCache>>,
+    deny_cache: Option<Arc<StateCache>>,
     pools: Mutex<HashMap<Vec<u8>, Pool>>,
 }
 
@@ -53,133 +53,134 @@ struct Fetch {
     item: Item,
     size: u64,
     /// When the need for it was detected: no later than it is requested.
-    asked: Timestamp,
+    requested_at: Timestamp,
     /// The id of the pool that needs it.
     pool: u64,
 }
 
-impl Leases {
+impl LeasePools {
     pub(crate) fn new(
         client: &Arc<Client>,
         size: options::Leases,
-        deny_cache: Option<Arc<DenyCache>>,
+        deny_cache: Option<Arc<StateCache>>,
     ) -> Option<Arc<Self>> {
         let leases = || Arc::new(Self { client: Arc::clone(client), size, deny_cache, pools: Mutex::default() });
         (size != options::Leases::Off).then(leases)
     }
 
     /// Spends all of `items` from blocks, or none. Fetches the next blocks where these run low.
-    pub(crate) fn spend(self: &Arc<Self>, items: &[Item], here: Timestamp) -> Option<Decision> {
+    pub(crate) fn spend(self: &Arc<Self>, items: &[Item], local_now: Timestamp) -> Option<Decision> {
         let mut pools = self.pools.lock();
         // Only under the active parameters: blocks that were leased under others are released with the next query to
         // Redis.
         let has = |item: &Item| {
             let pool = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.config, &item.config));
-            pool.is_some_and(|pool| pool.has(item.asking.cost, here))
+            pool.is_some_and(|pool| pool.has(item.ask.cost, local_now))
         };
         if items.is_empty() || !items.iter().all(has) {
             return None;
         }
-        let spent = items.iter().map(|item| pools.get_mut(&item.name)?.spend(item.asking.cost, here));
+        let spent = items.iter().map(|item| pools.get_mut(&item.name)?.spend(item.ask.cost, local_now));
         let decision = spent.collect::<Option<Vec<_>>>().map(Decision::new);
-        self.asked(&mut pools, items, here);
-        self.client.runner.link.counters().count(Counted::ByLease);
+        self.record(&mut pools, items, local_now);
+        self.client.runner.link.counters().count(Counter::SavedByLease);
         decision
     }
 
     /// Records that Redis is queried for `items`. Fetches blocks for busy keys.
-    pub(crate) fn note(self: &Arc<Self>, items: &[Item], here: Timestamp) {
-        self.asked(&mut self.pools.lock(), items, here);
+    pub(crate) fn record_query(self: &Arc<Self>, items: &[Item], local_now: Timestamp) {
+        self.record(&mut self.pools.lock(), items, local_now);
     }
 
-    fn asked(self: &Arc<Self>, pools: &mut HashMap<Vec<u8>, Pool>, items: &[Item], here: Timestamp) {
+    fn record(self: &Arc<Self>, pools: &mut HashMap<Vec<u8>, Pool>, items: &[Item], local_now: Timestamp) {
         for item in items {
-            if let Some((pool, size)) = self.wanted(pools, item, here) {
-                let (leases, fetch) = (Arc::clone(self), Fetch { item: item.clone(), size, asked: here, pool });
+            if let Some((pool, size)) = self.block_needed(pools, item, local_now) {
+                let (leases, fetch) =
+                    (Arc::clone(self), Fetch { item: item.clone(), size, requested_at: local_now, pool });
                 self.client.runtime.spawn(async move { leases.fetch(fetch).await });
             }
         }
     }
 
     /// Records a request for `item`. Returns the pool that needs a block and the block's size, if one is needed.
-    fn wanted(
+    fn block_needed(
         self: &Arc<Self>,
         pools: &mut HashMap<Vec<u8>, Pool>,
         item: &Item,
-        here: Timestamp,
+        local_now: Timestamp,
     ) -> Option<(u64, u64)> {
-        if item.config.erased.leasing() == Leasing::None {
+        if item.config.algorithm.leasing() == Leasing::None {
             return None;
         }
         if !pools.contains_key(&item.name) {
-            if pools.len() >= MOST_KEYS {
+            if pools.len() >= MAX_KEYS {
                 return None;
             }
-            pools.insert(item.name.clone(), Pool::new(&item.config, here));
+            pools.insert(item.name.clone(), Pool::new(&item.config, local_now));
         }
         let pool = pools.get_mut(&item.name)?;
         if !Arc::ptr_eq(&pool.config, &item.config) {
             // The limit has changed.
-            let mut old = std::mem::replace(pool, Pool::new(&item.config, here));
-            self.return_in_background(Arc::clone(&old.config), item.name.clone(), old.empty(here), here);
+            let mut old = std::mem::replace(pool, Pool::new(&item.config, local_now));
+            self.release_in_background(Arc::clone(&old.config), item.name.clone(), old.take_all(local_now), local_now);
         }
-        pool.asked(item.asking.cost, here);
-        Some((pool.number, pool.wants(self.size, here)?))
+        pool.record(item.ask.cost, local_now);
+        Some((pool.number, pool.size_to_fetch(self.size, local_now)?))
     }
 
-    /// Puts the permits that a decision of [`spend`](Self::spend) took back into their blocks.
-    pub(crate) fn put_back(&self, items: &[Item], decision: &Decision) {
+    /// Refunds the permits that a decision of [`spend`](Self::spend) took to their blocks.
+    pub(crate) fn refund(&self, items: &[Item], decision: &Decision) {
         let mut pools = self.pools.lock();
         for (item, answer) in items.iter().zip(decision.answers()) {
             if let (Some(pool), Some(receipt)) = (pools.get_mut(&item.name), answer.receipt()) {
-                pool.put_back(&receipt);
+                pool.refund(&receipt);
             }
         }
     }
 
     /// Drops the blocks of a key that was reset: Redis has dropped them too.
-    pub(crate) fn forget(&self, name: &[u8]) {
+    pub(crate) fn drop_blocks(&self, name: &[u8]) {
         self.pools.lock().remove(name);
     }
 
     /// Returns the number of leased permits.
-    pub(crate) fn held(&self) -> u64 {
-        self.pools.lock().values().map(Pool::left).sum()
+    pub(crate) fn leased(&self) -> u64 {
+        self.pools.lock().values().map(Pool::remaining).sum()
     }
 
-    async fn fetch(self: &Arc<Self>, Fetch { item, size, asked, pool }: Fetch) {
-        let moment = self.client.moment(item.asking.about);
-        let (block, status) = match item.config.erased.leasing() {
+    async fn fetch(self: &Arc<Self>, Fetch { item, size, requested_at, pool }: Fetch) {
+        let context = self.client.context(item.ask.local_now);
+        let (block, status) = match item.config.algorithm.leasing() {
             Leasing::None => (None, None),
             Leasing::ByScript => {
-                let over =
-                    self.pools.lock().get_mut(&item.name).map_or_else(Vec::new, |pool| std::mem::take(&mut pool.over));
+                let ended =
+                    self.pools.lock().get_mut(&item.name).map_or_else(Vec::new, |pool| std::mem::take(&mut pool.ended));
                 let id = self.client.ticket();
                 let sizes = [size, size / 4, size / 16].into_iter().filter(|size| *size > 0).collect::<Vec<_>>();
-                let call = LeaseCall { id, lasts: LASTS, over: &over, sizes: &sizes };
-                match self.client.lease(&item.config, &item.name, &call, moment).await {
+                let call = LeaseRequest { id, duration: LEASE_DURATION, ended: &ended, sizes: &sizes };
+                match self.client.lease(&item.config, &item.name, &call, context).await {
                     Ok(Some((size, status))) => {
-                        let until = asked + LASTS_HERE;
-                        let block = Block { id, size, left: size, until, asked, receipt: None };
+                        let until = requested_at + LOCAL_LEASE_DURATION;
+                        let block = Block { id, size, remaining: size, until, requested_at, receipt: None };
                         ((size > 0).then_some(block), Some(status))
                     }
                     // Written under other parameters, or unreachable: the next request handles it.
                     Ok(None) | Err(_) => (None, None),
                 }
             }
-            Leasing::ByTaking => self.take_block(item.clone(), size, asked).await,
+            Leasing::ByTaking => self.take_block(item.clone(), size, requested_at).await,
         };
         let block = match self.pools.lock().get_mut(&item.name).filter(|other| other.number == pool) {
             Some(pool) => {
-                pool.fetched(block, status, asked);
+                pool.add(block, status, requested_at);
                 None
             }
             None => block,
         };
         // The block is no longer needed: the key was idle for long, was reset, or its limit has changed.
-        let mut given = GivenBack::default();
-        block.into_iter().for_each(|block| given.add(block));
-        self.return_in_background(item.config, item.name, given, asked);
+        let mut released = ReleasedBlocks::default();
+        block.into_iter().for_each(|block| released.add(block));
+        self.release_in_background(item.config, item.name, released, requested_at);
     }
 
     /// Takes a block like a request.
@@ -187,92 +188,93 @@ impl Leases {
         &self,
         mut item: Item,
         size: u64,
-        asked: Timestamp,
+        requested_at: Timestamp,
     ) -> (Option<Block>, Option<diana_core::Status>) {
-        let moment = self.client.moment(item.asking.about);
+        let context = self.client.context(item.ask.local_now);
         // At most half of the remaining permits, so that one instance never takes all of them.
-        let Ok(seen) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else {
+        let Ok(seen) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), context).await else {
             return (None, None);
         };
         let remaining = seen.first().map_or(0, |answer| answer.status.remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
-        item.asking.cost = cost;
-        item.asking.ticket = self.client.ticket();
-        let Ok(taken) = self.client.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else {
+        item.ask.cost = cost;
+        item.ask.ticket = self.client.ticket();
+        let Ok(taken) = self.client.ask(Op::Take, std::slice::from_mut(&mut item), context).await else {
             return (None, None);
         };
         let Some(answer) = taken.first() else { return (None, None) };
         let block = answer.receipt().map(|receipt| Block {
-            id: item.asking.ticket,
+            id: item.ask.ticket,
             size: cost.get(),
-            left: cost.get(),
-            asked,
+            remaining: cost.get(),
+            requested_at,
             // A total is not refilled by time, so it has no window.
-            until: if answer.status.reset.is_zero() { Timestamp::MAX } else { asked + answer.status.reset },
+            until: if answer.status.reset.is_zero() { Timestamp::MAX } else { requested_at + answer.status.reset },
             receipt: Some(receipt),
         });
         (block, Some(answer.status))
     }
 
     /// Releases the blocks of idle keys, or of all keys, and those that were held for too long.
-    pub(crate) async fn tidy(&self, which: Which) {
-        let here = self.client.runner.link.now();
-        let mut given = Vec::new();
+    pub(crate) async fn release_blocks(&self, scope: ReleaseScope) {
+        let local_now = self.client.runner.link.now();
+        let mut released = Vec::new();
         self.pools.lock().retain(|name, pool| {
-            let stays = which == Which::Idle && here.since(pool.last_asked) < IDLE;
-            let back = if stays { pool.held_too_long(LASTS, here) } else { pool.empty(here) };
-            if !back.is_empty() {
-                given.push((Arc::clone(&pool.config), name.clone(), back));
+            let is_kept = scope == ReleaseScope::Idle && local_now.since(pool.last_request) < IDLE;
+            let blocks =
+                if is_kept { pool.take_older_than(LEASE_DURATION, local_now) } else { pool.take_all(local_now) };
+            if !blocks.is_empty() {
+                released.push((Arc::clone(&pool.config), name.clone(), blocks));
             }
-            stays
+            is_kept
         });
-        for (config, name, back) in given {
-            self.give_back(&config, &name, &back, here).await;
+        for (config, name, blocks) in released {
+            self.release(&config, &name, &blocks, local_now).await;
         }
     }
 
     /// Releases permits in the background.
-    fn return_in_background(
+    fn release_in_background(
         self: &Arc<Self>,
         config: Arc<LimitConfig>,
         name: Vec<u8>,
-        back: GivenBack,
+        blocks: ReleasedBlocks,
         now: Timestamp,
     ) {
-        if !back.is_empty() {
+        if !blocks.is_empty() {
             let leases = Arc::clone(self);
-            self.client.runtime.spawn(async move { leases.give_back(&config, &name, &back, now).await });
+            self.client.runtime.spawn(async move { leases.release(&config, &name, &blocks, now).await });
         }
     }
 
-    async fn give_back(&self, config: &Arc<LimitConfig>, name: &[u8], back: &GivenBack, now: Timestamp) {
-        let moment = self.client.moment(now);
-        let told = async {
-            if !back.over.is_empty() {
-                let call = LeaseCall { id: 0, lasts: LASTS, over: &back.over, sizes: &[] };
-                self.client.lease(config, name, &call, moment).await?;
+    async fn release(&self, config: &Arc<LimitConfig>, name: &[u8], blocks: &ReleasedBlocks, now: Timestamp) {
+        let context = self.client.context(now);
+        let reported = async {
+            if !blocks.ended.is_empty() {
+                let call = LeaseRequest { id: 0, duration: LEASE_DURATION, ended: &blocks.ended, sizes: &[] };
+                self.client.lease(config, name, &call, context).await?;
             }
-            let receipts = back.receipts.iter().map(|receipt| (Arc::clone(config), name.to_vec(), *receipt));
+            let receipts = blocks.receipts.iter().map(|receipt| (Arc::clone(config), name.to_vec(), *receipt));
             let mut receipts = receipts.collect::<Vec<_>>();
             if !receipts.is_empty() {
-                self.client.hand_in(Op::Refund, &mut receipts, Under::Ours, moment).await?;
+                self.client.apply_receipts(Op::Refund, &mut receipts, ParameterSource::Own, context).await?;
             }
             Ok::<_, CallError>(())
         };
-        if let Err(error) = told.await {
-            tracing::debug!(%error, "a lease could not be given back; it ends by itself");
+        if let Err(error) = reported.await {
+            tracing::debug!(%error, "leased permits could not be released; they are released when the lease ends");
             return;
         }
         if let Some(deny_cache) = &self.deny_cache {
-            deny_cache.forget(name);
+            deny_cache.invalidate(name);
         }
-        invalidation::tell(&self.client, Invalidation::Refunded, std::iter::once(name.to_vec()));
+        invalidation::publish(&self.client, Invalidation::Refunded, std::iter::once(name.to_vec()));
     }
 }
 
 /// Which keys release their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum ReleaseScope {
     /// Keys without recent requests.
     Idle,
     All,

@@ -18,9 +18,9 @@
 //!    ▼
 //!  Link (link.rs)               one time budget per request, a breaker, the connection; reconnects in the background
 //!    ▼
-//!  scripts/                     where states are stored, a file for each algorithm; its counterpart is in algorithm/
+//!  scripts/                     decide and store states: a file for each algorithm, its counterpart in algorithm/
 //!
-//!  fallback.rs                  what is answered while the link is down
+//!  fallback.rs                  answers while the link is down
 //! ```
 
 mod algorithm;

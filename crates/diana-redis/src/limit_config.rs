@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The maximum number of limits whose configs are cached. An evicted config is created again when it is needed.
-const MOST: usize = 65_536;
+const MAX_LIMITS: usize = 65_536;
 
 /// One version of a limit, as stored on Redis.
 #[derive(Debug)]
 pub(crate) struct LimitConfig {
     pub(crate) limit: Limit,
-    pub(crate) erased: Arc<dyn ErasedAlgorithm>,
+    pub(crate) algorithm: Arc<dyn ErasedAlgorithm>,
     pub(crate) keys: KeySpace,
     /// The number of the configuration that the parameters belong to, as base 36 text.
     pub(crate) since: String,
@@ -33,7 +33,7 @@ pub(crate) struct LimitConfig {
     /// that time.
     changed: Option<(Timestamp, f64)>,
     /// The minimum time for which its keys are stored after a grant.
-    pub(crate) keeps: Duration,
+    pub(crate) min_expiry: Duration,
 }
 
 impl LimitConfig {
@@ -45,10 +45,18 @@ impl LimitConfig {
     }
 
     /// Returns the same limit's config under parameters that were found on Redis.
-    pub(crate) fn as_written(&self, erased: &Arc<dyn ErasedAlgorithm>, since: &str) -> Self {
-        let (limit, keys, erased) = (self.limit.clone(), self.keys.clone(), Arc::clone(erased));
+    pub(crate) fn as_written(&self, algorithm: &Arc<dyn ErasedAlgorithm>, since: &str) -> Self {
+        let (limit, keys, algorithm) = (self.limit.clone(), self.keys.clone(), Arc::clone(algorithm));
         let configuration = number(since).unwrap_or(0);
-        Self { limit, erased, keys, since: base36(configuration), configuration, changed: None, keeps: self.keeps }
+        Self {
+            limit,
+            algorithm,
+            keys,
+            since: base36(configuration),
+            configuration,
+            changed: None,
+            min_expiry: self.min_expiry,
+        }
     }
 }
 
@@ -61,20 +69,26 @@ pub(crate) struct LimitConfigs {
     configuration: AtomicU64,
     adopted: AtomicU64,
     /// The limits whose keys are stored for longer than they affect decisions.
-    keeps: RwLock<HashMap<LimitId, Duration>>,
+    min_expiry: RwLock<HashMap<LimitId, Duration>>,
 }
 
 impl LimitConfigs {
     pub(crate) fn new(prefix: &str) -> Self {
         let (configuration, adopted) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { prefix: prefix.to_owned(), newest: RwLock::default(), configuration, adopted, keeps: RwLock::default() }
+        Self {
+            prefix: prefix.to_owned(),
+            newest: RwLock::default(),
+            configuration,
+            adopted,
+            min_expiry: RwLock::default(),
+        }
     }
 
-    /// Stores the keys of a limit for at least `least` after a grant, unless there are too many such limits.
-    pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
-        let mut keeps = self.keeps.write();
-        if keeps.len() < MOST {
-            keeps.insert(limit, least);
+    /// Stores the keys of a limit for at least `min_expiry` after a grant, unless there are too many such limits.
+    pub(crate) fn set_min_expiry(&self, limit: LimitId, min_expiry: Duration) {
+        let mut min_expiries = self.min_expiry.write();
+        if min_expiries.len() < MAX_LIMITS {
+            min_expiries.insert(limit, min_expiry);
         }
         // An existing config does not contain it.
         self.newest.write().remove(&limit);
@@ -96,12 +110,12 @@ impl LimitConfigs {
             Some(config) if config.limit.version() >= limit.version() => return Ok(Arc::clone(config)),
             _ => {}
         }
-        let erased = kind::erased(limit).map_err(|reason| StoreError::Unsupported {
+        let algorithm = kind::scripted_algorithm(limit).map_err(|reason| StoreError::Unsupported {
             store: "redis".to_owned(),
             limit: limit.name().to_owned(),
             reason,
         })?;
-        let keeps = self.keeps.read().get(&limit.id()).copied().unwrap_or_default();
+        let min_expiry = self.min_expiry.read().get(&limit.id()).copied().unwrap_or_default();
         let mut newest = self.newest.write();
         let before = newest.get(&limit.id());
         if let Some(config) = before.filter(|config| config.limit.version() >= limit.version()) {
@@ -109,18 +123,18 @@ impl LimitConfigs {
         }
         let changed = before.and_then(|before| {
             // The same parameters again are not a change.
-            if before.erased.parameters() == erased.parameters() {
+            if before.algorithm.parameters() == algorithm.parameters() {
                 return before.changed;
             }
-            let stored = erased.stored_after_change(&*before.erased, before.stored_at(now?), now?)?;
+            let stored = algorithm.stored_after_change(&*before.algorithm, before.stored_at(now?), now?)?;
             Some((now?, stored))
         });
         let configuration = self.configuration.load(Ordering::Relaxed);
         let keys = KeySpace::new(&self.prefix, limit.name());
         let since = base36(configuration);
-        let config = LimitConfig { limit: limit.clone(), erased, keys, since, configuration, changed, keeps };
+        let config = LimitConfig { limit: limit.clone(), algorithm, keys, since, configuration, changed, min_expiry };
         let config = Arc::new(config);
-        if newest.len() >= MOST {
+        if newest.len() >= MAX_LIMITS {
             newest.clear();
         }
         newest.insert(limit.id(), Arc::clone(&config));
@@ -129,7 +143,7 @@ impl LimitConfigs {
 
     /// Removes the config of a limit that is no longer used.
     pub(crate) fn forget(&self, limit: LimitId) {
-        self.keeps.write().remove(&limit);
+        self.min_expiry.write().remove(&limit);
         self.newest.write().remove(&limit);
     }
 
@@ -138,7 +152,7 @@ impl LimitConfigs {
     pub(crate) fn adopt(
         &self,
         config: &Arc<LimitConfig>,
-        erased: &Arc<dyn ErasedAlgorithm>,
+        algorithm: &Arc<dyn ErasedAlgorithm>,
         since: &str,
     ) -> Option<Arc<LimitConfig>> {
         let configuration = number(since).filter(|number| *number > config.configuration)?;
@@ -152,10 +166,10 @@ impl LimitConfigs {
                     limit,
                     own,
                     found = configuration,
-                    "others have a newer configuration of this limit; it counts"
+                    "adopted a newer configuration of this limit from other instances"
                 );
                 self.adopted.fetch_add(1, Ordering::Relaxed);
-                let adopted = Arc::new(config.as_written(erased, since));
+                let adopted = Arc::new(config.as_written(algorithm, since));
                 newest.insert(config.limit.id(), Arc::clone(&adopted));
                 Some(adopted)
             }
@@ -184,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base_36_is_read_back() {
+    fn base_36_is_parsed_back() {
         for number in [0, 35, 36, 1_794_751_522_951, u64::MAX] {
             assert_eq!(u64::from_str_radix(&base36(number), 36), Ok(number));
         }

@@ -12,22 +12,20 @@
 //! query that was already in flight.
 
 mod grant;
-mod permit;
 mod reservation;
-mod wait_queue;
+mod turn_queue;
 
 use crate::store::RedisStore;
 use diana_core::{AcquireError, Algorithm, Answer, Ask, Clock, Cost, Decision, Limit, MaxWait, Outcome, Retry, Store};
 use diana_core::{RefundFuture, StoreError, SystemClock, Timestamp, Waiting};
-pub use grant::SharedGrant;
-pub use permit::SharedPermit;
+pub use grant::{SharedGrant, SharedPermit};
 use reservation::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
-use wait_queue::WaitQueues;
+use turn_queue::TurnQueues;
 
 /// The retry interval of the first in the queue, where the time of the next release is unknown.
-const SHORT_WHILE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One limit for each key, over all processes that have a limiter of this name on the same Redis.
 ///
@@ -53,21 +51,21 @@ const SHORT_WHILE: Duration = Duration::from_millis(20);
 pub struct SharedLimiter {
     store: RedisStore,
     limit: Limit,
-    lines: Arc<WaitQueues>,
+    queues: Arc<TurnQueues>,
 }
 
 impl SharedLimiter {
     /// Creates a limiter with this name and algorithm. All processes that share it must use the same name and
     /// parameters.
     pub fn new(store: &RedisStore, name: impl Into<Box<str>>, algorithm: impl Algorithm) -> Self {
-        Self { store: store.clone(), limit: Limit::new(name, algorithm), lines: Arc::default() }
+        Self { store: store.clone(), limit: Limit::new(name, algorithm), queues: Arc::default() }
     }
 
-    /// Keeps the keys on Redis for at least `least` after a grant, so that they can be inspected. Only Guava's limiters
-    /// support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
+    /// Keeps the keys on Redis for at least `min_expiry` after a grant, so that they can be inspected. Only Guava's
+    /// limiters support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
     #[must_use]
-    pub fn with_min_expiry(self, least: Duration) -> Self {
-        self.store.keep_keys(self.limit.id(), least);
+    pub fn with_min_expiry(self, min_expiry: Duration) -> Self {
+        self.store.set_min_expiry(self.limit.id(), min_expiry);
         self
     }
 
@@ -116,9 +114,9 @@ impl SharedLimiter {
     ///
     /// # async fn example(store: RedisStore) -> Result<(), Box<dyn std::error::Error>> {
     /// let exports = SharedLimiter::new(&store, "exports", Concurrency::new(4)?);
-    /// let place = exports.hold("everyone", 1, Duration::from_secs(10)).await?;
+    /// let permit = exports.hold("all", 1, Duration::from_secs(10)).await?;
     /// // at most four of these at a time, over all processes
-    /// drop(place);
+    /// drop(permit);
     /// # Ok(())
     /// # }
     /// ```
@@ -168,13 +166,13 @@ impl SharedLimiter {
     async fn wait(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<SharedGrant, AcquireError> {
         let began = SystemClock.now();
         let reserved = match self.limit.waiting() {
-            Waiting::Reserves => self.reserve_when_there(key, cost, began, max_wait).await?,
-            Waiting::Queues => self.stand_in_line(key, cost, began, max_wait).await?,
+            Waiting::Reserves => self.reserve_with_retry(key, cost, began, max_wait).await?,
+            Waiting::Queues => self.reserve_in_turn(key, cost, began, max_wait).await?,
         };
         if let Some(wait) = reserved.decision().wait().filter(|wait| !wait.is_zero()) {
             sleep(wait).await;
         }
-        let decision = reserved.keep();
+        let decision = reserved.into_decision();
         let waited = |answer: &Answer| match answer.outcome {
             Outcome::Granted { receipt, .. } => {
                 let outcome = Outcome::Granted { wait: SystemClock.now().since(began), receipt };
@@ -186,7 +184,7 @@ impl SharedLimiter {
     }
 
     /// Reserves. A denial that is only due to an unreachable Redis is retried, since the caller may wait.
-    async fn reserve_when_there(
+    async fn reserve_with_retry(
         &self,
         key: &[u8],
         cost: Cost,
@@ -197,9 +195,9 @@ impl SharedLimiter {
         let mut reserved = self.reserve(key, cost, max_wait).await?;
         loop {
             let decision = reserved.decision();
-            let left = deadline.since(SystemClock.now());
+            let remaining = deadline.since(SystemClock.now());
             match decision.retry() {
-                Some(Retry::After(after)) if RedisStore::is_made_here(decision) && after <= left => sleep(after).await,
+                Some(Retry::After(after)) if RedisStore::is_local(decision) && after <= remaining => sleep(after).await,
                 _ => return Ok(reserved),
             }
             reserved = self.reserve(key, cost, MaxWait::up_to(deadline.since(SystemClock.now()))).await?;
@@ -209,17 +207,17 @@ impl SharedLimiter {
     /// Queries Redis in a separate task, so that a grant can be refunded if the caller no longer waits for it.
     async fn reserve(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<Reservation, AcquireError> {
         let (limiter, key) = (self.clone(), key.to_vec());
-        let asking = tokio::spawn(async move {
+        let query = tokio::spawn(async move {
             let ask = [limiter.ask(&key, cost)];
             let decision = limiter.store.decide(&ask, SystemClock.now(), max_wait).await?;
             Ok(Reservation::new(&limiter, &key, decision))
         });
         // The task does not panic; if the runtime shuts down, this future is dropped too.
-        asking.await.unwrap_or_else(|_| Err(AcquireError::Store(gone())))
+        query.await.unwrap_or_else(|_| Err(AcquireError::Store(runtime_ended())))
     }
 
     /// Waits in this process's queue, and then for the limit.
-    async fn stand_in_line(
+    async fn reserve_in_turn(
         &self,
         key: &[u8],
         cost: Cost,
@@ -230,20 +228,20 @@ impl SharedLimiter {
         if max_wait == MaxWait::NONE {
             return self.reserve(key, cost, max_wait).await;
         }
-        let Some(_turn) = self.lines.join(key, deadline.since(began)).await else {
+        let Some(_turn) = self.queues.join(key, deadline.since(began)).await else {
             // The queue is too long, or the maximum wait too short for it: answer with the current status.
             return self.reserve(key, cost, MaxWait::NONE).await.map(Reservation::denied);
         };
         loop {
             let reserved = self.reserve(key, cost, MaxWait::up_to(deadline.since(SystemClock.now()))).await?;
-            let left = deadline.since(SystemClock.now());
-            let again = match reserved.decision().retry() {
-                Some(Retry::After(after)) if after <= left => after,
-                Some(Retry::WhenReturned) if !left.is_zero() => SHORT_WHILE.min(left),
+            let remaining = deadline.since(SystemClock.now());
+            let delay = match reserved.decision().retry() {
+                Some(Retry::After(after)) if after <= remaining => after,
+                Some(Retry::WhenReturned) if !remaining.is_zero() => POLL_INTERVAL.min(remaining),
                 // Granted, or waiting would not help.
                 _ => return Ok(reserved),
             };
-            sleep(again).await;
+            sleep(delay).await;
         }
     }
 
@@ -262,6 +260,6 @@ async fn sleep(mut wait: Duration) {
     tokio::time::sleep(wait).await;
 }
 
-fn gone() -> StoreError {
-    StoreError::Unreachable { store: "redis".to_owned(), reason: "the runtime has ended".to_owned() }
+fn runtime_ended() -> StoreError {
+    StoreError::Unreachable { store: "redis".to_owned(), reason: "the tokio runtime has shut down".to_owned() }
 }

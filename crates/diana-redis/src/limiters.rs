@@ -31,48 +31,48 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct SharedLimiters {
     store: RedisStore,
-    most: usize,
-    idle: Duration,
+    max_limiters: usize,
+    idle_timeout: Duration,
     limiters: Mutex<HashMap<Box<str>, Entry>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     limiter: SharedLimiter,
-    asked: Timestamp,
+    last_used: Timestamp,
 }
 
 impl SharedLimiters {
     /// Creates limiters on this store: at most 10,000, each dropped when it is not used for an hour.
     pub fn new(store: &RedisStore) -> Self {
-        let (most, idle) = (10_000, Duration::from_secs(3_600));
-        Self { store: store.clone(), most, idle, limiters: Mutex::default() }
+        let (max_limiters, idle_timeout) = (10_000, Duration::from_secs(3_600));
+        Self { store: store.clone(), max_limiters, idle_timeout, limiters: Mutex::default() }
     }
 
     /// Sets the maximum number of limiters, at least 1. The least recently used one is evicted.
     #[must_use]
-    pub fn with_max_limiters(self, most: usize) -> Self {
-        Self { most: most.max(1), ..self }
+    pub fn with_max_limiters(self, max_limiters: usize) -> Self {
+        Self { max_limiters: max_limiters.max(1), ..self }
     }
 
     /// Sets the time after which an unused limiter is dropped.
     #[must_use]
-    pub fn with_idle_timeout(self, idle: Duration) -> Self {
-        Self { idle, ..self }
+    pub fn with_idle_timeout(self, idle_timeout: Duration) -> Self {
+        Self { idle_timeout, ..self }
     }
 
     /// Returns the limiter with this name; creates it with `algorithm` if there is none.
     pub fn get<A: Algorithm>(&self, name: &str, algorithm: impl FnOnce() -> A) -> SharedLimiter {
         let now = SystemClock.now();
         let mut limiters = self.limiters.lock();
-        if let Some(entry) = limiters.get_mut(name).filter(|entry| now.since(entry.asked) < self.idle) {
-            entry.asked = now;
+        if let Some(entry) = limiters.get_mut(name).filter(|entry| now.since(entry.last_used) < self.idle_timeout) {
+            entry.last_used = now;
             return entry.limiter.clone();
         }
         // Rare enough to scan all of them: only when a limiter is created.
         self.make_room(&mut limiters, now);
         let limiter = SharedLimiter::new(&self.store, name, algorithm());
-        limiters.insert(name.into(), Entry { limiter: limiter.clone(), asked: now });
+        limiters.insert(name.into(), Entry { limiter: limiter.clone(), last_used: now });
         limiter
     }
 
@@ -89,14 +89,14 @@ impl SharedLimiters {
     fn make_room(&self, limiters: &mut HashMap<Box<str>, Entry>, now: Timestamp) {
         let mut dropped = Vec::new();
         limiters.retain(|_, entry| {
-            let is_idle = now.since(entry.asked) >= self.idle;
+            let is_idle = now.since(entry.last_used) >= self.idle_timeout;
             if is_idle {
                 dropped.push(entry.limiter.clone());
             }
             !is_idle
         });
-        while limiters.len() >= self.most {
-            let oldest = limiters.iter().min_by_key(|(_, entry)| entry.asked).map(|(name, _)| name.clone());
+        while limiters.len() >= self.max_limiters {
+            let oldest = limiters.iter().min_by_key(|(_, entry)| entry.last_used).map(|(name, _)| name.clone());
             let Some(entry) = oldest.and_then(|oldest| limiters.remove(&oldest)) else { break };
             dropped.push(entry.limiter);
         }

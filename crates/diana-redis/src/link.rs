@@ -16,7 +16,7 @@ mod target;
 use crate::key::slot;
 use breaker::{Breaker, Outage, part_of, probes};
 use connection::Connection;
-pub(crate) use counters::{Counted, Counters};
+pub(crate) use counters::{Counter, Counters};
 use diana_core::{Clock, SystemClock, Timestamp};
 pub(crate) use error::CallError;
 use futures_util::Stream;
@@ -31,11 +31,11 @@ pub(crate) use target::Target;
 use tokio::sync::Notify;
 
 /// The timeout of a new connection.
-const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 /// The timeout of a connection to a whole cluster: leaves each node the same time, even if one hangs.
-const CLUSTER_WITHIN: Duration = Duration::from_millis(900);
+const CLUSTER_CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
 /// The timeout of the whole first connection, which delays only the startup.
-const START_WITHIN: Duration = Duration::from_secs(1);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The link to Redis. Clones share the connection, which is closed when the last one is dropped.
 #[derive(Clone, Debug)]
@@ -50,12 +50,12 @@ pub(crate) struct Inner {
     instance: u64,
     clock: SystemClock,
     connection: RwLock<Option<Connection>>,
-    parts: Box<[Breaker]>,
+    breakers: Box<[Breaker]>,
     /// On a cluster: one key name in each part.
     probes: Vec<String>,
     counters: Counters,
     /// Wakes the reconnect task.
-    woken: Arc<Notify>,
+    wake: Arc<Notify>,
     jitter: AtomicU64,
     log_throttle: LogThrottle,
 }
@@ -101,9 +101,9 @@ impl Link {
     pub(crate) fn new(target: Target, prefix: &str, timeout: Duration, instance: u64) -> Self {
         let probes = if target.is_cluster() { probes(prefix) } else { Vec::new() };
         let clock = SystemClock;
-        let parts = (0..probes.len().max(1)).map(|_| Breaker::default()).collect::<Box<[_]>>();
-        for part in &parts {
-            part.take_down(0, Outage { since: clock.now(), reason: "not connected yet".to_owned() });
+        let breakers = (0..probes.len().max(1)).map(|_| Breaker::default()).collect::<Box<[_]>>();
+        for breaker in &breakers {
+            breaker.take_down(0, Outage { since: clock.now(), reason: "not connected yet".to_owned() });
         }
         let inner = Arc::new(Inner {
             target,
@@ -112,10 +112,10 @@ impl Link {
             instance,
             clock,
             connection: RwLock::default(),
-            parts,
+            breakers,
             probes,
             counters: Counters::default(),
-            woken: Arc::default(),
+            wake: Arc::default(),
             jitter: AtomicU64::new(instance | 1),
             log_throttle: LogThrottle::default(),
         });
@@ -124,11 +124,11 @@ impl Link {
 
     /// Connects for the first time, and starts the reconnect task.
     pub(crate) async fn open(&self) -> Result<(), CallError> {
-        let opened = tokio::time::timeout(START_WITHIN, self.first_connection()).await;
-        let opened = opened.unwrap_or(Err(CallError::TimedOut(START_WITHIN)));
+        let opened = tokio::time::timeout(STARTUP_TIMEOUT, self.first_connection()).await;
+        let opened = opened.unwrap_or(Err(CallError::TimedOut(STARTUP_TIMEOUT)));
         if let Err(error) = &opened {
-            for part in &self.inner.parts {
-                part.explain(&error.to_string());
+            for breaker in &self.inner.breakers {
+                breaker.explain(&error.to_string());
             }
         }
         tokio::spawn(reconnect::run(Arc::downgrade(&self.inner)));
@@ -137,12 +137,12 @@ impl Link {
 
     async fn first_connection(&self) -> Result<(), CallError> {
         let inner = &self.inner;
-        let mut connection = inner.target.connect(START_WITHIN).await?;
+        let mut connection = inner.target.connect(STARTUP_TIMEOUT).await?;
         check_version(&mut connection).await?;
         reconnect::announce(inner, &mut connection).await?;
         inner.install(&connection);
-        for part in &inner.parts {
-            part.bring_up();
+        for breaker in &inner.breakers {
+            breaker.bring_up();
         }
         Ok(())
     }
@@ -158,22 +158,22 @@ impl Link {
     /// for less than an eighth count as new, and time out together with the call.
     pub(crate) fn budget_of_call(&self, waiting: Budget) -> Budget {
         let fresh = self.budget();
-        waiting.later(Budget { until: fresh.until - self.a_moment(), ..fresh })
+        waiting.later(Budget { until: fresh.until - self.batch_window(), ..fresh })
     }
 
     /// An eighth of the timeout: requests that arrive within it are batched together.
-    pub(crate) fn a_moment(&self) -> Duration {
+    pub(crate) fn batch_window(&self) -> Duration {
         self.inner.timeout / 8
     }
 
     /// Returns the first eighth of a budget.
-    pub(crate) fn a_moment_of(&self, budget: Budget) -> Budget {
-        Budget { until: budget.until - (self.inner.timeout - self.a_moment()), ..budget }
+    pub(crate) fn batch_window_of(&self, budget: Budget) -> Budget {
+        Budget { until: budget.until - (self.inner.timeout - self.batch_window()), ..budget }
     }
 
     /// Returns `true` if the first eighth of a budget has passed.
     pub(crate) fn has_waited(&self, budget: Budget) -> bool {
-        tokio::time::Instant::now() >= self.a_moment_of(budget).until
+        tokio::time::Instant::now() >= self.batch_window_of(budget).until
     }
 
     /// Returns the time of this process's clock.
@@ -192,7 +192,7 @@ impl Link {
 
     /// Returns `true` if this part of Redis is up.
     pub(crate) fn is_up(&self, part: usize) -> bool {
-        self.inner.parts.get(part).is_some_and(|part| part.up().is_some())
+        self.inner.breakers.get(part).is_some_and(|breaker| breaker.up().is_some())
     }
 
     /// Calls a part of Redis. If there is no answer within the budget, the part is down from then on.
@@ -201,10 +201,10 @@ impl Link {
     /// Redis at its normal speed could not have answered.
     pub(crate) async fn call(&self, part: usize, cmd: &Cmd, budget: Budget) -> Result<Value, CallError> {
         let inner = &self.inner;
-        let part = inner.parts.get(part).ok_or(CallError::Open)?;
-        let turn = part.up().ok_or(CallError::Open)?;
+        let breaker = inner.breakers.get(part).ok_or(CallError::Open)?;
+        let generation = breaker.up().ok_or(CallError::Open)?;
         let mut connection = inner.connection().ok_or(CallError::Open)?;
-        inner.counters.count(Counted::Command);
+        inner.counters.count(Counter::Command);
         let has_time = budget.until.saturating_duration_since(tokio::time::Instant::now()) >= inner.timeout / 2;
         let error = match tokio::time::timeout_at(budget.until, connection.send(cmd)).await {
             Ok(Ok(value)) => return Ok(value),
@@ -212,8 +212,8 @@ impl Link {
             Err(_) if !has_time => return Err(CallError::TimedOut(inner.timeout)),
             Err(_) => CallError::TimedOut(inner.timeout),
         };
-        if error.is_trouble() {
-            inner.break_off(part, turn, &error.to_string());
+        if error.is_outage() {
+            inner.take_down(breaker, generation, &error.to_string());
         }
         Err(error)
     }
@@ -230,36 +230,36 @@ impl Link {
 
     /// Returns the end of a budget in Redis's time, in microseconds, if that is known.
     pub(crate) fn deadline(&self, part: usize, budget: Budget) -> Option<u64> {
-        self.inner.parts.get(part)?.offset.redis_micros(budget.began + self.inner.timeout)
+        self.inner.breakers.get(part)?.offset.redis_micros(budget.began + self.inner.timeout)
     }
 
     /// Updates the clock offset from a reply that has just arrived.
     pub(crate) fn learn(&self, part: usize, redis_micros: u64) {
-        if let Some(part) = self.inner.parts.get(part) {
-            self.inner.learn(part, redis_micros);
+        if let Some(breaker) = self.inner.breakers.get(part) {
+            self.inner.learn(breaker, redis_micros);
         }
     }
 
     /// Subscribes to a channel over a separate connection.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<impl Stream<Item = Msg> + use<>, RedisError> {
-        let mut listener = self.inner.target.listener(CONNECT_WITHIN).await?;
+        let mut listener = self.inner.target.listener(CONNECT_TIMEOUT).await?;
         listener.subscribe(channel).await?;
         Ok(listener.into_on_message())
     }
 
     /// Returns the part that stores data of no key.
-    pub(crate) fn home(&self) -> usize {
-        self.inner.home_index()
+    pub(crate) fn registry_part(&self) -> usize {
+        self.inner.registry_index()
     }
 
-    /// Logs why Redis could not answer; throttles repeated messages.
-    pub(crate) fn complain(&self, reason: &str) {
-        self.inner.complain(reason, "Redis could not decide a request; it is decided without");
+    /// Logs why a request was decided without Redis; throttles repeated messages.
+    pub(crate) fn warn_undecided(&self, reason: &str) {
+        self.inner.warn_throttled(reason, "request decided without Redis");
     }
 
     /// Logs why a refund failed, throttled: an outage affects many requests.
-    pub(crate) fn complain_of_refund(&self, reason: &str) {
-        self.inner.complain(reason, "what a request took and does not need could not be given back; time will do it");
+    pub(crate) fn warn_refund_failed(&self, reason: &str) {
+        self.inner.warn_throttled(reason, "unused permits could not be refunded on Redis; time refills them");
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -267,34 +267,34 @@ impl Link {
     }
 
     /// Returns since when a part is down and why, if one is.
-    pub(crate) fn trouble(&self) -> Option<(Timestamp, String)> {
-        let first = self.inner.parts.iter().filter_map(Breaker::trouble).min_by_key(|trouble| trouble.since);
-        first.map(|trouble| (trouble.since, trouble.reason))
+    pub(crate) fn outage(&self) -> Option<(Timestamp, String)> {
+        let first = self.inner.breakers.iter().filter_map(Breaker::outage).min_by_key(|outage| outage.since);
+        first.map(|outage| (outage.since, outage.reason))
     }
 
     /// Returns the URL without its password.
-    pub(crate) fn shown(&self) -> &str {
-        self.inner.target.shown()
+    pub(crate) fn redacted(&self) -> &str {
+        self.inner.target.redacted()
     }
 }
 
 impl Inner {
-    fn home_index(&self) -> usize {
+    fn registry_index(&self) -> usize {
         if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 }
     }
 
     /// Returns the part in which the instances are registered.
-    fn home(&self) -> &Breaker {
-        self.parts.get(self.home_index()).unwrap_or_else(|| unreachable!("there is a part for every slot"))
+    fn registry_breaker(&self) -> &Breaker {
+        self.breakers.get(self.registry_index()).unwrap_or_else(|| unreachable!("every slot has a part"))
     }
 
-    fn is_whole(&self) -> bool {
-        self.parts.iter().all(|part| part.up().is_some())
+    fn is_all_up(&self) -> bool {
+        self.breakers.iter().all(|breaker| breaker.up().is_some())
     }
 
     /// Opens a new connection, to test the parts that are down.
     async fn connect(&self) -> Result<Connection, RedisError> {
-        let within = if self.target.is_cluster() { CLUSTER_WITHIN } else { CONNECT_WITHIN };
+        let within = if self.target.is_cluster() { CLUSTER_CONNECT_TIMEOUT } else { CONNECT_TIMEOUT };
         self.target.connect(within).await
     }
 
@@ -306,35 +306,35 @@ impl Inner {
         *self.connection.write() = Some(connection.clone());
     }
 
-    fn learn(&self, part: &Breaker, redis_micros: u64) {
-        part.offset.learn(redis_micros, self.clock.now());
+    fn learn(&self, breaker: &Breaker, redis_micros: u64) {
+        breaker.offset.learn(redis_micros, self.clock.now());
     }
 
-    fn break_off(&self, part: &Breaker, turn: u64, reason: &str) {
-        if part.take_down(turn, Outage { since: self.clock.now(), reason: reason.to_owned() }) {
-            tracing::warn!(redis = self.target.shown(), reason, "Redis is unreachable");
-            self.woken.notify_one();
+    fn take_down(&self, breaker: &Breaker, generation: u64, reason: &str) {
+        if breaker.take_down(generation, Outage { since: self.clock.now(), reason: reason.to_owned() }) {
+            tracing::warn!(redis = self.target.redacted(), reason, "Redis is unreachable");
+            self.wake.notify_one();
         }
     }
 
-    fn restore(&self, part: &Breaker) {
-        if let Some(trouble) = part.bring_up() {
-            self.counters.instances_come_back();
-            let away = self.clock.now().since(trouble.since);
-            tracing::info!(redis = self.target.shown(), ?away, "Redis is reachable again");
+    fn restore(&self, breaker: &Breaker) {
+        if let Some(outage) = breaker.bring_up() {
+            self.counters.restart_decrease_timer();
+            let down_for = self.clock.now().since(outage.since);
+            tracing::info!(redis = self.target.redacted(), away = ?down_for, "Redis is reachable again");
         }
     }
 
-    /// Logs why `part` is still down; once for all parts with the same reason.
-    fn tell(&self, part: &Breaker, reason: &str) {
-        if part.explain(reason) && self.log_throttle.is_news(reason, self.clock.now()) {
-            tracing::warn!(redis = self.target.shown(), reason, "Redis is still unreachable");
+    /// Logs why a part is still down; once for all parts with the same reason.
+    fn warn_still_down(&self, breaker: &Breaker, reason: &str) {
+        if breaker.explain(reason) && self.log_throttle.should_log(reason, self.clock.now()) {
+            tracing::warn!(redis = self.target.redacted(), reason, "Redis is still unreachable");
         }
     }
 
-    fn complain(&self, reason: &str, consequence: &str) {
-        if self.log_throttle.is_news(reason, self.clock.now()) {
-            tracing::warn!(redis = self.target.shown(), reason, "{consequence}");
+    fn warn_throttled(&self, reason: &str, message: &str) {
+        if self.log_throttle.should_log(reason, self.clock.now()) {
+            tracing::warn!(redis = self.target.redacted(), reason, "{message}");
         }
     }
 
@@ -367,5 +367,5 @@ async fn check_version(connection: &mut Connection) -> Result<(), CallError> {
     if (major, minor) >= (6, 2) {
         return Ok(());
     }
-    Err(CallError::TooOld(format!("Redis {version} is too old: 6.2 is needed")))
+    Err(CallError::UnsupportedVersion(format!("Redis {version} is not supported; expected 6.2 or later")))
 }

@@ -3,7 +3,7 @@
 use crate::erased::ErasedAlgorithm;
 use crate::kind;
 use crate::limit_config::LimitConfig;
-use crate::scripted::{Body, Written};
+use crate::scripted::{Body, StoredState};
 use diana_core::Timestamp;
 use redis::Cmd;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A state as returned by dump.lua.
 #[derive(Debug)]
 pub(crate) struct Dump {
-    pub(crate) erased: Arc<dyn ErasedAlgorithm>,
+    pub(crate) algorithm: Arc<dyn ErasedAlgorithm>,
     pub(crate) since: String,
     body: Body,
 }
@@ -21,7 +21,7 @@ const HEAD: char = '=';
 
 impl Dump {
     /// Parses the output of dump.lua. Returns an error with the reason if it is not a Diana state.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut characters = text.chars();
         let kind = characters.next();
         let rest = characters.as_str();
@@ -43,53 +43,51 @@ impl Dump {
                 (parameters, since, Body::Set(members))
             }
             _ => {
-                return Err(format!(
-                    "it is a {rest}, which Diana never writes; delete it, or give Diana another prefix"
-                ));
+                return Err(format!("unexpected type `{rest}`; delete the key, or set another prefix"));
             }
         };
-        let erased = kind::written_by(parameters).ok_or_else(foreign)?;
-        Ok(Self { erased, since: since.to_owned(), body })
+        let algorithm = kind::written_by(parameters).ok_or_else(foreign)?;
+        Ok(Self { algorithm, since: since.to_owned(), body })
     }
 
     /// Returns `true` if the state can be parsed.
-    pub(crate) fn makes_sense(&self, now: Timestamp) -> bool {
-        self.erased.used(&self.body, now).is_some()
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
+        self.algorithm.used(&self.body, now).is_some()
     }
 
     /// Returns the state migrated to `config`.
-    pub(crate) fn carried(&self, config: &LimitConfig, now: Timestamp) -> Option<Written> {
-        config.erased.carry(&*self.erased, &self.body, now)
+    pub(crate) fn migrate(&self, config: &LimitConfig, now: Timestamp) -> Option<StoredState> {
+        config.algorithm.migrate(&*self.algorithm, &self.body, now)
     }
 }
 
 /// Returns the error message for a key that does not hold a state.
 pub(crate) fn foreign() -> String {
-    "it holds something that Diana did not write; delete it, or give Diana another prefix".to_owned()
+    "not a Diana state; delete the key, or set another prefix".to_owned()
 }
 
-/// Adds the arguments of swap.lua to write `written`.
+/// Adds the arguments of swap.lua to write `state`.
 pub(crate) fn push_swap(
     cmd: &mut Cmd,
     text: &str,
     config: &LimitConfig,
     dump: &Dump,
-    written: &Written,
-    handed_in: bool,
+    state: &StoredState,
+    is_caller_time: bool,
 ) {
     cmd.arg(text);
-    match written.fresh_at {
-        _ if handed_in => cmd.arg("PX").arg(3_600_000),
+    match state.fresh_at {
+        _ if is_caller_time => cmd.arg("PX").arg(3_600_000),
         Some(micros) => cmd.arg("PXAT").arg(micros.div_ceil(1_000)),
         None => cmd.arg("").arg(""),
     };
-    let parameters = config.erased.parameters();
+    let parameters = config.algorithm.parameters();
     // The creation time of the state does not change.
     let since = match dump.since.split_once('-') {
         Some((_, born)) => format!("{}-{born}", config.since),
         None => config.since.clone(),
     };
-    match &written.body {
+    match &state.body {
         None => {}
         Some(Body::Text(fields)) => {
             cmd.arg("s").arg(format!("{parameters} {fields} {since}"));

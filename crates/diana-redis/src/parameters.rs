@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn quotas_are_parsed_back() {
         for nanos in [1, 1_500, 2_000_000, 60_000_000_000, u64::MAX] {
             let quota = Quota::new(7, Duration::from_nanos(nanos)).unwrap().with_burst(9).unwrap();
             assert_eq!(parse_quota(&quota_text(&quota)), Some(quota));
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_quota() {
+    fn an_invalid_quota_is_rejected() {
         for text in
             ["", "1", "1/s", "1/1s", "0/1s*1", "1/0s*1", "1/1s*0", "1/1x*1", "a/1s*1", "1/99999999999999999999s*1"]
         {

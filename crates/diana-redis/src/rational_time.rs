@@ -8,7 +8,7 @@
 pub(crate) const END: u64 = 9_000_000_000_000_000;
 
 /// The largest denominator: two numerators must add up to less than 2^53.
-const LARGEST: u64 = 1 << 52;
+const MAX_DENOMINATOR: u64 = 1 << 52;
 
 /// A time in microseconds and a fraction of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Fractions {
     pub(crate) fn new((interval, scale): (u64, u64)) -> Option<Self> {
         let ticks = u128::from(scale) * 1_000;
         let denominator = ticks / gcd(ticks, u128::from(interval));
-        let denominator = u64::try_from(denominator).ok().filter(|denominator| *denominator <= LARGEST)?;
+        let denominator = u64::try_from(denominator).ok().filter(|denominator| *denominator <= MAX_DENOMINATOR)?;
         Some(Self { ticks, denominator })
     }
 
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_from_elsewhere_is_not_moved_to_the_past() {
+    fn a_migrated_time_is_rounded_up() {
         let halves = Fractions::new((500, 1)).unwrap();
         let rounded = [1_000, 1_001, 1_500, 1_501].map(|ticks| halves.time_from(ticks));
         let halves = [(1, 0), (1, 1), (1, 1), (2, 0)].map(|(micros, numerator)| Time { micros, numerator });
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_beyond_the_end_of_time() {
+    fn times_are_capped_at_the_end() {
         let whole = Fractions::new((1_000, 1)).unwrap();
         assert_eq!(whole.time(u128::MAX), Time { micros: END, numerator: 0 });
         assert_eq!(whole.time_from(u128::MAX), Time { micros: END, numerator: 0 });

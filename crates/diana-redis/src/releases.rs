@@ -75,7 +75,7 @@ impl Releases {
 
     /// Returns the pending releases for those of `items` whose permits are held.
     pub(crate) fn of(&self, items: &[Item]) -> Overtaken {
-        let mut held = items.iter().filter(|item| item.config.erased.holds()).peekable();
+        let mut held = items.iter().filter(|item| item.config.algorithm.holds()).peekable();
         if held.peek().is_none() {
             return Overtaken::default();
         }
@@ -124,7 +124,7 @@ mod tests {
     use futures_util::FutureExt;
 
     #[test]
-    fn a_question_waits_for_the_releases_that_began_before_it() {
+    fn a_query_waits_for_the_releases_that_began_before_it() {
         let releases = Arc::<Releases>::default();
         assert!(releases.begin(std::iter::empty()).is_none());
         let of = |name: &'static [u8]| releases.of_names([name].into_iter());

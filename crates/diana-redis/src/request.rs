@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::erased::ErasedAlgorithm;
 use crate::limit_config::LimitConfig;
-use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
+use crate::scripted::{AskArgs, Effect, LeaseRequest, Numbers};
 use crate::scripts::{Driver, ModuleSet, Script};
 use diana_core::{Answer, Receipt, Timestamp};
 use redis::{Cmd, Value};
@@ -41,7 +41,7 @@ pub(crate) struct Item {
     pub(crate) config: Arc<LimitConfig>,
     /// The name of the state on Redis.
     pub(crate) name: Vec<u8>,
-    pub(crate) asking: Asking,
+    pub(crate) ask: AskArgs,
     /// The state that the script read, after the reply.
     pub(crate) seen: Option<ScriptView>,
 }
@@ -79,10 +79,10 @@ impl Request {
     pub(crate) fn asks(op: Op, items: &[Item]) -> Self {
         let mut request = Self::default();
         request.args.push(items.len());
-        for Item { config, name, asking, .. } in items {
-            request.add(config, name.clone(), |erased, args| match op {
-                Op::Charge => erased.charge(args, asking),
-                _ => erased.take(args, asking),
+        for Item { config, name, ask, .. } in items {
+            request.add(config, name.clone(), |algorithm, args| match op {
+                Op::Charge => algorithm.charge(args, ask),
+                _ => algorithm.take(args, ask),
             });
         }
         request
@@ -93,30 +93,30 @@ impl Request {
         let mut request = Self::default();
         request.args.push(receipts.len());
         for (config, name, receipt) in receipts {
-            request.add(config, name.clone(), |erased, args| match op {
-                Op::Extend => erased.extend(args, receipt, permits_for),
-                _ => erased.refund(args, receipt),
+            request.add(config, name.clone(), |algorithm, args| match op {
+                Op::Extend => algorithm.extend(args, receipt, permits_for),
+                _ => algorithm.refund(args, receipt),
             });
         }
         request
     }
 
     /// Creates a request that leases a block, and reports the use of other blocks.
-    pub(crate) fn lease(config: &LimitConfig, name: Vec<u8>, lease: &LeaseCall<'_>) -> Self {
+    pub(crate) fn lease(config: &LimitConfig, name: Vec<u8>, lease: &LeaseRequest<'_>) -> Self {
         let mut request = Self::default();
         request.args.push(1);
-        request.add(config, name, |erased, args| erased.lease(args, lease));
+        request.add(config, name, |algorithm, args| algorithm.lease(args, lease));
         request
     }
 
     fn add(&mut self, config: &LimitConfig, name: Vec<u8>, own: impl FnOnce(&dyn ErasedAlgorithm, &mut Args)) {
         self.names.push(name);
-        self.modules = self.modules.and(config.erased.modules());
-        self.args.push(config.erased.module().name);
-        self.args.push(config.erased.parameters());
+        self.modules = self.modules.and(config.algorithm.modules());
+        self.args.push(config.algorithm.module().name);
+        self.args.push(config.algorithm.parameters());
         self.args.push(&config.since);
         let mut arguments = Args::default();
-        own(&*config.erased, &mut arguments);
+        own(&*config.algorithm, &mut arguments);
         self.args.push(arguments.len());
         self.args.extend(&arguments);
     }
@@ -140,15 +140,15 @@ pub(crate) struct Timing {
 }
 
 /// Returns the command that runs `script` for all of `requests`.
-pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, requests: &[Request]) -> Cmd {
-    let mut cmd = redis::cmd(how.command());
-    cmd.arg(how.argument(script));
+pub(crate) fn command(script: &Script, by: ScriptRef, op: Op, timing: Timing, requests: &[Request]) -> Cmd {
+    let mut cmd = redis::cmd(by.command());
+    cmd.arg(by.argument(script));
     cmd.arg(requests.iter().map(|request| request.names.len()).sum::<usize>());
     for name in requests.iter().flat_map(|request| &request.names) {
         cmd.arg(name);
     }
     // A script for one taking request needs neither the number of asks nor the algorithm's name.
-    let known = match driver(op, timing, requests) {
+    let skipped = match driver(op, timing, requests) {
         Driver::One => 2,
         Driver::Many => {
             cmd.arg(op.name()).arg(text(timing.now));
@@ -156,7 +156,7 @@ pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, request
         }
     };
     cmd.arg(text(timing.deadline));
-    for argument in requests.iter().flat_map(|request| request.args.iter()).skip(known) {
+    for argument in requests.iter().flat_map(|request| request.args.iter()).skip(skipped) {
         cmd.arg(argument);
     }
     cmd
@@ -172,25 +172,25 @@ pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
 
 /// How a command identifies the script.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum How {
+pub(crate) enum ScriptRef {
     /// By its hash, which is short.
-    ByHash,
+    Hash,
     /// By its text, which Redis caches.
-    ByText,
+    Text,
 }
 
-impl How {
+impl ScriptRef {
     pub(crate) fn command(self) -> &'static str {
         match self {
-            Self::ByHash => "EVALSHA",
-            Self::ByText => "EVAL",
+            Self::Hash => "EVALSHA",
+            Self::Text => "EVAL",
         }
     }
 
     pub(crate) fn argument(self, script: &Script) -> &str {
         match self {
-            Self::ByHash => &script.sha,
-            Self::ByText => &script.text,
+            Self::Hash => &script.sha,
+            Self::Text => &script.text,
         }
     }
 }
@@ -199,9 +199,9 @@ fn text(micros: Option<u64>) -> String {
     micros.map_or_else(String::new, |micros| micros.to_string())
 }
 
-/// Splits the reply to `requests`: Redis's time in microseconds, and one part for each request. `None` for the parts if
-/// they missed the deadline.
-pub(crate) fn parts(reply: Value, requests: &[Request]) -> Option<(u64, Option<Vec<Value>>)> {
+/// Splits the reply to `requests`: Redis's time in microseconds, and one reply for each request. `None` for the replies
+/// if they missed the deadline.
+pub(crate) fn split_reply(reply: Value, requests: &[Request]) -> Option<(u64, Option<Vec<Value>>)> {
     let Value::Array(values) = reply else { return None };
     let mut values = values.into_iter();
     let now = match values.next()? {
@@ -211,33 +211,34 @@ pub(crate) fn parts(reply: Value, requests: &[Request]) -> Option<(u64, Option<V
     if matches!(values.as_slice(), [Value::BulkString(late)] if late == b"late") {
         return Some((now, None));
     }
-    let parts = requests.iter().map(|request| part(&mut values, request.names.len())).collect::<Option<Vec<_>>>()?;
-    values.next().is_none().then_some((now, Some(parts)))
+    let replies =
+        requests.iter().map(|request| next_reply(&mut values, request.names.len())).collect::<Option<Vec<_>>>()?;
+    values.next().is_none().then_some((now, Some(replies)))
 }
 
-/// Returns one request's part, as a list of its result and the state of each ask.
-fn part(values: &mut std::vec::IntoIter<Value>, asks: usize) -> Option<Value> {
-    let mut part = Vec::with_capacity(asks + 1);
-    part.push(values.next()?);
-    if matches!(part[..], [Value::Int(0 | 1)]) {
+/// Returns one request's reply, as a list of its result and the state of each ask.
+fn next_reply(values: &mut std::vec::IntoIter<Value>, asks: usize) -> Option<Value> {
+    let mut reply = Vec::with_capacity(asks + 1);
+    reply.push(values.next()?);
+    if matches!(reply[..], [Value::Int(0 | 1)]) {
         for _ in 0..asks {
             let Value::Int(count) = values.next()? else { return None };
             let count = usize::try_from(count).ok().filter(|count| *count <= values.len())?;
-            part.push(Value::Array(values.take(count).collect()));
+            reply.push(Value::Array(values.take(count).collect()));
         }
     }
-    Some(Value::Array(part))
+    Some(Value::Array(reply))
 }
 
 impl<'a> Reply<'a> {
-    /// Parses one request's part of a reply.
-    pub(crate) fn read(part: &'a mut Value) -> Option<Self> {
-        let part = match part {
-            Value::Array(part) => part,
-            Value::ServerError(error) => return Some(Self::Failed(error.details().unwrap_or("for no reason"))),
+    /// Parses one request's reply.
+    pub(crate) fn parse(reply: &'a mut Value) -> Option<Self> {
+        let reply = match reply {
+            Value::Array(reply) => reply,
+            Value::ServerError(error) => return Some(Self::Failed(error.details().unwrap_or("no reason given"))),
             _ => return None,
         };
-        match part.split_first_mut()? {
+        match reply.split_first_mut()? {
             (Value::Int(granted @ (0 | 1)), seen) => Some(Self::Done { granted: *granted == 1, seen }),
             (Value::Int(ask), []) => usize::try_from(ask.checked_neg()?).ok()?.checked_sub(1).map(Self::Changed),
             _ => None,
@@ -255,7 +256,7 @@ pub(crate) fn answers(
 ) -> Option<SmallVec<[Answer; 8]>> {
     let each = items.iter_mut().enumerate().map(|(index, item)| {
         let Value::Array(numbers) = seen.get_mut(index)? else { return None };
-        let answer = item.config.erased.answer(Numbers(numbers), &item.asking, now, effect)?;
+        let answer = item.config.algorithm.answer(Numbers(numbers), &item.ask, now, effect)?;
         item.seen = Some(ScriptView { at: now, numbers: std::mem::take(numbers), effect });
         Some(answer)
     });

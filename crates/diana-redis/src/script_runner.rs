@@ -2,7 +2,7 @@
 
 use crate::link::{Budget, CallError, Link};
 use crate::options::Times;
-use crate::request::{How, Op, Request, Timing, command, driver, parts};
+use crate::request::{Op, Request, ScriptRef, Timing, command, driver, split_reply};
 use crate::scripts::{ModuleSet, Script, Scripts};
 use diana_core::Timestamp;
 use redis::{Cmd, Value};
@@ -24,14 +24,14 @@ pub(crate) struct CallContext {
 
 impl ScriptRunner {
     /// Returns the request's time in microseconds, if the caller's clock is used.
-    pub(crate) fn handed_in(&self, moment: CallContext) -> Option<u64> {
-        (self.times == Times::OfCaller).then(|| moment.now.as_micros())
+    pub(crate) fn caller_time(&self, context: CallContext) -> Option<u64> {
+        (self.times == Times::OfCaller).then(|| context.now.as_micros())
     }
 
-    /// Returns the deadline of the request `moment`, in the time of that part of Redis, in microseconds.
-    pub(crate) fn deadline(&self, part: usize, moment: CallContext) -> Option<u64> {
+    /// Returns the deadline of a request, in the time of that part of Redis, in microseconds.
+    pub(crate) fn deadline(&self, part: usize, context: CallContext) -> Option<u64> {
         match self.times {
-            Times::OfRedis => self.link.deadline(part, moment.budget),
+            Times::OfRedis => self.link.deadline(part, context.budget),
             Times::OfCaller => None,
         }
     }
@@ -47,8 +47,8 @@ impl ScriptRunner {
     ) -> Result<(Timestamp, Vec<Value>), CallError> {
         let modules = requests.iter().fold(ModuleSet::default(), |modules, request| modules.and(request.modules()));
         let script = self.scripts.decide(modules, driver(op, timing, requests));
-        let value = self.run(part, budget, |how| command(&script, how, op, timing, requests)).await?;
-        let (now, replies) = parts(value, requests).ok_or_else(CallError::nonsense)?;
+        let value = self.run(part, budget, |by| command(&script, by, op, timing, requests)).await?;
+        let (now, replies) = split_reply(value, requests).ok_or_else(CallError::invalid_reply)?;
         if timing.now.is_none() {
             self.link.learn(part, now);
         }
@@ -63,9 +63,9 @@ impl ScriptRunner {
         budget: Budget,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Value, CallError> {
-        self.run(part, budget, |how| {
-            let mut cmd = redis::cmd(how.command());
-            cmd.arg(how.argument(script));
+        self.run(part, budget, |by| {
+            let mut cmd = redis::cmd(by.command());
+            cmd.arg(by.argument(script));
             arguments(&mut cmd);
             cmd
         })
@@ -74,9 +74,9 @@ impl ScriptRunner {
 
     /// Runs a script by its hash. If Redis does not have it (after a restart or SCRIPT FLUSH), sends the text, which
     /// Redis then caches.
-    async fn run(&self, part: usize, budget: Budget, by: impl Fn(How) -> Cmd) -> Result<Value, CallError> {
-        match self.link.call(part, &by(How::ByHash), budget).await {
-            Err(CallError::NoScript) => self.link.call(part, &by(How::ByText), budget).await,
+    async fn run(&self, part: usize, budget: Budget, command: impl Fn(ScriptRef) -> Cmd) -> Result<Value, CallError> {
+        match self.link.call(part, &command(ScriptRef::Hash), budget).await {
+            Err(CallError::NoScript) => self.link.call(part, &command(ScriptRef::Text), budget).await,
             other => other,
         }
     }

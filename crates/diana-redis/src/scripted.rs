@@ -17,7 +17,7 @@ pub(crate) trait Scripted: Algorithm {
     const MODULE: Module;
 
     /// Returns why a limit with these parameters can't be stored on Redis, or `None` if it can.
-    fn why_not(&self) -> Option<String> {
+    fn unsupported_reason(&self) -> Option<String> {
         None
     }
 
@@ -29,18 +29,18 @@ pub(crate) trait Scripted: Algorithm {
     fn from_parameters(text: &str) -> Option<Self>;
 
     /// Adds the script's arguments to take.
-    fn take_args(&self, args: &mut Args, asking: &Asking);
+    fn take_args(&self, args: &mut Args, ask: &AskArgs);
 
     /// Adds the script's arguments to charge.
-    fn charge_args(&self, args: &mut Args, asking: &Asking);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs);
 
-    /// Returns the receipt for a charge of `asking`, from the state that the script read before it. The receipt is used
+    /// Returns the receipt for a charge of `ask`, from the state that the script read before it. The receipt is used
     /// to refund the part of the charge that turns out to be unused. `None` where no receipt is possible.
     ///
     /// A charge that could have been a grant has the receipt of that grant.
-    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
-        let asking = Asking { max_wait: MaxWait::FOREVER, ..*asking };
-        self.answer_to(numbers, &asking, now, Effect::Taken)?.receipt()
+    fn charged(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
+        let ask = AskArgs { max_wait: MaxWait::FOREVER, ..*ask };
+        self.answer_to(numbers, &ask, now, Effect::Taken)?.receipt()
     }
 
     /// Adds the script's arguments to refund.
@@ -59,42 +59,41 @@ pub(crate) trait Scripted: Algorithm {
     }
 
     /// Computes the algorithm's answer from the state that the script read. `None` if the state is invalid.
-    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
-        Some(self.answer_to_state(self.seen(numbers, now)?, asking, now, effect))
+    fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
+        Some(self.answer_to_state(self.seen(numbers, now)?, ask, now, effect))
     }
 
     /// Computes the algorithm's answer from `state`.
-    fn answer_to_state(&self, mut state: Self::State, asking: &Asking, now: Timestamp, effect: Effect) -> Answer {
+    fn answer_to_state(&self, mut state: Self::State, ask: &AskArgs, now: Timestamp, effect: Effect) -> Answer {
         match effect {
-            Effect::Taken => Algorithm::answer(self, &mut state, now, asking.cost, asking.max_wait),
-            Effect::None => Answer {
-                outcome: self.peek(&state, now, asking.cost, asking.max_wait),
-                status: self.status(&state, now),
-            },
+            Effect::Taken => Algorithm::answer(self, &mut state, now, ask.cost, ask.max_wait),
+            Effect::None => {
+                Answer { outcome: self.peek(&state, now, ask.cost, ask.max_wait), status: self.status(&state, now) }
+            }
         }
     }
 
     /// Returns the deny cache's entry for the state that a script read, after the effect of the ask. `None` if the
     /// state is not sufficient.
-    fn remembered(
+    fn cached_state(
         &self,
         numbers: Numbers<'_>,
-        asking: &Asking,
+        ask: &AskArgs,
         now: Timestamp,
         effect: Effect,
-    ) -> Option<Remembered<Self::State>> {
+    ) -> Option<CachedState<Self::State>> {
         let mut state = self.seen(numbers, now)?;
         if effect == Effect::Taken {
-            let _ = self.take(&mut state, now, asking.cost, asking.max_wait);
+            let _ = self.take(&mut state, now, ask.cost, ask.max_wait);
         }
-        Some(Remembered::State(state))
+        Some(CachedState::State(state))
     }
 
     /// Parses the state that was written as `body`.
     fn read(&self, body: &Body, now: Timestamp) -> Option<Self::State>;
 
     /// Converts `state` to its stored form.
-    fn write(&self, state: &Self::State, now: Timestamp) -> Written;
+    fn write(&self, state: &Self::State, now: Timestamp) -> StoredState;
 
     /// Returns the stored permits of a key without a state at the time `at` of a change from `old`, under which it had
     /// `stored`: as if the key had not expired. `None` where that equals a new key's.
@@ -108,15 +107,15 @@ pub(crate) trait Scripted: Algorithm {
     }
 
     /// Adds the script's arguments to lease, where the script does it.
-    fn lease_args(&self, _args: &mut Args, _lease: &LeaseCall<'_>) {}
+    fn lease_args(&self, _args: &mut Args, _lease: &LeaseRequest<'_>) {}
 
     /// Migrates `body`, a state of `old`, to these parameters.
-    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
-        self.carried_over(old, body, now)
+    fn migrate(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
+        self.migrate_state(old, body, now)
     }
 
     /// The same, for algorithms whose state is all that is stored.
-    fn carried_over(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+    fn migrate_state(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
         let mut state = old.read(body, now)?;
         self.rescale(&mut state, old, now);
         Some(self.write(&state, now))
@@ -137,12 +136,12 @@ pub(crate) fn with_mark(mut answer: Answer, mark: u128) -> Answer {
 
 /// One ask, as passed to an algorithm.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct AskArgs {
     pub(crate) cost: Cost,
     /// In whole microseconds, Redis's resolution.
     pub(crate) max_wait: MaxWait,
     /// The time of this process's clock: an estimate of Redis's, for algorithms that need the date.
-    pub(crate) about: Timestamp,
+    pub(crate) local_now: Timestamp,
     /// A number that no other ask has.
     pub(crate) ticket: u128,
     /// How long held permits are counted if they are not released.
@@ -150,7 +149,7 @@ pub(crate) struct Asking {
     /// The stored permits of a key without a state, if they differ from a new key's: at the time of a change.
     pub(crate) stored: Option<f64>,
     /// The minimum time for which the key is stored after a grant.
-    pub(crate) keeps: Duration,
+    pub(crate) min_expiry: Duration,
 }
 
 /// Whether a request took its permits.
@@ -162,7 +161,7 @@ pub(crate) enum Effect {
 
 /// The deny cache's entry for a state.
 #[derive(Debug)]
-pub(crate) enum Remembered<S> {
+pub(crate) enum CachedState<S> {
     /// The whole state.
     State(S),
     /// The reported values, where the script does not return the state.
@@ -176,16 +175,16 @@ pub(crate) struct Report {
     /// When it was reported.
     pub(crate) at: Timestamp,
     /// How long it is valid: until the first permits in use leave the window.
-    pub(crate) lasts: Duration,
+    pub(crate) valid_for: Duration,
     /// A cost that is denied, and until when.
     pub(crate) denied: Option<(Cost, Duration)>,
 }
 
 impl Report {
     /// Returns the report at `now`: times are reduced by the elapsed time. `None` if the report is not sufficient.
-    pub(crate) fn answer(&self, asking: &Asking, now: Timestamp) -> Option<Answer> {
-        let (passed, cost) = (now.since(self.at), asking.cost);
-        if passed >= self.lasts {
+    pub(crate) fn answer(&self, ask: &AskArgs, now: Timestamp) -> Option<Answer> {
+        let (passed, cost) = (now.since(self.at), ask.cost);
+        if passed >= self.valid_for {
             return None;
         }
         let mut status = self.status;
@@ -204,17 +203,17 @@ impl Report {
 
 /// The deny cache's entry for a state, type-erased.
 #[derive(Debug)]
-pub(crate) struct Recalled {
+pub(crate) struct ErasedCachedState {
     state: Box<dyn Any + Send + Sync>,
     heap_bytes: usize,
 }
 
-impl Recalled {
-    pub(crate) fn new<S: Send + Sync + 'static>(remembered: Remembered<S>, heap_bytes: usize) -> Self {
-        Self { state: Box::new(remembered), heap_bytes }
+impl ErasedCachedState {
+    pub(crate) fn new<S: Send + Sync + 'static>(cached_state: CachedState<S>, heap_bytes: usize) -> Self {
+        Self { state: Box::new(cached_state), heap_bytes }
     }
 
-    pub(crate) fn get<S: 'static>(&self) -> Option<&Remembered<S>> {
+    pub(crate) fn get<S: 'static>(&self) -> Option<&CachedState<S>> {
         self.state.downcast_ref()
     }
 
@@ -237,18 +236,18 @@ pub(crate) enum Leasing {
 
 /// A call to lease a block, and to report the use of other blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LeaseCall<'a> {
+pub(crate) struct LeaseRequest<'a> {
     pub(crate) id: u128,
-    pub(crate) lasts: Duration,
+    pub(crate) duration: Duration,
     /// The leases that have ended.
-    pub(crate) over: &'a [Over],
+    pub(crate) ended: &'a [EndedLease],
     /// The possible numbers of permits of the block, the largest first; empty to lease no block.
     pub(crate) sizes: &'a [u64],
 }
 
 /// A lease that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Over {
+pub(crate) struct EndedLease {
     pub(crate) id: u128,
     pub(crate) spent: u64,
 }
@@ -258,27 +257,27 @@ pub(crate) struct Over {
 pub(crate) struct Numbers<'a>(pub(crate) &'a [Value]);
 
 impl Numbers<'_> {
-    /// Returns the number at `place`, if it is an integer.
-    pub(crate) fn whole(&self, place: usize) -> Option<u64> {
-        match self.0.get(place)? {
+    /// Returns the number at `index`, if it is an integer.
+    pub(crate) fn whole(&self, index: usize) -> Option<u64> {
+        match self.0.get(index)? {
             Value::Int(number) => u64::try_from(*number).ok(),
             Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
             _ => None,
         }
     }
 
-    /// Returns the text at `place`.
-    pub(crate) fn text(&self, place: usize) -> Option<&str> {
-        match self.0.get(place)? {
+    /// Returns the text at `index`.
+    pub(crate) fn text(&self, index: usize) -> Option<&str> {
+        match self.0.get(index)? {
             Value::BulkString(text) => std::str::from_utf8(text).ok(),
             _ => None,
         }
     }
 
-    /// Returns the number at `place`, if it is finite. Scripts must send it as text: Redis truncates numbers to
+    /// Returns the number at `index`, if it is finite. Scripts must send it as text: Redis truncates numbers to
     /// integers.
-    pub(crate) fn real(&self, place: usize) -> Option<f64> {
-        self.text(place)?.parse().ok().filter(|number: &f64| number.is_finite())
+    pub(crate) fn real(&self, index: usize) -> Option<f64> {
+        self.text(index)?.parse().ok().filter(|number: &f64| number.is_finite())
     }
 }
 
@@ -292,7 +291,7 @@ pub(crate) enum Body {
 
 /// A state to write.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
+pub(crate) struct StoredState {
     /// `None` if it equals that of a new key.
     pub(crate) body: Option<Body>,
     /// When it will equal that of a new key, in microseconds; `None` for never.

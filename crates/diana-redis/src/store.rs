@@ -1,17 +1,17 @@
 //! The public store: Redis, with the caches that save round trips and the fallback for outages.
 
-mod across;
-mod charge_back;
+mod cross_slot;
 mod refund;
+mod resync;
 
-use crate::client::{Client, Items, Under};
-use crate::deny_cache::{Clocks, DenyCache};
+use crate::client::{Client, Items, ParameterSource};
+use crate::deny_cache::{Clocks, StateCache};
 use crate::error::{ConnectError, UnsupportedLimitError};
-use crate::fallback::{Fallback, Looking};
+use crate::fallback::Fallback;
 use crate::invalidation::{self, Invalidation, ResetListeners};
-use crate::leases::{Leases, TIDY_EVERY, Which};
+use crate::leases::{LeasePools, RELEASE_EVERY, ReleaseScope};
 use crate::limit_config::LimitConfig;
-use crate::link::{CallError, Counted, Link, Target, without_password};
+use crate::link::{CallError, Counter, Link, Target, without_password};
 use crate::options::{self, Options, Times};
 use crate::releases::Releases;
 use crate::request::{Item, Op};
@@ -28,9 +28,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// How a decision was made, which is noted on it.
+/// The source of a decision, stored in its note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MadeBy {
+enum DecidedBy {
     Redis,
     /// From leased permits.
     Lease,
@@ -38,7 +38,7 @@ enum MadeBy {
     LocalCounts(u64),
 }
 
-impl MadeBy {
+impl DecidedBy {
     fn note(self) -> u64 {
         match self {
             Self::Redis => 0,
@@ -47,7 +47,7 @@ impl MadeBy {
         }
     }
 
-    fn noted(decision: &Decision) -> Self {
+    fn of(decision: &Decision) -> Self {
         match decision.note() {
             0 => Self::Redis,
             1 => Self::Lease,
@@ -81,7 +81,7 @@ pub struct RedisStore {
 
 impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let redis = self.inner.client.runner.link.shown();
+        let redis = self.inner.client.runner.link.redacted();
         f.debug_struct("RedisStore").field("redis", &redis).field("link", &self.link()).finish_non_exhaustive()
     }
 }
@@ -89,17 +89,17 @@ impl std::fmt::Debug for RedisStore {
 struct Inner {
     client: Arc<Client>,
     fallback: Fallback,
-    deny_cache: Option<Arc<DenyCache>>,
-    leases: Option<Arc<Leases>>,
+    deny_cache: Option<Arc<StateCache>>,
+    leases: Option<Arc<LeasePools>>,
     /// Listeners for resets.
     listeners: Arc<ResetListeners>,
     /// Whether the store is subscribed to refunds and resets of other instances.
     listening: AtomicBool,
     releases: Arc<Releases>,
     /// Permits that could not be released yet.
-    unreturned: Mutex<VecDeque<PendingRefund>>,
-    /// Whether a task that charges owed permits is running.
-    settling: AtomicBool,
+    pending_releases: Mutex<VecDeque<PendingRefund>>,
+    /// Whether the resync task is running.
+    resyncing: AtomicBool,
     times: Times,
     runtime: Handle,
 }
@@ -114,28 +114,27 @@ impl RedisStore {
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         if options.prefix.contains(['{', '}']) {
             // It would be the hash tag of every name, and a cluster would store all of them on one node.
-            let reason =
-                "`{` and `}` are for the key, by which a cluster shares out the counts; leave them out".to_owned();
+            let reason = "`{` and `}` are reserved for the key, the hash tag of a cluster; remove them".to_owned();
             return Err(ConnectError::Prefix { prefix: options.prefix, reason });
         }
         let target = Target::parse(url).map_err(|reason| ConnectError::Url { url: without_password(url), reason })?;
         let instance = RandomState::new().hash_one("instance");
         let link = Link::new(target, &options.prefix, options.timeout, instance);
         if let Err(error) = link.open().await {
-            let (url, reason) = (link.shown().to_owned(), error.to_string());
+            let (url, reason) = (link.redacted().to_owned(), error.to_string());
             match error {
-                CallError::Refused(_) => return Err(ConnectError::Refused { url, reason }),
-                CallError::TooOld(_) => return Err(ConnectError::TooOld { url, reason }),
+                CallError::AccessDenied(_) => return Err(ConnectError::AccessDenied { url, reason }),
+                CallError::UnsupportedVersion(_) => return Err(ConnectError::UnsupportedVersion { url, reason }),
                 _ => tracing::warn!(redis = url, reason, "Redis is unreachable"),
             }
         }
         let runner = ScriptRunner { link, scripts: crate::scripts::Scripts::default(), times: options.times };
         let client = Arc::new(Client::new(runner, &options, instance));
         let clocks = if client.runner.link.is_cluster() { Clocks::Several } else { Clocks::One };
-        let deny_cache = (options.deny_cache == options::DenyCache::On).then(|| Arc::new(DenyCache::new(clocks)));
-        let leases = Leases::new(&client, options.leases, deny_cache.clone());
+        let deny_cache = (options.deny_cache == options::DenyCache::On).then(|| Arc::new(StateCache::new(clocks)));
+        let leases = LeasePools::new(&client, options.leases, deny_cache.clone());
         if let Some(leases) = &leases {
-            tokio::spawn(tidy_up(Arc::downgrade(leases)));
+            tokio::spawn(release_periodically(Arc::downgrade(leases)));
         }
         let inner = Inner {
             client,
@@ -145,8 +144,8 @@ impl RedisStore {
             listeners: Arc::default(),
             listening: AtomicBool::new(false),
             releases: Arc::default(),
-            unreturned: Mutex::default(),
-            settling: AtomicBool::new(false),
+            pending_releases: Mutex::default(),
+            resyncing: AtomicBool::new(false),
             times: options.times,
             runtime: Handle::current(),
         };
@@ -167,7 +166,7 @@ impl RedisStore {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn can_keep(limit: &Limit) -> Result<(), UnsupportedLimitError> {
-        crate::kind::erased(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
+        crate::kind::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
     }
 
     /// Returns the status of the link to Redis.
@@ -175,16 +174,16 @@ impl RedisStore {
         let link = &self.inner.client.runner.link;
         let counters = link.counters();
         LinkStatus {
-            health: match link.trouble() {
+            health: match link.outage() {
                 None => Health::Healthy,
                 Some((since, reason)) => Health::Degraded { since, reason },
             },
-            commands: counters.get(Counted::Command),
-            waits: counters.get(Counted::Wait),
-            saved_by_deny_cache: counters.get(Counted::ByDenyCache),
-            saved_by_leases: counters.get(Counted::ByLease),
-            saved_by_batching: counters.get(Counted::ByBatching),
-            leased: self.inner.leases.as_ref().map_or(0, |leases| leases.held()),
+            commands: counters.get(Counter::Command),
+            waits: counters.get(Counter::Wait),
+            saved_by_deny_cache: counters.get(Counter::SavedByDenyCache),
+            saved_by_leases: counters.get(Counter::SavedByLease),
+            saved_by_batching: counters.get(Counter::SavedByBatching),
+            leased: self.inner.leases.as_ref().map_or(0, |leases| leases.leased()),
             instances: counters.instances(),
             adopted: self.inner.client.configs.adopted(),
         }
@@ -196,13 +195,13 @@ impl RedisStore {
     }
 
     /// Returns `true` if a decision was made without Redis, according to [`Options::when_down`].
-    pub(crate) fn is_made_here(decision: &Decision) -> bool {
-        matches!(MadeBy::noted(decision), MadeBy::LocalCounts(_))
+    pub(crate) fn is_local(decision: &Decision) -> bool {
+        matches!(DecidedBy::of(decision), DecidedBy::LocalCounts(_))
     }
 
-    /// Stores the keys of `limit` for at least `least` after a grant, where its algorithm supports it.
-    pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
-        self.inner.client.configs.keep_keys(limit, least);
+    /// Stores the keys of `limit` for at least `min_expiry` after a grant, where its algorithm supports it.
+    pub(crate) fn set_min_expiry(&self, limit: LimitId, min_expiry: Duration) {
+        self.inner.client.configs.set_min_expiry(limit, min_expiry);
     }
 
     /// Returns how long permits are held.
@@ -218,18 +217,18 @@ impl RedisStore {
     /// it, and a second at most.
     pub async fn close(self) {
         if let Some(leases) = &self.inner.leases {
-            leases.tidy(Which::All).await;
+            leases.release_blocks(ReleaseScope::All).await;
         }
-        self.inner.settle_now().await;
+        self.inner.resync_now().await;
     }
 }
 
 /// Releases unused blocks periodically, as long as `leases` exists.
-async fn tidy_up(leases: Weak<Leases>) {
+async fn release_periodically(leases: Weak<LeasePools>) {
     loop {
-        tokio::time::sleep(TIDY_EVERY).await;
+        tokio::time::sleep(RELEASE_EVERY).await;
         match leases.upgrade() {
-            Some(leases) => leases.tidy(Which::Idle).await,
+            Some(leases) => leases.release_blocks(ReleaseScope::Idle).await,
             None => return,
         }
     }
@@ -238,14 +237,14 @@ async fn tidy_up(leases: Weak<Leases>) {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(leases) = self.leases.take() {
-            self.runtime.spawn(async move { leases.tidy(Which::All).await });
+            self.runtime.spawn(async move { leases.release_blocks(ReleaseScope::All).await });
         }
     }
 }
 
 impl Inner {
     /// Returns the time for local data: this process's clock, or the time that the caller provided.
-    fn here(&self, now: Timestamp) -> Timestamp {
+    fn local_now(&self, now: Timestamp) -> Timestamp {
         match self.times {
             Times::OfRedis => self.client.runner.link.now(),
             Times::OfCaller => now,
@@ -259,52 +258,54 @@ impl Inner {
     async fn ask(self: &Arc<Self>, op: Op, items: &mut Items, now: Timestamp) -> Decision {
         if op == Op::Take {
             // Leases first: a block may have been fetched since Redis denied the key.
-            if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
-                return items.spread(&decision).with_note(MadeBy::Lease.note());
+            if let Some(decision) =
+                self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.local_now(now)))
+            {
+                return items.spread(&decision).with_note(DecidedBy::Lease.note());
             }
-            if let Some(decision) = self.remembered(&items.items, now) {
+            if let Some(decision) = self.cached_denial(&items.items, now) {
                 return items.spread(&decision);
             }
             if let Some(leases) = &self.leases {
-                leases.note(&items.items, self.here(now));
+                leases.record_query(&items.items, self.local_now(now));
             }
         }
         if self.client.is_up(&items.items) {
-            let asked = self.deny_cache.as_ref().map(|deny_cache| (deny_cache, deny_cache.asking(self.here(now))));
-            let moment = self.client.moment(now);
-            // Counted at this place, since blocks that are fetched in the background make no request wait.
-            self.client.runner.link.counters().count(Counted::Wait);
-            let asked_redis = match self.settle(&items.items, moment).await {
-                Ok(()) => self.ask_redis(op, &mut items.items, moment).await,
+            let query =
+                self.deny_cache.as_ref().map(|deny_cache| (deny_cache, deny_cache.begin_query(self.local_now(now))));
+            let context = self.client.context(now);
+            // Counted here and not by the link: blocks that are fetched in the background make no request wait.
+            self.client.runner.link.counters().count(Counter::Wait);
+            let result = match self.charge_debts_of(&items.items, context).await {
+                Ok(()) => self.ask_redis(op, &mut items.items, context).await,
                 Err(error) => Err(error),
             };
-            match asked_redis {
+            match result {
                 Ok(decision) => {
-                    if let Some((deny_cache, asked)) = &asked {
-                        deny_cache.learn(&items.items, &decision, asked);
+                    if let Some((deny_cache, query)) = &query {
+                        deny_cache.learn(&items.items, &decision, query);
                     }
                     return items.spread(&decision);
                 }
-                Err(error) => self.complain(&error),
+                Err(error) => self.warn_undecided(&error),
             }
         }
-        let looking = if op == Op::Take { Looking::AndTaking } else { Looking::Only };
-        let (decision, number) = self.fallback.answer(&items.items, looking, self.instances(), now);
-        self.settle_later();
-        items.spread(&decision).with_note(MadeBy::LocalCounts(number).note())
+        let (decision, number) = self.fallback.answer(&items.items, op, self.instances(), now);
+        self.resync_later();
+        items.spread(&decision).with_note(DecidedBy::LocalCounts(number).note())
     }
 
     /// Returns the denial of `items`, if Redis is known to deny them.
-    fn remembered(&self, items: &[Item], now: Timestamp) -> Option<Decision> {
-        let denial = self.deny_cache.as_ref()?.denial(items, self.here(now))?;
-        self.client.runner.link.counters().count(Counted::ByDenyCache);
+    fn cached_denial(&self, items: &[Item], now: Timestamp) -> Option<Decision> {
+        let denial = self.deny_cache.as_ref()?.denial(items, self.local_now(now))?;
+        self.client.runner.link.counters().count(Counter::SavedByDenyCache);
         Some(denial)
     }
 
     /// Logs the error of a single request; the link logs its own errors.
-    fn complain(&self, error: &CallError) {
-        if let CallError::Unanswerable(reason) | CallError::NotNow(reason) = error {
-            self.client.runner.link.complain(reason);
+    fn warn_undecided(&self, error: &CallError) {
+        if let CallError::Unanswerable(reason) | CallError::Transient(reason) = error {
+            self.client.runner.link.warn_undecided(reason);
         }
     }
 
@@ -313,25 +314,25 @@ impl Inner {
         if self.listening.swap(true, Ordering::AcqRel) {
             return;
         }
-        let erased = invalidation::Listeners {
+        let listeners = invalidation::Listeners {
             deny_cache: self.deny_cache.as_ref().map_or_else(Weak::new, Arc::downgrade),
             leases: self.leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
             listeners: Arc::downgrade(&self.listeners),
         };
-        self.runtime.spawn(invalidation::listen(Arc::downgrade(&self.client), erased));
+        self.runtime.spawn(invalidation::listen(Arc::downgrade(&self.client), listeners));
     }
 
     /// Notifies the other instances of changed keys, in case they have cached a denial or hold leases.
-    fn tell(&self, news: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
+    fn publish(&self, invalidation: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
         // Other instances may listen, whatever this one caches.
-        invalidation::tell(&self.client, news, names);
+        invalidation::publish(&self.client, invalidation, names);
     }
 
     /// Invalidates a state that changes other than by a granted request.
-    fn forget(&self, config: &LimitConfig, name: &[u8]) {
+    fn invalidate(&self, config: &LimitConfig, name: &[u8]) {
         match &self.deny_cache {
-            Some(deny_cache) if config.erased.holds() => deny_cache.forget_released(name),
-            Some(deny_cache) => deny_cache.forget(name),
+            Some(deny_cache) if config.algorithm.holds() => deny_cache.invalidate_released(name),
+            Some(deny_cache) => deny_cache.invalidate(name),
             None => {}
         }
     }
@@ -358,14 +359,14 @@ impl Store for RedisStore {
     }
 
     fn is_fallback(&self, decision: &Decision) -> bool {
-        Self::is_made_here(decision)
+        Self::is_local(decision)
     }
 
     /// Refunds to the source of the permits. Returns an error if that was Redis and it is unreachable: then time
     /// refills them.
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        match self.inner.take_back(asks, decision, now)? {
-            Some(returned) => self.inner.hand_in(returned, now).await.map_err(|error| self.failed(&error)),
+        match self.inner.prepare_refund(asks, decision, now)? {
+            Some(refund) => self.inner.refund_on_redis(refund, now).await.map_err(|error| self.store_error(&error)),
             None => Ok(()),
         }
     }
@@ -379,13 +380,13 @@ impl Store for RedisStore {
         let inner = &self.inner;
         let mut items = inner.client.items(&[ask], now, MaxWait::NONE)?;
         let Some(item) = items.items.first_mut() else { return Ok(()) };
-        let moment = inner.client.moment(now);
-        let done = inner.client.charge(std::slice::from_mut(item), Under::Ours, moment).await;
-        inner.forget(&item.config, &item.name);
+        let context = inner.client.context(now);
+        let done = inner.client.charge(std::slice::from_mut(item), ParameterSource::Own, context).await;
+        inner.invalidate(&item.config, &item.name);
         if let Err(error) = done {
-            inner.complain(&error);
+            inner.warn_undecided(&error);
             inner.fallback.charge(item, inner.instances(), now);
-            inner.settle_later();
+            inner.resync_later();
         }
         Ok(())
     }
@@ -397,30 +398,33 @@ impl Store for RedisStore {
         let config = inner.client.config(limit)?;
         let name = config.keys.name(key);
         inner.fallback.reset(&config, &name, inner.instances(), now);
-        let moment = inner.client.moment(now);
-        let done = inner.client.reset(&config, key, moment).await;
-        inner.forget(&config, &name);
+        let context = inner.client.context(now);
+        let done = inner.client.reset(&config, key, context).await;
+        inner.invalidate(&config, &name);
         if let Some(leases) = &inner.leases {
-            leases.forget(&name);
+            leases.drop_blocks(&name);
         }
-        inner.tell(Invalidation::Reset, std::iter::once(name));
-        done.map_err(|error| self.failed(&error))
+        inner.publish(Invalidation::Reset, std::iter::once(name));
+        done.map_err(|error| self.store_error(&error))
     }
 
     /// Extends the permits held by `decision`, the answer to `asks`, for another [`Options::permits_for`]; for work
     /// that takes longer. Permits that are not held, or have been released already, are unchanged.
     async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        if !decision.is_granted() || Self::is_made_here(decision) {
+        if !decision.is_granted() || Self::is_local(decision) {
             return Ok(());
         }
         let client = &self.inner.client;
         let items = client.items(asks, now, MaxWait::NONE)?;
         let own = items.gather(decision);
-        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.config.erased.holds());
+        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.config.algorithm.holds());
         let held = held.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?)));
         let mut held = held.collect::<Vec<_>>();
-        let moment = client.moment(now);
-        client.hand_in(Op::Extend, &mut held, Under::Ours, moment).await.map_err(|error| self.failed(&error))
+        let context = client.context(now);
+        client
+            .apply_receipts(Op::Extend, &mut held, ParameterSource::Own, context)
+            .await
+            .map_err(|error| self.store_error(&error))
     }
 
     /// A third of [`Options::permits_for`], so that one call may be lost.
@@ -438,15 +442,15 @@ impl Store for RedisStore {
     ///
     /// While a new configuration is rolled out, some processes still have the old one. Where configurations are
     /// numbered, the highest number that a key has seen applies to all processes that share the limit, also to those
-    /// with a lower one, which log a line about it. Without numbers each process uses its own.
+    /// with a lower one, which log this. Without numbers each process uses its own.
     fn configure(&self, number: u64) {
         self.inner.client.configs.configure(number);
     }
 }
 
 impl RedisStore {
-    fn failed(&self, error: &CallError) -> StoreError {
-        let store = self.inner.client.runner.link.shown().to_owned();
+    fn store_error(&self, error: &CallError) -> StoreError {
+        let store = self.inner.client.runner.link.redacted().to_owned();
         match error {
             CallError::TimedOut(after) => StoreError::TimedOut { store, after: *after },
             error => StoreError::Unreachable { store, reason: error.to_string() },

@@ -71,7 +71,7 @@ async fn start(when_down: WhenDown) -> (RedisServer, RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn is_named_in_the_log_and_decided_without() {
+async fn a_foreign_key_is_logged_and_decided_without_redis() {
     let (redis, store) = start(WhenDown::Local).await;
     let limit = bucket("few", "10/h");
     assert_eq!(granted(&store, &limit, "well", 1).await, 1);
@@ -105,7 +105,7 @@ async fn is_named_in_the_log_and_decided_without() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hurts_nobody_who_travels_in_the_same_batch() {
+async fn a_foreign_key_does_not_affect_its_batch() {
     let (redis, store) = start(WhenDown::Deny).await;
     let limit = bucket("plenty", "1000000/h");
     assert!(ask(&store, &limit, "well").await.is_granted());
@@ -129,14 +129,14 @@ async fn hurts_nobody_who_travels_in_the_same_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_the_place_of_the_instances_is_told_of_and_in_nobodys_way() {
+async fn a_foreign_instances_key_is_logged_and_affects_no_request() {
     LazyLock::force(&LOG);
     let redis = RedisServer::start().unwrap();
     redis.cli(&["SET", "wrong:instances", "hello"]).unwrap();
     let options = Options::default().timeout(PATIENT).prefix("wrong").when_down(WhenDown::Deny);
     let store = healthy_store(&redis.url(), options).await;
     assert_eq!(granted(&store, &bucket("few", "10/h"), "x", 30).await, 10);
-    until(SOON, "the log tells", || !logged("wrong:instances").is_empty()).await;
+    until(SOON, "the key is logged", || !logged("wrong:instances").is_empty()).await;
     measured("instances", logged("wrong:instances"));
     redis.cli(&["DEL", "wrong:instances"]).unwrap();
     let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT).prefix("wrong")).await;

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_host_has_a_name() {
+    fn every_host_needs_a_name() {
         for text in ["http://h", "http://[::1]:80/x", "etcd://a:2379,b/k", "etcds://user:pw@[::1]/k", "redis://:pw@h/0"]
         {
             assert!(Address::of(text).has_hosts(), "{text}");

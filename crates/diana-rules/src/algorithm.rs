@@ -30,7 +30,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Configured {
     algorithm: Arc<dyn AnyConfigured>,
-    words: Option<Arc<str>>,
+    description: Option<Arc<str>>,
 }
 
 trait AnyConfigured: Debug + Send + Sync {
@@ -61,18 +61,18 @@ impl<A: Algorithm> AnyConfigured for A {
 impl Configured {
     /// Wraps an algorithm.
     pub fn new(algorithm: impl Algorithm) -> Self {
-        Self { algorithm: Arc::new(algorithm), words: None }
+        Self { algorithm: Arc::new(algorithm), description: None }
     }
 
     /// Sets a description, for displaying rules: `at most 5 a second`. The built-in algorithms already have one.
     #[must_use]
-    pub fn describe(self, words: impl Into<Arc<str>>) -> Self {
-        Self { words: Some(words.into()), ..self }
+    pub fn describe(self, description: impl Into<Arc<str>>) -> Self {
+        Self { description: Some(description.into()), ..self }
     }
 
     /// The description, if one was set.
-    pub(crate) fn words(&self) -> Option<&str> {
-        self.words.as_deref()
+    pub(crate) fn description(&self) -> Option<&str> {
+        self.description.as_deref()
     }
 
     /// Creates a limit of this algorithm.
@@ -112,7 +112,7 @@ pub(crate) type OptionSchema = fn(&str) -> Option<serde_json::Value>;
 
 /// A registered algorithm.
 #[derive(Clone)]
-pub(crate) struct Kind {
+pub(crate) struct RegisteredAlgorithm {
     pub(crate) options: &'static [&'static str],
     /// The description, for editors.
     pub(crate) description: Option<&'static str>,
@@ -121,13 +121,13 @@ pub(crate) struct Kind {
     build: Arc<Build>,
 }
 
-impl Debug for Kind {
+impl Debug for RegisteredAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kind").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("RegisteredAlgorithm").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-impl Kind {
+impl RegisteredAlgorithm {
     pub(crate) fn new(
         options: &'static [&'static str],
         build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,

@@ -1,6 +1,6 @@
 //! Byte sizes as people write them: `512KiB`, `10MB`, and rates such as `512KiB/s` or `100Mbit/s`.
 
-use crate::scalar::wrong_quota;
+use crate::scalar::quota_problem;
 use diana_core::{MAX_PERMITS, Quota, parse_duration};
 use std::fmt;
 
@@ -10,18 +10,18 @@ use std::fmt;
 /// use diana_rules::bytes::parse_byte_rate;
 ///
 /// assert_eq!(parse_byte_rate("50KiB/s").unwrap().permits(), 51_200);
-/// assert_eq!(parse_byte_rate("50").unwrap_err().to_string(), "`50` is no rate; write an amount and a time, as 512KiB/s");
+/// assert_eq!(parse_byte_rate("50").unwrap_err().to_string(), "invalid rate `50`; expected an amount per time, such as 512KiB/s");
 /// ```
 ///
 /// # Errors
 /// Returns the problem, and a suggested fix.
 pub fn parse_byte_rate(text: &str) -> Result<Quota, InvalidBytes> {
     let Some((bytes, period)) = text.split_once('/') else {
-        return Err(InvalidBytes(format!("`{text}` is no rate; write an amount and a time, as 512KiB/s")));
+        return Err(InvalidBytes(format!("invalid rate `{text}`; expected an amount per time, such as 512KiB/s")));
     };
-    let wrong = |error| InvalidBytes(wrong_quota(error));
-    let period = parse_duration(period).map_err(wrong)?;
-    Quota::new(parse_byte_size(bytes)?, period).map_err(wrong)
+    let invalid = |error| InvalidBytes(quota_problem(error));
+    let period = parse_duration(period).map_err(invalid)?;
+    Quota::new(parse_byte_size(bytes)?, period).map_err(invalid)
 }
 
 /// The reason why a text is not a byte size or a byte rate: the problem, and a suggested fix.
@@ -62,15 +62,15 @@ pub fn parse_byte_size(text: &str) -> Result<u64, InvalidBytes> {
     let text = text.trim();
     let digits = text.find(|character: char| !character.is_ascii_digit() && character != '_').unwrap_or(text.len());
     let Ok(count) = text[..digits].replace('_', "").parse::<u64>() else {
-        let what = format!("`{text}` is no amount of data; write a whole number and a unit, as 512KiB");
+        let what = format!("invalid amount of data `{text}`; expected a whole number and a unit, such as 512KiB");
         return Err(InvalidBytes(what));
     };
     let unit = text[digits..].trim();
     if unit.is_empty() {
-        return Err(InvalidBytes(format!("`{text}` has no unit; write one of {KNOWN}")));
+        return Err(InvalidBytes(format!("missing unit in `{text}`; expected one of {KNOWN}")));
     }
     let Some((_, bits)) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
-        return Err(InvalidBytes(format!("`{unit}` is no unit of data; write one of {KNOWN}")));
+        return Err(InvalidBytes(format!("unknown unit of data `{unit}`; expected one of {KNOWN}")));
     };
     match u64::try_from(u128::from(count) * bits / 8) {
         Ok(bytes @ 1..=MAX_PERMITS) => Ok(bytes),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_and_rates_are_read() {
+    fn parses_amounts_and_rates() {
         assert_eq!(parse_byte_size("512KiB"), Ok(524_288));
         assert_eq!(parse_byte_size("10 MB"), Ok(10_000_000));
         assert_eq!(parse_byte_size("1_000B"), Ok(1_000));
@@ -94,19 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
-        for (text, said) in [
-            ("512", "has no unit"),
-            ("512 furlongs", "`furlongs` is no unit of data"),
-            ("KiB", "is no amount of data"),
-            ("1.5MiB", "`.5MiB` is no unit of data"),
+    fn reports_invalid_amounts_and_rates() {
+        for (text, expected) in [
+            ("512", "missing unit"),
+            ("512 furlongs", "unknown unit of data `furlongs`"),
+            ("KiB", "invalid amount of data"),
+            ("1.5MiB", "unknown unit of data `.5MiB`"),
             ("0KiB", "is less than a byte"),
             ("7bit", "is less than a byte"),
             ("99999999999GiB", "is more than"),
         ] {
-            let wrong = parse_byte_size(text).unwrap_err().to_string();
-            assert!(wrong.contains(said), "{text}: {wrong}");
+            let problem = parse_byte_size(text).unwrap_err().to_string();
+            assert!(problem.contains(expected), "{text}: {problem}");
         }
-        assert!(parse_byte_rate("512KiB").unwrap_err().to_string().contains("is no rate"));
+        assert!(parse_byte_rate("512KiB").unwrap_err().to_string().contains("invalid rate"));
     }
 }

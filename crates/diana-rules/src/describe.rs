@@ -24,7 +24,7 @@ pub struct RuleDescription {
     pub what: String,
     /// The limit: `at most 100 a second (200 at once), and at most 20000 an hour`.
     pub limit: String,
-    /// The handling of requests over the limit: `refused with 429`.
+    /// The handling of requests over the limit: `denied with 429`.
     pub beyond: String,
     /// Other settings: listed keys, overrides, the cost of a request.
     pub notes: Vec<String>,
@@ -39,7 +39,7 @@ pub struct RuleDescription {
 /// let file = RuleFile::read(&document, &Registry::default())?;
 /// assert_eq!(
 ///     describe::rule(&file.rules[0]).to_string(),
-///     "each /24 network or IPv6 /64, all requests: at most 100 a second (200 at once); beyond that refused with 429",
+///     "each /24 network or IPv6 /64, all requests: at most 100 a second (200 at once); over the limit: denied with 429",
 /// );
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
@@ -48,7 +48,7 @@ pub fn rule(rule: &Rule) -> RuleDescription {
         who: rule.by.describe(),
         what: rule.matches.to_string(),
         limit: limit::of_rule(rule),
-        beyond: beyond(rule),
+        beyond: over_limit(rule),
         notes: notes(rule),
     }
 }
@@ -56,30 +56,30 @@ pub fn rule(rule: &Rule) -> RuleDescription {
 impl fmt::Display for RuleDescription {
     /// One sentence, followed by the notes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { who, what, limit, beyond, notes } = self;
-        write!(f, "{who}, {what}: {limit}; beyond that {beyond}")?;
+        let Self { who, what, limit, beyond: over_limit, notes } = self;
+        write!(f, "{who}, {what}: {limit}; over the limit: {over_limit}")?;
         notes.iter().try_for_each(|note| write!(f, "; {note}"))
     }
 }
 
-fn beyond(rule: &Rule) -> String {
+fn over_limit(rule: &Rule) -> String {
     if rule.mode == Mode::Shadow {
         return "only reported (shadow)".to_owned();
     }
-    let refuses = !rule.limits.is_empty() || rule.adaptive || rule.load.is_some() || !rule.deny.is_empty();
-    let refuses = refuses || rule.missing == Missing::Deny;
+    let denies = !rule.limits.is_empty() || rule.adaptive || rule.load.is_some() || !rule.deny.is_empty();
+    let denies = denies || rule.missing == Missing::Deny;
     let end = match &rule.over {
-        _ if !refuses => return "slowed down".to_owned(),
+        _ if !denies => return "throttled".to_owned(),
         OverLimit::Deny => {
-            let words = if rule.answer.is_some() { ", in your own words" } else { "" };
-            format!("refused with {}{words}", rule.status)
+            let response = if rule.answer.is_some() { " and a custom response" } else { "" };
+            format!("denied with {}{response}", rule.status)
         }
-        OverLimit::Reroute(upstream) => format!("goes to {upstream}"),
+        OverLimit::Reroute(upstream) => format!("rerouted to {upstream}"),
     };
     match (rule.wait, rule.queue) {
         (None, _) => end,
-        (Some(wait), None) => format!("waits, at most {}; then {end}", duration(wait)),
-        (Some(wait), Some(queue)) => format!("waits in line, at most {queue} for {}; then {end}", duration(wait)),
+        (Some(wait), None) => format!("waits at most {}, then {end}", duration(wait)),
+        (Some(wait), Some(queue)) => format!("queued (at most {queue}), waits at most {}, then {end}", duration(wait)),
     }
 }
 
@@ -90,34 +90,34 @@ fn notes(rule: &Rule) -> Vec<String> {
         CostOf::Fixed(cost) if cost.get() == 1 => {}
         CostOf::Fixed(cost) => notes.push(format!("each request costs {}", cost.get())),
         CostOf::Expression(expression) => {
-            let least = match rule.cost_min {
-                0 => ", and is not counted if that is 0".to_owned(),
+            let minimum = match rule.cost_min {
+                0 => ", not counted if that is 0".to_owned(),
                 1 => String::new(),
-                least => format!(", at least {least}"),
+                minimum => format!(", at least {minimum}"),
             };
             let failed = match rule.cost_default {
                 Some(cost) => format!("{} if that fails", cost.get()),
-                None => "refused with 400 if that fails".to_owned(),
+                None => "denied with 400 if that fails".to_owned(),
             };
-            notes.push(format!("a request costs what `{expression}` says{least}; {failed}"));
+            notes.push(format!("the cost of a request is `{expression}`{minimum}; {failed}"));
         }
     }
     if rule.held_until == HeldUntil::UpstreamDone {
-        notes.push("a place is held until the upstream is done, even if the client leaves".to_owned());
+        notes.push("a permit is held until the upstream has responded, even if the client disconnects".to_owned());
     }
     let list = |list: &KeyList| some(list.written().iter().cloned(), ", ");
     if !rule.allow.is_empty() {
         notes.push(format!("not counted: {}", list(&rule.allow)));
     }
     if !rule.deny.is_empty() {
-        notes.push(format!("refused at once: {}", list(&rule.deny)));
+        notes.push(format!("always denied: {}", list(&rule.deny)));
     }
     if !rule.overrides.is_empty() {
         let each = rule.overrides.iter().map(|own| {
-            // An IPv6 address stands for its /64 network.
-            let whose =
+            // An IPv6 address is counted by its /64 network.
+            let key =
                 rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
-            format!("{whose} has {}", limit::all(&own.limits))
+            format!("{key} has {}", limit::all(&own.limits))
         });
         notes.push(some(each, "; "));
     }
@@ -127,8 +127,8 @@ fn notes(rule: &Rule) -> Vec<String> {
         notes.push(match rule.missing {
             Missing::Skip => format!("requests without {missing} are not limited by this rule"),
             Missing::Deny => match rule.missing_status {
-                Some(status) => format!("requests without {missing} are refused with {status}"),
-                None => format!("requests without {missing} are refused"),
+                Some(status) => format!("requests without {missing} are denied with {status}"),
+                None => format!("requests without {missing} are denied"),
             },
             Missing::Shared => format!("requests without {missing} are counted together"),
         });
@@ -140,16 +140,16 @@ fn notes(rule: &Rule) -> Vec<String> {
 }
 
 /// The maximum number of list entries to show.
-const MOST: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// Joins the first few values and the number of the remaining ones.
 fn some(values: impl ExactSizeIterator<Item = String>, between: &str) -> String {
-    let more = values.len().saturating_sub(MOST);
-    let mut said = values.take(MOST).collect::<Vec<_>>().join(between);
+    let more = values.len().saturating_sub(MAX_SHOWN);
+    let mut text = values.take(MAX_SHOWN).collect::<Vec<_>>().join(between);
     if more > 0 {
-        said.push_str(&format!("{between}and {more} more"));
+        text.push_str(&format!("{between}and {more} more"));
     }
-    said
+    text
 }
 
 /// Joins values: `a`, `a and b`, `a, b and c`.

@@ -79,8 +79,9 @@ impl Document {
     /// Parses the text into a tree. Does not check the fields.
     pub fn parse(&self) -> Result<Node, Problems> {
         if self.text.len() > Self::MAX_SIZE {
-            let problem = Problem::new(Span::default(), format!("it has {} bytes", self.text.len()))
-                .expected(format!("at most {}", Self::MAX_SIZE));
+            let problem =
+                Problem::new(Span::default(), format!("the document is too large: {} bytes", self.text.len()))
+                    .expected(format!("at most {}", Self::MAX_SIZE));
             return Err(self.problems([problem]));
         }
         let parsed = match self.format {

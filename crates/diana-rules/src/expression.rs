@@ -105,7 +105,7 @@ impl Expression {
     ///
     /// assert!(Expression::compile_with("tenant == 'acme'", &["tenant"]).is_ok());
     /// let error = Expression::compile_with("tennant == 'acme'", &["tenant"]).unwrap_err();
-    /// assert_eq!(error.to_string(), "nothing is called `tennant`: did you mean `tenant`?");
+    /// assert_eq!(error.to_string(), "unknown name `tennant`: did you mean `tenant`?");
     /// ```
     pub fn compile_with(text: &str, names: &[&str]) -> Result<Self, InvalidExpression> {
         let further = names.iter().filter(|name| !NAMES.contains(name));
@@ -162,18 +162,18 @@ impl Expression {
     pub fn holds(&self, request: &dyn Attributes) -> Result<bool, ExpressionFailed> {
         match evaluate(&self.inner.tree, Some(request))? {
             Value::Bool(value) => Ok(value),
-            _ => Err(ExpressionFailed::new("a condition gave something else than true or false")),
+            _ => Err(ExpressionFailed::new("the condition is not a boolean")),
         }
     }
 
     /// Evaluates a number for a request. A fraction is rounded up.
     pub fn count(&self, request: &dyn Attributes) -> Result<u64, ExpressionFailed> {
-        let below = ExpressionFailed::new("a count was below zero, or too large");
+        let below = ExpressionFailed::new("the count is negative or too large");
         match evaluate(&self.inner.tree, Some(request))? {
             Value::Uint(value) => Ok(value),
             Value::Int(value) => u64::try_from(value).map_err(|_| below),
             Value::Double(value) => whole(value.ceil()).and_then(|whole| u64::try_from(whole).ok()).ok_or(below),
-            Value::Bool(_) | Value::Text(_) => Err(ExpressionFailed::new("a count gave something else than a number")),
+            Value::Bool(_) | Value::Text(_) => Err(ExpressionFailed::new("the count is not a number")),
         }
     }
 

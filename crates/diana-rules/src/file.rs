@@ -31,7 +31,7 @@ pub(crate) const NEWEST_VERSION: u64 = 1;
 /// The default status of a denied request.
 const STATUS: u16 = 503;
 /// The maximum number of rules in one file.
-pub(crate) const MOST_RULES: usize = 100_000;
+pub(crate) const MAX_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
 const FIELDS: [&str; 10] =
@@ -114,7 +114,7 @@ impl RuleFile {
         let mut problems = Vec::new();
         let file = Self::of_tree(&tree, registry, &mut problems);
         let problems = problems.into_iter().map(|problem| replaced.hide(problem)).collect();
-        told(document, &tree, file, problems)
+        finish(document, &tree, file, problems)
     }
 
     /// Returns this file with its rules replaced by those of a document from a config server.
@@ -125,11 +125,11 @@ impl RuleFile {
         let tree = document.parse()?;
         let mut problems = Vec::new();
         let file = self.remote_tree(&tree, registry, &mut problems);
-        told(document, &tree, file, problems)
+        finish(document, &tree, file, problems)
     }
 
     fn of_tree(tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(tree, "a rule file", fields(registry), problems)?;
+        let mut fields = MapReader::of(tree, "rule file", fields(registry), problems)?;
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
         let has_remote = fields.peek("remote").is_some();
@@ -141,7 +141,7 @@ impl RuleFile {
         }
         let file = Self {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
-            identity: fields.take("identity").map(|node| Identity::read_in_part(node, problems)).unwrap_or_default(),
+            identity: fields.take("identity").map(|node| Identity::read_partially(node, problems)).unwrap_or_default(),
             store: fields.take("store").and_then(|node| StoreSection::read(node, problems)).unwrap_or_default(),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
             answer: fields.take("answer").and_then(|node| CustomResponse::read(node, problems)),
@@ -149,82 +149,83 @@ impl RuleFile {
             warnings: None,
             sections,
         };
-        let vocabulary = Scope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
-        // With a config server, the local rules are a fallback, which is required only if the section says so.
-        let may_lack = has_remote && !file.sections.require_rules();
-        let rules = if may_lack { fields.take("rules") } else { fields.require("rules", problems) };
-        let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
+        let scope = Scope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
+        // With a config server, the local rules are a fallback, which is required only if the section requires it.
+        let may_be_missing = has_remote && !file.sections.require_rules();
+        let rules = if may_be_missing { fields.take("rules") } else { fields.require("rules", problems) };
+        let rules = rules.map(|node| file.read_rules(node, &scope, problems)).unwrap_or_default();
         fields.finish(problems);
         Some(Self { rules, ..file })
     }
 
     fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(tree, "a document of rules", fields(registry), problems)?;
+        let mut fields = MapReader::of(tree, "rules document", fields(registry), problems)?;
         for local in self::fields(registry).into_iter().filter(|name| !REMOTE_FIELDS.contains(name)) {
             if let Some(entry) = fields.take_entry(local) {
-                let problem = Problem::new(entry.span, format!("`{local}` belongs in the local file of each machine"));
-                problems
-                    .push(problem.expected("only `version`, `revision`, `identity`, `status`, `answer` and `rules`"));
+                let problem =
+                    Problem::new(entry.span, format!("`{local}` is not supported in rules from a config server"));
+                let fields = "`version`, `revision`, `identity`, `status`, `answer` and `rules`";
+                problems.push(problem.expected(format!("move it to the local file; expected only {fields}")));
             }
         }
         version(fields.take("version"), problems);
         let revision = revision(fields.take("revision"), problems).unwrap_or_default();
-        let identity = fields.take("identity").map(|node| Identity::read_in_part(node, problems));
+        let identity = fields.take("identity").map(|node| Identity::read_partially(node, problems));
         let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
         let answer = fields.take("answer").and_then(|node| CustomResponse::read(node, problems));
         let answer = answer.or_else(|| self.answer.clone());
         let identity = identity.unwrap_or_else(|| self.identity.clone());
         let file = Self { revision, identity, status, answer, ..self.clone() };
-        let vocabulary = Scope {
+        let scope = Scope {
             registry,
             identity: &file.identity,
             gateway: self.sections.has("gateway"),
             paths: None,
             call: None,
         };
-        let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
+        let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &scope, problems));
         fields.finish(problems);
         Some(Self { rules: rules.unwrap_or_default(), ..file })
     }
 
     /// Collects warnings about the document that the rules are from.
     fn warn(&self, tree: &Node) -> Vec<Problem> {
-        let places = rules_in(tree).iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
-        warnings::of(&self.rules, |rule| name_of(places.get(&rule.span).copied(), rule))
+        let nodes = rules_in(tree).iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
+        warnings::of(&self.rules, |rule| name_of(nodes.get(&rule.span).copied(), rule))
     }
 
-    fn read_rules(&self, node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
+    fn read_rules(&self, node: &Node, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
         let Value::List(items) = &node.value else {
-            let what = format!("`rules` is a list, but this is {}", node.value.kind());
-            problems.push(Problem::new(node.span, what).expected("rules, each with `- name: ...` in front"));
+            let what = format!("invalid `rules`: expected a list, found {}", node.value.kind());
+            problems.push(Problem::new(node.span, what).expected("expected rules that start with `- name: ...`"));
             return Vec::new();
         };
-        if items.len() > MOST_RULES {
-            let problem = Problem::new(node.span, format!("there are {} rules", items.len()));
-            problems.push(problem.expected(format!("at most {MOST_RULES}")));
+        if items.len() > MAX_RULES {
+            let problem = Problem::new(node.span, format!("too many rules: {}", items.len()));
+            problems.push(problem.expected(format!("expected at most {MAX_RULES}")));
             return Vec::new();
         }
         let has_shared = self.store.redis.is_some();
         let defaults = Defaults { status: self.status, answer: self.answer.as_ref(), has_shared };
-        let (mut rules, mut unsound) = (Vec::new(), HashSet::new());
+        let (mut rules, mut invalid) = (Vec::new(), HashSet::new());
         for item in items {
             let before = problems.len();
-            rules.extend(Rule::read(item, vocabulary, &defaults, problems));
+            rules.extend(Rule::read(item, scope, &defaults, problems));
             if problems.len() > before {
-                unsound.insert(item.span);
+                invalid.insert(item.span);
             }
         }
-        let places = items.iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
-        let place = |rule: &Rule| name_of(places.get(&rule.span).copied(), rule);
+        let nodes = items.iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
+        let name_span = |rule: &Rule| name_of(nodes.get(&rule.span).copied(), rule);
         // Also checks rules with other problems, so that all problems are reported at once.
         let mut known = HashSet::new();
         for name in items.iter().filter_map(name_in) {
             if let Some(text) = name.text().filter(|text| !text.is_empty() && !known.insert(*text)) {
-                let problem = Problem::new(name.span, format!("there is a rule `{text}` already"));
-                problems.push(problem.expected("another name: counts are kept by it"));
+                let problem = Problem::new(name.span, format!("duplicate rule name `{text}`"));
+                problems.push(problem.expected("use another name: counts are stored by name"));
             }
         }
-        shadowed::check(&rules, |rule| !unsound.contains(&rule.span), place, problems);
+        shadowed::check(&rules, |rule| !invalid.contains(&rule.span), name_span, problems);
         rules
     }
 }
@@ -256,9 +257,9 @@ fn version(node: Option<&Node>, problems: &mut Vec<Problem>) {
     let number = node.text().and_then(|text| text.parse::<u64>().ok());
     if node.text() != Some(&*NEWEST_VERSION.to_string()) {
         let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
-        let what = format!("this program knows version {NEWEST_VERSION} of the rule file, not {shown}");
+        let what = format!("unsupported rule file version {shown}: this program supports version {NEWEST_VERSION}");
         let newer = number.is_some_and(|number| number > NEWEST_VERSION);
-        let expected = if newer { "a newer program, or version 1" } else { "`version: 1`, or no version" };
+        let expected = if newer { "use a newer program, or version 1" } else { "expected `version: 1`, or no version" };
         problems.push(Problem::new(node.span, what).expected(expected));
     }
 }
@@ -267,7 +268,7 @@ fn revision(node: Option<&Node>, problems: &mut Vec<Problem>) -> Option<u64> {
     scalar::count(node?, "`revision`", 0, problems)
 }
 
-fn told(
+fn finish(
     document: &Document,
     tree: &Node,
     file: Option<RuleFile>,

@@ -1,5 +1,5 @@
-//! The settings in `gateway` that every HTTP front end uses, also a service that has no gateway: whose word about the
-//! client's address is trusted, which response headers are sent, and which paths are accepted.
+//! The settings in `gateway` that every HTTP front end uses, also a service that has no gateway: the proxies whose
+//! header about the client's address is trusted, the response headers, and the accepted paths.
 //!
 //! [`HttpSettings`] is the default section `gateway` of a [`Registry`](crate::Registry): it reads its own fields and
 //! ignores all others. A program with a gateway replaces it with the gateway's section, which has these settings too.
@@ -127,13 +127,13 @@ impl HttpSettings {
         match field {
             "trusted_proxies" => one_or_any(
                 json!({"$ref": "#/$defs/network"}),
-                "whose word about the client's address is believed; nobody's by default",
+                "the proxies whose header about the client's address is trusted; none by default",
                 &["10.0.0.0/8"],
             ),
             "rate_limit_headers" => {
-                word("which fields of a response tell how much is left; ietf by default", &RateLimitHeaders::WORDS)
+                word("the rate limit headers of a response; ietf by default", &RateLimitHeaders::WORDS)
             }
-            _ => object("which spellings of paths are accepted", &PATHS, |_| {
+            _ => object("the forms of paths that are accepted", &PATHS, |_| {
                 word("whether paths may contain %2F or %5C; allow by default", &Spelling::WORDS)
             }),
         }
@@ -161,8 +161,8 @@ impl Section for HttpSettings {
 }
 
 fn networks(node: &Node, problems: &mut Vec<Problem>) -> Vec<IpNet> {
-    let wrong = || "an address or a network, such as 10.0.0.0/8".to_owned();
-    let read = |text: &str| parse_network(text).ok_or_else(wrong);
+    let expected = || "expected an address or a network, such as 10.0.0.0/8".to_owned();
+    let read = |text: &str| parse_network(text).ok_or_else(expected);
     let nodes = scalar::one_or_more(node).into_iter();
-    nodes.filter_map(|node| scalar::parsed(node, "a trusted proxy", read, problems)).collect()
+    nodes.filter_map(|node| scalar::parsed(node, "trusted proxy", read, problems)).collect()
 }

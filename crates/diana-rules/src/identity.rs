@@ -55,7 +55,7 @@ pub struct Identity {
     sources: Vec<(Box<str>, Source)>,
     tokens: Option<Tokens>,
     /// Names whose definition is invalid. That was reported, so rules that use them cause no further problem.
-    unsound: Vec<Box<str>>,
+    invalid: Vec<Box<str>>,
 }
 
 /// Words that have another meaning in a rule.
@@ -66,19 +66,22 @@ impl Identity {
     /// Parses `identity`. Reports errors in `problems`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
-        let read = Self::read_in_part(node, problems);
+        let read = Self::read_partially(node, problems);
         (problems.len() == before).then_some(read)
     }
 
     /// Parses the valid part of `identity`. Reports errors in `problems`; names with an invalid definition are still
     /// defined.
-    pub(crate) fn read_in_part(node: &Node, problems: &mut Vec<Problem>) -> Self {
+    pub(crate) fn read_partially(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let entries = match &node.value {
             Value::Map(entries) => entries,
             Value::Null => return Self::default(),
             other => {
-                let what = format!("`identity` is a map, but this is {}", other.kind());
-                problems.push(Problem::new(node.span, what).expected("such as `account: header(x-account-id)`"));
+                let what = format!("invalid `identity`: expected a map, found {}", other.kind());
+                problems.push(
+                    Problem::new(node.span, what)
+                        .expected("expected names and their sources, such as `account: header(x-account-id)`"),
+                );
                 return Self::default();
             }
         };
@@ -89,32 +92,32 @@ impl Identity {
             if entry.node.value == Value::Null {
                 // A forgotten value must not leave the rules without an account.
                 empty(entry, problems);
-                read.unsound.push(name.into());
+                read.invalid.push(name.into());
                 continue;
             }
             if name == "jwt" {
                 read.tokens = Tokens::read(&entry.node, problems);
                 if read.tokens.is_none() {
-                    read.unsound.push(name.into());
+                    read.invalid.push(name.into());
                 }
                 continue;
             }
-            if let Some(problem) = no_name(name) {
+            if let Some(problem) = invalid_name(name) {
                 problems.push(Problem::new(entry.span, problem.0).expected(problem.1));
                 continue;
             }
             let what = format!("`{name}`");
             match scalar::text(&entry.node, &what, problems).map(Source::read) {
                 Some(Ok(source)) if source.needs_tokens() && !has_tokens => {
-                    let problem = Problem::new(entry.node.span, "claims are only believed once tokens are verified");
+                    let problem = Problem::new(entry.node.span, "claims need verified tokens");
                     problems.push(problem.expected("add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"));
                 }
                 Some(Ok(source)) => read.sources.push((name.into(), source)),
-                Some(Err(wrong)) => problems.push(wrong.at(entry.node.span)),
+                Some(Err(invalid)) => problems.push(invalid.at(entry.node.span)),
                 None => {}
             }
             if read.sources.len() == known {
-                read.unsound.push(name.into());
+                read.invalid.push(name.into());
             }
         }
         read
@@ -122,13 +125,13 @@ impl Identity {
 
     /// The defined names, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let unsound = self.unsound.iter().filter(|name| &***name != "jwt");
-        self.sources.iter().map(|(name, _)| name).chain(unsound).map(|name| &**name)
+        let invalid = self.invalid.iter().filter(|name| &***name != "jwt");
+        self.sources.iter().map(|(name, _)| name).chain(invalid).map(|name| &**name)
     }
 
     /// Returns `true` if token verification is configured, which `jwt(claim)` requires.
     pub fn knows_tokens(&self) -> bool {
-        self.tokens.is_some() || self.unsound.iter().any(|name| &**name == "jwt")
+        self.tokens.is_some() || self.invalid.iter().any(|name| &**name == "jwt")
     }
 
     /// Wraps a request, to resolve these names. A token is verified once, and only if a claim is read.
@@ -136,7 +139,7 @@ impl Identity {
         Identified { identity: self, request, token: OnceLock::new() }
     }
 
-    /// Returns the attribute that a name stands for, unless it is an expression.
+    /// Returns the attribute of a name, unless it is an expression.
     pub(crate) fn attribute(&self, name: &str) -> Option<&Attribute> {
         match self.source(name)? {
             Source::Of(attribute) => Some(attribute),
@@ -144,7 +147,7 @@ impl Identity {
         }
     }
 
-    /// The names that stand for this attribute.
+    /// The names of this attribute.
     pub(crate) fn names_of(&self, attribute: &Attribute) -> impl Iterator<Item = &str> {
         let is_it = move |source: &Source| matches!(source, Source::Of(own) if own == attribute);
         self.sources.iter().filter(move |(_, source)| is_it(source)).map(|(name, _)| &**name)
@@ -170,7 +173,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
 
     fn claim(&self, tokens: &Tokens, name: &str) -> Option<Cow<'_, str>> {
         match self.token(tokens) {
-            Token::Good(claims) => token::claim(claims, name),
+            Token::Valid(claims) => token::claim(claims, name),
             Token::Absent | Token::Several | Token::Unverified | Token::Rejected(_) => None,
         }
     }
@@ -178,7 +181,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
     /// Returns why the claim has no value, although the request has a token.
     fn doubt_about_claim(&self, name: &str) -> Option<Doubt<'_>> {
         match self.token(self.identity.tokens.as_ref()?) {
-            Token::Absent | Token::Good(_) => None,
+            Token::Absent | Token::Valid(_) => None,
             Token::Several => Some(Doubt::Several),
             Token::Unverified => Some(Doubt::Unverified),
             Token::Rejected(claims) => Some(token::claim(claims, name).map_or(Doubt::Unverified, Doubt::Rejected)),
@@ -192,7 +195,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
             Ok(_) => None,
             Err(_) => Some(Doubt::Failed),
         };
-        let doubts = expression.attributes().filter_map(|asked| doubt_about(self, asked));
+        let doubts = expression.attributes().filter_map(|attribute| doubt_about(self, attribute));
         // An expression may combine several claims, so a single one does not identify the client.
         let without_claim = |doubt| if matches!(doubt, Doubt::Rejected(_)) { Doubt::Unverified } else { doubt };
         doubts.map(without_claim).next().or(failed)
@@ -246,14 +249,15 @@ impl<A: ?Sized> fmt::Debug for Identified<'_, A> {
 }
 
 /// Returns why a name can't be defined, and a suggested fix.
-pub(crate) fn no_name(name: &str) -> Option<(String, &'static str)> {
+pub(crate) fn invalid_name(name: &str) -> Option<(String, &'static str)> {
     if TAKEN.contains(&name) {
-        return Some((format!("`{name}` means something else in a rule"), "another name"));
+        return Some((format!("reserved name `{name}`"), "use another name"));
     }
-    let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    let is_fine =
-        starts_well && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
-    (!is_fine).then(|| (format!("`{name}` is no name"), "letters, digits, `_` and `-`, and a letter first"))
+    let has_valid_start = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let is_valid =
+        has_valid_start && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
+    (!is_valid)
+        .then(|| (format!("invalid name `{name}`"), "expected letters, digits, `_` and `-`, starting with a letter"))
 }
 
 #[cfg(test)]

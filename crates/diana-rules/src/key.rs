@@ -39,7 +39,7 @@ use std::net::IpAddr;
 /// key.clear();
 /// assert!(by("[header(X-Plan), ip/24]").key(&Request, &mut key).is_ok());
 /// assert_eq!(key, b"4:free11:203.0.113.0");
-/// assert!(by("account").key(&Request, &mut key).is_err(), "it has no account");
+/// assert!(by("account").key(&Request, &mut key).is_err(), "missing account");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeySpec {
@@ -49,7 +49,7 @@ pub struct KeySpec {
 /// Whether the expressions in a call's key succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyExpressions {
-    Well,
+    Succeeded,
     Failed,
 }
 
@@ -115,13 +115,13 @@ impl KeySpec {
     /// Appends the key of a call to `key`. A part that the call does not pass is written as a marker byte that occurs
     /// in no text, so that one unknown part does not merge the keys of all calls. Returns whether an expression failed.
     pub(crate) fn key_of_call(&self, call: &dyn Attributes, key: &mut KeyBytes) -> KeyExpressions {
-        let mut told = KeyExpressions::Well;
+        let mut result = KeyExpressions::Succeeded;
         for part in &self.parts {
             let mut write = |key: &mut KeyBytes| {
-                if let Err(missing) = part.write_told(call, key) {
+                if let Err(missing) = part.write_argument(call, key) {
                     key.push(bytes::UNKNOWN);
                     if missing == MissingKey::Failed {
-                        told = KeyExpressions::Failed;
+                        result = KeyExpressions::Failed;
                     }
                 }
             };
@@ -136,7 +136,7 @@ impl KeySpec {
                 }
             }
         }
-        told
+        result
     }
 
     /// Returns `true` if a part of the key is unknown, because a call did not pass it.
@@ -145,7 +145,7 @@ impl KeySpec {
         if self.parts.len() < 2 { is_it(key) } else { bytes::parts(key).any(is_it) }
     }
 
-    /// Formats a key for display: its parts, separated by commas. An unknown part is `(nobody)`.
+    /// Formats a key for display: its parts, separated by commas. An unknown part is `(unknown)`.
     ///
     /// ```
     /// use diana_rules::{Document, Registry, RuleFile};
@@ -157,7 +157,7 @@ impl KeySpec {
     /// ```
     pub fn shown(&self, key: &[u8]) -> String {
         let shown = |part: &[u8]| match part {
-            [bytes::UNKNOWN] => "(nobody)".to_owned(),
+            [bytes::UNKNOWN] => "(unknown)".to_owned(),
             known => String::from_utf8_lossy(known).into_owned(),
         };
         if self.parts.len() < 2 {
@@ -185,22 +185,22 @@ impl KeySpec {
     }
 
     /// Returns `true` if `look` returns `true` for any part of a request's key.
-    pub(crate) fn any_part(&self, request: &dyn Attributes, mut look: impl FnMut(&[u8]) -> bool) -> bool {
+    pub(crate) fn any_part(&self, request: &dyn Attributes, mut check: impl FnMut(&[u8]) -> bool) -> bool {
         let mut one = KeyBytes::new();
         self.parts.iter().any(|part| {
             one.clear();
-            part.write_doubtful(request, &mut one).is_ok() && look(&one)
+            part.write_doubtful(request, &mut one).is_ok() && check(&one)
         })
     }
 
     /// Returns `true` if `look` returns `true` for any of these values, each as this rule's keys write it, and as an IP
     /// address if it is one.
-    pub(crate) fn any_value(&self, values: &[&str], look: impl Fn(Option<IpAddr>, &[u8]) -> bool) -> bool {
+    pub(crate) fn any_value(&self, values: &[&str], check: impl Fn(Option<IpAddr>, &[u8]) -> bool) -> bool {
         self.parts.iter().zip(values).any(|(part, value)| {
             let mut key = KeyBytes::new();
             part.write_value(value, &mut key);
             let address = value.split('/').next().filter(|_| part.is_address());
-            look(address.and_then(|address| address.parse().ok()), &key)
+            check(address.and_then(|address| address.parse().ok()), &key)
         })
     }
 
@@ -217,8 +217,8 @@ impl KeySpec {
     /// Checks that values from a file, one for each part, can be a key. The error is the index of the invalid value,
     /// the problem, and a suggested fix.
     pub(crate) fn check_key(&self, values: &[&str]) -> Result<(), (usize, String, String)> {
-        for (nth, (part, value)) in self.parts.iter().zip(values).enumerate() {
-            part.check_value(value).map_err(|(what, expected)| (nth, what, expected))?;
+        for (index, (part, value)) in self.parts.iter().zip(values).enumerate() {
+            part.check_value(value).map_err(|(what, expected)| (index, what, expected))?;
         }
         Ok(())
     }
@@ -255,7 +255,7 @@ impl KeySpec {
     }
 
     /// Returns `true` if a part is a registered function, which may read any attribute.
-    pub(crate) fn asks_anything(&self) -> bool {
+    pub(crate) fn has_registered(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Registered(..)))
     }
 
@@ -281,11 +281,13 @@ impl fmt::Display for KeySpec {
 impl fmt::Display for MissingKeyPart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.missing {
-            MissingKey::Absent => write!(f, "it has no {}", self.part),
-            MissingKey::Failed => write!(f, "{} failed", self.part),
-            MissingKey::Several => write!(f, "it has several values, so its {} is unknown", self.part),
-            MissingKey::Unverified => write!(f, "its token can't be verified, so its {} is unknown", self.part),
-            MissingKey::Rejected => write!(f, "its token is expired or not for us, so its {} is unknown", self.part),
+            MissingKey::Absent => write!(f, "missing {}", self.part),
+            MissingKey::Failed => write!(f, "evaluation of {} failed", self.part),
+            MissingKey::Several => write!(f, "{} has several values", self.part),
+            MissingKey::Unverified => write!(f, "the token cannot be verified, so {} is unknown", self.part),
+            MissingKey::Rejected => {
+                write!(f, "the token is expired or has another issuer or audience, so {} is unknown", self.part)
+            }
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct LimitRule {
 
 impl LimitRule {
     /// Returns how long the last request of a full queue would wait, if the rate determines it.
-    pub(crate) fn longest_line(&self, queue: Option<u64>) -> Duration {
+    pub(crate) fn max_queue_wait(&self, queue: Option<u64>) -> Duration {
         let Some(queue) = queue else { return Duration::MAX };
         let bucket = self.configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
         let Some(quota) = bucket else { return Duration::MAX };
@@ -78,7 +78,7 @@ impl LimitRule {
     ///
     /// let document = Document::new("rule.yaml", "limit: [{rate: 100/s, burst: 200}, 20000/h]\nconcurrent: 4\n");
     /// let (tree, registry, mut problems) = (document.parse()?, Registry::default(), Vec::new());
-    /// let mut rule = MapReader::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).unwrap();
+    /// let mut rule = MapReader::of(&tree, "rule", LimitRule::fields(&registry), &mut problems).unwrap();
     ///
     /// let limits = LimitRule::read(&mut rule, &registry, &mut problems);
     /// let written = limits.iter().map(|limit| limit.written.as_str()).collect::<Vec<_>>();
@@ -87,11 +87,11 @@ impl LimitRule {
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn read(rule: &mut MapReader<'_>, registry: &Registry, problems: &mut Vec<Problem>) -> Vec<Self> {
-        Self::read_in_style(rule, &LimitStyle::default(), registry, problems).0
+        Self::read_with_style(rule, &LimitStyle::default(), registry, problems).0
     }
 
     /// Like `read`, with inherited options. Also returns the options of this limit, for its overrides to inherit.
-    pub(crate) fn read_in_style<'a>(
+    pub(crate) fn read_with_style<'a>(
         rule: &mut MapReader<'a>,
         inherited: &LimitStyle<'_>,
         registry: &Registry,
@@ -132,12 +132,12 @@ fn read(
     if let Some(node) = fields.limit {
         match &node.value {
             Value::List(items) => {
-                misplaced(beside, problems);
+                report_ambiguous(beside, problems);
                 limits.extend(several(node, items, registry, problems));
             }
             value => {
                 if let Value::Map(entries) = value {
-                    twice(entries, beside, problems);
+                    report_duplicates(entries, beside, problems);
                 }
                 let mut given = inherited.for_limit(node, beside);
                 given.extend(beside);
@@ -146,8 +146,8 @@ fn read(
         }
     } else {
         for (name, node) in beside {
-            let problem = Problem::new(node.span, format!("`{name}` belongs to a `limit`, and there is none"));
-            problems.push(problem.expected("`limit: 100/s` beside it"));
+            let problem = Problem::new(node.span, format!("`{name}` needs a `limit`"));
+            problems.push(problem.expected("add a `limit`, such as `limit: 100/s`"));
         }
     }
     let mut simple = |algorithm, node: Option<&Node>, configured: Option<Configured>| {
@@ -156,15 +156,15 @@ fn read(
         limits.push(LimitRule { configured, algorithm, written, span: node.span });
     };
     let every = fields.every.and_then(|node| scalar::duration(node, "`every`", problems).map(|time| (node, time)));
-    let every = every.and_then(|(node, time)| told(MinInterval::new(time), node.span, problems));
+    let every = every.and_then(|(node, time)| or_report(MinInterval::new(time), node.span, problems));
     simple("every", fields.every, every.map(Configured::new));
     let total = fields.total.and_then(|node| scalar::count(node, "`total`", 1, problems));
     simple("total", fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
-    if let Some((node, (places, written))) =
+    if let Some((node, (limit, written))) =
         fields.concurrent.and_then(|node| Some((node, concurrent::read(node, problems)?)))
     {
         limits.push(LimitRule {
-            configured: Configured::new(places),
+            configured: Configured::new(limit),
             algorithm: "concurrent",
             written,
             span: node.span,
@@ -177,7 +177,10 @@ fn read(
 fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<Problem>) -> Vec<LimitRule> {
     if items.is_empty() {
         // The intent is ambiguous: a limit, or none.
-        problems.push(Problem::new(node.span, "this list of limits is empty").expected("100/s, or leave it out"));
+        problems.push(
+            Problem::new(node.span, "the list of limits is empty")
+                .expected("expected a limit such as 100/s, or remove it"),
+        );
     }
     items.iter().filter_map(|item| one(item, &[], registry, problems)).collect()
 }
@@ -199,11 +202,10 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
                 None => {
                     let typo = entries.iter().find(|entry| nearest(&entry.key, &COMMON) == Some("rate"));
                     let problem = match typo {
-                        Some(typo) => Problem::new(typo.span, format!("`{}` is no field of a limit", typo.key))
+                        Some(typo) => Problem::new(typo.span, format!("unknown limit field `{}`", typo.key))
                             .expected("did you mean `rate`?"),
-                        None => {
-                            Problem::new(node.span, "a limit has no `rate`").expected("as in {rate: 100/s, burst: 200}")
-                        }
+                        None => Problem::new(node.span, "missing `rate` in limit")
+                            .expected("expected {rate: 100/s, burst: 200}"),
                     };
                     problems.push(problem);
                     return None;
@@ -211,43 +213,48 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
             }
         }
         other => {
-            let problem = Problem::new(node.span, format!("a limit can't be {}", other.kind()));
-            problems.push(problem.expected("100/s, {rate: 100/s, burst: 200}, or a list of them"));
+            let problem = Problem::new(node.span, format!("invalid limit: found {}", other.kind()));
+            problems.push(problem.expected("expected 100/s, {rate: 100/s, burst: 200}, or a list of them"));
             return None;
         }
     };
-    let written = scalar::text(rate, "a limit", problems)?;
-    let parse = |text: &str| text.parse::<Quota>().map_err(|error| meant(text).unwrap_or(scalar::wrong_quota(error)));
-    let quota = scalar::parsed(rate, "a limit", parse, problems);
+    let written = scalar::text(rate, "limit", problems)?;
+    let parse = |text: &str| {
+        text.parse::<Quota>().map_err(|error| suggested_rate(text).unwrap_or(scalar::quota_problem(error)))
+    };
+    let quota = scalar::parsed(rate, "limit", parse, problems);
     let (name, kind) = match given.iter().find(|(name, _)| *name == "algorithm") {
         Some((_, node)) => {
             let named = scalar::text(node, "`algorithm`", problems)?;
             registry.find(named).or_else(|| {
                 let names = registry.algorithms().collect::<Vec<_>>();
                 let meant = nearest(named, &names).map(|meant| format!("did you mean `{meant}`?"));
-                let problem = Problem::new(node.span, format!("`{named}` is no algorithm"));
+                let problem = Problem::new(node.span, format!("unknown algorithm `{named}`"));
                 problems.push(problem.expected(meant.unwrap_or_else(|| format!("expected one of {}", all(&names)))));
                 None
             })?
         }
         None => registry.find(DEFAULT)?,
     };
-    unknown(node, &given, name, kind.options, registry, problems);
+    report_unknown(node, &given, name, kind.options, registry, problems);
     if !kind.options.contains(&"burst") && quota.is_some_and(|quota| quota.burst() != quota.permits()) {
-        let what = format!("`{name}` has no burst");
-        problems
-            .push(Problem::new(rate.span, what).expected("100/s, or an algorithm with one, such as `token_bucket`"));
+        let what = format!("`{name}` does not support a burst");
+        problems.push(
+            Problem::new(rate.span, what)
+                .expected("remove the burst, or use an algorithm with one, such as `token_bucket`"),
+        );
     }
     if name == "leaky_bucket" && written.contains("burst") {
-        let problem = Problem::new(rate.span, "the burst of a leaky bucket is its queue, and stands beside the rate");
-        problems.push(problem.expected("{rate: 100/s, algorithm: leaky_bucket, burst: 50}"));
+        let problem =
+            Problem::new(rate.span, "the burst of a leaky bucket is its queue length, and not part of the rate");
+        problems.push(problem.expected("expected {rate: 100/s, algorithm: leaky_bucket, burst: 50}"));
     }
     let burst = given.iter().find(|(name, _)| *name == "burst").map(|(_, node)| *node);
     let quota = match burst {
         // A leaky bucket's burst is its queue, which may be empty.
         Some(node) if name != "leaky_bucket" => {
             let burst = scalar::count(node, "`burst`", 1, problems);
-            quota.and_then(|quota| told(quota.with_burst(burst?), node.span, problems))
+            quota.and_then(|quota| or_report(quota.with_burst(burst?), node.span, problems))
         }
         _ => quota,
     }?;
@@ -257,21 +264,22 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
 }
 
 /// Suggests a rate for other notations: `10r/s` as in nginx, `10 rps`.
-fn meant(text: &str) -> Option<String> {
-    const ASKED: [&str; 6] = ["r", "req", "reqs", "request", "requests", "hits"];
+fn suggested_rate(text: &str) -> Option<String> {
+    const REQUESTS: [&str; 6] = ["r", "req", "reqs", "request", "requests", "hits"];
     const SHORT: [(&str, &str); 5] = [("rps", "s"), ("qps", "s"), ("tps", "s"), ("rpm", "min"), ("rph", "h")];
     let text = text.trim();
     let digits = text.find(|character: char| !character.is_ascii_digit() && character != '_')?;
     let (count, word) = (&text[..digits], text[digits..].trim().to_ascii_lowercase());
     let short = SHORT.iter().find(|(short, _)| *short == word).map(|(_, unit)| *unit);
     let long = || word.split_once('/').or_else(|| word.split_once(" per "));
-    let unit = short.or_else(|| long().filter(|(asked, _)| ASKED.contains(&asked.trim())).map(|(_, unit)| unit.trim()));
+    let unit =
+        short.or_else(|| long().filter(|(noun, _)| REQUESTS.contains(&noun.trim())).map(|(_, unit)| unit.trim()));
     let rate = format!("{count}/{}", unit?);
-    rate.parse::<Quota>().is_ok().then(|| format!("write {rate}"))
+    rate.parse::<Quota>().is_ok().then(|| format!("did you mean `{rate}`?"))
 }
 
 /// Reports options that the algorithm does not have.
-fn unknown(
+fn report_unknown(
     limit: &Node,
     given: &[(&str, &Node)],
     algorithm: &str,
@@ -281,11 +289,11 @@ fn unknown(
 ) {
     let known = COMMON.iter().chain(options).copied().collect::<Vec<_>>();
     for (name, node) in given.iter().filter(|(name, _)| !known.contains(name)) {
-        let elsewhere = registry.options().contains(name);
-        let what = if elsewhere {
-            format!("`{algorithm}` has no `{name}`")
+        let is_known = registry.options().contains(name);
+        let what = if is_known {
+            format!("`{algorithm}` has no option `{name}`")
         } else {
-            format!("`{name}` is no field of a limit")
+            format!("unknown limit field `{name}`")
         };
         let expected = match nearest(name, &known) {
             Some(meant) => format!("did you mean `{meant}`?"),
@@ -303,27 +311,32 @@ fn unknown(
 }
 
 /// Reports options that are set both in a limit and beside it.
-fn twice(entries: &[Entry], beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
+fn report_duplicates(entries: &[Entry], beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
     for (name, node) in beside.iter().filter(|(name, _)| entries.iter().any(|entry| entry.key == *name)) {
-        let problem = Problem::new(node.span, format!("`{name}` stands in the limit and beside it"));
-        problems.push(problem.expected("one of the two"));
+        let problem = Problem::new(node.span, format!("duplicate `{name}`: it is set in the limit and beside it"));
+        problems.push(problem.expected("remove one of the two"));
     }
 }
 
 /// Reports options beside a list of limits: each limit must have its own.
-fn misplaced(beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
+fn report_ambiguous(beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
     for (name, node) in beside.iter().filter(|(name, _)| *name != "algorithm") {
-        let what = format!("`{name}` stands beside several limits, and could be meant for any of them");
-        problems.push(Problem::new(node.span, what).expected(format!("{{rate: 100/s, {name}: ...}}")));
+        let what = format!("`{name}` is ambiguous beside several limits");
+        problems.push(
+            Problem::new(node.span, what)
+                .expected(format!("move it into a limit, such as {{rate: 100/s, {name}: ...}}")),
+        );
     }
     if let Some((_, node)) = beside.iter().find(|(name, _)| *name == "algorithm") {
-        let what = "`algorithm` stands beside several limits, and could be meant for any of them";
-        problems.push(Problem::new(node.span, what).expected("{rate: 100/s, algorithm: ...}"));
+        let what = "`algorithm` is ambiguous beside several limits";
+        problems.push(
+            Problem::new(node.span, what).expected("move it into a limit, such as {rate: 100/s, algorithm: ...}"),
+        );
     }
 }
 
-fn told<T, E: std::fmt::Display>(made: Result<T, E>, span: Span, problems: &mut Vec<Problem>) -> Option<T> {
-    made.map_err(|error| problems.push(Problem::new(span, error.to_string()))).ok()
+fn or_report<T, E: std::fmt::Display>(result: Result<T, E>, span: Span, problems: &mut Vec<Problem>) -> Option<T> {
+    result.map_err(|error| problems.push(Problem::new(span, error.to_string()))).ok()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::document::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 
-/// The fields of one map, which are taken out one by one. Fields that are left at the end are unknown.
+/// The fields of one map, which are taken out one by one. Fields that remain at the end are unknown.
 ///
 /// ```
 /// use diana_rules::map_reader::MapReader;
@@ -13,13 +13,13 @@ use crate::problem::Problem;
 /// let tree = document.parse()?;
 /// let mut problems = Vec::new();
 ///
-/// let mut rule = MapReader::of(&tree, "a rule", ["limit", "burst"], &mut problems).unwrap();
+/// let mut rule = MapReader::of(&tree, "rule", ["limit", "burst"], &mut problems).unwrap();
 /// assert_eq!(rule.take("limit").and_then(|limit| limit.text()), Some("100/s"));
 /// assert!(rule.take("burst").is_none());
 /// rule.finish(&mut problems);
 ///
 /// assert_eq!(document.problems(problems).to_string(), "\
-/// diana.yaml:2:1: `brust` is no field of a rule
+/// diana.yaml:2:1: unknown rule field `brust`
 ///   2 | brust: 5
 ///     | ^^^^^ did you mean `burst`?
 /// ");
@@ -30,11 +30,11 @@ pub struct MapReader<'a> {
     of: &'static str,
     known: Vec<&'static str>,
     span: Span,
-    left: Vec<&'a Entry>,
+    remaining: Vec<&'a Entry>,
 }
 
 impl<'a> MapReader<'a> {
-    /// Reads the fields of `node`, which errors call `of` and which may have the `known` fields. Reports a problem if
+    /// Reads the fields of `node`, which errors call `of`, and which may have the `known` fields. Reports a problem if
     /// it is not a map, and for each field without a value: a forgotten value after `limit:` must not remove the limit.
     pub fn of(
         node: &'a Node,
@@ -48,11 +48,13 @@ impl<'a> MapReader<'a> {
                 for entry in entries.iter().filter(|entry| known.contains(&&*entry.key)) {
                     empty(entry, problems);
                 }
-                Some(Self { of, known, span: node.span, left: entries.iter().collect() })
+                Some(Self { of, known, span: node.span, remaining: entries.iter().collect() })
             }
             other => {
-                let what = format!("{of} is a map, but this is {}", other.kind());
-                problems.push(Problem::new(node.span, what).expected(format!("fields such as {}", examples(&known))));
+                let what = format!("invalid {of}: expected a map, found {}", other.kind());
+                problems.push(
+                    Problem::new(node.span, what).expected(format!("expected fields such as {}", examples(&known))),
+                );
                 None
             }
         }
@@ -65,33 +67,33 @@ impl<'a> MapReader<'a> {
 
     /// Returns the value of a field without taking it.
     pub fn peek(&self, name: &str) -> Option<&'a Node> {
-        self.left.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+        self.remaining.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
     }
 
     /// Takes a field, if it is present and not empty.
     pub fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
-        debug_assert!(self.known.contains(&name), "`{name}` is taken, but not known");
-        let place = self.left.iter().position(|entry| entry.key == name)?;
-        let entry = self.left.remove(place);
+        debug_assert!(self.known.contains(&name), "`{name}` is not one of the known fields");
+        let index = self.remaining.iter().position(|entry| entry.key == name)?;
+        let entry = self.remaining.remove(index);
         (entry.node.value != Value::Null).then_some(entry)
     }
 
     /// Takes the value of a required field.
     pub fn require(&mut self, name: &str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
         // A field without a value was already reported, and a misspelled one will be.
-        let meant = |entry: &&Entry| {
+        let is_reported = |entry: &&Entry| {
             entry.key == name || !self.known.contains(&&*entry.key) && nearest(&entry.key, &self.known) == Some(name)
         };
-        if !self.left.iter().any(meant) {
-            problems.push(Problem::new(self.first_line(), format!("{} has no `{name}`", self.of)));
+        if !self.remaining.iter().any(is_reported) {
+            problems.push(Problem::new(self.first_line(), format!("missing `{name}` in {}", self.of)));
         }
         self.take(name)
     }
 
     /// Reports the remaining fields as unknown.
     pub fn finish(self, problems: &mut Vec<Problem>) {
-        for entry in &self.left {
-            let what = format!("`{}` is no field of {}", entry.key, self.of);
+        for entry in &self.remaining {
+            let what = format!("unknown {} field `{}`", self.of, entry.key);
             let expected = match nearest(&entry.key, &self.known) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("expected one of {}", all(&self.known)),
@@ -107,24 +109,24 @@ impl<'a> MapReader<'a> {
 
     /// The location of the first field's name, for problems where marking the whole map would be too much.
     fn first_line(&self) -> Span {
-        self.left.first().map_or(Span { end: self.span.start, ..self.span }, |entry| entry.span)
+        self.remaining.first().map_or(Span { end: self.span.start, ..self.span }, |entry| entry.span)
     }
 }
 
 /// Reports a field without a value.
 pub(crate) fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
     if entry.node.value == Value::Null {
-        let problem = Problem::new(entry.span, format!("`{}` has no value", entry.key));
-        problems.push(problem.expected("a value, or leave it out"));
+        let problem = Problem::new(entry.span, format!("missing value for `{}`", entry.key));
+        problems.push(problem.expected("add a value, or remove it"));
     }
 }
 
 /// The longest word for which a correction is suggested.
-const LONGEST_TYPO: usize = 64;
+const MAX_TYPO_LENGTH: usize = 64;
 
 /// Returns the word of `known` that is most similar to `word`, if it is similar enough.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    if word.len() > LONGEST_TYPO {
+    if word.len() > MAX_TYPO_LENGTH {
         return None;
     }
     let distance = |other: &str| strsim::osa_distance(&word.to_lowercase(), other);
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typos_are_understood() {
+    fn suggests_the_nearest_word_for_a_typo() {
         let known = ["name", "limit", "burst", "algorithm"];
         assert_eq!(nearest("nmae", &known), Some("name"));
         assert_eq!(nearest("Limit", &known), Some("limit"));

@@ -23,7 +23,7 @@ pub use host::split_host;
 use networks::Networks;
 pub use networks::parse_network;
 use path::PathPattern;
-pub(crate) use request_view::{Looks, Normalised, RequestView, WithParameters};
+pub(crate) use request_view::{NeededAttributes, Normalised, RequestView, WithParameters};
 pub use segment::normal_segment;
 use std::fmt;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ pub enum Mismatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexedMatch {
     /// Host and path match.
-    Place,
-    Nothing,
+    HostAndPath,
+    None,
 }
 
 /// The result of an expression.
@@ -104,12 +104,12 @@ pub(crate) enum When {
 
 impl Match {
     /// Checks whether the rule applies to this request. The error is the first condition that is not met.
-    pub(crate) fn check(&self, seen: &RequestView<'_>, proved: IndexedMatch) -> Result<When, Mismatch> {
+    pub(crate) fn check(&self, seen: &RequestView<'_>, indexed: IndexedMatch) -> Result<When, Mismatch> {
         if self.call.is_some() {
             return Err(Mismatch::Call);
         }
-        if proved == IndexedMatch::Nothing {
-            self.check_place(seen)?;
+        if indexed == IndexedMatch::None {
+            self.check_host_and_path(seen)?;
         }
         if !self.methods.is_empty()
             && !seen
@@ -155,7 +155,7 @@ impl Match {
         let mut has_failed = first.is_err();
         // An exception such as `request.path != "/health"` exempts a request only if every form of the path is exempt.
         if seen.has_other_paths()
-            && when.attributes().any(|asked| matches!(asked, Attribute::Path | Attribute::Param(_)))
+            && when.attributes().any(|attribute| matches!(attribute, Attribute::Path | Attribute::Param(_)))
         {
             for form in seen.other_paths() {
                 match when.holds(&self.view_of(seen, form)) {
@@ -169,7 +169,7 @@ impl Match {
     }
 
     /// Checks host and path. The error is the one that differs.
-    pub(crate) fn check_place(&self, seen: &RequestView<'_>) -> Result<(), Mismatch> {
+    pub(crate) fn check_host_and_path(&self, seen: &RequestView<'_>) -> Result<(), Mismatch> {
         let host = seen.host();
         if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|own| own.matches(host))) {
             return Err(Mismatch::Host);
@@ -204,18 +204,18 @@ impl Match {
     }
 }
 
-/// Returns the index of the first place (see [`Match::parse_place`]) that the request matches.
+/// Returns the index of the first match (see [`Match::parse_place`]) that the request satisfies.
 pub fn first_place<'a>(
     request: &dyn Attributes,
-    places: impl ExactSizeIterator<Item = &'a Match> + Clone,
+    matches: impl ExactSizeIterator<Item = &'a Match> + Clone,
 ) -> Option<usize> {
     // Most gateways have no routes.
-    if places.len() == 0 {
+    if matches.len() == 0 {
         return None;
     }
-    let looks = places.clone().fold(Looks::default(), |looks, place| looks.and(place));
-    let seen = RequestView::for_routes(request, looks);
-    places.enumerate().find(|(_, place)| place.check_place(&seen).is_ok()).map(|(nth, _)| nth)
+    let needed = matches.clone().fold(NeededAttributes::default(), |needed, own| needed.and(own));
+    let seen = RequestView::for_routes(request, needed);
+    matches.enumerate().find(|(_, own)| own.check_host_and_path(&seen).is_ok()).map(|(index, _)| index)
 }
 
 /// Returns `true` if a rule for one method applies to another. Most frameworks run the GET handler for HEAD.
@@ -267,14 +267,14 @@ fn either(values: &[impl fmt::Display]) -> String {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Call => f.write_str("it is for calls that name it"),
-            Self::Path => f.write_str("the path is another"),
-            Self::Method => f.write_str("the method is another"),
-            Self::Host => f.write_str("the host is another"),
-            Self::Header(header) => write!(f, "{header} is another, or not there"),
-            Self::Ip => f.write_str("the address is another"),
-            Self::When => f.write_str("`when` does not hold"),
-            Self::Other(name) => write!(f, "`{name}` says no"),
+            Self::Call => f.write_str("the rule is for calls that name it"),
+            Self::Path => f.write_str("the path does not match"),
+            Self::Method => f.write_str("the method does not match"),
+            Self::Host => f.write_str("the host does not match"),
+            Self::Header(header) => write!(f, "{header} is missing or does not match"),
+            Self::Ip => f.write_str("the address does not match"),
+            Self::When => f.write_str("`when` is false"),
+            Self::Other(name) => write!(f, "`{name}` does not match"),
         }
     }
 }

@@ -52,11 +52,11 @@ impl Problem {
     }
 
     /// Narrows the span to the location within the text, if it can be found in the source.
-    fn placed(mut self, source: &str) -> Self {
+    fn located(mut self, source: &str) -> Self {
         let Some(Within { text, at }) = self.within.take() else { return self };
-        let Some(here) = source.get(self.span.start..self.span.end) else { return self };
+        let Some(marked) = source.get(self.span.start..self.span.end) else { return self };
         // After it come only quotes and brackets; before it there may be words.
-        let start = here.rfind(&text).map(|start| self.span.start + start + at);
+        let start = marked.rfind(&text).map(|start| self.span.start + start + at);
         let Some((start, rest)) = start.and_then(|start| Some((start, source.get(start..self.span.end)?))) else {
             return self;
         };
@@ -87,9 +87,9 @@ impl Problem {
 /// use diana_rules::{Document, Problem};
 ///
 /// let document = Document::new("diana.yaml", "rules:\n  - nam: everyone\n");
-/// let problem = Problem::new(Span { start: 11, end: 14 }, "`nam` is no field of a rule").expected("did you mean `name`?");
+/// let problem = Problem::new(Span { start: 11, end: 14 }, "unknown rule field `nam`").expected("did you mean `name`?");
 /// assert_eq!(document.problems([problem]).to_string(), "\
-/// diana.yaml:2:5: `nam` is no field of a rule
+/// diana.yaml:2:5: unknown rule field `nam`
 ///   2 |   - nam: everyone
 ///     |     ^^^ did you mean `name`?
 /// ");
@@ -105,7 +105,7 @@ pub struct Problems {
 
 impl Problems {
     pub(crate) fn new(document: &Document, problems: impl IntoIterator<Item = Problem>) -> Self {
-        let problems = problems.into_iter().map(|problem: Problem| problem.placed(document.text()));
+        let problems = problems.into_iter().map(|problem: Problem| problem.located(document.text()));
         let mut problems = problems.collect::<Vec<_>>();
         problems.sort_by_key(|problem| problem.span);
         Self { name: document.name().to_owned(), text: document.text().to_owned(), problems }
@@ -136,32 +136,32 @@ impl Problems {
 }
 
 /// The maximum length of a displayed line.
-const WIDEST: usize = 160;
+const MAX_LINE: usize = 160;
 /// The maximum length of a displayed problem text: a file may contain a name of a megabyte.
-const LONGEST: usize = 1_000;
+const MAX_MESSAGE: usize = 1_000;
 /// The maximum number of displayed problems: after fixing a hundred, users check the file again anyway.
-const MOST: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let newlines = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect::<Vec<_>>();
-        for Problem { span, what, expected, .. } in self.problems.iter().take(MOST) {
+        for Problem { span, what, expected, .. } in self.problems.iter().take(MAX_PROBLEMS) {
             let (number, start, line) = self.line(span.start, &starts);
             let column = self.text.get(start..span.start.min(self.text.len())).unwrap_or_default().chars().count() + 1;
-            writeln!(f, "{}:{number}:{column}: {}", self.name, shown(&without_passwords(what), LONGEST))?;
+            writeln!(f, "{}:{number}:{column}: {}", self.name, shown(&without_passwords(what), MAX_MESSAGE))?;
             let line = ShownLine::new(line, span.start.saturating_sub(start)..span.end.saturating_sub(start));
             let margin = number.to_string().len().max(3);
-            writeln!(f, "{}", format!("{number:>margin$} | {}", shown(&line.text, WIDEST)).trim_end())?;
-            let room = WIDEST.saturating_sub(line.before);
+            writeln!(f, "{}", format!("{number:>margin$} | {}", shown(&line.text, MAX_LINE)).trim_end())?;
+            let room = MAX_LINE.saturating_sub(line.before);
             let marks = "^".repeat(line.marked.max(1).min(room));
             let indent = if room == 0 { 0 } else { line.before };
-            let hint = shown(&without_passwords(expected.as_deref().unwrap_or_default()), LONGEST);
+            let hint = shown(&without_passwords(expected.as_deref().unwrap_or_default()), MAX_MESSAGE);
             if !marks.is_empty() || !hint.is_empty() {
                 writeln!(f, "{}", format!("{:>margin$} | {:>indent$}{marks} {hint}", "", "").trim_end())?;
             }
         }
-        match self.problems.len().saturating_sub(MOST) {
+        match self.problems.len().saturating_sub(MAX_PROBLEMS) {
             0 => Ok(()),
             more => writeln!(f, "... and {more} more"),
         }
@@ -169,14 +169,14 @@ impl fmt::Display for Problems {
 }
 
 /// Returns a text on one line, truncated, and without control characters that could affect a terminal or a log.
-pub(crate) fn shown(text: &str, most: usize) -> String {
+pub(crate) fn shown(text: &str, max: usize) -> String {
     let harmless = |character: char| match character {
         '\t' | '\n' | '\r' => ' ',
         _ if character.is_control() => '\u{fffd}',
         _ => character,
     };
-    let mut shown = text.chars().take(most).map(harmless).collect::<String>();
-    if text.chars().nth(most).is_some() {
+    let mut shown = text.chars().take(max).map(harmless).collect::<String>();
+    if text.chars().nth(max).is_some() {
         shown.push('…');
     }
     shown

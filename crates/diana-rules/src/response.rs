@@ -18,7 +18,7 @@ pub struct CustomResponse {
 
 pub(crate) const FIELDS: [&str; 2] = ["type", "text"];
 /// The maximum length of the text. It is sent often, and mostly under high load.
-pub(crate) const LONGEST: usize = 64 << 10;
+pub(crate) const MAX_SIZE: usize = 64 << 10;
 
 impl CustomResponse {
     pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Arc<Self>> {
@@ -33,9 +33,9 @@ impl CustomResponse {
 
 fn text(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
     let text = scalar::text(node, "`text`", problems)?;
-    if text.len() > LONGEST {
-        let problem = Problem::new(node.span, format!("this answer has {} bytes", text.len()));
-        problems.push(problem.expected(format!("at most {LONGEST}")));
+    if text.len() > MAX_SIZE {
+        let problem = Problem::new(node.span, format!("`text` is too large: {} bytes", text.len()));
+        problems.push(problem.expected(format!("expected at most {MAX_SIZE}")));
         return None;
     }
     Some(text.to_owned())
@@ -44,11 +44,13 @@ fn text(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
 /// Parses `type/subtype`, with or without parameters.
 fn media_type(text: &str) -> Result<String, String> {
     let is_token = |text: &str| {
-        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        !text.is_empty() && text.bytes().all(is_good)
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_valid)
     };
     let (kind, parameters) = text.split_once(';').unwrap_or((text, ""));
     let is_type = kind.trim_end().split_once('/').is_some_and(|(kind, own)| is_token(kind) && is_token(own));
-    let is_good = is_type && parameters.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-    is_good.then(|| text.to_owned()).ok_or_else(|| "a media type such as text/plain or application/json".to_owned())
+    let is_valid = is_type && parameters.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    is_valid
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected a media type such as text/plain or application/json".to_owned())
 }

@@ -4,7 +4,6 @@ mod keys;
 pub(crate) mod overload;
 pub(crate) mod overrides;
 pub(crate) mod parse;
-mod sharing;
 
 use crate::attributes::Attribute;
 use crate::bytes;
@@ -177,10 +176,10 @@ impl Rule {
     }
 
     /// Returns `true` if the rule reads an attribute that the file's `identity` defines.
-    pub(crate) fn asks_identity(&self) -> bool {
+    pub(crate) fn reads_identity(&self) -> bool {
         let is_known_by_it = |attribute: &Attribute| matches!(attribute, Attribute::Named(_) | Attribute::Jwt(_));
         let when = self.matches.when.iter().flat_map(Expression::attributes);
-        let asks_anything = self.by.asks_anything() || !self.matches.others.is_empty();
-        asks_anything || self.attributes().chain(when).any(is_known_by_it)
+        let has_registered = self.by.has_registered() || !self.matches.others.is_empty();
+        has_registered || self.attributes().chain(when).any(is_known_by_it)
     }
 }

@@ -1,6 +1,6 @@
 //! The active rules: indexed, and compiled to the limits that stores use.
 //!
-//! This is the step from a request's attributes to asks: which rules match the request, with which key and cost.
+//! This is the step from a request's attributes to queries: which rules match the request, with which key and cost.
 
 mod compiled;
 mod counters;
@@ -14,10 +14,10 @@ use crate::attributes::{Attribute, Attributes};
 use crate::file::RuleFile;
 use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
-use crate::matching::{Looks, Normalised, RequestView, When};
+use crate::matching::{NeededAttributes, Normalised, RequestView, When};
 use crate::rule::{Mode, Rule};
-use compiled::{Asks, Expressions};
 pub use compiled::{CompiledLimit, CompiledRule, Move};
+use compiled::{Expressions, Subject};
 pub use counters::{RequestOutcome, RuleCounts};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
@@ -57,8 +57,8 @@ pub struct RuleSet {
     by_name: HashMap<Box<str>, u32>,
     identity: Identity,
     /// The parts of a request that the rules read; no others are fetched.
-    looks: Looks,
-    asks_identity: bool,
+    needed: NeededAttributes,
+    reads_identity: bool,
     has_load: bool,
     has_adaptive: bool,
     has_reserved: bool,
@@ -86,8 +86,11 @@ impl RuleSet {
         let rules = rules.collect::<Vec<_>>();
         let numbers = rules.iter().zip(0_u32..);
         let by_name = numbers.map(|(rule, number)| (rule.rule().name.as_str().into(), number)).collect();
-        let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches).and_lists_of(rule));
-        let asks_identity = file.rules.iter().any(Rule::asks_identity);
+        let needed = file
+            .rules
+            .iter()
+            .fold(NeededAttributes::default(), |needed, rule| needed.and(&rule.matches).with_lists_of(rule));
+        let reads_identity = file.rules.iter().any(Rule::reads_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
         let has_reserved = rules.iter().any(CompiledRule::has_reserved);
         let has_adaptive = file.rules.iter().any(|rule| rule.adaptive);
@@ -96,8 +99,8 @@ impl RuleSet {
             index,
             by_name,
             identity: file.identity.clone(),
-            looks,
-            asks_identity,
+            needed,
+            reads_identity,
             has_load,
             has_adaptive,
             has_reserved,
@@ -124,7 +127,7 @@ impl RuleSet {
         &self.identity
     }
 
-    /// Evaluates the file's `identity` for a request: each name and its value are passed to `tell`.
+    /// Evaluates the file's `identity` for a request: each name and its value are passed to `add`.
     ///
     /// ```
     /// use diana_rules::attributes::SyntheticRequest;
@@ -140,11 +143,11 @@ impl RuleSet {
     /// assert_eq!(known, ["account is alice"]);
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
-    pub fn identify<T>(&self, request: &dyn Attributes, to: T, tell: impl Fn(T, &str, &str) -> T) -> T {
+    pub fn identify<T>(&self, request: &dyn Attributes, to: T, add: impl Fn(T, &str, &str) -> T) -> T {
         let normalised = Normalised(request);
         let identified = self.identity.of(&normalised);
         self.identity.names().fold(to, |to, name| match identified.get(&Attribute::Named(name.into())) {
-            Some(value) => tell(to, name, &value),
+            Some(value) => add(to, name, &value),
             None => to,
         })
     }
@@ -160,20 +163,20 @@ impl RuleSet {
     /// `None` if a rule has another `by` now, or if a shadow rule that would have denied the request is now enforced:
     /// then the request itself must be evaluated again.
     pub fn carried_over(&self, before: &Self, found: &Matches) -> Option<Matches> {
-        let mut carried = Matches::default();
+        let mut migrated = Matches::default();
         let counted = found.applied().iter().map(|applied| (applied, Some(applied.cost)));
         for (applied, cost) in counted.chain(found.free().iter().map(|applied| (applied, None))) {
             let old = before.rule(applied.rule)?;
             let Some(number) = self.number(&old.rule().name) else { continue };
             let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
-            rule.apply_key(number, found.key(applied), cost, &mut carried);
+            rule.apply_key(number, found.key(applied), cost, &mut migrated);
         }
         for refused in found.refused() {
             let Some(number) = self.number(&before.rule(refused.rule)?.rule().name) else { continue };
             self.rule(number).filter(|rule| rule.rule().mode == Mode::Shadow)?;
-            carried.refuse(number, refused.why);
+            migrated.refuse(number, refused.why);
         }
-        Some(carried)
+        Some(migrated)
     }
 
     /// Returns a rule by its name.
@@ -193,8 +196,8 @@ impl RuleSet {
 
     /// Returns the limits that these rules have and `others` do not. They are unused once `others` are active.
     pub fn limits_gone_in(&self, others: &Self) -> Vec<Limit> {
-        let kept = others.limits().map(Limit::id).collect::<HashSet<_>>();
-        self.limits().filter(|limit| !kept.contains(&limit.id())).cloned().collect()
+        let remaining = others.limits().map(Limit::id).collect::<HashSet<_>>();
+        self.limits().filter(|limit| !remaining.contains(&limit.id())).cloned().collect()
     }
 
     /// Returns the keys that have another limit once `after` is active, because an override was added or removed. Their
@@ -212,7 +215,7 @@ impl RuleSet {
     /// Finds the rules that match a request, and its key and cost for each. Clears `found` first.
     pub fn find(&self, request: &dyn Attributes, found: &mut Matches) {
         found.clear();
-        if self.asks_identity {
+        if self.reads_identity {
             self.find_for(&self.identity.of(&Normalised(request)), found);
         } else {
             self.find_for(request, found);
@@ -220,14 +223,14 @@ impl RuleSet {
     }
 
     fn find_for(&self, request: &dyn Attributes, found: &mut Matches) {
-        let seen = RequestView::new(request, self.looks);
+        let seen = RequestView::new(request, self.needed);
         let mut candidates = Candidates::new();
         self.index.candidates(&seen, &mut candidates);
         for candidate in &candidates {
             let Some(rule) = self.rule(candidate.rule) else { continue };
-            match rule.rule().matches.check(&seen, candidate.proved) {
+            match rule.rule().matches.check(&seen, candidate.indexed) {
                 Ok(when) => {
-                    let failed = rule.apply(candidate.rule, &seen, Asks::Request, found) == Expressions::Failed;
+                    let failed = rule.apply(candidate.rule, &seen, Subject::Request, found) == Expressions::Failed;
                     if failed || when == When::Failed {
                         rule.count_failure();
                     }

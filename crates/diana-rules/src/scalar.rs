@@ -1,6 +1,6 @@
 //! Parses single values, and reports the expected type if they are invalid.
 //!
-//! `what` is the name of the value in problems: `` `timeout` ``.
+//! `what` is the name of the value in problems: a field in backticks, `` `timeout` ``, or a noun, `limit`.
 
 use crate::document::{Node, Value};
 use crate::map_reader::{all, nearest};
@@ -16,14 +16,15 @@ use std::time::Duration;
 pub fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Option<&'a str> {
     let text = node.text();
     if text.is_none() {
-        problems.push(Problem::new(node.span, format!("{what} is a text, but this is {}", node.value.kind())));
+        problems
+            .push(Problem::new(node.span, format!("invalid {what}: expected a string, found {}", node.value.kind())));
     }
     text
 }
 
-/// Parses an integer of at least `least`. Underscores may group its digits.
-pub fn count(node: &Node, what: &str, least: u64, problems: &mut Vec<Problem>) -> Option<u64> {
-    within(node, what, least..=diana_core::MAX_PERMITS, problems)
+/// Parses an integer of at least `min`. Underscores may group its digits.
+pub fn count(node: &Node, what: &str, min: u64, problems: &mut Vec<Problem>) -> Option<u64> {
+    within(node, what, min..=diana_core::MAX_PERMITS, problems)
 }
 
 /// Parses an integer in `range`. Underscores may group its digits.
@@ -33,8 +34,8 @@ pub fn within(node: &Node, what: &str, range: RangeInclusive<u64>, problems: &mu
     let number = number.and_then(|digits| digits.parse().ok());
     let number = number.filter(|number| range.contains(number));
     if number.is_none() {
-        let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        problems.push(wrong(node, what).expected(expected));
+        let expected = format!("expected a whole number from {} to {}", range.start(), range.end());
+        problems.push(invalid(node, what).expected(expected));
     }
     number
 }
@@ -44,18 +45,18 @@ pub fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<f64>
     let number = node.text().and_then(|text| text.parse::<f64>().ok());
     let number = number.filter(|number| number.is_finite() && *number >= 0.0);
     if number.is_none() {
-        problems.push(wrong(node, what).expected("a number such as 3 or 2.5"));
+        problems.push(invalid(node, what).expected("expected a number such as 3 or 2.5"));
     }
     number
 }
 
 /// Parses a duration such as `200ms`.
 pub fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
-    let parsed = node.text().ok_or_else(|| "a time such as 200ms, 10s or 5min".to_owned());
-    match parsed.and_then(|text| diana_core::parse_duration(text).map_err(wrong_quota)) {
+    let parsed = node.text().ok_or_else(|| "expected a time such as 200ms, 10s or 5min".to_owned());
+    match parsed.and_then(|text| diana_core::parse_duration(text).map_err(quota_problem)) {
         Ok(duration) => Some(duration),
         Err(expected) => {
-            problems.push(wrong(node, what).expected(expected));
+            problems.push(invalid(node, what).expected(expected));
             None
         }
     }
@@ -65,7 +66,9 @@ pub fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<
 pub fn positive_duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
     let time = duration(node, what, problems)?;
     if time.is_zero() {
-        problems.push(Problem::new(node.span, format!("{what} can't be 0")).expected("a time such as 20ms"));
+        problems.push(
+            Problem::new(node.span, format!("{what} must be greater than 0")).expected("expected a time such as 20ms"),
+        );
         return None;
     }
     Some(time)
@@ -94,7 +97,7 @@ pub fn parsed<T, E: fmt::Display>(
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
     let text = text(node, what, problems)?;
-    parse(text).map_err(|expected| problems.push(wrong(node, what).expected(expected.to_string()))).ok()
+    parse(text).map_err(|expected| problems.push(invalid(node, what).expected(expected.to_string()))).ok()
 }
 
 /// Parses `true` or `false`. Accepts a text too, since variables are texts.
@@ -103,7 +106,7 @@ pub fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool
         Value::Bool(value) => Some(*value),
         Value::Text(text) if text == "true" || text == "false" => Some(text == "true"),
         _ => {
-            problems.push(wrong(node, what).expected("true or false"));
+            problems.push(invalid(node, what).expected("expected true or false"));
             None
         }
     }
@@ -112,20 +115,20 @@ pub fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool
 /// Parses one of several words; returns its index.
 pub fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<Problem>) -> Option<usize> {
     let text = node.text().unwrap_or_default();
-    let place = words.iter().position(|word| *word == text);
-    if place.is_none() {
+    let index = words.iter().position(|word| *word == text);
+    if index.is_none() {
         let meant = nearest(text, words).map(|meant| format!("did you mean `{meant}`?"));
-        problems.push(wrong(node, what).expected(meant.unwrap_or_else(|| format!("expected one of {}", all(words)))));
+        problems.push(invalid(node, what).expected(meant.unwrap_or_else(|| format!("expected one of {}", all(words)))));
     }
-    place
+    index
 }
 
 /// Parses a bearer token, and removes the trailing newline of a token file. It is never shown.
 pub fn token(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
     let token = text(node, "`token`", problems)?.trim();
     if token.is_empty() || token.contains(char::is_control) {
-        let problem = Problem::new(node.span, "`token` can't be sent in a header");
-        problems.push(problem.expected("a text on one line"));
+        let problem = Problem::new(node.span, "invalid `token`: it cannot be sent in a header");
+        problems.push(problem.expected("expected a text on one line"));
         return None;
     }
     Some(Secret::new(token))
@@ -133,8 +136,9 @@ pub fn token(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
 
 /// Parses the addresses of `listen`: one, or a list of at least one.
 pub fn listen(node: &Node, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
-    let read =
-        |text: &str| text.parse().map_err(|_| "an address and a port, as in 127.0.0.1:8080 or [::]:8080".to_owned());
+    let read = |text: &str| {
+        text.parse().map_err(|_| "expected an address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+    };
     let nodes = at_least_one(node, "`listen`", problems).into_iter();
     nodes.filter_map(|node| parsed(node, "`listen`", read, problems)).collect()
 }
@@ -143,7 +147,7 @@ pub fn listen(node: &Node, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
 pub fn at_least_one<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Vec<&'a Node> {
     let nodes = one_or_more(node);
     if nodes.is_empty() {
-        problems.push(Problem::new(node.span, format!("{what} is empty")).expected("at least one"));
+        problems.push(Problem::new(node.span, format!("{what} is empty")).expected("expected at least one"));
     }
     nodes
 }
@@ -157,17 +161,18 @@ pub fn one_or_more(node: &Node) -> Vec<&Node> {
 }
 
 /// Returns the problem with a rate or a duration, without the text itself, which is displayed anyway.
-pub(crate) fn wrong_quota(error: InvalidQuota) -> String {
+pub(crate) fn quota_problem(error: InvalidQuota) -> String {
     match error {
         InvalidQuota::Text { problem, .. } => problem,
         other => other.to_string(),
     }
 }
 
-/// Returns the problem of a value that can't be what it is.
-pub fn wrong(node: &Node, what: &str) -> Problem {
+/// Returns the problem of an invalid value. `what` is the field in backticks, or a noun such as `limit`.
+pub fn invalid(node: &Node, what: &str) -> Problem {
     match node.text() {
-        Some(text) => Problem::new(node.span, format!("{what} can't be `{text}`")),
-        None => Problem::new(node.span, format!("{what} can't be {}", node.value.kind())),
+        Some(text) if what.starts_with('`') => Problem::new(node.span, format!("invalid value `{text}` for {what}")),
+        Some(text) => Problem::new(node.span, format!("invalid {what} `{text}`")),
+        None => Problem::new(node.span, format!("invalid {what}: found {}", node.value.kind())),
     }
 }

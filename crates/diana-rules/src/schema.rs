@@ -17,7 +17,7 @@ mod sections;
 mod values;
 
 use crate::file;
-use crate::matching::parse::PLACE;
+use crate::matching::parse::ROUTE_FIELDS;
 use crate::registry::Registry;
 use serde_json::{Map, Value, json};
 pub(crate) use values::option;
@@ -109,7 +109,7 @@ pub fn url(description: &str, schemes: &[&str], examples: &[&str]) -> Value {
 
 /// A `match` by host and path; see [`Match::parse_place`](crate::matching::Match::parse_place).
 pub fn place() -> Value {
-    let mut place = object("which requests: by host and path", &PLACE, rule::match_field);
+    let mut place = object("the requests, by host and path", &ROUTE_FIELDS, rule::match_field);
     place["minProperties"] = json!(1);
     place
 }

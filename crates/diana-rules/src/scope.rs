@@ -43,8 +43,8 @@ impl Scope<'_> {
 
     /// The names that `by` and expressions may use.
     pub(crate) fn names(&self) -> Vec<&str> {
-        let told = self.call.unwrap_or_default().iter().map(|name| &**name);
-        let mut names = self.identity.names().chain(STANDARD).chain(told).collect::<Vec<_>>();
+        let arguments = self.call.unwrap_or_default().iter().map(|name| &**name);
+        let mut names = self.identity.names().chain(STANDARD).chain(arguments).collect::<Vec<_>>();
         names.sort_unstable();
         names.dedup();
         names
@@ -74,7 +74,7 @@ impl Scope<'_> {
         let expression = match Expression::compile_with(text, &self.names()) {
             Ok(expression) => expression,
             Err(error) => {
-                let problem = Problem::new(span, format!("{what}: {}", error.what()));
+                let problem = Problem::new(span, format!("invalid {what}: {}", error.what()));
                 let problem = match error.at() {
                     Some(at) => problem.within(text, at),
                     None => problem,
@@ -93,10 +93,11 @@ impl Scope<'_> {
         };
         if !is_wanted {
             let expected = match wanted {
-                Wanted::Number => "a number, as in int(request.headers[\"x-tokens\"])",
-                _ => "something that holds or does not, as in request.path == \"/sms\"",
+                Wanted::Number => "expected a number, as in int(request.headers[\"x-tokens\"])",
+                _ => "expected a condition, as in request.path == \"/sms\"",
             };
-            problems.push(Problem::new(span, format!("{what} gives {:#}", expression.kind())).expected(expected));
+            problems
+                .push(Problem::new(span, format!("invalid {what}: found {:#}", expression.kind())).expected(expected));
             return None;
         }
         for attribute in expression.attributes() {
@@ -118,22 +119,26 @@ impl Scope<'_> {
             | Attribute::Param(_)
                 if self.call.is_some() =>
             {
-                let problem = Problem::new(span, format!("a call has no `{attribute}`"));
-                problems.push(problem.expected("what calls tell, as in `call: [phone]` and `by: phone`, or `account`"));
+                let problem = Problem::new(span, format!("`{attribute}` is not supported for calls"));
+                problems.push(
+                    problem
+                        .expected("use an argument of the call, as in `call: [phone]` and `by: phone`, or `account`"),
+                );
             }
             // The call or its caller may provide it.
             Attribute::Named(_) if self.call.is_some() => {}
             Attribute::Jwt(_) if !self.identity.knows_tokens() => {
-                let problem = Problem::new(span, format!("`{attribute}` needs to know how tokens are verified"));
-                problems.push(problem.expected("`identity: {jwt: {secret: '${JWT_SECRET}'}}`, or `{verify: false}`"));
+                let problem = Problem::new(span, format!("`{attribute}` needs verified tokens"));
+                problems
+                    .push(problem.expected("add `identity: {jwt: {secret: '${JWT_SECRET}'}}`, or `{verify: false}`"));
             }
             Attribute::Named(name) if self.gateway && !self.identity.names().any(|known| *known == **name) => {
-                let problem = Problem::new(span, format!("nobody says where `{name}` comes from"));
-                problems.push(problem.expected(format!("`identity: {{{name}: header(x-{name}-id)}}`")));
+                let problem = Problem::new(span, format!("missing source of `{name}`"));
+                problems.push(problem.expected(format!("add `identity: {{{name}: header(x-{name}-id)}}`")));
             }
             Attribute::Param(name) if self.paths.is_some_and(|paths| !names(paths, name)) => {
-                let problem = Problem::new(span, format!("no path of this rule names `{{{name}}}`"));
-                problems.push(problem.expected(format!("`match: {{path: '/.../{{{name}}}'}}`")));
+                let problem = Problem::new(span, format!("no path of this rule has the parameter `{{{name}}}`"));
+                problems.push(problem.expected(format!("add `match: {{path: '/.../{{{name}}}'}}`")));
             }
             _ => {}
         }

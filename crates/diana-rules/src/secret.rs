@@ -32,7 +32,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Removes user, password and query from a URL, since they may be secrets. If they can't be told apart from the rest,
+/// Removes user, password and query from a URL, since they may be secrets. If they can't be separated from the rest,
 /// only the scheme is left. The URL may be invalid.
 ///
 /// ```

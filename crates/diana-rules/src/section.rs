@@ -88,7 +88,7 @@ pub struct SectionNotRegistered {
 
 impl fmt::Display for SectionNotRegistered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the section `{}` is not in the registry that the file was read with", self.name)
+        write!(f, "section `{}` is not in the registry that the file was read with", self.name)
     }
 }
 
@@ -153,8 +153,8 @@ impl Sections {
         for (other, earlier) in self.0.iter().filter_map(|(other, earlier)| Some((other, earlier.as_ref()?))) {
             let taken = earlier.listens_on();
             if let Some(twice) = own.iter().find(|own| own.port() != 0 && taken.contains(own)) {
-                let problem = Problem::new(at, format!("`{other}` listens on {twice} already"));
-                problems.push(problem.expected(format!("another address for `{name}`")));
+                let problem = Problem::new(at, format!("address {twice} is already used by `{other}`"));
+                problems.push(problem.expected(format!("use another address for `{name}`")));
             }
         }
     }

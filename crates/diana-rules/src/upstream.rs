@@ -47,8 +47,9 @@ pub enum Scheme {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidUpstream(&'static str);
 
-const NO_URL: InvalidUpstream = InvalidUpstream("a URL such as http://127.0.0.1:3000");
-const NO_HOST: InvalidUpstream = InvalidUpstream("a scheme, a host and perhaps a port, as in http://127.0.0.1:3000");
+const NO_URL: InvalidUpstream = InvalidUpstream("expected a URL such as http://127.0.0.1:3000");
+const NO_HOST: InvalidUpstream =
+    InvalidUpstream("expected a scheme, a host and an optional port, such as http://127.0.0.1:3000");
 
 impl Scheme {
     pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Https, Self::H2c];
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_given_back() {
+    fn urls_round_trip() {
         for (written, shown) in [
             ("http://127.0.0.1:3000", "http://127.0.0.1:3000"),
             ("http://127.0.0.1:80/", "http://127.0.0.1"),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn reports_invalid_urls() {
         for text in ["", "a:80", "ftp://a", "://a", "httpx://a", "http:/a"] {
             assert_eq!(text.parse::<Upstream>(), Err(NO_URL), "{text}");
         }

@@ -18,15 +18,15 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  diana serve                                               run the gateway on sample rules, and look around
-  diana serve --config diana.yaml                           run it on yours
-  diana check diana.yaml                                    is the file good, and what does it mean?
-  diana explain diana.yaml /login --ip 203.0.113.7          what do the rules say about a request?
-  diana schema > diana.schema.json                          let your editor know the rule file
-  diana import nginx /etc/nginx/nginx.conf > diana.yaml     move in from nginx
-  diana import envoy config.yaml > diana.yaml               move in from Envoy's rate limit service
+  diana serve                                               run the gateway with sample rules
+  diana serve --config diana.yaml                           run it with your rules
+  diana check diana.yaml                                    validate a file, and describe its rules
+  diana explain diana.yaml /login --ip 203.0.113.7          show what the rules decide about a request
+  diana schema > diana.schema.json                          the JSON Schema of the rule file, for editors
+  diana import nginx /etc/nginx/nginx.conf > diana.yaml     convert nginx's limits
+  diana import envoy config.yaml > diana.yaml               convert the limits of Envoy's rate limit service
 
-`diana COMMAND --help` tells more about a command.";
+`diana COMMAND --help` describes a command.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

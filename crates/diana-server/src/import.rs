@@ -4,7 +4,7 @@
 //! rule about its origin. Anything that can't be migrated, or only approximately, is a [`Note`] with its line and what
 //! to do about it.
 //!
-//! # What always holds (tests/it/any_input.rs)
+//! # What always holds (tests/it/import_any_input.rs)
 //! - No input makes an importer panic, and the output for a large input is bounded.
 //! - The output passes `diana check`, whatever names and texts the input has. A rule that would not pass is omitted,
 //!   and a note gives the reason.
@@ -21,16 +21,16 @@ pub use nginx::{Include, import_nginx};
 use std::fmt;
 
 /// The largest input in bytes: of a file, and of all files together that an nginx configuration includes.
-pub const LARGEST: usize = 16 << 20;
+pub const MAX_INPUT: usize = 16 << 20;
 
 /// The longest condition of a rule, in bytes.
-const LONGEST_CONDITION: usize = 4096;
+const MAX_CONDITION: usize = 4096;
 
 /// The maximum number of limits, locations or descriptors: as many as a file may have rules.
-const MOST: usize = 10_000;
+const MAX_COUNT: usize = 10_000;
 
 /// The hint for every imported file.
-const GATEWAY: &str = "the file has rules only; to serve with them, say under `gateway` where Diana listens (`listen`) and where requests go (`upstream`)";
+const GATEWAY: &str = "the file has only rules; to serve with it, add a `gateway` section with `listen` and `upstream`";
 
 /// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! - [`program_log`] is the program's own log.
 //! - [`import`] converts the configuration of nginx and of Envoy's rate limit service.
 //!
-//! The gateway is in `diana-gateway`, the admin server in `diana-admin`. The logic of `check`, `explain` and `schema` is
-//! in `diana` and `diana-rules`; the program only reads files for them, with its [`registry`].
+//! The gateway is in `diana-gateway`, the admin server in `diana-admin`. The logic of `check`, `explain` and `schema`
+//! is in `diana` and `diana-rules`; the program only reads files for them, with its [`registry`].
 
 pub mod import;
 pub mod program_log;

@@ -8,8 +8,8 @@
 //! # What always holds (tests/it/program_log.rs)
 //! - Logging never waits for the reader of the log. A line that does not fit into the buffer is dropped, and
 //!   [counted](ProgramLog::drops).
-//! - Each warning or error is logged at most [`BURST`] times in a row and then once a second, whatever clients send. Lines left
-//!   out are counted and reported.
+//! - Each warning or error is logged at most [`BURST`] times in a row and then once a second, whatever clients send.
+//!   Suppressed lines are counted and reported.
 //! - Libraries log nothing unless `DIANA_LOG` names them: some of them log a warning for each frame of a client.
 
 mod filter;

@@ -41,9 +41,9 @@ use tokio::sync::Notify;
 pub const DEFAULT: &str = include_str!("serve/default.yaml");
 
 /// The timeout at shutdown for releasing permits of finished requests in the shared store: far longer than it takes.
-const GIVING_BACK: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout for writing the last lines of the log on an immediate exit: the log may have no reader.
-const LAST_LINES: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The running parts.
 struct Serving {
@@ -51,7 +51,10 @@ struct Serving {
     engine: Arc<Engine>,
     sources: Arc<WatchHandle>,
     readiness: Arc<Readiness>,
+    metrics: Arc<Metrics>,
     admin: Vec<SocketAddr>,
+    /// The time that active requests have after a stop signal.
+    stop_timeout: Duration,
 }
 
 /// Serves until a stop signal.
@@ -79,33 +82,36 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     // A reload may wait for the config server, so it runs in a task and does not block the signals. Any number of
     // signals during a reload cause one more.
     let reload = Arc::new(Notify::new());
-    runtime.spawn(reloads(Arc::clone(&reload), serving.gateway.certificates(), Arc::clone(&serving.sources)));
+    runtime.spawn(reload_on_notify(Arc::clone(&reload), serving.gateway.certificates(), Arc::clone(&serving.sources)));
     while runtime.block_on(signals.next()) == Signal::Reload {
-        tracing::info!("reading everything again");
+        tracing::info!("reloading rules and certificates");
         reload.notify_one();
     }
-    tracing::info!("shutting down: finishing the requests in progress");
+    let (connections, timeout) = (serving.metrics.totals().connections, serving.stop_timeout);
+    tracing::info!("shutting down: draining {connections} connections (at most {timeout:?})");
     serving.readiness.stopping();
     let log = options.log().cloned();
     runtime.spawn(async move {
         signals.stop().await;
         tracing::warn!("shutting down immediately");
         if let Some(log) = log {
-            log.flush(LAST_LINES);
+            log.flush(FLUSH_TIMEOUT);
         }
         std::process::exit(130);
     });
     serving.gateway.stop();
     // The last requests are finished, but their permits in the shared store may not be released yet.
-    let given_back = async {
+    let released = async {
         serving.engine.background_tasks_finished().await;
         if let Some(store) = serving.engine.shared::<RedisStore>() {
             store.clone().close().await;
         }
     };
-    let given_back = async { tokio::time::timeout(GIVING_BACK, given_back).await };
-    if runtime.block_on(given_back).is_err() {
-        tracing::warn!("the shared store did not take back in time what the last requests held; time gives it back");
+    let released = async { tokio::time::timeout(RELEASE_TIMEOUT, released).await };
+    if runtime.block_on(released).is_err() {
+        tracing::warn!(
+            "permits of the last requests not released in the shared store within {RELEASE_TIMEOUT:?}; they will expire"
+        );
     }
     tracing::info!("stopped");
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -113,9 +119,9 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
 }
 
 /// Reloads certificates and rules on each notification.
-async fn reloads(asked: Arc<Notify>, certificates: CertificateWatch, sources: Arc<WatchHandle>) {
+async fn reload_on_notify(requested: Arc<Notify>, certificates: CertificateWatch, sources: Arc<WatchHandle>) {
     loop {
-        asked.notified().await;
+        requested.notified().await;
         certificates.refresh();
         sources.reload().await;
     }
@@ -127,7 +133,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         None => None,
     };
     let engine = Arc::new(EngineOptions::of(file).build_with(file, shared));
-    let sources = follow(options, document, file, &engine).await?;
+    let sources = watch_sources(options, document, file, &engine).await?;
     let mut gateway = Gateway::new(file, Arc::clone(&engine))?;
     let metrics = Metrics::new(gateway.workers());
     gateway = gateway.metrics(Arc::clone(&metrics));
@@ -145,13 +151,15 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         admin.push(listener.local_addr().map_err(failed)?);
         listeners.push(listener);
     }
-    let told = Arc::clone(&sources);
+    let watched = Arc::clone(&sources);
+    let gateway_section = file.section_or_default::<GatewaySection>()?;
+    let stop_timeout = gateway_section.timeouts.stop;
     let state = AdminState {
         engine: Arc::clone(&engine),
         metrics: Arc::clone(&metrics),
-        gateway: Arc::new(file.section_or_default()?),
+        gateway: Arc::new(gateway_section),
         readiness: Arc::clone(&readiness),
-        sources: Some(Arc::new(move || told.status())),
+        sources: Some(Arc::new(move || watched.status())),
         access_log: drops,
         program_log: options.log().map(ProgramLog::drops),
         token: section.token,
@@ -160,11 +168,11 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     tokio::spawn(Admin::new(state).serve(listeners));
     housekeeping::start(&engine, &metrics, gateway.certificates());
     readiness.ready();
-    Ok(Serving { gateway, engine, sources, readiness, admin })
+    Ok(Serving { gateway, engine, sources, readiness, metrics, admin, stop_timeout })
 }
 
 /// Watches the file, if it can change, and the config server that it names.
-async fn follow(
+async fn watch_sources(
     options: &ServeOptions,
     document: &Document,
     file: &RuleFile,
@@ -175,9 +183,9 @@ async fn follow(
         None => Sources::new().document(document.clone()),
     };
     let sources = sources.remote_of(file).map_err(|error| ServeError::Sources(error.to_string()))?;
-    let following = ConfigReload::new(Reloader::new(Arc::clone(engine), crate::registry()));
-    let running = sources.start(following).await.map_err(|error| ServeError::Sources(error.to_string()))?;
-    Ok(Arc::new(running))
+    let reload = ConfigReload::new(Reloader::new(Arc::clone(engine), crate::registry()));
+    let handle = sources.start(reload).await.map_err(|error| ServeError::Sources(error.to_string()))?;
+    Ok(Arc::new(handle))
 }
 
 fn access_log(file: &RuleFile) -> Result<Option<AccessLog>, ServeError> {

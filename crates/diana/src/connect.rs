@@ -5,7 +5,7 @@ use diana_rules::file::{Lease, RedisSection, WhenRedisIsDown};
 
 /// Connects to the Redis that a file configures.
 ///
-/// An unreachable Redis is no error: until it is reachable, requests are decided according to `when_down`.
+/// An unreachable Redis is not an error: until it is reachable, requests are decided according to `when_down`.
 pub async fn connect(section: &RedisSection) -> Result<RedisStore, ConnectError> {
     RedisStore::connect(section.url.reveal(), options(section)).await
 }

@@ -11,8 +11,8 @@
 //!
 //! # What always holds (tests/)
 //! - Never more is granted than each limit allows, also while rules change (`reload.rs`).
-//! - A request that is denied or cancelled has charged nothing in the end (`mixed.rs`, `given_up.rs`), if a runtime is
-//!   available to receive the shared store's response.
+//! - A request that is denied or cancelled has charged nothing in the end (`local_and_shared.rs`, `cancellation.rs`),
+//!   if a runtime is available to receive the shared store's response.
 
 mod decide;
 mod future;

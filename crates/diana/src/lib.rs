@@ -4,8 +4,8 @@
 //! - Rules in a file, one decision for each request: `Engine` (feature `rules`).
 //! - One limit in code: [`Limiter`], [`KeyedLimiter`], [`ConcurrencyLimiter`].
 //! - Streams, queues and bytes at an even rate: `pace` (feature `pace`).
-//! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`); by a rule of a
-//!   file `#[limited]` (with feature `rules`).
+//! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`); by a rule
+//!   of a file `#[limited]` (with feature `rules`).
 //! - Watched files and config servers: `config` (feature `sources`).
 //! - Counts shared by many processes: `redis` (feature `redis`).
 //!
@@ -43,7 +43,7 @@
 //! assert!(engine.decide(&Call { account: "alice" }).await.is_granted());
 //! assert!(engine.decide(&Call { account: "alice" }).await.is_granted());
 //! let verdict = engine.decide(&Call { account: "alice" }).await;
-//! assert_eq!(verdict.to_string(), "denied by `each-account` for alice: 0 of 2 left, again in 30min");
+//! assert_eq!(verdict.to_string(), "denied by `each-account` for alice: 0 of 2 left, retry after 30min");
 //! assert!(engine.decide(&Call { account: "bob" }).await.is_granted());
 //! # Ok(())
 //! # }
@@ -106,7 +106,7 @@ pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
 pub use reload::Reloader;
 
-/// Returns a registry with what the enabled features read of a file: the check for algorithms that Redis does not
+/// Returns a registry with the file extensions of the enabled features: the check for algorithms that Redis does not
 /// support, and the section `remote`.
 ///
 /// ```

@@ -2,12 +2,12 @@
 //!
 //! # The life of a call
 //! ```text
-//!  #[rate_limit(..)]            ┌──────┐  once, and after each install  ┌────────┐
-//!  async fn search(..) ───────▶ │ Site │ ─────────────────────────────▶ │ Limits │ whose counts, which clock
-//!        │                      └──────┘                                └────────┘
-//!        │  whose call it is        │ every call
-//!        └──────────▶ Key ─────────▶│──▶ granted: the body runs, after its wait
-//!            Caller's ip, user,     └──▶ `Limited`: an error of the function's own type, or what `on_limit` makes of it
+//!  #[rate_limit(..)]           ┌───────────┐  once, and after each install  ┌────────┐
+//!  async fn search(..) ──────▶ │ call site │ ─────────────────────────────▶ │ Limits │ counts and clock
+//!        │                     └───────────┘                                └────────┘
+//!        │  the key of the call      │ every call
+//!        └──────────▶ Key ──────────▶│──▶ granted: the body runs, after its wait
+//!            Caller's ip, user,      └──▶ `Limited`: an error of the function's own type, or the result of `on_limit`
 //!            the arguments
 //! ```
 //!
@@ -17,7 +17,7 @@
 //! 3. The key is written to the stack: the [`Caller`]'s address or user, or the expressions in braces.
 //! 4. A denial becomes a [`Limited`], which is converted to the function's return type. The body does not run.
 //!
-//! # What always holds (tests/it/limited.rs and its kin: `_async`, `_install`, `_rules`, `_scope`, `_shared`)
+//! # What always holds (tests/it/limited*.rs, tests/limited_install.rs)
 //! - A denied call has charged nothing, and its body has not started.
 //! - Missing information never disables a limit: calls without a known address or user are counted together under one
 //!   key, and without installed [`Limits`] every call is denied with an error that explains the fix.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  a sampler ──set_cpu, set_memory──▶ ┌───────────┐        ┌──────────┐
-//!  a gateway ──connections, traffic─▶ │ LoadMeter │ ─────▶ │ Shedding │ ──▶ whether a request is refused
+//!  a gateway ──connections, traffic─▶ │ LoadMeter │ ─────▶ │ Shedding │ ──▶ whether a request is denied
 //!  either    ──tick───────────────▶   └───────────┘        └──────────┘
-//!                                      one a process        one a rule
+//!                                      one per process      one per rule
 //! ```
 
 mod meter;

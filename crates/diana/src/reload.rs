@@ -32,18 +32,18 @@ use std::sync::Arc;
 pub struct Reloader {
     engine: Arc<Engine>,
     registry: Registry,
-    in_force: Mutex<Option<Arc<RuleFile>>>,
+    active: Mutex<Option<Arc<RuleFile>>>,
 }
 
 impl Reloader {
     /// Creates a reloader for `engine`; rule files may use all names that are in `registry`.
     pub fn new(engine: Arc<Engine>, registry: Registry) -> Arc<Self> {
-        Arc::new(Self { engine, registry, in_force: Mutex::default() })
+        Arc::new(Self { engine, registry, active: Mutex::default() })
     }
 
     /// Returns the active file, including the rules of the config server, if any.
     pub fn file(&self) -> Option<Arc<RuleFile>> {
-        self.in_force.lock().clone()
+        self.active.lock().clone()
     }
 }
 
@@ -59,12 +59,12 @@ impl Apply for Reloader {
         };
         if file.store.redis.is_some() != self.engine.has_shared() {
             // It determines which rules are shared, and a change would reset their counts.
-            let what = "`store` can't gain or lose its `redis` while the program runs";
-            let problem = Problem::new(Span::default(), what).expected("restart it, or put `store` back");
+            let message = "`store.redis` can't be added or removed while the program runs";
+            let problem = Problem::new(Span::default(), message).expected("restart the program, or revert `store`");
             return Err(local.or(remote).map_or_else(|| Document::new("rules", ""), Clone::clone).problems([problem]));
         }
         self.engine.set_rules(&file);
-        *self.in_force.lock() = Some(Arc::new(file));
+        *self.active.lock() = Some(Arc::new(file));
         Ok(())
     }
 }

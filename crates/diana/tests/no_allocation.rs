@@ -1,7 +1,7 @@
 //! A request allocates no memory if no matching rule has an expression, and there are at most eight limits.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-#[allow(dead_code, reason = "it uses a part")]
+#[allow(dead_code, reason = "only a part is used")]
 #[path = "it/support.rs"]
 mod support;
 
@@ -35,10 +35,10 @@ impl Attributes for Request {
 }
 
 fn main() {
-    a_request_takes_no_new_memory();
+    a_request_allocates_nothing();
 }
 
-fn a_request_takes_no_new_memory() {
+fn a_request_allocates_nothing() {
     let (engine, clock) = engine(
         "identity: {account: header(x-account-id)}
 rules:
@@ -47,27 +47,27 @@ rules:
   - {name: pair, by: [account, ip/24], match: {path: '/users/{id}/**', method: [GET]}, limit: 1000000/s}
   - {name: user, by: 'param(id)', match: {path: '/users/{id}/**', host: '*.example.com'}, limit: 1000000/s, allow: [10.0.0.0/8]}
   - {name: plan, by: ip, match: {header: {x-plan: free}}, limit: 1000000/s, algorithm: sliding_window, deny: [192.0.2.0/24]}
-  - {name: places, by: ip, concurrent: 5, wait: 2s}
+  - {name: permits, by: ip, concurrent: 5, wait: 2s}
   - {name: busy, load: {cpu: 90%, connections: 100}}
 ",
     );
     let request = Request { path: "/users/7/orders" };
-    let ask = || {
+    let run = || {
         let verdict = now(engine.decide(&request));
         assert_eq!(verdict.asked().count(), 7);
         assert!(verdict.is_granted());
         now(engine.finish(verdict));
     };
     let _profiler = dhat::Profiler::builder().testing().build();
-    // The first ones make room: for their keys, and for what is used again.
+    // The first requests allocate: their keys, and the pools.
     for _ in 0..10 {
-        ask();
+        run();
     }
     let before = dhat::HeapStats::get();
     for _ in 0..1_000 {
-        ask();
+        run();
         clock.advance(std::time::Duration::from_micros(10));
     }
     let after = dhat::HeapStats::get();
-    assert_eq!(after.total_blocks - before.total_blocks, 0, "a thousand requests took so many blocks");
+    assert_eq!(after.total_blocks - before.total_blocks, 0, "blocks allocated by a thousand requests");
 }

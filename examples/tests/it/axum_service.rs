@@ -23,12 +23,12 @@ impl Service {
             Some(redis) => program.env("REDIS_URL", redis.url()),
             None => program.env_remove("REDIS_URL"),
         };
-        let (program, line) = Program::start(program, |line| line.contains("by the rules in"));
-        let url = line.split_once(',').unwrap().0.to_owned();
+        let (program, line) = Program::start(program, |line| line.contains("with the rules in"));
+        let url = line.strip_prefix("listening on ").and_then(|rest| rest.split_once(',')).unwrap().0.to_owned();
         Self { _program: program, url }
     }
 
-    async fn ask(&self, method: Method, path: &str, account: &str) -> Response<String> {
+    async fn send(&self, method: Method, path: &str, account: &str) -> Response<String> {
         let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
         let request = Request::builder().method(method).uri(format!("{}{path}", self.url)).header("x-account", account);
         let (head, body) = client.request(request.body(Empty::new()).unwrap()).await.unwrap().into_parts();
@@ -37,28 +37,28 @@ impl Service {
     }
 
     async fn get(&self, path: &str, account: &str) -> (u16, String) {
-        let response = self.ask(Method::GET, path, account).await;
+        let response = self.send(Method::GET, path, account).await;
         (response.status().as_u16(), response.into_body())
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_answers_and_every_limit_refuses() {
+async fn every_route_responds_and_every_limit_denies() {
     let service = Service::start(None);
-    let hello = service.ask(Method::GET, "/", "ann").await;
+    let hello = service.send(Method::GET, "/", "ann").await;
     assert_eq!((hello.status().as_u16(), hello.body().as_str()), (200, "hello\n"));
     assert!(hello.headers()["ratelimit"].to_str().unwrap().starts_with("\"each-client\";r=99;"), "{hello:?}");
 
-    // Five at once, and the rest waits; how long is tested in the library.
+    // A burst of five, and the last one waits; how long is tested in the library.
     let searches = join_all((0..6).map(|_| service.get("/search?words=crab", "ann"))).await;
     assert!(searches.iter().all(|(status, body)| (*status, body.as_str()) == (200, "nothing found for crab\n")));
-    // Far more than a second's worth: some would wait too long.
+    // Far more than a second of the rate: some would wait too long.
     let searches = join_all((0..20).map(|_| service.get("/search?words=crab", "bob"))).await;
     assert!(searches.iter().any(|(status, _)| *status == 429), "{searches:?}");
 
-    let code = service.ask(Method::POST, "/codes/555-1234", "ann").await;
+    let code = service.send(Method::POST, "/codes/555-1234", "ann").await;
     assert_eq!((code.status().as_u16(), code.body().as_str()), (200, "a code is on its way to 555-1234\n"));
-    let code = service.ask(Method::POST, "/codes/555-1234", "bob").await;
+    let code = service.send(Method::POST, "/codes/555-1234", "bob").await;
     assert_eq!(code.status(), 429);
     assert!(code.body().contains(r#""violated-policies":["codes"]"#), "{code:?}");
     assert!(code.headers().contains_key("retry-after"));
@@ -69,7 +69,7 @@ async fn every_route_answers_and_every_limit_refuses() {
     }
     assert_eq!(exports, [200, 200, 200, 429, 200]);
 
-    let uploads = join_all((0..3).map(|_| service.ask(Method::POST, "/upload", "ann"))).await;
+    let uploads = join_all((0..3).map(|_| service.send(Method::POST, "/upload", "ann"))).await;
     assert!(uploads.iter().all(|upload| upload.body() == "0 bytes, thank you\n"), "{uploads:?}");
     assert_eq!(service.get("/orders", "ann").await, (200, "select * from orders: 3 rows\n".to_owned()));
     assert_eq!(service.get("/rates", "ann").await, (200, "1 crab is 7 shrimps\n".to_owned()));

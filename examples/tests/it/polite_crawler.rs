@@ -6,7 +6,7 @@ mod example;
 
 /// Crawls the built-in site. It takes some three seconds, because its hosts ask for pauses.
 #[tokio::test]
-async fn crawler() {
+async fn each_allowed_page_is_fetched_once_and_pauses_are_respected() {
     use example::site::{PAGES, Site};
 
     let site = Site::start().await.unwrap();
@@ -19,11 +19,11 @@ async fn crawler() {
         assert_eq!(out.matches(&line).count(), 1, "page {page}:\n{out}");
     }
     assert_eq!(out.matches("  429  http").count(), 2, "{out}");
-    assert_eq!(site.asked(), [1 + PAGES / 2, 1 + PAGES / 2 + 2], "{out}");
+    assert_eq!(site.requests(), [1 + PAGES / 2, 1 + PAGES / 2 + 2], "{out}");
     assert!(!out.contains("/private"), "{out}");
-    // An immediate retry would have been served, too: only the waiting time shows that the crawler obeys.
+    // An immediate retry would have been served, too: only the wait shows that the crawler respects the pauses.
     let (_, summary) = out.split_once("40 pages in ").unwrap();
-    let (_, rest) = summary.split_once(" s: 2 refusals met, 0 given up, longest wait ").unwrap();
+    let (_, rest) = summary.split_once(" s: 2 denied, 0 failed, longest wait ").unwrap();
     let (wait, hosts) = rest.split_once(" s\n").unwrap();
     assert!(wait.parse::<f64>().unwrap() >= 0.5, "{out}");
     assert_eq!((hosts.matches(": 20 requests, ").count(), hosts.matches(": 22 requests, ").count()), (1, 1), "{out}");

@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     dead_code,
-    reason = "a test that can't go on should stop; each takes what it needs"
+    reason = "a test that can't go on should stop; not every test uses all of it"
 )]
 
 use std::io::{BufRead, BufReader};
@@ -23,10 +23,10 @@ impl Program {
     }
 
     /// Starts an example that keeps running, and waits for a line of its output.
-    pub(crate) fn start(mut command: Command, is_it: impl Fn(&str) -> bool) -> (Self, String) {
+    pub(crate) fn start(mut command: Command, matches: impl Fn(&str) -> bool) -> (Self, String) {
         let mut program = Self(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let Some(line) = lines.find(|line| is_it(line)) else { panic!("it ended: {:?}", program.0.wait()) };
+        let Some(line) = lines.find(|line| matches(line)) else { panic!("the example exited: {:?}", program.0.wait()) };
         // Drains the rest of the output.
         std::thread::spawn(move || lines.for_each(drop));
         (program, line)

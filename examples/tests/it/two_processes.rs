@@ -4,7 +4,7 @@ use crate::program::Program;
 use diana::{Clock, SystemClock};
 
 #[test]
-fn both_together_get_the_limit() {
+fn both_processes_together_get_the_limit() {
     let began = SystemClock.now();
     let (printed, output) = Program::run(Program::of("two_processes"));
     let seconds = SystemClock.now().since(began).as_secs() + 1;

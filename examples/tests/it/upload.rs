@@ -15,15 +15,15 @@ use tokio::time::Instant;
 
 /// The output, shared by all clones.
 #[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<u8>>>);
+struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Said {
+impl SharedOutput {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
-impl Write for Said {
+impl Write for SharedOutput {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.0.lock().write(from)
     }
@@ -34,7 +34,7 @@ impl Write for Said {
 }
 
 fn options(args: &[&str]) -> Options {
-    Options::read(args.iter().map(|arg| (*arg).to_owned())).unwrap().unwrap()
+    Options::parse(args.iter().map(|arg| (*arg).to_owned())).unwrap().unwrap()
 }
 
 fn limiter(options: &Options) -> Limiter {
@@ -42,17 +42,17 @@ fn limiter(options: &Options) -> Limiter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_hundred_kib_take_four_seconds_and_a_line_each() {
-    let (said, options) = (Said::default(), options(&[]));
-    let mut progress = Progress::lines(said.clone());
-    let (start, film) = (Instant::now(), vec![7; 200 * 1024]);
-    progress.begin(200 * 1024, "200 KiB to nobody");
-    let sent = example::send(&film[..], tokio::io::sink(), limiter(&options), &mut progress).await.unwrap();
+async fn an_upload_keeps_its_rate_and_prints_a_line_per_second() {
+    let (output, options) = (SharedOutput::default(), options(&[]));
+    let mut progress = Progress::lines(output.clone());
+    let (start, input) = (Instant::now(), vec![7; 200 * 1024]);
+    progress.begin(200 * 1024, "200 KiB to a sink");
+    let sent = example::send(&input[..], tokio::io::sink(), limiter(&options), &mut progress).await.unwrap();
     assert_eq!(sent.length(), 200 * 1024);
-    // The first KiB is sent at once.
+    // The first KiB is sent immediately.
     assert_eq!(start.elapsed(), Duration::from_millis(3_980));
-    let lines = said.text();
-    let expected = "200 KiB to nobody\n  \
+    let lines = output.text();
+    let expected = "200 KiB to a sink\n  \
                     25 %  51.00 KiB of 200.00 KiB  1.0 s\n  \
                     50 %  101.00 KiB of 200.00 KiB  2.0 s\n  \
                     75 %  151.00 KiB of 200.00 KiB  3.0 s\n \
@@ -61,18 +61,18 @@ async fn two_hundred_kib_take_four_seconds_and_a_line_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_file_and_a_target_it_checks_itself() {
+async fn without_a_file_and_a_target_it_verifies_the_upload() {
     let options = options(&["--rate", "10MiB/s"]);
     let mut progress = Progress::lines(io::sink());
     let done = example::run(&options, limiter(&options), &mut progress).await.unwrap();
-    assert_eq!(done, "200.00 KiB sent, and every byte arrived: checksum 80fcdc8e4cbd8325");
+    assert_eq!(done, "200.00 KiB sent and verified: checksum 80fcdc8e4cbd8325");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_is_sent_where_one_says() {
+async fn a_file_is_sent_to_the_target() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("film");
-    std::fs::write(&path, b"the film").unwrap();
+    let path = folder.path().join("input");
+    std::fs::write(&path, b"the input").unwrap();
     let receiver = example::receiver::Receiver::start().await.unwrap();
     let options = options(&[path.to_str().unwrap(), "--to", &receiver.address.to_string()]);
     let done = example::run(&options, limiter(&options), &mut Progress::lines(io::sink())).await.unwrap();
@@ -81,22 +81,22 @@ async fn a_file_is_sent_where_one_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_is_told() {
-    let wrong = |args: &[&str]| Options::read(args.iter().map(|arg| (*arg).to_owned())).unwrap_err();
-    assert_eq!(wrong(&["--rate", "50"]), "--rate: `50` is no rate; write an amount and a time, as 512KiB/s");
-    assert_eq!(wrong(&["--to"]), "--to wants a value behind it");
-    assert_eq!(wrong(&["--fast"]), "there is no option `--fast`");
-    assert_eq!(wrong(&["one", "two"]), "one file at a time: `two` is a second one");
+async fn errors_are_reported() {
+    let error = |args: &[&str]| Options::parse(args.iter().map(|arg| (*arg).to_owned())).unwrap_err();
+    assert_eq!(error(&["--rate", "50"]), "--rate: invalid rate `50`; expected an amount per time, such as 512KiB/s");
+    assert_eq!(error(&["--to"]), "missing value of `--to`");
+    assert_eq!(error(&["--fast"]), "unknown option `--fast`");
+    assert_eq!(error(&["one", "two"]), "unexpected argument `two`: expected one file");
 
-    let told = async |args: &[&str]| {
+    let run_error = async |args: &[&str]| {
         let options = options(args);
         let done = example::run(&options, limiter(&options), &mut Progress::lines(io::sink())).await;
         done.unwrap_err().to_string()
     };
-    assert!(told(&["no such file"]).await.starts_with("no such file can't be read: "));
-    assert_eq!(told(&["."]).await, ". is no file");
+    assert!(run_error(&["no such file"]).await.starts_with("can't read `no such file`: "));
+    assert_eq!(run_error(&["."]).await, "`.` is not a file");
     // A port that was just free, without a listener.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let said = told(&["--to", &address]).await;
-    assert!(said.starts_with(&format!("nobody takes the upload at {address}: ")), "{said}");
+    let message = run_error(&["--to", &address]).await;
+    assert!(message.starts_with(&format!("can't connect to {address}: ")), "{message}");
 }

@@ -22,7 +22,7 @@ fn named(file: &str, name: &str) -> Value {
 }
 
 #[test]
-fn every_recorded_answer_of_guava_is_dianas() {
+fn diana_gives_every_recorded_answer_of_guava() {
     for (file, scenarios, steps) in [
         ("guava_public.jsonl", 400, 24_373),
         ("guava_own_tests.jsonl", 23, 238),
@@ -37,8 +37,8 @@ fn every_recorded_answer_of_guava_is_dianas() {
 
 #[test]
 fn a_tampered_wait_clock_rate_or_end_is_a_mismatch() {
-    let sound = named("guava_edge.jsonl", "set_same_rate");
-    assert_eq!(replay(&sound).unwrap().mismatches, []);
+    let valid = named("guava_edge.jsonl", "set_same_rate");
+    assert_eq!(replay(&valid).unwrap().mismatches, []);
 
     type Tampering = fn(&mut Value);
     let tamperings: [(Option<usize>, Tampering); 8] = [
@@ -52,7 +52,7 @@ fn a_tampered_wait_clock_rate_or_end_is_a_mismatch() {
         (Some(2), |s| s["ops"][2] = json!({"op": "get_rate", "rate": 5.1, "clock": 0})),
     ];
     for (index, (step, tamper)) in tamperings.into_iter().enumerate() {
-        let mut scenario = sound.clone();
+        let mut scenario = valid.clone();
         tamper(&mut scenario);
         let found = replay(&scenario).unwrap().mismatches;
         assert_eq!(found.first().map(|mismatch| mismatch.step), Some(step), "tampering {index}: {found:?}");
@@ -68,7 +68,7 @@ fn a_tampered_decision_is_a_mismatch() {
     assert_eq!(
         (&*found[0].expected, &*found[0].actual),
         ("granted after 0 at 99999", "denied at 99999"),
-        "and the steps after it are not blamed"
+        "later steps are not reported"
     );
 }
 
@@ -78,11 +78,11 @@ fn a_price_that_fits_is_compared_to_the_end() {
     let mut scenario = named("guava_edge.jsonl", "guava_bug_inner_sum_wraps");
     assert_eq!(replay(&scenario).unwrap().mismatches, []);
     scenario["ops"][0]["permits"] = json!(1);
-    assert_eq!(replay(&scenario).unwrap().mismatches[0].step, Some(1), "the second one must not pass");
+    assert_eq!(replay(&scenario).unwrap().mismatches[0].step, Some(1), "the second request must not be granted");
 }
 
 #[test]
-fn arguments_that_guava_gets_wrong_are_refused_and_others_are_not() {
+fn arguments_with_a_guava_bug_are_rejected_and_others_are_not() {
     let bursty = |rate: &str, seconds: f64| {
         json!({"kind": "smooth_bursty", "rate": rate, "max_burst_seconds": seconds, "start_clock": 0, "ops": [],
                "final": {"clock": 0, "next_free_micros": 0, "stored_permits": 0.0, "max_permits": "NaN",
@@ -90,11 +90,11 @@ fn arguments_that_guava_gets_wrong_are_refused_and_others_are_not() {
     };
     assert_eq!(replay(&bursty("Infinity", 0.0)).unwrap().mismatches, [], "its store would be NaN");
     assert_eq!(replay(&bursty("Infinity", 1.0)).unwrap().mismatches.len(), 1, "its store is infinite");
-    assert_eq!(replay(&bursty("NaN", 1.0)).unwrap().mismatches.len(), 1, "Guava would not have made it");
+    assert_eq!(replay(&bursty("NaN", 1.0)).unwrap().mismatches.len(), 1, "Guava rejects it too");
 }
 
 #[test]
-fn a_store_that_overflows_in_guava_is_not_copied() {
+fn a_store_that_overflows_in_guava_is_not_compared() {
     // 2e200 stored permits times 1e200 overflows a double, times 1e100 does not.
     let scenario = |rate: f64| {
         json!({"kind": "smooth_bursty", "rate": 2e200, "max_burst_seconds": 1.0, "start_clock": 0, "ops": [
@@ -104,13 +104,13 @@ fn a_store_that_overflows_in_guava_is_not_copied() {
                          "max_permits": rate, "stable_interval_micros": 1e6 / rate}})
     };
     assert_eq!(replay(&scenario(1e200)).unwrap().mismatches, []);
-    assert_eq!(replay(&scenario(1e100)).unwrap().mismatches.len(), 1, "here it does not overflow, so it is compared");
+    assert_eq!(replay(&scenario(1e100)).unwrap().mismatches.len(), 1, "without overflow it is compared");
 }
 
 #[test]
-fn what_is_no_scenario_is_told() {
-    assert_eq!(replay(&json!({"kind": "smooth_bursty"})).unwrap_err(), "`ops` is not a list");
+fn an_invalid_scenario_is_an_error() {
+    assert_eq!(replay(&json!({"kind": "smooth_bursty"})).unwrap_err(), "invalid `ops`: expected a list");
     let mut scenario = named("guava_edge.jsonl", "set_same_rate");
     scenario["ops"][0]["op"] = json!("release");
-    assert_eq!(replay(&scenario).unwrap_err(), "step 0: there is no op `release`");
+    assert_eq!(replay(&scenario).unwrap_err(), "step 0: unknown op `release`");
 }

@@ -5,7 +5,7 @@
 
 use super::scripts::{Answer, Keys};
 use super::{Call, values};
-use crate::store::{Counts, Stop};
+use crate::store::{ScenarioStore, Stop};
 use diana_core::{Algorithm, Ask, Limit, MaxWait, Timestamp};
 use serde_json::{Value, json};
 
@@ -45,14 +45,14 @@ pub(super) fn rules<A>(
         Arguments::Listed => {
             let listed = call.need(0, "rules")?;
             let listed = match listed {
-                Value::String(json) => serde_json::from_str(json).map_err(|error| format!("the rules: {error}"))?,
+                Value::String(json) => serde_json::from_str(json).map_err(|error| format!("invalid rules: {error}"))?,
                 other => other.clone(),
             };
-            (listed.as_array().cloned().ok_or("the rules are not a list")?, call.now(Some(1))?)
+            (listed.as_array().cloned().ok_or("invalid rules: expected a list")?, call.now(Some(1))?)
         }
     };
     let rules = listed.iter().map(|rule| {
-        let part = |index: usize| rule.get(index).ok_or_else(|| format!("rule {rule} has fewer than {parts} parts"));
+        let part = |index: usize| rule.get(index).ok_or_else(|| format!("invalid rule {rule}: expected {parts} parts"));
         let (limit, interval) = (values::count(part(1)?)?, values::nanos(part(2)?)?);
         let precision = if parts > 3 { values::nanos(part(3)?)?.min(interval) } else { interval };
         let id = format!("{} {limit} {interval} {precision}", values::text(part(0)?));
@@ -66,32 +66,32 @@ pub(super) fn rules<A>(
 /// Checks every rule, and takes from all of them or from none.
 pub(super) fn all_or_nothing<A: Algorithm>(
     keys: &mut Keys<A>,
-    counts: &Counts<'_>,
+    store: &ScenarioStore<'_>,
     rules: Vec<Rule<A>>,
     now: Timestamp,
     comes_back: impl Fn(&A, Timestamp) -> Timestamp,
 ) -> Result<Answer, Stop> {
     let mut asked: Vec<(Rule<A>, A, Limit)> = Vec::new();
     for rule in rules {
-        let Some(window) = rule.window.clone() else { return Ok(Answer::Refused) };
+        let Some(window) = rule.window.clone() else { return Ok(Answer::Rejected) };
         let limit = keys.limit(&rule.id, &window);
         asked.push((rule, window, limit));
     }
     let asks: Vec<Ask<'_>> = asked.iter().map(|(.., limit)| Ask::one(limit, "")).collect();
-    // A limit of 0 has a window, for the sake of its end, but no permits are ever taken from it.
+    // A limit of 0 has a window, since its end is reported, but no permits are ever taken from it.
     let decision = if asked.iter().all(|(rule, ..)| rule.limit > 0) {
-        counts.decide(&asks, now, MaxWait::NONE)?
+        store.decide(&asks, now, MaxWait::NONE)?
     } else {
-        counts.peek(&asks, now, MaxWait::NONE)?
+        store.peek(&asks, now, MaxWait::NONE)?
     };
     let mut reply = Vec::new();
     for ((rule, window, _), answer) in asked.iter().zip(decision.answers()) {
-        let (passes, status) = (rule.limit > 0 && answer.is_granted(), answer.status);
+        let (granted, status) = (rule.limit > 0 && answer.is_granted(), answer.status);
         let is_unused = status.remaining == status.limit;
         // The scripts return the end of an unused window, too.
         let reset = if is_unused { comes_back(window, now).since(now) } else { status.reset };
-        let remaining = if passes { status.remaining } else { 0 };
-        reply.extend([json!(i64::from(passes)), json!(remaining), json!(rule.limit), values::units(reset)]);
+        let remaining = if granted { status.remaining } else { 0 };
+        reply.extend([json!(i64::from(granted)), json!(remaining), json!(rule.limit), values::units(reset)]);
     }
     Ok(Answer::Reply(Value::Array(reply)))
 }

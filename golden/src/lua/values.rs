@@ -22,7 +22,7 @@ impl<'a> Call<'a> {
 
     /// The same, for a required argument.
     pub(super) fn need(&self, index: usize, name: &str) -> Result<&'a Value, String> {
-        self.arg(index, name).ok_or_else(|| format!("neither argv[{index}] nor the parameter `{name}` is there"))
+        self.arg(index, name).ok_or_else(|| format!("missing argv[{index}] or parameter `{name}`"))
     }
 
     /// Returns the key of the call.
@@ -33,7 +33,7 @@ impl<'a> Call<'a> {
     /// Returns the script's own `now`, or the wall clock in milliseconds if it has none.
     pub(super) fn now(&self, index: Option<usize>) -> Result<Timestamp, String> {
         let argument = index.and_then(|index| self.arg(index, "now"));
-        let now = argument.or_else(|| self.step.get("now_ms")).ok_or("neither `now` nor `now_ms` is there")?;
+        let now = argument.or_else(|| self.step.get("now_ms")).ok_or("missing `now` or `now_ms`")?;
         Ok(Timestamp::from_nanos(u64::try_from(nanos(now)?).unwrap_or(0)))
     }
 }
@@ -83,10 +83,10 @@ pub(super) fn are_equal(a: &Value, b: &Value) -> bool {
 }
 
 fn decimal(written: &str) -> Result<f64, String> {
-    written.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| format!("`{written}` is not a number"))
+    written.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| format!("invalid number `{written}`"))
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "a cast of a float saturates, and it has no fraction here")]
+#[allow(clippy::cast_possible_truncation, reason = "a cast of a float saturates, and it has no fraction")]
 fn rounded(number: f64) -> i64 {
     number as i64
 }

@@ -48,15 +48,15 @@ struct Connection {
 
 /// The direction of bytes.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     ToServer,
     ToClient,
 }
 
 /// How a chunk is handled.
-enum Fate {
-    PassOn,
-    Lose,
+enum ChunkAction {
+    Forward,
+    Discard,
 }
 
 impl Traffic {
@@ -120,22 +120,24 @@ impl Traffic {
         server.set_nodelay(true)?;
         let connection = Arc::new(Connection { client, server: Some(server), lossy: AtomicBool::new(false) });
         self.state.lock().open.push(Arc::clone(&connection));
-        for way in [Way::ToServer, Way::ToClient] {
+        for direction in [Direction::ToServer, Direction::ToClient] {
             let (traffic, connection) = (Arc::clone(self), Arc::clone(&connection));
-            std::thread::Builder::new().name("proxy-way".to_owned()).spawn(move || traffic.carry(&connection, way))?;
+            std::thread::Builder::new()
+                .name("proxy-copy".to_owned())
+                .spawn(move || traffic.forward(&connection, direction))?;
         }
         Ok(())
     }
 
     /// Forwards bytes in one direction until the end of the stream.
-    fn carry(&self, connection: &Arc<Connection>, way: Way) {
-        let Some((mut from, mut to, count)) = self.ends(connection, way) else { return };
+    fn forward(&self, connection: &Arc<Connection>, direction: Direction) {
+        let Some((mut from, mut to, count)) = self.endpoints(connection, direction) else { return };
         let mut chunk = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut chunk) {
             let Some(bytes) = chunk.get(..length) else { break };
-            match self.fate(connection) {
-                Fate::Lose => {}
-                Fate::PassOn => {
+            match self.chunk_action(connection) {
+                ChunkAction::Discard => {}
+                ChunkAction::Forward => {
                     // Counted first, so that a client that has an answer finds it counted.
                     count.fetch_add(u64::try_from(length).unwrap_or(u64::MAX), Ordering::SeqCst);
                     if to.write_all(bytes).is_err() {
@@ -147,32 +149,32 @@ impl Traffic {
         self.end(connection);
     }
 
-    fn ends<'a>(
+    fn endpoints<'a>(
         &'a self,
         connection: &'a Connection,
-        way: Way,
+        direction: Direction,
     ) -> Option<(&'a TcpStream, &'a TcpStream, &'a AtomicU64)> {
         let (client, server) = (&connection.client, connection.server.as_ref()?);
-        Some(match way {
-            Way::ToServer => (client, server, &self.to_server),
-            Way::ToClient => (server, client, &self.to_clients),
+        Some(match direction {
+            Direction::ToServer => (client, server, &self.to_server),
+            Direction::ToClient => (server, client, &self.to_clients),
         })
     }
 
     /// Decides how a chunk is handled, after its delay if there is one.
-    fn fate(&self, connection: &Connection) -> Fate {
+    fn chunk_action(&self, connection: &Connection) -> ChunkAction {
         let mut state = self.state.lock();
         loop {
             match state.mode {
-                Mode::Pass => return Fate::PassOn,
+                Mode::Pass => return ChunkAction::Forward,
                 Mode::Swallow => {
                     connection.lossy.store(true, Ordering::SeqCst);
-                    return Fate::Lose;
+                    return ChunkAction::Discard;
                 }
                 mode @ Mode::Delay(delay) => {
                     let unchanged = |state: &mut State| state.mode == mode;
                     if self.mode_changed.wait_while_for(&mut state, unchanged, delay).timed_out() {
-                        return Fate::PassOn;
+                        return ChunkAction::Forward;
                     }
                 }
             }

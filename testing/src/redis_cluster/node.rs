@@ -52,7 +52,7 @@ impl Node {
 
     /// Makes the reports of two nodes comparable. Without their epochs: those propagate slower, and clients never see
     /// them.
-    pub(super) fn forget_who_said_it(&mut self) {
+    pub(super) fn clear_reporter(&mut self) {
         self.is_myself = false;
         self.epoch = 0;
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::Node;
 
     #[test]
-    fn reads_ranges_single_slots_and_skips_those_on_their_way() {
+    fn parses_ranges_and_single_slots_and_skips_migrating_ones() {
         let line = "ab12 127.0.0.1:7000@17000 myself,master - 0 0 3 connected 0-9 20 [21->-cd34]";
         let [node]: [Node; 1] = Node::parse_all(line).unwrap().try_into().unwrap();
         assert_eq!((node.id.as_str(), node.port, node.epoch), ("ab12", 7000, 3));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_names_its_master() {
+    fn a_replica_has_its_master() {
         let line = "cd34 127.0.0.1:7001@17001,host slave ab12 0 1 3 connected";
         let [node]: [Node; 1] = Node::parse_all(line).unwrap().try_into().unwrap();
         assert_eq!(node.master.as_deref(), Some("ab12"));

@@ -3,7 +3,7 @@
 //! ```text
 //! begin         IMPORTING at the target, then MIGRATING at the source: known keys stay, unknown ones get ASK
 //! carry_keys    MIGRATE, until the source has none: from here on everything gets ASK
-//! finish        NODE at the target first, lest the slot be nobody's if we stopped half way: everything gets MOVED
+//! finish        NODE at the target first, so that the slot always has an owner: everything gets MOVED
 //! ```
 
 use super::{Node, RedisCluster};
@@ -34,7 +34,7 @@ impl<'a> SlotMove<'a> {
         let mut others = cluster.running().filter(|server| server.port() != source.port());
         let target = others.find_map(|server| Some((server, id_of(server)?)));
         let target = target.ok_or_else(|| io::Error::other("no other master is running"))?;
-        let source_id = id_of(source).ok_or_else(|| io::Error::other("the slot's owner has been deposed"))?;
+        let source_id = id_of(source).ok_or_else(|| io::Error::other("the owner of the slot is no longer a master"))?;
         target.0.cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id])?;
         source.cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target.1])?;
         Ok(Self { cluster, slot, source: (source, source_id), target })
@@ -70,14 +70,14 @@ impl<'a> SlotMove<'a> {
     pub fn finish(self) -> io::Result<u16> {
         let id = &self.target.1;
         let assign = ["CLUSTER", "SETSLOT", &self.slot, "NODE", id];
-        let left = self.source.0.cli(&["CLUSTER", "COUNTKEYSINSLOT", &self.slot])?;
-        if left != "0" {
-            return Err(io::Error::other(format!("slot {} still has {left} keys to carry", self.slot)));
+        let remaining = self.source.0.cli(&["CLUSTER", "COUNTKEYSINSLOT", &self.slot])?;
+        if remaining != "0" {
+            return Err(io::Error::other(format!("slot {} still has {remaining} keys to migrate", self.slot)));
         }
         self.target.0.cli(&assign)?;
         self.source.0.cli(&assign)?;
-        let done = [self.target_port(), self.source_port()];
-        for server in self.cluster.running().filter(|server| !done.contains(&server.port())) {
+        let notified = [self.target_port(), self.source_port()];
+        for server in self.cluster.running().filter(|server| !notified.contains(&server.port())) {
             // Replicas don't accept it from a client; their masters notify them.
             if server.info("replication", "role")? == "master" {
                 server.cli(&assign)?;

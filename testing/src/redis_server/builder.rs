@@ -26,12 +26,12 @@ pub struct RedisServerBuilder {
 /// A replica is synchronized through a file nevertheless, which is removed at once. Without one the master would delay
 /// new writes until the replica's first acknowledgement, up to a second later: "in sync" would be true, and if the
 /// master were killed then, new keys would be lost.
-const NOTHING_KEPT: [&str; 4] = ["save \"\"", "appendonly no", "repl-diskless-sync no", "rdb-del-sync-files yes"];
+const NO_PERSISTENCE: [&str; 4] = ["save \"\"", "appendonly no", "repl-diskless-sync no", "rdb-del-sync-files yes"];
 
 impl RedisServerBuilder {
     /// Creates a builder for `program`: `redis-server`.
     pub(super) fn new(program: &'static str) -> Self {
-        Self { program, password: None, lines: NOTHING_KEPT.map(str::to_owned).to_vec() }
+        Self { program, password: None, lines: NO_PERSISTENCE.map(str::to_owned).to_vec() }
     }
 
     /// Creates a builder for a sentinel, which needs no settings against persistence.
@@ -55,10 +55,10 @@ impl RedisServerBuilder {
     /// Makes it a replica of `master`. It answers before it has all data: see [`RedisServer::wait_until_in_sync`].
     #[must_use]
     pub fn replica_of(self, master: &RedisServer) -> Self {
-        let follower = self.arg("replicaof", &format!("127.0.0.1 {}", master.port()));
+        let replica = self.arg("replicaof", &format!("127.0.0.1 {}", master.port()));
         match &master.password {
-            Some(password) => follower.arg("masterauth", &quoted(password)),
-            None => follower,
+            Some(password) => replica.arg("masterauth", &quoted(password)),
+            None => replica,
         }
     }
 
@@ -72,7 +72,7 @@ impl RedisServerBuilder {
     /// Starts the server, and waits until it answers.
     pub fn start(self) -> io::Result<RedisServer> {
         let server = self.spawn()?;
-        server.wait_until_it_answers()?;
+        server.wait_until_ready()?;
         Ok(server)
     }
 

@@ -19,7 +19,7 @@ fn keeps_its_data_and_its_port_over_a_restart() {
 }
 
 #[test]
-fn two_are_strangers_to_each_other() {
+fn two_servers_share_no_data() {
     let (one, other) = (EtcdServer::start().unwrap(), EtcdServer::start().unwrap());
     one.put("key", "value").unwrap();
     let range = other.call("/v3/kv/range", "{\"key\":\"a2V5\"}").unwrap();
@@ -27,7 +27,7 @@ fn two_are_strangers_to_each_other() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn requires_a_password() {
     let mut etcd = EtcdServer::start().unwrap();
     etcd.require_password("secret").unwrap();
     etcd.put("key", "value").unwrap();

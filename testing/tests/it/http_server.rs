@@ -16,7 +16,7 @@ fn get(server: &HttpServer, headers: &str) -> io::Result<String> {
 }
 
 #[test]
-fn a_document_has_a_tag_and_is_sent_once() {
+fn a_document_has_an_etag_and_is_sent_once() {
     let server = HttpServer::start().unwrap();
     let tag = server.serve("rules: []");
     let answer = get(&server, "").unwrap();
@@ -43,7 +43,7 @@ fn a_long_poll_is_held_until_there_is_another_document() {
 }
 
 #[test]
-fn misbehaves_as_it_is_told() {
+fn misbehaves_as_configured() {
     let server = HttpServer::start().unwrap();
     server.require_token("secret");
     assert!(get(&server, "").unwrap().starts_with("HTTP/1.1 401"));
@@ -55,7 +55,7 @@ fn misbehaves_as_it_is_told() {
 }
 
 #[test]
-fn stops_and_comes_back_on_the_same_port() {
+fn restarts_on_the_same_port() {
     let mut server = HttpServer::start().unwrap();
     server.serve("rules: []");
     let port = server.port();

@@ -21,23 +21,23 @@ fn limiting() -> NginxServer {
 }
 
 #[test]
-fn wrk_tells_what_was_refused() {
+fn wrk_counts_denied_requests() {
     let nginx = limiting();
     let wrk = Wrk::new(&nginx.url()).connections(4).duration(Duration::from_millis(1));
     let open = wrk.run(&["/open"]).unwrap();
-    assert!(open.answers > 0 && open.refused == 0 && open.errors == 0, "{open:?}");
+    assert!(open.answers > 0 && open.denied == 0 && open.errors == 0, "{open:?}");
     assert!(open.p50 <= open.p99 && open.p99 <= open.took, "{open:?}");
     let shut = wrk.run(&["/shut"]).unwrap();
-    assert!(shut.answers > 0 && shut.answers - shut.refused <= 1, "{shut:?}");
+    assert!(shut.answers > 0 && shut.answers - shut.denied <= 1, "{shut:?}");
     // In turn for each connection or for all: half of them, except for those in flight at the end.
     let half = wrk.run(&["/open", "/shut"]).unwrap();
-    assert!((half.refused * 2).abs_diff(half.answers) <= 8, "{half:?}");
+    assert!((half.denied * 2).abs_diff(half.answers) <= 8, "{half:?}");
     let closing = wrk.header("Connection: close").run(&["/open"]).unwrap();
-    assert!(closing.answers > 0 && closing.refused == 0, "{closing:?}");
+    assert!(closing.answers > 0 && closing.denied == 0, "{closing:?}");
 }
 
 #[test]
-fn one_worker_serves_and_goes_with_it() {
+fn the_worker_is_killed_with_the_server() {
     let mut nginx = limiting();
     let workers = nginx.workers().unwrap();
     assert_eq!(workers.len(), 1);
@@ -48,13 +48,13 @@ fn one_worker_serves_and_goes_with_it() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told() {
+fn an_invalid_configuration_is_reported() {
     let error = NginxServer::start(|_| "no_such_thing;".to_owned()).unwrap_err().to_string();
     assert!(error.contains("unknown directive \"no_such_thing\""), "{error}");
 }
 
 #[test]
-fn another_program_may_become_it() {
+fn runs_under_a_command_prefix() {
     let http = |port| format!("server {{ listen 127.0.0.1:{port}; return 200 ok; }}");
     let nginx = NginxServer::start_under(&["nice", "-n", "1"], http).unwrap();
     let worker = nginx.workers().unwrap()[0];

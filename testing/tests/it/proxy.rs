@@ -32,7 +32,7 @@ fn ping(client: &mut TcpStream, limit: Duration) -> Result<String> {
 }
 
 #[test]
-fn passes_and_counts() {
+fn forwards_and_counts() {
     let (_redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
     assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
@@ -44,7 +44,7 @@ fn passes_and_counts() {
 }
 
 #[test]
-fn a_delayed_answer_comes_late_but_comes() {
+fn a_delayed_answer_arrives_late() {
     let (_redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
     proxy.delay(Duration::from_millis(150)).unwrap();
@@ -53,7 +53,7 @@ fn a_delayed_answer_comes_late_but_comes() {
 }
 
 #[test]
-fn back_to_normal_nobody_waits_out_a_delay() {
+fn a_reset_ends_pending_delays() {
     let (_redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
     proxy.delay(Duration::from_secs(3_600)).unwrap();
@@ -74,18 +74,22 @@ fn a_black_hole_accepts_and_never_answers() {
     for client in [&mut old, &mut new] {
         assert_eq!(ping(client, SILENCE).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
-    assert_eq!(proxy.bytes_to_server(), 12, "nothing of it reached the server");
+    assert_eq!(proxy.bytes_to_server(), 12, "no byte reached the server");
 
     proxy.pass().unwrap();
     for client in [&mut old, &mut new] {
-        assert_eq!(answer(client, MAX_WAIT).unwrap_err().kind(), ErrorKind::UnexpectedEof, "no stream has a hole");
+        assert_eq!(
+            answer(client, MAX_WAIT).unwrap_err().kind(),
+            ErrorKind::UnexpectedEof,
+            "a stream with a gap is closed"
+        );
     }
-    assert_eq!(ping(&mut untouched, MAX_WAIT).unwrap(), "+PONG\r\n", "it lost nothing");
+    assert_eq!(ping(&mut untouched, MAX_WAIT).unwrap(), "+PONG\r\n", "a connection without loss stays open");
     assert_eq!(ping(&mut connect(&proxy).unwrap(), MAX_WAIT).unwrap(), "+PONG\r\n");
 }
 
 #[test]
-fn a_black_hole_does_not_tell_of_the_servers_death() {
+fn a_black_hole_hides_the_exit_of_the_server() {
     let (mut redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
     assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
@@ -108,7 +112,7 @@ fn dropped_connections_end_and_new_ones_work() {
 }
 
 #[test]
-fn refusing_keeps_the_old_and_refuses_the_new() {
+fn refuse_keeps_open_connections_and_refuses_new_ones() {
     let (_redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
     assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
@@ -132,7 +136,7 @@ fn without_a_server_clients_are_dropped() {
 }
 
 #[test]
-fn dropped_it_closes_everything() {
+fn drop_closes_everything() {
     let (_redis, proxy) = setup().unwrap();
     let port = proxy.port();
     let mut client = connect(&proxy).unwrap();

@@ -38,7 +38,7 @@ fn three_masters_each_with_a_replica_in_sync() {
 }
 
 #[test]
-fn a_slot_moves_with_its_keys_and_then_its_master_dies() {
+fn a_slot_moves_with_its_keys_and_survives_a_failover() {
     let mut cluster = RedisCluster::start().unwrap();
     let old = cluster.node_of("{alice}").unwrap();
     for number in 0..250 {
@@ -46,14 +46,14 @@ fn a_slot_moves_with_its_keys_and_then_its_master_dies() {
     }
     let slot = cluster.slot_of("{alice}").unwrap().to_string();
 
-    let on_its_way = cluster.begin_move_of("{alice}").unwrap();
-    let (source, target) = (on_its_way.source_port(), on_its_way.target_port());
+    let slot_move = cluster.begin_move_of("{alice}").unwrap();
+    let (source, target) = (slot_move.source_port(), slot_move.target_port());
     assert_eq!(source, old.port());
     assert_eq!(old.cli(&["GET", "{alice}0"]).unwrap(), "1");
     let error = error_of(old, &["GET", "{alice}new"]);
     assert!(error.contains(&format!("ASK {slot} 127.0.0.1:{target}")), "{error}");
-    on_its_way.carry_keys().unwrap();
-    assert_eq!(on_its_way.finish().unwrap(), target);
+    slot_move.carry_keys().unwrap();
+    assert_eq!(slot_move.finish().unwrap(), target);
 
     assert_eq!(cluster.node_of("{alice}").unwrap().port(), target);
     let new = with_port(&cluster, target).unwrap();
@@ -71,9 +71,9 @@ fn a_slot_moves_with_its_keys_and_then_its_master_dies() {
     let dead = cluster.kill_master_of("{alice}").unwrap();
     assert_eq!(dead, third);
     cluster.wait_until_whole().unwrap();
-    let heir = cluster.node_of("{alice}").unwrap();
-    assert_ne!(heir.port(), dead);
-    assert_eq!(heir.cli(&["GET", "{alice}249"]).unwrap(), "1");
+    let successor = cluster.node_of("{alice}").unwrap();
+    assert_ne!(successor.port(), dead);
+    assert_eq!(successor.cli(&["GET", "{alice}249"]).unwrap(), "1");
 
     // The killed master restarts as a replica of its successor.
     let dead = cluster.nodes_mut().iter_mut().find(|node| node.port() == dead).unwrap();
@@ -82,9 +82,9 @@ fn a_slot_moves_with_its_keys_and_then_its_master_dies() {
 }
 
 #[test]
-fn a_slot_with_keys_left_behind_is_not_given_away() {
+fn a_slot_with_unmigrated_keys_cannot_be_moved() {
     let cluster = RedisCluster::start().unwrap();
     cluster.node_of("bob").unwrap().cli(&["SET", "bob", "1"]).unwrap();
     let error = cluster.begin_move_of("bob").unwrap().finish().unwrap_err().to_string();
-    assert!(error.contains("still has 1 keys to carry"), "{error}");
+    assert!(error.contains("still has 1 keys to migrate"), "{error}");
 }

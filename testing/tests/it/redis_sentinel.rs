@@ -6,25 +6,25 @@ use std::time::Duration;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_dead_masters_replica_takes_over_with_its_data() {
+fn the_replica_of_a_killed_master_takes_over_with_its_data() {
     let mut redis = RedisSentinel::start().unwrap();
     assert_eq!(redis.sentinel_urls().len(), 3);
     assert_eq!(redis.sentinels().len(), 3);
-    let [master, replica] = redis.servers() else { panic!("there are two servers") };
+    let [master, replica] = redis.servers() else { panic!("expected two servers") };
     assert_eq!(redis.master_port().unwrap(), master.port());
     assert_eq!(redis.wait_for_failover().unwrap(), master.port());
     master.cli(&["SET", "key", "value"]).unwrap();
     let copied = || (replica.cli(&["GET", "key"]).ok()? == "value").then_some(());
     wait_until("the replica to have the key", MAX_WAIT, copied).unwrap();
-    let heir = replica.port();
+    let successor = replica.port();
 
     let dead = redis.kill_master().unwrap();
-    assert_eq!(redis.wait_for_failover().unwrap(), heir);
-    assert_eq!(redis.master_port().unwrap(), heir);
+    assert_eq!(redis.wait_for_failover().unwrap(), successor);
+    assert_eq!(redis.master_port().unwrap(), successor);
     assert_eq!(redis.servers()[1].cli(&["GET", "key"]).unwrap(), "value");
 
     // The killed master restarts as a replica: the sentinels configure it.
-    let [old, _] = redis.servers_mut() else { panic!("there are two servers") };
+    let [old, _] = redis.servers_mut() else { panic!("expected two servers") };
     assert_eq!(old.port(), dead);
     old.restart().unwrap();
     let demoted = || (old.info("replication", "role").ok()? == "slave").then_some(());
@@ -32,10 +32,10 @@ fn a_dead_masters_replica_takes_over_with_its_data() {
 }
 
 #[test]
-fn a_frozen_master_is_deposed_too() {
+fn a_frozen_master_is_failed_over() {
     let redis = RedisSentinel::start().unwrap();
     let name = redis.master_name();
-    let [master, replica] = redis.servers() else { panic!("there are two servers") };
+    let [master, replica] = redis.servers() else { panic!("expected two servers") };
     master.freeze().unwrap();
     assert_eq!(redis.wait_for_failover().unwrap(), replica.port());
     for sentinel in redis.sentinels() {

@@ -45,7 +45,7 @@ fn an_error_reply_and_an_unknown_field_are_errors() {
 }
 
 #[test]
-fn frozen_it_takes_a_question_and_answers_after_the_thaw() {
+fn a_frozen_server_answers_after_the_thaw() {
     let redis = RedisServer::start().unwrap();
     let mut client = connect(redis.port()).unwrap();
     redis.freeze().unwrap();
@@ -54,7 +54,7 @@ fn frozen_it_takes_a_question_and_answers_after_the_thaw() {
     client.set_read_timeout(Some(SILENCE)).unwrap();
     let mut answer = [0; 7];
     assert_eq!(client.read(&mut answer).unwrap_err().kind(), ErrorKind::WouldBlock);
-    connect(redis.port()).expect("the kernel accepts for it");
+    connect(redis.port()).expect("the kernel accepts connections");
 
     redis.thaw().unwrap();
     client.set_read_timeout(Some(MAX_WAIT)).unwrap();
@@ -64,20 +64,20 @@ fn frozen_it_takes_a_question_and_answers_after_the_thaw() {
 }
 
 #[test]
-fn killed_it_refuses_and_restarted_it_is_empty_on_the_same_port() {
+fn a_restarted_server_is_empty_on_the_same_port() {
     let mut redis = RedisServer::start().unwrap();
     let (port, pid) = (redis.port(), redis.pid());
     redis.cli(&["SET", "key", "value"]).unwrap();
     let mut client = connect(port).unwrap();
     client.write_all(b"PING\r\n").unwrap();
-    client.read_exact(&mut [0; 7]).unwrap(); // so it has accepted: a connection still in the kernel's queue is reset
+    client.read_exact(&mut [0; 7]).unwrap(); // accepted: a connection still in the kernel's queue is reset
 
     redis.kill().unwrap();
     assert!(!is_alive(pid));
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
     assert_eq!(connect(port).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert_eq!(redis.freeze().unwrap_err().kind(), ErrorKind::NotFound);
-    redis.kill().expect("killing the dead is no fault");
+    redis.kill().expect("killing an exited process has no effect");
 
     redis.restart().unwrap();
     assert_eq!(redis.port(), port);
@@ -86,7 +86,7 @@ fn killed_it_refuses_and_restarted_it_is_empty_on_the_same_port() {
 }
 
 #[test]
-fn dropped_it_leaves_neither_process_nor_data() {
+fn drop_removes_process_and_data() {
     let redis = RedisServer::start().unwrap();
     let (port, pid) = (redis.port(), redis.pid());
     let folder = redis.cli(&["CONFIG", "GET", "dir"]).unwrap().lines().nth(1).unwrap().to_owned();
@@ -99,7 +99,7 @@ fn dropped_it_leaves_neither_process_nor_data() {
 }
 
 #[test]
-fn killed_it_takes_along_what_it_forked() {
+fn kill_includes_child_processes() {
     let mut redis = RedisServer::start().unwrap();
     // With this setting, a saving child takes 100 ms for each key: as long as it lives, it would write.
     redis.cli(&["CONFIG", "SET", "rdb-key-save-delay", "100000"]).unwrap();
@@ -115,14 +115,14 @@ fn killed_it_takes_along_what_it_forked() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn requires_a_password() {
     let redis = RedisServer::builder().password("open \"sesame\"").start().unwrap();
     assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
-    let mut stranger = connect(redis.port()).unwrap();
-    stranger.set_read_timeout(Some(MAX_WAIT)).unwrap();
-    stranger.write_all(b"PING\r\n").unwrap();
+    let mut client = connect(redis.port()).unwrap();
+    client.set_read_timeout(Some(MAX_WAIT)).unwrap();
+    client.write_all(b"PING\r\n").unwrap();
     let mut answer = [0; 7];
-    stranger.read_exact(&mut answer).unwrap();
+    client.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"-NOAUTH");
 }
 
@@ -133,7 +133,7 @@ fn a_password_is_in_the_url() {
 }
 
 #[test]
-fn full_memory_refuses_to_write_and_still_reads() {
+fn full_memory_rejects_writes_and_allows_reads() {
     let redis = RedisServer::builder().max_memory(1).start().unwrap();
     let error = redis.cli(&["SET", "key", "value"]).unwrap_err().to_string();
     assert!(error.contains("OOM"), "{error}");
@@ -141,7 +141,7 @@ fn full_memory_refuses_to_write_and_still_reads() {
 }
 
 #[test]
-fn a_replica_follows_also_a_master_with_a_password_and_comes_back_in_sync() {
+fn a_replica_of_a_master_with_a_password_is_in_sync_after_a_restart() {
     let master = RedisServer::builder().password("sesame").start().unwrap();
     master.cli(&["SET", "key", "value"]).unwrap();
     let mut replica = RedisServer::builder().replica_of(&master).start().unwrap();
@@ -156,7 +156,7 @@ fn a_replica_follows_also_a_master_with_a_password_and_comes_back_in_sync() {
 }
 
 #[test]
-fn cpu_time_counts_what_the_server_does() {
+fn cpu_time_includes_script_execution() {
     let redis = RedisServer::start().unwrap();
     let before = redis.cpu_time().unwrap();
     let script =
@@ -166,9 +166,9 @@ fn cpu_time_counts_what_the_server_does() {
 }
 
 #[test]
-fn a_server_that_does_not_start_says_why() {
+fn a_server_that_does_not_start_reports_its_log() {
     let error = RedisServer::builder().arg("maxmemory-policy", "whatever").start().unwrap_err().to_string();
-    assert!(error.contains("redis-server ended at once"), "{error}");
+    assert!(error.contains("redis-server exited at start"), "{error}");
 }
 
 #[test]

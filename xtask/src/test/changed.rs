@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Path prefixes, and the package whose tests check them. The first match wins.
-const PLACES: &[(&str, &[&str])] = &[
+const TESTED_BY: &[(&str, &[&str])] = &[
     ("crates/diana-admin/", &["diana-admin", "diana-server"]),
     ("crates/diana-config/", &["diana-config", "diana-server"]),
     ("crates/diana-core/", &["diana-core"]),
@@ -39,12 +39,12 @@ pub(super) fn packages(base: &str) -> Result<Vec<&'static str>, String> {
 }
 
 fn packages_of<'file>(files: impl Iterator<Item = &'file str>) -> Vec<&'static str> {
-    let places = files.filter_map(|file| PLACES.iter().find(|(place, _)| file.starts_with(place)));
-    places.flat_map(|(_, packages)| *packages).copied().collect::<BTreeSet<_>>().into_iter().collect()
+    let entries = files.filter_map(|file| TESTED_BY.iter().find(|(prefix, _)| file.starts_with(prefix)));
+    entries.flat_map(|(_, packages)| *packages).copied().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn git(args: &[&str]) -> Result<String, String> {
-    let output = Command::new("git").args(args).output().map_err(|error| format!("git can't be started: {error}"))?;
+    let output = Command::new("git").args(args).output().map_err(|error| format!("can't start git: {error}"))?;
     if !output.status.success() {
         return Err(format!("git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
     }
@@ -62,9 +62,9 @@ struct TestProgram {
 pub(super) fn run_tests(packages: &[&str]) -> Result<(), String> {
     let mut build = cargo_command();
     build.args(["test", "--workspace", "--all-features", "--no-run", "--message-format=json-render-diagnostics"]);
-    let output = build.stderr(Stdio::inherit()).output().map_err(|error| format!("cargo can't be started: {error}"))?;
+    let output = build.stderr(Stdio::inherit()).output().map_err(|error| format!("can't start cargo: {error}"))?;
     if !output.status.success() {
-        return Err("the tests do not build".to_owned());
+        return Err("can't build the tests".to_owned());
     }
     for program in test_programs(&String::from_utf8_lossy(&output.stdout), packages) {
         println!("\n--- {}", program.executable);
@@ -88,8 +88,8 @@ fn test_programs(messages: &str, packages: &[&str]) -> Vec<TestProgram> {
         let executable = message["executable"].as_str()?.to_owned();
         // `path+file:///…/crates/diana-core#0.1.0`, or with the name before the version if the folder has another name.
         let id = message["package_id"].as_str()?;
-        let (place, version) = id.rsplit_once('#')?;
-        let folder = place.rsplit('/').next()?;
+        let (path, version) = id.rsplit_once('#')?;
+        let folder = path.rsplit('/').next()?;
         let name = version.split_once('@').map_or(folder, |(name, _)| name);
         packages.contains(&name).then_some(TestProgram { manifest, executable })
     });
@@ -98,11 +98,11 @@ fn test_programs(messages: &str, packages: &[&str]) -> Vec<TestProgram> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PLACES, TestProgram, packages_of, test_programs};
+    use super::{TESTED_BY, TestProgram, packages_of, test_programs};
     use std::path::Path;
 
     #[test]
-    fn files_lead_to_the_packages_that_test_them() {
+    fn maps_files_to_the_packages_that_test_them() {
         let files = ["crates/diana/src/lib.rs", "crates/diana-core/src/cost.rs", "docs/gateway.md", "README.md"];
         let expected = ["diana-core", "diana-examples", "diana-http", "diana-limit", "diana-rules", "diana-server"];
         assert_eq!(packages_of(files.into_iter()), expected);
@@ -114,16 +114,16 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().file_name());
         for name in crates {
-            let place = format!("crates/{}/", name.to_string_lossy());
-            assert!(PLACES.iter().any(|(listed, _)| *listed == place), "{place}");
+            let prefix = format!("crates/{}/", name.to_string_lossy());
+            assert!(TESTED_BY.iter().any(|(listed, _)| *listed == prefix), "{prefix}");
         }
-        for (place, _) in PLACES {
-            assert!(root.join(place).is_dir(), "{place}");
+        for (prefix, _) in TESTED_BY {
+            assert!(root.join(prefix).is_dir(), "{prefix}");
         }
     }
 
     #[test]
-    fn programs_are_found_in_what_cargo_reports() {
+    fn finds_test_programs_in_cargo_messages() {
         let messages = r#"
 {"reason":"compiler-artifact","package_id":"path+file:///d/crates/diana-core#0.1.0","manifest_path":"/d/crates/diana-core/Cargo.toml","profile":{"test":true},"executable":"/d/target/it-1"}
 {"reason":"compiler-artifact","package_id":"path+file:///d/testing#diana-testing@0.1.0","manifest_path":"/d/testing/Cargo.toml","profile":{"test":true},"executable":"/d/target/it-2"}

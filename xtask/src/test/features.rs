@@ -21,7 +21,7 @@ pub(super) fn run() -> Result<(), String> {
     let output = cargo_command()
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()
-        .map_err(|error| format!("cargo can't be started: {error}"))?;
+        .map_err(|error| format!("can't start cargo: {error}"))?;
     let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
     for Selection { package, features } in selections(&metadata) {
         let selected = ["--package", &package, "--no-default-features", "--features", &features];
@@ -66,11 +66,11 @@ mod tests {
             {"name": "diana-limit", "publish": null, "features": {}},
             {"name": "xtask", "publish": [], "features": {"no": []}},
         ]});
-        let found = selections(&metadata);
-        let found = found.iter().map(|found| (&*found.package, &*found.features)).collect::<Vec<_>>();
+        let selections = selections(&metadata);
+        let actual = selections.iter().map(|one| (&*one.package, &*one.features)).collect::<Vec<_>>();
         let mut expected = vec![("diana-core", ""), ("diana-core", "async"), ("diana-core", "calendar")];
         expected.push(("diana-limit", ""));
         expected.extend(TOGETHER.iter().flat_map(|(package, sets)| sets.iter().map(move |set| (*package, *set))));
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 }

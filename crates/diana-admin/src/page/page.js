@@ -1,27 +1,27 @@
-// The page for people: polls /status and /rules, and shows the results. Texts are set, never parsed as HTML.
+// The web page: polls /status and /rules, and shows the results. Texts are set, never parsed as HTML.
 'use strict';
 
-const SHOWN = 200; // rules at a time
-const PAUSE = 2000; // milliseconds between two polls
+const PAGE_SIZE = 200; // rules shown at once
+const POLL_INTERVAL = 2000; // milliseconds
 
 const at = id => document.getElementById(id);
 let token = sessionStorage.getItem('token') || '';
-let before = null;
+let previous = null;
 
-async function ask(path, post) {
+async function request(path, post) {
   const headers = token ? { authorization: `Bearer ${token}` } : {};
   const options = { headers, method: post ? 'POST' : 'GET' };
   if (post) options.body = JSON.stringify(post);
-  const answer = await fetch(path, options);
-  const said = await answer.json();
-  if (!answer.ok) throw Object.assign(new Error(said.detail), { status: answer.status });
-  return said;
+  const response = await fetch(path, options);
+  const body = await response.json();
+  if (!response.ok) throw Object.assign(new Error(body.detail), { status: response.status });
+  return body;
 }
 
 function make(name, properties, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
 }
 
 const number = count => {
@@ -46,13 +46,13 @@ const span = seconds => {
 const ago = time => span(Math.max(0, (Date.now() - Date.parse(time)) / 1000));
 
 function tile(count, name, rate) {
-  const more = rate === undefined ? '' : `${number(Math.round(rate * 10) / 10)} a second`;
+  const more = rate === undefined ? '' : `${number(Math.round(rate * 10) / 10)}/s`;
   return make('div', { className: 'tile' }, make('span', { textContent: name }), make('b', { textContent: count }), make('i', { textContent: more }));
 }
 
-function list(into, pairs) {
-  const kept = pairs.filter(([, value]) => value !== undefined && value !== '');
-  into.replaceChildren(...kept.flatMap(([name, value]) => [make('dt', { textContent: name }), make('dd', {}, value)]));
+function list(target, pairs) {
+  const present = pairs.filter(([, value]) => value !== undefined && value !== '');
+  target.replaceChildren(...present.flatMap(([name, value]) => [make('dt', { textContent: name }), make('dd', {}, value)]));
 }
 
 const badge = (text, kind) => make('span', { className: `badge ${kind}`, textContent: text });
@@ -63,42 +63,43 @@ function showStatus(status) {
   at('phase').className = `badge ${kind}`;
   at('phase').textContent = status.phase;
   at('about').textContent = `${status.version}, up for ${ago(status.started)}`;
-  const rate = name => before && (status.requests[name] - before.requests[name]) * 1000 / (now - before.now);
-  const seen = name => tile(number(status.requests[name]), name, rate(name) ?? undefined);
-  const tiles = ['forwarded', 'refused', 'diverted', 'failed', 'rejected', 'answered', 'gone'].map(seen);
+  const rate = name => previous && (status.requests[name] - previous.requests[name]) * 1000 / (now - previous.now);
+  const LABELS = { refused: 'denied', diverted: 'rerouted', gone: 'disconnected' };
+  const requests = name => tile(number(status.requests[name]), LABELS[name] ?? name, rate(name) ?? undefined);
+  const tiles = ['forwarded', 'refused', 'diverted', 'failed', 'rejected', 'answered', 'gone'].map(requests);
   tiles.push(tile(number(status.connections), 'connections'), tile(number(status.keys), 'keys'));
   at('tiles').replaceChildren(...tiles);
-  before = { requests: status.requests, now };
+  previous = { requests: status.requests, now };
 
   const { source, store } = status;
   if (source) {
-    const wrong = source.failing.map(error => make('pre', { textContent: `${ago(error.when)} ago, ${error.origin}: ${error.what}` }));
+    const errors = source.failing.map(error => make('pre', { textContent: `${ago(error.when)} ago, ${error.origin}: ${error.what}` }));
     const last = source.last_error;
     list(at('source'), [
       ['active', source.in_force],
       ['from', source.name],
       ['version', source.version],
       ['since', `${ago(source.since)} ago`],
-      ['centre', source.connected === undefined ? undefined : source.connected ? badge('answers', 'good') : badge('away', 'bad')],
+      ['config server', source.connected === undefined ? undefined : source.connected ? badge('reachable', 'good') : badge('unreachable', 'bad')],
       ['loads', `${number(source.loads)}, ${number(source.errors)} errors`],
-      ...wrong.map(error => ['wrong now', error]),
-      ['last error', last && !wrong.length ? `${ago(last.when)} ago, resolved` : undefined],
+      ...errors.map(error => ['current error', error]),
+      ['last error', last && !errors.length ? `${ago(last.when)} ago, resolved` : undefined],
     ]);
   } else {
     list(at('source'), [['active', 'the rules that the program was started with']]);
   }
-  const here = [['in this process', `${number(status.keys)} keys, ${bytes(status.key_bytes)}`]];
-  const there = store ? [
+  const local = [['in this process', `${number(status.keys)} keys, ${bytes(status.key_bytes)}`]];
+  const shared = store ? [
     ['shared', store.up ? badge('up', 'good') : badge('down', 'bad')],
     ['since', store.down_since && `${ago(store.down_since)} ago`],
-    ['because', store.reason],
+    ['reason', store.reason],
     ['instances', number(store.instances)],
     ['commands', number(store.commands)],
-    ['trips saved', number(store.saved_by_refusals + store.saved_by_leases + store.saved_by_batching)],
-    ['on lease', number(store.leased)],
-  ] : [['shared', 'nothing: there is no store to share with']];
-  const log = status.access_log_dropped === undefined ? [] : [['log lines lost', number(status.access_log_dropped)]];
-  list(at('store'), [...here, ...there, ['traffic', `${bytes(status.bytes_in)} in, ${bytes(status.bytes_out)} out`], ['upstream failures', number(status.upstream_failures)], ...log]);
+    ['round trips saved', number(store.saved_by_refusals + store.saved_by_leases + store.saved_by_batching)],
+    ['leased permits', number(store.leased)],
+  ] : [['shared', 'no shared store']];
+  const log = status.access_log_dropped === undefined ? [] : [['dropped log lines', number(status.access_log_dropped)]];
+  list(at('store'), [...local, ...shared, ['traffic', `${bytes(status.bytes_in)} in, ${bytes(status.bytes_out)} out`], ['upstream failures', number(status.upstream_failures)], ...log]);
 }
 
 function row(rule) {
@@ -109,49 +110,49 @@ function row(rule) {
   const limit = make('td', {}, rule.limit, ...rule.notes.map(note => make('small', { textContent: note })));
   if (counts.failures) limit.append(make('small', { textContent: `expressions failed ${number(counts.failures)} times` }));
   const count = (value, hot) => make('td', { className: `number${hot && value ? ' hot' : ''}`, textContent: number(value) });
-  const refused = count(counts.refused + counts.diverted + counts.shadow_refused, true);
-  if (counts.diverted) refused.append(make('small', { textContent: `${number(counts.diverted)} diverted` }));
-  if (counts.shadow_refused) refused.append(make('small', { textContent: 'would have' }));
+  const denied = count(counts.refused + counts.diverted + counts.shadow_refused, true);
+  if (counts.diverted) denied.append(make('small', { textContent: `${number(counts.diverted)} rerouted` }));
+  if (counts.shadow_refused) denied.append(make('small', { textContent: 'shadow only' }));
   const texts = [rule.who, rule.what].map(text => make('td', { textContent: text }));
-  const beyond = make('td', { textContent: rule.beyond });
-  return make('tr', {}, name, ...texts, limit, beyond, count(counts.granted), count(counts.waited), refused);
+  const overLimit = make('td', { textContent: rule.beyond });
+  return make('tr', {}, name, ...texts, limit, overLimit, count(counts.granted), count(counts.waited), denied);
 }
 
-function showRules(said) {
-  at('total').textContent = said.found === said.total ? number(said.total) : `${number(said.found)} of ${number(said.total)}`;
-  at('rules').replaceChildren(...said.rules.map(row));
-  const more = said.found - said.rules.length;
+function showRules(page) {
+  at('total').textContent = page.found === page.total ? number(page.total) : `${number(page.found)} of ${number(page.total)}`;
+  at('rules').replaceChildren(...page.rules.map(row));
+  const more = page.found - page.rules.length;
   at('more').hidden = more <= 0;
-  at('more').textContent = `and ${number(more)} more: find those you mean`;
-  at('names').replaceChildren(...said.rules.map(rule => make('option', { value: rule.name })));
+  at('more').textContent = `and ${number(more)} more: search to narrow the list`;
+  at('names').replaceChildren(...page.rules.map(rule => make('option', { value: rule.name })));
 }
 
-async function look() {
+async function refresh() {
   try {
     const find = encodeURIComponent(at('find').value);
-    const [status, rules] = await Promise.all([ask('/status'), ask(`/rules?limit=${SHOWN}&find=${find}`)]);
+    const [status, rules] = await Promise.all([request('/status'), request(`/rules?limit=${PAGE_SIZE}&find=${find}`)]);
     showStatus(status);
     showRules(rules);
     at('main').hidden = false;
-    at('login').hidden = at('trouble').hidden = true;
+    at('login').hidden = at('error').hidden = true;
   } catch (error) {
     at('login').hidden = error.status !== 401;
     at('main').hidden = error.status === 401;
-    at('trouble').hidden = error.status === 401 && !token;
-    at('trouble').textContent = error.status === 401 ? 'That is not the token.' : `No answer: ${error.message}`;
+    at('error').hidden = error.status === 401 && !token;
+    at('error').textContent = error.status === 401 ? 'Invalid token' : `Request failed: ${error.message}`;
   }
 }
 
-async function lookAgain() {
-  if (!document.hidden && at('login').hidden) await look();
-  setTimeout(lookAgain, PAUSE);
+async function poll() {
+  if (!document.hidden && at('login').hidden) await refresh();
+  setTimeout(poll, POLL_INTERVAL);
 }
 
 at('login').addEventListener('submit', event => {
   event.preventDefault();
   token = at('token').value;
   sessionStorage.setItem('token', token);
-  look();
+  refresh();
 });
 
 // A link can't send the token, so the script fetches its target and shows it here.
@@ -162,12 +163,12 @@ at('links').addEventListener('click', async event => {
   const path = link.getAttribute('href');
   at('raw-name').textContent = path;
   try {
-    const answer = await fetch(path, { headers: { authorization: `Bearer ${token}` } });
-    const text = await answer.text();
-    const isJson = (answer.headers.get('content-type') || '').includes('json');
+    const response = await fetch(path, { headers: { authorization: `Bearer ${token}` } });
+    const text = await response.text();
+    const isJson = (response.headers.get('content-type') || '').includes('json');
     at('raw-text').textContent = isJson ? JSON.stringify(JSON.parse(text), null, 2) : text;
   } catch (error) {
-    at('raw-text').textContent = `No answer: ${error.message}`;
+    at('raw-text').textContent = `Request failed: ${error.message}`;
   }
   at('raw').showModal();
 });
@@ -177,7 +178,7 @@ at('raw-close').addEventListener('click', () => at('raw').close());
 let typing;
 at('find').addEventListener('input', () => {
   clearTimeout(typing);
-  typing = setTimeout(look, 200);
+  typing = setTimeout(refresh, 200);
 });
 
 at('explain').addEventListener('submit', async event => {
@@ -189,17 +190,17 @@ at('explain').addEventListener('submit', async event => {
   }
   const line = (className, textContent) => make('p', { className, textContent });
   try {
-    const said = await ask(`/explain?${query}`);
-    const about = said.rules.filter(rule => rule.about);
-    const others = said.rules.length - about.length;
-    if (said.rejected) {
-      at('explained').replaceChildren(line('no', `answered with ${said.rejected.status}: ${said.rejected.detail}`));
+    const explained = await request(`/explain?${query}`);
+    const matching = explained.rules.filter(rule => rule.about);
+    const others = explained.rules.length - matching.length;
+    if (explained.rejected) {
+      at('explained').replaceChildren(line('no', `answered with ${explained.rejected.status}: ${explained.rejected.detail}`));
       return;
     }
     at('explained').replaceChildren(
-      line(said.granted ? 'yes' : 'no', said.granted ? 'granted' : `denied by ${said.denied_by.join(', ')}`),
-      ...about.map(rule => line('', rule.text)),
-      line('quiet', `${number(others)} other ${others === 1 ? 'rule is' : 'rules are'} not about it`));
+      line(explained.granted ? 'yes' : 'no', explained.granted ? 'granted' : `denied by ${explained.denied_by.join(', ')}`),
+      ...matching.map(rule => line('', rule.text)),
+      line('quiet', `${number(others)} other ${others === 1 ? 'rule does' : 'rules do'} not match`));
   } catch (error) {
     at('explained').replaceChildren(line('no', error.message));
   }
@@ -207,26 +208,26 @@ at('explain').addEventListener('submit', async event => {
 
 at('key').addEventListener('submit', async event => {
   event.preventDefault();
-  const what = event.submitter ? event.submitter.value : 'peek';
+  const action = event.submitter ? event.submitter.value : 'peek';
   const form = new FormData(event.target);
   const key = form.get('key').split('|').map(part => part.trim()).filter(part => part);
-  const named = { rule: form.get('rule').trim(), key };
-  if (what === 'refund' || what === 'charge') named.cost = Number(form.get('cost'));
-  const into = at('standing');
+  const body = { rule: form.get('rule').trim(), key };
+  if (action === 'refund' || action === 'charge') body.cost = Number(form.get('cost'));
+  const target = at('key-status');
   try {
-    const said = await ask(`/${what}`, named);
-    into.replaceChildren(...said.limits.flatMap(limit => {
-      const back = limit.reset ? `, gives back in ${span(limit.reset)}` : '';
+    const status = await request(`/${action}`, body);
+    target.replaceChildren(...status.limits.flatMap(limit => {
+      const reset = limit.reset ? `, resets in ${span(limit.reset)}` : '';
       const bar = make('div', {});
       bar.style.width = `${100 * limit.remaining / Math.max(1, limit.limit)}%`;
-      const list = said.listed ? `, but the key is on \`${said.listed}\`` : '';
-      const by = said.counted === 'fallback' ? ', as counted here while the shared store is unreachable' : '';
-      const text = `${limit.name}: ${number(limit.remaining)} of ${number(limit.limit)} left${back}${list}${by}`;
+      const list = status.listed ? `, but the key is on the \`${status.listed}\` list` : '';
+      const fallback = status.counted === 'fallback' ? ', counted locally while the shared store is unreachable' : '';
+      const text = `${limit.name}: ${number(limit.remaining)} of ${number(limit.limit)} remaining${reset}${list}${fallback}`;
       return [make('p', { className: limit.grants ? 'yes' : 'no', textContent: text }), make('div', { className: 'meter' }, bar)];
     }));
   } catch (error) {
-    into.replaceChildren(make('p', { className: 'no', textContent: error.message }));
+    target.replaceChildren(make('p', { className: 'no', textContent: error.message }));
   }
 });
 
-look().then(() => setTimeout(lookAgain, PAUSE));
+refresh().then(() => setTimeout(poll, POLL_INTERVAL));

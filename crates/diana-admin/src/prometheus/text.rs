@@ -41,8 +41,8 @@ impl Text {
     /// Writes a sample.
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(name);
-        for (nth, (label, text)) in labels.iter().enumerate() {
-            let before = if nth == 0 { '{' } else { ',' };
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
             self.push(format_args!("{before}{label}=\"{}\"", escaped(text)));
         }
         let end = if labels.is_empty() { "" } else { "}" };
@@ -58,17 +58,17 @@ impl Text {
     /// Writes the samples of a histogram.
     pub(super) fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &Buckets) {
         let with_name = |end: &str| format!("{name}{end}");
-        let name_of_bucket = with_name("_bucket");
+        let bucket_name = with_name("_bucket");
         // The last bucket is the total. Reading it again could give another number, and the two samples would differ.
-        let mut all = 0;
+        let mut total = 0;
         for (bound, count) in buckets.cumulative() {
             let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
             let labels = labels.iter().copied().chain([("le", &*bound)]).collect::<Vec<_>>();
-            self.sample(&name_of_bucket, &labels, count);
-            all = count;
+            self.sample(&bucket_name, &labels, count);
+            total = count;
         }
         self.sample(&with_name("_sum"), labels, buckets.seconds());
-        self.sample(&with_name("_count"), labels, all);
+        self.sample(&with_name("_count"), labels, total);
     }
 
     fn push(&mut self, text: fmt::Arguments<'_>) {
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn a_family_is_followed_by_its_samples() {
         let mut text = Text::default();
-        text.family("diana_requests_total", Kind::Counter, "Requests, by what became of them.");
+        text.family("diana_requests_total", Kind::Counter, "Requests by outcome.");
         text.sample("diana_requests_total", &[("outcome", "refused")], 3);
         let expected = "\
-# HELP diana_requests_total Requests, by what became of them.
+# HELP diana_requests_total Requests by outcome.
 # TYPE diana_requests_total counter
 diana_requests_total{outcome=\"refused\"} 3
 ";

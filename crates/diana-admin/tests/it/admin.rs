@@ -1,7 +1,7 @@
-//! The admin server, called over TCP: what it shows, what it changes, and which requests it rejects.
+//! The admin server, called over TCP: its reports, its changes, and the requests that it rejects.
 
 use crate::support::{LIMIT, Server};
-use diana_admin::TellSources;
+use diana_admin::ReportSources;
 use diana_config::{Apply, Sources};
 use diana_metrics::Outcome;
 use diana_rules::{Document, Problems};
@@ -15,27 +15,27 @@ const RULES: &str = "
 rules:
   - {name: each-account, by: account, limit: 3/h, status: 429, overrides: {vip: 9/h}}
   - {name: both, by: [account, ip], match: {path: /both}, limit: 5/h}
-  - {name: places, by: account, match: {path: /places}, concurrent: 2}
+  - {name: exports, by: account, match: {path: /exports}, concurrent: 2}
   - {name: quiet, by: ip, match: {path: /quiet/**}, limit: 1/h, shadow: true}
 ";
 
 #[tokio::test]
-async fn health_and_readiness_are_told() {
+async fn reports_health_and_readiness() {
     let server = Server::start(RULES).await;
     assert_eq!((server.get("/healthz").await.status, &*server.get("/healthz").await.body), (200, "ok\n"));
-    let answer = server.get("/readyz").await;
-    assert_eq!((answer.status, &*answer.body), (503, "starting\n"));
+    let response = server.get("/readyz").await;
+    assert_eq!((response.status, &*response.body), (503, "starting\n"));
     server.readiness.ready();
-    let answer = server.get("/readyz").await;
-    assert_eq!((answer.status, &*answer.body), (200, "ready\n"));
+    let response = server.get("/readyz").await;
+    assert_eq!((response.status, &*response.body), (200, "ready\n"));
     server.readiness.stopping();
-    let answer = server.get("/readyz").await;
-    assert_eq!((answer.status, &*answer.body), (503, "stopping\n"));
+    let response = server.get("/readyz").await;
+    assert_eq!((response.status, &*response.body), (503, "stopping\n"));
     assert_eq!(server.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]
-async fn the_page_needs_nobody_else_and_allows_nobody_else() {
+async fn the_page_uses_and_allows_no_other_origin() {
     let server = Server::start(RULES).await;
     let page = server.get("/").await;
     assert_eq!(page.status, 200);
@@ -46,93 +46,100 @@ async fn the_page_needs_nobody_else_and_allows_nobody_else() {
         let part = server.get(part).await;
         assert_eq!(part.status, 200);
         for text in [&page.body, &part.body] {
-            let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
-            assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "no resources of others");
+            let external = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!external.contains("http://") && !external.contains("https://"), "resources of another origin");
         }
-        assert!(!part.body.contains("innerHTML"), "texts are never taken for HTML");
+        assert!(!part.body.contains("innerHTML"), "texts are never parsed as HTML");
     }
 }
 
 #[tokio::test]
-async fn rules_in_force_are_told_in_words_with_their_counts() {
+async fn describes_active_rules_with_their_counts() {
     let server = Server::start(RULES).await;
     for _ in 0..4 {
         server.decide("alice").await;
     }
-    let said = server.get("/rules").await.json();
-    assert_eq!((&said["total"], &said["found"]), (&json!(4), &json!(4)));
-    let rule = &said["rules"][0];
+    let report = server.get("/rules").await.json();
+    assert_eq!((&report["total"], &report["found"]), (&json!(4), &json!(4)));
+    let rule = &report["rules"][0];
     assert_eq!(
         (&rule["name"], &rule["by"], &rule["shadow"]),
         (&json!("each-account"), &json!("account"), &json!(false))
     );
-    assert_eq!((&rule["limit"], &rule["beyond"]), (&json!("at most 3 an hour"), &json!("refused with 429")));
+    assert_eq!((&rule["limit"], &rule["beyond"]), (&json!("at most 3 an hour"), &json!("denied with 429")));
     assert_eq!((&rule["counts"]["granted"], &rule["counts"]["refused"]), (&json!(3), &json!(1)));
-    assert_eq!(said["rules"][3]["shadow"], true);
+    assert_eq!(report["rules"][3]["shadow"], true);
 
     let found = server.get("/rules?find=BOTH").await.json();
     assert_eq!((&found["total"], &found["found"], &found["rules"][0]["name"]), (&json!(4), &json!(1), &json!("both")));
     let page = server.get("/rules?offset=1&limit=2").await.json();
     let names = page["rules"].as_array().unwrap().iter().map(|rule| rule["name"].as_str().unwrap());
-    assert_eq!(names.collect::<Vec<_>>(), ["both", "places"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["both", "exports"]);
     let text = server.send("GET", "/rules?find=each", &[("accept", "text/plain")], "").await;
     assert!(text.body.starts_with("each-account: each account, all requests: at most 3 an hour"), "{}", text.body);
 }
 
 #[tokio::test]
-async fn a_request_is_explained_and_not_charged() {
+async fn explain_does_not_charge() {
     let server = Server::start(RULES).await;
     let path = "/explain?method=POST&path=/both?x=1&ip=203.0.113.7&account=alice&header=x-a:%20b";
     for _ in 0..5 {
-        let said = server.get(path).await.json();
-        assert_eq!((&said["granted"], &said["rules"][1]["about"]), (&json!(true), &json!(true)));
+        let report = server.get(path).await.json();
+        assert_eq!((&report["granted"], &report["rules"][1]["about"]), (&json!(true), &json!(true)));
         assert_eq!(
-            said["rules"][1]["limits"],
+            report["rules"][1]["limits"],
             json!([{"name": "both", "limit": 5, "remaining": 5, "grants": true, "wait": 0.0}])
         );
-        assert_eq!(said["rules"][2]["about"], false);
+        assert_eq!(report["rules"][2]["about"], false);
     }
     while server.decide("alice").await {}
-    let said = server.get(path).await.json();
-    assert_eq!((&said["granted"], &said["denied_by"]), (&json!(false), &json!(["each-account"])));
+    let report = server.get(path).await.json();
+    assert_eq!((&report["granted"], &report["denied_by"]), (&json!(false), &json!(["each-account"])));
     let text = server.send("GET", path, &[("accept", "text/plain")], "").await;
     assert!(text.body.ends_with("=> denied by `each-account`\n"), "{}", text.body);
     let body = r#"{"path": "/", "account": "bob", "header": ["x-a: b", "x-c: d"]}"#;
     assert_eq!(server.post("/explain", body).await.json()["granted"], true);
-    for (wrong, detail) in [
-        ("/explain?path=login", "`path` begins with `/`, as in /login?x=1"),
-        ("/explain?ip=somebody", "`ip` is an address, and not `somebody`"),
-        ("/explain?header=x", "`header` is written `name:value`, and not `x`"),
-        ("/explain?adress=1", "`adress` means nothing here; there are: method, path, ip, host, header, account, set"),
-        ("/explain?path=/a&path=/b", "`path` is there more than once"),
+    for (invalid, detail) in [
+        ("/explain?path=login", "invalid `path`: expected a leading `/`, as in `/login?x=1`"),
+        ("/explain?ip=localhost", "invalid `ip` `localhost`: expected an address"),
+        ("/explain?header=x", "invalid `header` `x`: expected `name:value`"),
+        (
+            "/explain?adress=1",
+            "unknown parameter `adress`, expected one of method, path, ip, host, header, account, set",
+        ),
+        ("/explain?path=/a&path=/b", "duplicate parameter `path`"),
     ] {
-        let answer = server.get(wrong).await;
-        assert_eq!((answer.status, &*answer.detail()), (400, detail));
+        let response = server.get(invalid).await;
+        assert_eq!((response.status, &*response.detail()), (400, detail));
     }
 }
 
 #[tokio::test]
-async fn a_request_is_explained_as_the_gateway_reads_it() {
+async fn explain_parses_requests_like_the_gateway() {
     let rules = "gateway: {methods: {any_case: allow}}\n\
                  rules: [{name: login, match: {path: /login, method: POST}, by: resource, limit: 1/h}]";
     let server = Server::start(rules).await;
     for path in ["/%6Cogin", "/login;v=1", "//login", "/%2flogin"] {
-        let said = server.post("/explain", &json!({"path": path, "method": "post"}).to_string()).await.json();
-        assert_eq!((&said["rules"][0]["about"], &said["rules"][0]["key"]), (&json!(true), &json!("/login")), "{path}");
-        assert_eq!(said.get("rejected"), None, "{path}");
+        let report = server.post("/explain", &json!({"path": path, "method": "post"}).to_string()).await.json();
+        assert_eq!(
+            (&report["rules"][0]["about"], &report["rules"][0]["key"]),
+            (&json!(true), &json!("/login")),
+            "{path}"
+        );
+        assert_eq!(report.get("rejected"), None, "{path}");
     }
-    let said = server.get("/explain?path=/x/../login").await.json();
-    let rejected = json!({"status": 400, "detail": "the path has `.` or `..` in it"});
-    assert_eq!(said, json!({"granted": false, "denied_by": [], "rejected": rejected, "rules": []}));
+    let report = server.get("/explain?path=/x/../login").await.json();
+    let rejected = json!({"status": 400, "detail": "the path contains a `.` or `..` segment"});
+    assert_eq!(report, json!({"granted": false, "denied_by": [], "rejected": rejected, "rules": []}));
     let text = server.send("GET", "/explain?path=/x/../login", &[("accept", "text/plain")], "").await;
-    assert_eq!(text.body, "=> answered with 400: the path has `.` or `..` in it\n");
+    assert_eq!(text.body, "=> answered with 400: the path contains a `.` or `..` segment\n");
     let invalid = server.post("/explain", r#"{"path": "/a\u0001b"}"#).await;
-    assert_eq!((invalid.status, &*invalid.detail()), (400, "`/a\u{1}b` is no path that a client can send"));
+    assert_eq!((invalid.status, &*invalid.detail()), (400, "invalid path `/a\u{1}b`: a client cannot send it"));
 }
 
 /// A key on `deny` is denied, and one on `allow` is not counted, whatever their counts are.
 #[tokio::test]
-async fn a_key_on_a_list_is_shown_as_such() {
+async fn reports_listed_keys() {
     let server = Server::start(
         "rules:\n\
          - {name: each-account, by: account, limit: 1/h, deny: [mallory], allow: [vip]}\n\
@@ -140,19 +147,19 @@ async fn a_key_on_a_list_is_shown_as_such() {
     )
     .await;
     let peek = async |rule: &str, key: &str| {
-        let said = server.get(&format!("/peek?rule={rule}&key={key}")).await.json();
-        (said["listed"].clone(), said["limits"][0]["grants"].clone(), said["counted"].clone())
+        let report = server.get(&format!("/peek?rule={rule}&key={key}")).await.json();
+        (report["listed"].clone(), report["limits"][0]["grants"].clone(), report["counted"].clone())
     };
     assert_eq!(peek("each-account", "mallory").await, (json!("deny"), json!(false), json!("here")));
     assert_eq!(peek("each-client", "203.0.113.7").await, (json!("deny"), json!(false), json!("here")));
     assert_eq!(peek("each-account", "alice").await, (json!(null), json!(true), json!("here")));
-    let said = server.post("/charge?rule=each-account&key=vip", "").await.json();
-    assert_eq!((&said["listed"], &said["limits"][0]["grants"]), (&json!("allow"), &json!(true)));
-    assert_eq!((&said["limits"][0]["remaining"], said["limits"][0].get("retry_after")), (&json!(0), None));
+    let report = server.post("/charge?rule=each-account&key=vip", "").await.json();
+    assert_eq!((&report["listed"], &report["limits"][0]["grants"]), (&json!("allow"), &json!(true)));
+    assert_eq!((&report["limits"][0]["remaining"], report["limits"][0].get("retry_after")), (&json!(0), None));
 }
 
 #[tokio::test]
-async fn counts_that_stand_in_for_the_shared_ones_are_shown_as_such() {
+async fn reports_fallback_counts() {
     let mut redis = diana_testing::RedisServer::start().unwrap();
     let server = Server::start(&format!(
         "store: {{redis: '{}'}}\nrules: [{{name: all, by: account, limit: 5/h}}, {{name: own, by: account, limit: 9/h, store: local}}]",
@@ -166,79 +173,77 @@ async fn counts_that_stand_in_for_the_shared_ones_are_shown_as_such() {
 }
 
 #[tokio::test]
-async fn who_a_request_is_from_is_not_said_twice() {
+async fn rejects_attributes_derived_by_identity() {
     let server =
         Server::start("identity: {account: header(x-account)}\nrules: [{name: a, by: account, limit: 1/h}]").await;
-    for way in ["account=alice", "set=account%3Dalice"] {
-        let answer = server.get(&format!("/explain?{way}")).await;
-        let why = "`account` comes from the request, as `identity` of the rule file says; describe the request instead, as with \
-                   `header`";
-        assert_eq!((answer.status, &*answer.detail()), (400, why));
+    for parameter in ["account=alice", "set=account%3Dalice"] {
+        let response = server.get(&format!("/explain?{parameter}")).await;
+        let detail =
+            "`account` is derived from the request by `identity` of the rule file: set its source, such as `header`";
+        assert_eq!((response.status, &*response.detail()), (400, detail));
     }
-    let said = server.get("/explain?header=x-account:alice").await.json();
-    assert_eq!(said["rules"][0]["key"], "alice");
+    let report = server.get("/explain?header=x-account:alice").await.json();
+    assert_eq!(report["rules"][0]["key"], "alice");
 }
 
 #[tokio::test]
-async fn single_counts_are_looked_at_and_changed() {
+async fn peeks_and_changes_single_keys() {
     let server = Server::start(RULES).await;
     while server.decide("alice").await {}
     let alice = "rule=each-account&key=alice";
-    let said = server.get(&format!("/peek?{alice}")).await.json();
+    let report = server.get(&format!("/peek?{alice}")).await.json();
     assert_eq!(
-        (&said["rule"], &said["key"], &said["counted"]),
+        (&report["rule"], &report["key"], &report["counted"]),
         (&json!("each-account"), &json!(["alice"]), &json!("here"))
     );
-    let limit = &said["limits"][0];
+    let limit = &report["limits"][0];
     assert_eq!((&limit["remaining"], &limit["limit"], &limit["grants"]), (&json!(0), &json!(3), &json!(false)));
     let retry = limit["retry_after"].as_f64().unwrap();
     assert!(retry > 0.0 && retry <= 1200.0, "{retry}");
 
-    let left = |said: serde_json::Value| said["limits"][0]["remaining"].as_u64().unwrap();
-    assert_eq!(left(server.post(&format!("/refund?{alice}&cost=2"), "").await.json()), 2);
-    assert_eq!(left(server.post("/charge", r#"{"rule": "each-account", "key": "alice"}"#).await.json()), 1);
+    let remaining = |report: serde_json::Value| report["limits"][0]["remaining"].as_u64().unwrap();
+    assert_eq!(remaining(server.post(&format!("/refund?{alice}&cost=2"), "").await.json()), 2);
+    assert_eq!(remaining(server.post("/charge", r#"{"rule": "each-account", "key": "alice"}"#).await.json()), 1);
     assert!(server.decide("alice").await);
     assert!(!server.decide("alice").await);
-    assert_eq!(left(server.post(&format!("/reset?{alice}"), "").await.json()), 3);
+    assert_eq!(remaining(server.post(&format!("/reset?{alice}"), "").await.json()), 3);
     assert!(server.decide("alice").await);
-    assert_eq!(left(server.get("/peek?rule=each-account&key=vip").await.json()), 9);
-    assert_eq!(left(server.get("/peek?rule=both&key=alice&key=203.0.113.7").await.json()), 5);
+    assert_eq!(remaining(server.get("/peek?rule=each-account&key=vip").await.json()), 9);
+    assert_eq!(remaining(server.get("/peek?rule=both&key=alice&key=203.0.113.7").await.json()), 5);
     let both = r#"{"rule": "both", "key": ["alice", "203.0.113.7"], "cost": 4}"#;
-    assert_eq!(left(server.post("/charge", both).await.json()), 1);
+    assert_eq!(remaining(server.post("/charge", both).await.json()), 1);
 }
 
 #[tokio::test]
-async fn what_can_t_be_done_is_told() {
+async fn reports_invalid_requests() {
     let server = Server::start(RULES).await;
     for (method, path, status, detail) in [
-        ("GET", "/peek", 400, "`rule` is missing"),
-        ("GET", "/peek?rule=nobody", 404, "no active rule is named `nobody`"),
-        (
-            "GET",
-            "/peek?rule=each-account",
-            400,
-            "no key was named; expected one value: `each-account` counts by account",
-        ),
+        ("GET", "/peek", 400, "missing parameter `rule`"),
+        ("GET", "/peek?rule=unknown", 404, "unknown rule `unknown`"),
+        ("GET", "/peek?rule=each-account", 400, "missing key; expected one value: `each-account` counts by account"),
         (
             "POST",
             "/refund?rule=each-account&key=a&cost=0",
             400,
-            "cost 0: a request takes at least 1 permit; to look without taking, peek",
+            "invalid cost 0: a request takes at least 1 permit; use peek to read without taking",
         ),
-        ("POST", "/refund?rule=each-account&key=a&cost=-1", 400, "`cost` is a whole number, and not `-1`"),
+        ("POST", "/refund?rule=each-account&key=a&cost=-1", 400, "invalid `cost` `-1`: expected a whole number"),
         (
             "POST",
-            "/refund?rule=places&key=a",
+            "/refund?rule=exports&key=a",
             409,
-            "`places` gives back by itself when requests are done; to forget those that hold it, reset it",
+            "`exports` can't be refunded: its permits are released when their requests finish; to release them now, reset the key",
         ),
-        ("POST", "/reset?rule=each-account&key=a&cost=1", 400, "`cost` means nothing here; there are: rule, key"),
+        ("POST", "/reset?rule=each-account&key=a&cost=1", 400, "unknown parameter `cost`, expected one of rule, key"),
     ] {
-        let answer = server.send(method, path, &[], "").await;
-        assert_eq!((answer.status, &*answer.detail()), (status, detail), "{method} {path}");
+        let response = server.send(method, path, &[], "").await;
+        assert_eq!((response.status, &*response.detail()), (status, detail), "{method} {path}");
     }
     let body = server.post("/reset", "{\"rule\": {}}").await;
-    assert!(body.status == 400 && body.detail().starts_with("the body is an object of texts"), "{body:?}");
+    assert!(
+        body.status == 400 && body.detail().starts_with("invalid body: expected a JSON object of strings"),
+        "{body:?}"
+    );
     let nothing = server.get("/nothing").await;
     assert!(nothing.status == 404 && nothing.detail().contains("/explain"), "{nothing:?}");
     // Changes are never made by GET.
@@ -260,20 +265,20 @@ async fn bodies_and_heads_are_bounded() {
     stream.write_all(head.as_bytes()).await.unwrap();
     // The server may respond, and close, before it has read all of it.
     let _ = stream.write_all(long.as_bytes()).await;
-    let mut answer = vec![0; 12];
-    let read = tokio::time::timeout(LIMIT, stream.read_exact(&mut answer)).await.unwrap();
-    assert!(read.is_err() || answer == b"HTTP/1.1 413", "{}", String::from_utf8_lossy(&answer));
+    let mut response = vec![0; 12];
+    let read = tokio::time::timeout(LIMIT, stream.read_exact(&mut response)).await.unwrap();
+    assert!(read.is_err() || response == b"HTTP/1.1 413", "{}", String::from_utf8_lossy(&response));
     assert_eq!(server.get("/healthz").await.status, 200);
-    let answer = server.send_raw(format!("GET /{long} HTTP/1.1\r\n").get(..100_000).unwrap().as_bytes()).await;
-    assert!((400..500).contains(&answer.status), "{answer:?}");
+    let response = server.send_raw(format!("GET /{long} HTTP/1.1\r\n").get(..100_000).unwrap().as_bytes()).await;
+    assert!((400..500).contains(&response.status), "{response:?}");
 }
 
 #[tokio::test]
-async fn with_a_token_only_those_who_know_it_see_anything() {
+async fn with_a_token_requests_need_it() {
     let server = Server::start_with_token(RULES, "open sesame").await;
-    let known = [("authorization", "Bearer open sesame")];
-    let shown = ["/metrics", "/status", "/rules", "/explain", "/peek?rule=each-account&key=a"];
-    let wrong = [
+    let valid = [("authorization", "Bearer open sesame")];
+    let protected = ["/metrics", "/status", "/rules", "/explain", "/peek?rule=each-account&key=a"];
+    let invalid = [
         None,
         Some("Bearer open"),
         Some("Bearer open sesame!"),
@@ -282,41 +287,41 @@ async fn with_a_token_only_those_who_know_it_see_anything() {
         Some("Basic open sesame"),
         Some("open sesame"),
     ];
-    for path in shown {
-        for wrong in wrong {
-            let headers = wrong.map(|wrong| ("authorization", wrong));
-            let answer = server.send("GET", path, headers.as_slice(), "").await;
-            assert_eq!(answer.status, 401, "{path} {wrong:?}");
-            assert!(answer.has("www-authenticate: Bearer realm=\"diana\""), "{}", answer.head);
-            assert!(!answer.body.contains("each-account") && !answer.body.contains("sesame"), "{}", answer.body);
+    for path in protected {
+        for invalid in invalid {
+            let headers = invalid.map(|invalid| ("authorization", invalid));
+            let response = server.send("GET", path, headers.as_slice(), "").await;
+            assert_eq!(response.status, 401, "{path} {invalid:?}");
+            assert!(response.has("www-authenticate: Bearer realm=\"diana\""), "{}", response.head);
+            assert!(!response.body.contains("each-account") && !response.body.contains("sesame"), "{}", response.body);
         }
-        assert_eq!(server.send("GET", path, &known, "").await.status, 200, "{path}");
+        assert_eq!(server.send("GET", path, &valid, "").await.status, 200, "{path}");
     }
     for path in ["/reset?rule=each-account&key=a", "/refund?rule=each-account&key=a", "/charge?rule=each-account&key=a"]
     {
         assert_eq!(server.post(path, "").await.status, 401, "{path}");
-        assert_eq!(server.send("POST", path, &known, "").await.status, 200, "{path}");
+        assert_eq!(server.send("POST", path, &valid, "").await.status, 200, "{path}");
     }
     // These contain no secrets; and a client with the token may use any host name.
     for path in ["/", "/page.js", "/page.css", "/healthz"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
-    let named = [known[0], ("host", "diana.example.com")];
+    let named = [valid[0], ("host", "diana.example.com")];
     assert_eq!(server.send("GET", "/rules", &named, "").await.status, 200);
 }
 
 #[tokio::test]
-async fn without_a_token_no_page_of_others_gets_anything() {
+async fn without_a_token_cross_origin_requests_are_denied() {
     let server = Server::start(RULES).await;
-    let own = server.address.to_string();
+    let host = server.address.to_string();
     // A name that was rebound to this address.
     for host in
         ["evil.example.com", "evil.example.com:9090", "localhost.evil.example.com", "127.0.0.1.evil.example.com", ""]
     {
         for path in ["/", "/rules", "/metrics", "/healthz"] {
-            let answer = server.send("GET", path, &[("host", host)], "").await;
-            assert_eq!(answer.status, 421, "{host} {path}");
-            assert!(!answer.body.contains("each-account"), "{answer:?}");
+            let response = server.send("GET", path, &[("host", host)], "").await;
+            assert_eq!(response.status, 421, "{host} {path}");
+            assert!(!response.body.contains("each-account"), "{response:?}");
         }
     }
     assert_eq!(server.send_raw(b"GET /rules HTTP/1.0\r\n\r\n").await.status, 421);
@@ -337,18 +342,18 @@ async fn without_a_token_no_page_of_others_gets_anything() {
         assert_eq!(server.send("POST", path, &[header], "").await.status, 403, "{header:?}");
     }
     assert_eq!(server.get("/peek?rule=each-account&key=alice").await.json()["limits"][0]["remaining"], 2);
-    let own = format!("http://{own}");
-    let same = [("origin", &*own), ("sec-fetch-site", "same-origin")];
+    let origin = format!("http://{host}");
+    let same = [("origin", &*origin), ("sec-fetch-site", "same-origin")];
     assert_eq!(server.send("POST", path, &same, "").await.json()["limits"][0]["remaining"], 3);
 }
 
 #[tokio::test]
-async fn one_connection_asks_again_and_again() {
+async fn serves_several_requests_on_one_connection() {
     let server = Server::start(RULES).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
     for _ in 0..3 {
-        stream.write_all(ask.as_bytes()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
         let mut read = Vec::new();
         while !read.ends_with(b"\r\n\r\nok\n") {
             let mut buffer = [0; 1024];
@@ -360,7 +365,7 @@ async fn one_connection_asks_again_and_again() {
 }
 
 #[tokio::test]
-async fn idle_connections_keep_nobody_out_for_ever() {
+async fn idle_connections_are_closed_for_new_ones() {
     let server = Server::start(RULES).await;
     let mut idle = Vec::new();
     for _ in 0..200 {
@@ -370,19 +375,19 @@ async fn idle_connections_keep_nobody_out_for_ever() {
     }
     // Over the connection limit: the oldest are closed at once for later ones, not only when their time is up.
     assert_eq!(server.get("/healthz").await.status, 200);
-    let kept = &mut idle[100];
-    kept.write_all(format!("TP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address).as_bytes())
+    let open = &mut idle[100];
+    open.write_all(format!("TP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address).as_bytes())
         .await
         .unwrap();
-    let mut answer = String::new();
-    tokio::time::timeout(LIMIT, kept.read_to_string(&mut answer)).await.unwrap().unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut response = String::new();
+    tokio::time::timeout(LIMIT, open.read_to_string(&mut response)).await.unwrap().unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     let first = tokio::time::timeout(LIMIT, idle[0].read(&mut [0; 16])).await.unwrap();
-    assert!(first.map_or(true, |length| length == 0), "the oldest is gone");
+    assert!(first.map_or(true, |length| length == 0), "the oldest is closed");
 }
 
 #[tokio::test]
-async fn status_tells_what_was_counted_and_where_rules_come_from() {
+async fn status_reports_counts_and_sources() {
     struct Accept;
     impl Apply for Accept {
         fn apply(&self, local: Option<&Document>, _: Option<&Document>) -> Result<(), Problems> {
@@ -393,21 +398,21 @@ async fn status_tells_what_was_counted_and_where_rules_come_from() {
     let path = folder.path().join("diana.yaml");
     std::fs::write(&path, RULES).unwrap();
     let running = Arc::new(Sources::new().local(&path).start(Arc::new(Accept)).await.unwrap());
-    let tell: TellSources = Arc::new({
+    let report: ReportSources = Arc::new({
         let running = Arc::clone(&running);
         move || running.status()
     });
-    let server = Server::start_with(RULES, |state| state.sources = Some(tell)).await;
+    let server = Server::start_with(RULES, |state| state.sources = Some(report)).await;
     server.decide("alice").await;
     server.metrics.shard(0).request(Outcome::Forwarded, Duration::from_millis(2));
     server.metrics.shard(1).request(Outcome::Forwarded, Duration::from_millis(3));
     server.metrics.shard(1).connection_opened();
 
-    let said = server.get("/status").await.json();
-    assert_eq!((&said["phase"], &said["rules"], &said["keys"]), (&json!("starting"), &json!(4), &json!(1)));
-    assert_eq!((&said["requests"]["forwarded"], &said["requests"]["refused"]), (&json!(2), &json!(0)));
-    assert_eq!((&said["connections"], &said["store"]), (&json!(1), &json!(null)));
-    let source = &said["source"];
+    let report = server.get("/status").await.json();
+    assert_eq!((&report["phase"], &report["rules"], &report["keys"]), (&json!("starting"), &json!(4), &json!(1)));
+    assert_eq!((&report["requests"]["forwarded"], &report["requests"]["refused"]), (&json!(2), &json!(0)));
+    assert_eq!((&report["connections"], &report["store"]), (&json!(1), &json!(null)));
+    let source = &report["source"];
     assert_eq!((&source["in_force"], &source["loads"], &source["errors"]), (&json!("local"), &json!(1), &json!(0)));
     assert!(source["name"].as_str().unwrap().ends_with("diana.yaml"), "{source}");
 
@@ -421,7 +426,7 @@ async fn status_tells_what_was_counted_and_where_rules_come_from() {
 /// Regression: a link of the page got 401 where there is a token, and the ninth tile was alone in a row. (The rendering
 /// was checked manually in a browser.)
 #[tokio::test]
-async fn the_page_sends_the_token_and_leaves_no_tile_alone() {
+async fn the_page_sends_the_token_and_fills_its_rows() {
     let server = Server::start_with_token(RULES, "sesame").await;
     let [html, css, js] = ["/", "/page.css", "/page.js"].map(|path| server.get(path));
     let (html, css, js) = (html.await.body, css.await.body, js.await.body);
@@ -432,8 +437,8 @@ async fn the_page_sends_the_token_and_leaves_no_tile_alone() {
         assert!(links.contains(&format!("href=\"{path}\"")), "{links}");
     }
     assert!(js.contains("at('links').addEventListener('click'") && js.contains("authorization: `Bearer ${token}`"));
-    let shown = js.split("const tiles = [").nth(1).unwrap().split("at('tiles')").next().unwrap();
-    let tiles = shown.split(']').next().unwrap().matches('\'').count() / 2 + shown.matches("tile(").count();
+    let script = js.split("const tiles = [").nth(1).unwrap().split("at('tiles')").next().unwrap();
+    let tiles = script.split(']').next().unwrap().matches('\'').count() / 2 + script.matches("tile(").count();
     let columns =
         css.split(".tiles { ").skip(1).map(|rule| rule.split("repeat(").nth(1).unwrap().split(',').next().unwrap());
     let columns = columns.map(|columns| columns.parse::<usize>().unwrap()).collect::<Vec<_>>();

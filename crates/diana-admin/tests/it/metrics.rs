@@ -67,13 +67,13 @@ fn histogram_adds_up(name: &str, page: &str) {
 }
 
 async fn scrape(server: &Server) -> BTreeMap<String, f64> {
-    let answer = server.get("/metrics").await;
-    assert!(answer.has("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", answer.head);
-    checked(&answer.body)
+    let response = server.get("/metrics").await;
+    assert!(response.has("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", response.head);
+    checked(&response.body)
 }
 
 #[tokio::test]
-async fn what_was_counted_is_shown() {
+async fn exports_all_counts() {
     let server =
         Server::start("rules: [{name: a, by: account, limit: 2/h}, {name: b, by: ip, limit: 1/h, shadow: true}]").await;
     for _ in 0..5 {
@@ -91,7 +91,7 @@ async fn what_was_counted_is_shown() {
     shard.connection_opened();
     server.metrics.shard(0).connection_opened();
     shard.connection_closed();
-    shard.connection_refused();
+    shard.connection_rejected();
 
     let samples = scrape(&server).await;
     let is = |name: &str, value: f64| assert_eq!(samples.get(name), Some(&value), "{name}");
@@ -116,13 +116,13 @@ async fn what_was_counted_is_shown() {
     is("diana_keys", 2.0);
     is("diana_rules", 2.0);
     is("diana_ready", 0.0);
-    assert!(!samples.keys().any(|name| name.starts_with("diana_store")), "nothing is shared");
+    assert!(!samples.keys().any(|name| name.starts_with("diana_store")), "there is no shared store");
 }
 
 #[tokio::test]
-async fn however_many_rules_there_are_a_thousand_have_samples_of_their_own() {
-    // One of them has the name under which the rest is counted.
-    let names = (0..2_000).map(|nth| if nth == 7 { "other".to_owned() } else { format!("r{nth}") });
+async fn at_most_a_thousand_rules_have_their_own_samples() {
+    // One of them has the label of the remaining rules.
+    let names = (0..2_000).map(|index| if index == 7 { "other".to_owned() } else { format!("r{index}") });
     let rules =
         names.map(|name| format!("  - {{name: {name}, by: account, match: {{path: '/{name}/**'}}, limit: 1/h}}\n"));
     let server = Server::start(&format!("rules:\n{}", rules.collect::<String>())).await;
@@ -133,7 +133,7 @@ async fn however_many_rules_there_are_a_thousand_have_samples_of_their_own() {
     }
     let samples = scrape(&server).await;
     let of_rules = samples.keys().filter(|name| name.starts_with("diana_decisions_total")).count();
-    assert_eq!(of_rules, 1_000 * 5, "999, and the others, with five outcomes each");
+    assert_eq!(of_rules, 1_000 * 5, "999 and the others, with five outcomes each");
     assert_eq!(samples["diana_decisions_total{rule=\"r5\",outcome=\"refused\"}"], 1.0);
     assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"refused\"}"], 3.0);
     assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"granted\"}"], 3.0);
@@ -143,7 +143,7 @@ async fn however_many_rules_there_are_a_thousand_have_samples_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_shared_store_is_shown() {
+async fn exports_the_status_of_the_shared_store() {
     let mut redis = RedisServer::start().unwrap();
     let text =
         format!("{{store: {{redis: '{}', timeout: 5s}}, rules: [{{name: a, by: account, limit: 2/h}}]}}", redis.url());
@@ -152,11 +152,11 @@ async fn the_shared_store_is_shown() {
     let samples = scrape(&server).await;
     assert_eq!(samples["diana_store_up"], 1.0);
     assert!(samples["diana_store_commands_total"] >= 1.0);
-    let said = server.get("/peek?rule=a&key=alice").await.json();
-    assert_eq!((said["counted"].as_str(), said["limits"][0]["remaining"].as_u64()), (Some("shared"), Some(1)));
+    let report = server.get("/peek?rule=a&key=alice").await.json();
+    assert_eq!((report["counted"].as_str(), report["limits"][0]["remaining"].as_u64()), (Some("shared"), Some(1)));
     redis.kill().unwrap();
     let engine = Arc::clone(&server.engine);
-    diana_testing::wait_until("the store to be known as down", Duration::from_secs(60), || {
+    diana_testing::wait_until("the store to be down", Duration::from_secs(60), || {
         (engine.shared::<diana::redis::RedisStore>().unwrap().link().health != diana::redis::Health::Healthy)
             .then_some(())
     })
@@ -167,15 +167,15 @@ async fn the_shared_store_is_shown() {
 }
 
 #[test]
-fn what_many_threads_count_is_all_there() {
+fn concurrent_counts_are_not_lost() {
     let metrics = Metrics::new(4);
     std::thread::scope(|scope| {
-        // Twice as many workers as shards: two share one, and lose nothing.
+        // Twice as many workers as shards: two share one.
         for worker in 0..8 {
             let shard = metrics.shard(worker);
             scope.spawn(move || {
-                for nth in 0..10_000_u64 {
-                    shard.request(Outcome::Forwarded, Duration::from_nanos(nth));
+                for index in 0..10_000_u64 {
+                    shard.request(Outcome::Forwarded, Duration::from_nanos(index));
                     shard.bytes_in(2);
                     shard.connection_opened();
                     shard.connection_closed();
@@ -183,7 +183,7 @@ fn what_many_threads_count_is_all_there() {
             });
         }
         for _ in 0..100 {
-            assert!(metrics.totals().connections <= 8, "none is closed before it was opened");
+            assert!(metrics.totals().connections <= 8, "closed before it was opened");
         }
     });
     let totals = metrics.totals();

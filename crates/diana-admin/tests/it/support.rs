@@ -34,13 +34,13 @@ impl Drop for Server {
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -104,16 +104,16 @@ impl Server {
         self.engine.decide(&request).await.is_granted()
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> HttpResponse {
         self.send("GET", path, &[], "").await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> HttpResponse {
         self.send("POST", path, &[], body).await
     }
 
     /// Sends a request with these headers, and a default `Host` unless they have one.
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> HttpResponse {
         let host = ("host", &*self.address.to_string());
         let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let all = headers.iter().copied().chain((!has_host).then_some(host));
@@ -125,16 +125,16 @@ impl Server {
     }
 
     /// Sends bytes, and reads until the server closes the connection.
-    pub(crate) async fn send_raw(&self, bytes: &[u8]) -> Answer {
+    pub(crate) async fn send_raw(&self, bytes: &[u8]) -> HttpResponse {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
-        let mut answer = Vec::new();
-        tokio::time::timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+        let mut response = Vec::new();
+        tokio::time::timeout(LIMIT, stream.read_to_end(&mut response)).await.unwrap().unwrap();
+        let response = String::from_utf8(response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        assert!(!is_chunked, "the answers here have a length: {head}");
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        assert!(!is_chunked, "expected a content-length: {head}");
+        HttpResponse { status, head: head.to_owned(), body: body.to_owned() }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! 64-bit integers are encoded as strings, bytes as base64, and zero or empty values are omitted.
 
-use crate::client::{Client, Sent, body, clean};
+use crate::client::{Client, RequestBody, body, clean};
 use crate::remote_watcher::RemoteFailure;
 use bytes::Bytes;
 use diana_rules::Secret;
@@ -19,7 +19,7 @@ pub(super) struct Api {
     client: Client,
     endpoints: Vec<String>,
     /// The index of the current endpoint.
-    at: usize,
+    current: usize,
     credentials: Option<(String, Secret)>,
     token: Option<Secret>,
     timeout: Duration,
@@ -32,12 +32,12 @@ impl Api {
         credentials: Option<(String, Secret)>,
         timeout: Duration,
     ) -> Self {
-        Self { client, endpoints, at: 0, credentials, token: None, timeout }
+        Self { client, endpoints, current: 0, credentials, token: None, timeout }
     }
 
     /// Switches to the next endpoint.
-    pub(super) fn turn(&mut self) {
-        self.at = (self.at + 1) % self.endpoints.len().max(1);
+    pub(super) fn next_endpoint(&mut self) {
+        self.current = (self.current + 1) % self.endpoints.len().max(1);
     }
 
     pub(super) fn forget_token(&mut self) {
@@ -45,89 +45,91 @@ impl Api {
     }
 
     /// Tries the endpoints in turn until one returns a valid response.
-    pub(super) async fn call<T: Answer>(&mut self, path: &str, request: &str) -> Result<T, RemoteFailure> {
-        let mut trouble = RemoteFailure::away("there is no endpoint");
+    pub(super) async fn call<T: ApiResponse>(&mut self, path: &str, request: &str) -> Result<T, RemoteFailure> {
+        let mut failure = RemoteFailure::unreachable("no endpoint");
         for _ in 0..self.endpoints.len() {
-            match self.call_here(path, request).await {
-                Ok(answer) => return Ok(answer),
-                Err(other) => trouble = other,
+            match self.call_endpoint(path, request).await {
+                Ok(response) => return Ok(response),
+                Err(latest) => failure = latest,
             }
-            self.turn();
+            self.next_endpoint();
         }
-        Err(trouble)
+        Err(failure)
     }
 
     /// Starts a call with a streaming response.
-    pub(super) async fn open(&mut self, path: &str, request: &str) -> Result<Response<Incoming>, RemoteFailure> {
+    pub(super) async fn open_stream(&mut self, path: &str, request: &str) -> Result<Response<Incoming>, RemoteFailure> {
         let request = self.request(path, request)?;
         let sent = self.client.send(request, self.timeout).await;
         sent.map_err(|what| {
-            self.turn();
-            RemoteFailure::away(what)
+            self.next_endpoint();
+            RemoteFailure::unreachable(what)
         })
     }
 
-    async fn call_here<T: Answer>(&mut self, path: &str, request: &str) -> Result<T, RemoteFailure> {
+    async fn call_endpoint<T: ApiResponse>(&mut self, path: &str, request: &str) -> Result<T, RemoteFailure> {
         let fresh = self.token.is_none();
         if fresh {
             self.authenticate().await?;
         }
         match self.post(path, request).await {
             // The token may have expired, or the server may have restarted.
-            Err(trouble) if trouble.answered && !fresh && self.token.is_some() => {
+            Err(failure) if failure.responded && !fresh && self.token.is_some() => {
                 self.token = None;
                 self.authenticate().await?;
                 T::read(&self.post(path, request).await?)
             }
-            answer => T::read(&answer?),
+            response => T::read(&response?),
         }
     }
 
     async fn authenticate(&mut self) -> Result<(), RemoteFailure> {
         let Some((name, password)) = &self.credentials else { return Ok(()) };
         let request = serde_json::json!({ "name": name, "password": password.reveal() }).to_string();
-        let answer = self.post("/v3/auth/authenticate", &request).await?;
-        let token =
-            answer.get("token").and_then(Value::as_str).ok_or_else(|| RemoteFailure::answer("it gave no token"))?;
+        let response = self.post("/v3/auth/authenticate", &request).await?;
+        let token = response
+            .get("token")
+            .and_then(Value::as_str)
+            .ok_or_else(|| RemoteFailure::no_document("response without a valid token"))?;
         self.token = Some(Secret::new(token));
         Ok(())
     }
 
     async fn post(&self, path: &str, request: &str) -> Result<Value, RemoteFailure> {
         let request = self.request(path, request)?;
-        let response = self.client.send(request, self.timeout).await.map_err(RemoteFailure::away)?;
+        let response = self.client.send(request, self.timeout).await.map_err(RemoteFailure::unreachable)?;
         let status = response.status();
-        let bytes = body(response, super::MOST, self.timeout).await?;
+        let bytes = body(response, super::MAX_RESPONSE, self.timeout).await?;
         if !status.is_success() {
-            return Err(refused(status, &bytes));
+            return Err(error_response(status, &bytes));
         }
-        serde_json::from_slice(&bytes).map_err(|_| RemoteFailure::away("it does not answer as etcd does"))
+        serde_json::from_slice(&bytes).map_err(|_| RemoteFailure::unreachable("not an etcd response"))
     }
 
-    fn request(&self, path: &str, request: &str) -> Result<Request<Sent>, RemoteFailure> {
-        let endpoint = self.endpoints.get(self.at).map_or("", String::as_str);
+    fn request(&self, path: &str, request: &str) -> Result<Request<RequestBody>, RemoteFailure> {
+        let endpoint = self.endpoints.get(self.current).map_or("", String::as_str);
         let mut builder = Request::post(format!("{endpoint}{path}")).header(CONTENT_TYPE, "application/json");
         if let Some(token) = &self.token {
-            let mut value =
-                HeaderValue::try_from(token.reveal()).map_err(|_| RemoteFailure::answer("it gave no token"))?;
+            let mut value = HeaderValue::try_from(token.reveal())
+                .map_err(|_| RemoteFailure::no_document("response without a valid token"))?;
             value.set_sensitive(true);
             builder = builder.header(AUTHORIZATION, value);
         }
-        let sent = builder.body(Sent::from(request.to_owned()));
-        sent.map_err(|error| RemoteFailure::away(format!("it can't be asked: {error}")))
+        let sent = builder.body(RequestBody::from(request.to_owned()));
+        sent.map_err(|error| RemoteFailure::unreachable(format!("invalid request: {error}")))
     }
 }
 
 /// Creates an error from an error response.
-pub(super) fn refused(status: StatusCode, body: &[u8]) -> RemoteFailure {
-    let said = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    let said = said.get("error").or_else(|| said.get("message")).and_then(Value::as_str).unwrap_or_default();
-    RemoteFailure::answer(clean(&format!("it answered {status} {said}")))
+pub(super) fn error_response(status: StatusCode, body: &[u8]) -> RemoteFailure {
+    let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let message = body.get("error").or_else(|| body.get("message")).and_then(Value::as_str).unwrap_or_default();
+    RemoteFailure::no_document(clean(&format!("unexpected status {status} {message}")))
 }
 
 /// A response that can be parsed.
-pub(super) trait Answer: Sized {
-    fn read(answer: &Value) -> Result<Self, RemoteFailure>;
+pub(super) trait ApiResponse: Sized {
+    fn read(response: &Value) -> Result<Self, RemoteFailure>;
 }
 
 #[derive(Debug)]
@@ -163,21 +165,22 @@ pub(super) struct Event {
     pub(super) kv: KeyValue,
 }
 
-impl Answer for Range {
-    fn read(answer: &Value) -> Result<Self, RemoteFailure> {
+impl ApiResponse for Range {
+    fn read(response: &Value) -> Result<Self, RemoteFailure> {
         // Every etcd response has a header.
-        let header = answer.get("header").ok_or_else(|| RemoteFailure::away("it does not answer as etcd does"))?;
-        let kvs = list(answer, "kvs").map(key_value).collect();
+        let header = response.get("header").ok_or_else(|| RemoteFailure::unreachable("not an etcd response"))?;
+        let kvs = list(response, "kvs").map(key_value).collect();
         Ok(Self { header: Header { revision: number(header, "revision") }, kvs })
     }
 }
 
 /// Parses a line of a watch.
 pub(super) fn watched(line: &[u8]) -> Result<Watched, RemoteFailure> {
-    let line: Value = serde_json::from_slice(line).map_err(|_| RemoteFailure::away("its watch is not JSON"))?;
+    let line: Value =
+        serde_json::from_slice(line).map_err(|_| RemoteFailure::unreachable("invalid watch response: not JSON"))?;
     if let Some(error) = line.get("error") {
-        let said = error.get("message").and_then(Value::as_str).unwrap_or_default();
-        return Err(RemoteFailure::answer(format!("the watch failed: {}", clean(said))));
+        let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
+        return Err(RemoteFailure::no_document(format!("watch failed: {}", clean(message))));
     }
     let result = line.get("result").unwrap_or(&Value::Null);
     let events = list(result, "events")
@@ -210,7 +213,7 @@ fn number(value: &Value, name: &str) -> u64 {
 #[derive(Debug)]
 pub(super) struct LineReader {
     body: Incoming,
-    most: usize,
+    max: usize,
     /// The beginning of the current line.
     line: Vec<u8>,
     /// Received bytes after the current line.
@@ -218,8 +221,8 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    pub(super) fn new(body: Incoming, most: usize) -> Self {
-        Self { body, most, line: Vec::new(), rest: Bytes::new() }
+    pub(super) fn new(body: Incoming, max: usize) -> Self {
+        Self { body, max, line: Vec::new(), rest: Bytes::new() }
     }
 
     /// Returns the next line. Cancel safe: a dropped future loses no data.
@@ -227,8 +230,8 @@ impl LineReader {
         loop {
             let end = self.rest.iter().position(|byte| *byte == b'\n');
             let part = self.rest.split_to(end.unwrap_or(self.rest.len()));
-            if self.line.len() + part.len() > self.most {
-                return Err(format!("a line of its watch has more than {} bytes", self.most));
+            if self.line.len() + part.len() > self.max {
+                return Err(format!("invalid watch response: a line has more than {} bytes", self.max));
             }
             self.line.extend_from_slice(&part);
             if end.is_some() {
@@ -238,7 +241,7 @@ impl LineReader {
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => self.rest = frame.into_data().unwrap_or_default(),
-                Some(Err(_)) | None => return Err("its watch broke off".to_owned()),
+                Some(Err(_)) | None => return Err("watch interrupted".to_owned()),
             }
         }
     }

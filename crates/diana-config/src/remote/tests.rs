@@ -1,8 +1,8 @@
 use super::*;
 
 fn endpoints(url: &str) -> (Vec<String>, String) {
-    match Remote::parse(url).unwrap().place {
-        Place::Etcd { endpoints, key } => (endpoints, key),
+    match Remote::parse(url).unwrap().location {
+        Location::Etcd { endpoints, key } => (endpoints, key),
         _ => panic!("not etcd"),
     }
 }
@@ -23,24 +23,24 @@ fn redis_has_a_key_by_default() {
         ("redis://h:1/3?key=mine", "mine", "/3"),
         ("rediss://u:p@h:1/?key=a%3Ab", "a:b", "/"),
     ] {
-        let Place::Redis { url, key } = Remote::parse(url).unwrap().place else { panic!("not Redis") };
+        let Location::Redis { url, key } = Remote::parse(url).unwrap().location else { panic!("not Redis") };
         assert_eq!((key.as_str(), url.path()), (expected, database));
     }
 }
 
 #[test]
-fn nonsense_is_refused_with_a_reason() {
+fn invalid_urls_are_rejected_with_a_reason() {
     for (url, reason) in [
-        ("", "scheme"),
-        ("ftp://h/x", "scheme"),
-        ("diana.yaml", "scheme"),
+        ("", "unknown scheme"),
+        ("ftp://h/x", "unknown scheme"),
+        ("diana.yaml", "unknown scheme"),
         ("http://", "host"),
-        ("etcd://h:2379", "names no key"),
-        ("etcd://h:2379/", "names no key"),
-        ("etcd://h:2379/a?b=c", "after the `?`"),
-        ("etcd://h:port/a", "a host"),
-        ("redis://h/key", "number of a database"),
-        ("redis://h?kee=x", "after the `?`"),
+        ("etcd://h:2379", "missing key"),
+        ("etcd://h:2379/", "missing key"),
+        ("etcd://h:2379/a?b=c", "invalid query; expected `key=NAME`"),
+        ("etcd://h:port/a", "invalid host"),
+        ("redis://h/key", "expected a database number"),
+        ("redis://h?kee=x", "invalid query; expected `key=NAME`"),
     ] {
         let error = Remote::parse(url).unwrap_err().to_string();
         assert!(error.contains(reason), "{url}: {error}");
@@ -59,18 +59,18 @@ fn secrets_are_never_shown() {
         "ftp://u:s3cret@h/",
         "u:s3cret@h",
     ] {
-        let said = match Remote::parse(url) {
-            Ok(remote) => format!("{remote:?} {}", remote.shown()),
+        let message = match Remote::parse(url) {
+            Ok(remote) => format!("{remote:?} {}", remote.redacted()),
             Err(error) => format!("{error} {error:?}"),
         };
-        assert!(!said.contains("s3cret"), "{url}: {said}");
+        assert!(!message.contains("s3cret"), "{url}: {message}");
     }
     let remote = Remote::parse("http://h").unwrap().token("s3cret").credentials("u", "s3cret");
     assert!(!format!("{remote:?}").contains("s3cret"), "{remote:?}");
 }
 
 #[test]
-fn a_new_password_is_the_same_centre() {
+fn the_identity_ignores_credentials() {
     let identity = |url| Remote::parse(url).unwrap().identity().to_owned();
     assert_eq!(identity("etcd://u:one@h/k"), identity("etcd://u:two@h/k"));
     assert_eq!(identity("http://u:one@h/k"), identity("http://h/k"));
@@ -79,10 +79,10 @@ fn a_new_password_is_the_same_centre() {
 }
 
 #[test]
-fn the_end_of_the_name_tells_the_format() {
-    let format = |url| Remote::parse(url).unwrap().format_in_use();
+fn the_extension_determines_the_format() {
+    let format = |url| Remote::parse(url).unwrap().effective_format();
     assert_eq!(format("http://h/rules.toml?x=1"), Format::Toml);
     assert_eq!(format("etcd://h/rules.toml"), Format::Toml);
     assert_eq!(format("redis://h"), Format::Yaml);
-    assert_eq!(Remote::parse("redis://h").unwrap().format(Format::Toml).format_in_use(), Format::Toml);
+    assert_eq!(Remote::parse("redis://h").unwrap().format(Format::Toml).effective_format(), Format::Toml);
 }

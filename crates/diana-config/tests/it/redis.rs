@@ -16,94 +16,94 @@ fn set(redis: &RedisServer, text: &str) {
 }
 
 #[tokio::test]
-async fn who_writes_tells_of_it_on_the_channel_of_the_keys_name() {
+async fn a_message_on_the_channel_of_the_key_triggers_a_read() {
     let redis = RedisServer::start().unwrap();
     set(&redis, &rules("one"));
-    let (running, engine) = start(Sources::new().remote(Remote::parse(&redis.url()).unwrap().poll(NEVER))).await;
-    let status = running.status();
-    assert_eq!((engine.in_force(), status.in_force, status.connected), (rules("one"), Origin::Remote, true));
+    let (handle, engine) = start(Sources::new().remote(Remote::parse(&redis.url()).unwrap().poll(NEVER))).await;
+    let status = handle.status();
+    assert_eq!((engine.active(), status.in_force, status.connected), (rules("one"), Origin::Remote, true));
     assert_eq!(status.name, format!("{}?key=diana:rules", redis.url()));
     for name in ["two", "three"] {
         set(&redis, &rules(name));
         assert_eq!(redis.cli(&["PUBLISH", KEY, ""]).unwrap(), "1");
-        until_in_force(&engine, &rules(name)).await;
+        until_active(&engine, &rules(name)).await;
     }
-    assert_eq!(running.status().errors, 0, "{}", last_error(&running));
+    assert_eq!(handle.status().errors, 0, "{}", last_error(&handle));
 }
 
 #[tokio::test]
-async fn keyspace_events_are_heard_where_the_server_has_them_on() {
+async fn keyspace_events_trigger_a_read() {
     let redis = RedisServer::builder().arg("notify-keyspace-events", "K$g").start().unwrap();
     redis.cli(&["-n", "3", "SET", "mine", &rules("one")]).unwrap();
     let url = format!("{}/3?key=mine", redis.url());
     let (_running, engine) = start(Sources::new().remote(Remote::parse(&url).unwrap().poll(NEVER))).await;
     redis.cli(&["-n", "3", "SET", "mine", &rules("two")]).unwrap();
-    until_in_force(&engine, &rules("two")).await;
+    until_active(&engine, &rules("two")).await;
 }
 
 #[tokio::test]
-async fn a_change_that_nobody_told_of_is_found_all_the_same() {
+async fn a_change_without_a_message_is_found_by_polling() {
     let redis = RedisServer::start().unwrap();
     set(&redis, &rules("one"));
     let often = Duration::from_millis(200);
-    let (running, engine) = start(Sources::new().remote(Remote::parse(&redis.url()).unwrap().poll(often))).await;
+    let (handle, engine) = start(Sources::new().remote(Remote::parse(&redis.url()).unwrap().poll(often))).await;
     set(&redis, &rules("two"));
-    until_in_force(&engine, &rules("two")).await;
+    until_active(&engine, &rules("two")).await;
 
     redis.cli(&["DEL", KEY]).unwrap();
-    until_told(&running, "nothing under the key").await;
+    until_error(&handle, "is missing or empty").await;
     redis.cli(&["LPUSH", KEY, "x"]).unwrap();
-    until_told(&running, "no string").await;
+    until_error(&handle, "is not a string").await;
     redis.cli(&["DEL", KEY]).unwrap();
     redis.cli(&["SETRANGE", KEY, "16777216", "x"]).unwrap();
-    until_told(&running, "more than 16777216 bytes").await;
+    until_error(&handle, "more than 16777216 bytes").await;
     set(&redis, "rules: [");
-    until_told(&running, ":1:8").await;
-    assert_eq!((engine.in_force(), running.status().connected), (rules("two"), true));
+    until_error(&handle, ":1:8").await;
+    assert_eq!((engine.active(), handle.status().connected), (rules("two"), true));
     set(&redis, &rules("three"));
-    until_in_force(&engine, &rules("three")).await;
+    until_active(&engine, &rules("three")).await;
 }
 
 #[tokio::test]
-async fn a_redis_that_was_away_is_heard_again() {
+async fn reconnects_and_subscribes_again_after_a_restart() {
     let mut redis = RedisServer::start().unwrap();
     set(&redis, &rules("one"));
     let remote = Remote::parse(&redis.url()).unwrap().poll(NEVER).timeout(Duration::from_millis(500));
-    let (running, engine) = start(Sources::new().remote(remote)).await;
+    let (handle, engine) = start(Sources::new().remote(remote)).await;
     redis.kill().unwrap();
-    until("the loss", || !running.status().connected).await;
-    assert_eq!(engine.in_force(), rules("one"));
+    until("the disconnect", || !handle.status().connected).await;
+    assert_eq!(engine.active(), rules("one"));
     redis.restart().unwrap();
     // The restarted server is empty, which changes nothing.
-    until_told(&running, "nothing under the key").await;
-    assert_eq!(engine.in_force(), rules("one"));
+    until_error(&handle, "is missing or empty").await;
+    assert_eq!(engine.active(), rules("one"));
     set(&redis, &rules("two"));
     redis.cli(&["PUBLISH", KEY, ""]).unwrap();
-    until_in_force(&engine, &rules("two")).await;
+    until_active(&engine, &rules("two")).await;
 }
 
 #[tokio::test]
-async fn a_frozen_redis_is_away_and_then_back() {
+async fn a_frozen_redis_is_unreachable_until_it_responds() {
     let redis = RedisServer::start().unwrap();
     set(&redis, &rules("one"));
     let remote = Remote::parse(&redis.url()).unwrap();
     let remote = remote.poll(Duration::from_millis(200)).timeout(Duration::from_millis(500));
-    let (running, engine) = start(Sources::new().remote(remote)).await;
+    let (handle, engine) = start(Sources::new().remote(remote)).await;
     redis.freeze().unwrap();
-    until("the loss", || !running.status().connected).await;
+    until("the disconnect", || !handle.status().connected).await;
     redis.thaw().unwrap();
     set(&redis, &rules("two"));
-    until_in_force(&engine, &rules("two")).await;
-    until("the link", || running.status().connected).await;
+    until_active(&engine, &rules("two")).await;
+    until("the connection", || handle.status().connected).await;
 }
 
 #[tokio::test]
 async fn a_password_is_used_and_never_shown() {
     let redis = RedisServer::builder().password("s3cret").start().unwrap();
     set(&redis, &rules("one"));
-    let (running, engine) = start(Sources::new().remote(Remote::parse(&redis.url()).unwrap())).await;
-    assert_eq!(engine.in_force(), rules("one"));
-    assert!(!format!("{running:?} {:?}", running.status()).contains("s3cret"));
+    let (handle, engine) = start(Sources::new().remote(Remote::parse(&redis.url()).unwrap())).await;
+    assert_eq!(engine.active(), rules("one"));
+    assert!(!format!("{handle:?} {:?}", handle.status()).contains("s3cret"));
 
     let wrong = Remote::parse(&format!("redis://:wr0ng@127.0.0.1:{}", redis.port())).unwrap();
     let error = Sources::new().wait(LONG).remote(wrong).start(Recorder::new() as Arc<dyn Apply>).await.unwrap_err();

@@ -20,9 +20,9 @@ pub(crate) struct Recorder {
 
 #[derive(Debug, Default)]
 struct State {
-    in_force: String,
+    active: String,
     applied: u64,
-    refused: u64,
+    rejected: u64,
 }
 
 impl Recorder {
@@ -31,27 +31,27 @@ impl Recorder {
     }
 
     /// The text of the document whose rules are active.
-    pub(crate) fn in_force(&self) -> String {
-        self.state.lock().in_force.clone()
+    pub(crate) fn active(&self) -> String {
+        self.state.lock().active.clone()
     }
 
     pub(crate) fn applied(&self) -> u64 {
         self.state.lock().applied
     }
 
-    pub(crate) fn refused(&self) -> u64 {
-        self.state.lock().refused
+    pub(crate) fn rejected(&self) -> u64 {
+        self.state.lock().rejected
     }
 
     fn check(document: &Document) -> Result<(), Problems> {
         let tree = document.parse()?;
-        let wrong = |what: &str| Err(document.problems([Problem::new(Span::default(), what)]));
-        let Value::Map(entries) = tree.value else { return wrong("a document is a map") };
+        let problem = |what: &str| Err(document.problems([Problem::new(Span::default(), what)]));
+        let Value::Map(entries) = tree.value else { return problem("expected a map") };
         let has = |key: &str| entries.iter().any(|entry| entry.key == key);
         if has("nonsense") {
-            return wrong("`nonsense` is no field");
+            return problem("unknown field `nonsense`");
         }
-        if has("rules") { Ok(()) } else { wrong("there is no `rules`") }
+        if has("rules") { Ok(()) } else { problem("missing `rules`") }
     }
 }
 
@@ -61,18 +61,16 @@ impl Apply for Recorder {
         let needs = remote.filter(|remote| remote.text().contains("by: tenant"));
         let has = local.is_some_and(|local| local.text().contains("identity: {tenant"));
         let checked = match needs {
-            Some(remote) if !has => {
-                Err(remote.problems([Problem::new(Span::default(), "nobody says what `tenant` is")]))
-            }
+            Some(remote) if !has => Err(remote.problems([Problem::new(Span::default(), "unknown attribute `tenant`")])),
             _ => checked,
         };
         let mut state = self.state.lock();
         match &checked {
             Ok(()) => {
                 state.applied += 1;
-                state.in_force = remote.or(local).unwrap().text().to_owned();
+                state.active = remote.or(local).unwrap().text().to_owned();
             }
-            Err(_) => state.refused += 1,
+            Err(_) => state.rejected += 1,
         }
         checked
     }
@@ -86,35 +84,35 @@ pub(crate) fn rules(name: &str) -> String {
 /// Starts with a new recorder; a config server that responds has enough time even on a busy machine.
 pub(crate) async fn start(sources: Sources) -> (WatchHandle, Arc<Recorder>) {
     let recorder = Recorder::new();
-    let running = sources.wait(LONG).start(Arc::clone(&recorder) as Arc<dyn Apply>).await.unwrap();
-    (running, recorder)
+    let handle = sources.wait(LONG).start(Arc::clone(&recorder) as Arc<dyn Apply>).await.unwrap();
+    (handle, recorder)
 }
 
 /// Waits until `holds` returns `true`. Fails after a very long time.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
-    let began = SystemClock.now();
+    let start = SystemClock.now();
     loop {
-        let passed = SystemClock.now().since(began);
+        let elapsed = SystemClock.now().since(start);
         if holds() {
-            return passed;
+            return elapsed;
         }
-        assert!(passed < LONG, "waited in vain for {what}");
+        assert!(elapsed < LONG, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Waits until this document is active.
-pub(crate) async fn until_in_force(recorder: &Recorder, text: &str) -> Duration {
-    until(text, || recorder.in_force() == text).await
+pub(crate) async fn until_active(recorder: &Recorder, text: &str) -> Duration {
+    until(text, || recorder.active() == text).await
 }
 
 /// Waits until the last error contains this text.
-pub(crate) async fn until_told(running: &WatchHandle, what: &str) {
-    let told = || running.status().last_error.is_some_and(|error| error.what.contains(what));
-    until(&format!("an error with `{what}`"), told).await;
+pub(crate) async fn until_error(handle: &WatchHandle, what: &str) {
+    let is_reported = || handle.status().last_error.is_some_and(|error| error.what.contains(what));
+    until(&format!("an error with `{what}`"), is_reported).await;
 }
 
 /// The last error.
-pub(crate) fn last_error(running: &WatchHandle) -> String {
-    running.status().last_error.map(|error| error.what).unwrap_or_default()
+pub(crate) fn last_error(handle: &WatchHandle) -> String {
+    handle.status().last_error.map(|error| error.what).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ const PORTS: &str = "DIANA_TEST_TLS_PORTS";
 const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
 
 /// Runs [`inside`] in its own process, since the trusted certificates come from the environment.
-fn run_inside(ports: &str, expected: &str, trusted: Option<&Path>) {
+fn run_in_process(ports: &str, expected: &str, trusted: Option<&Path>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "tls::inside", "--include-ignored", "--nocapture"]);
     command.env(PORTS, ports).env(EXPECTED, expected);
@@ -22,13 +22,13 @@ fn run_inside(ports: &str, expected: &str, trusted: Option<&Path>) {
         command.env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");
     }
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output_text}");
+    assert!(output_text.contains("1 passed"), "{output_text}");
 }
 
 #[test]
-fn a_private_authority_is_trusted_if_the_environment_names_it_and_not_otherwise() {
+fn a_private_authority_is_trusted_only_if_the_environment_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -58,12 +58,12 @@ fn a_private_authority_is_trusted_if_the_environment_names_it_and_not_otherwise(
         .unwrap();
     redis.cli(&["SET", "diana:rules", &rules("secret")]).unwrap();
     let ports = format!("{} {}", etcd.tls_port().unwrap(), redis_tls.number());
-    run_inside(&ports, "trusted", Some(&trusted));
-    run_inside(&ports, "foreign", None);
+    run_in_process(&ports, "trusted", Some(&trusted));
+    run_in_process(&ports, "untrusted", None);
 }
 
 #[tokio::test]
-#[ignore = "run by the test above, which sets the stage"]
+#[ignore = "run by the test above, in its own process"]
 async fn inside() {
     let ports = std::env::var(PORTS).unwrap();
     let (etcd, redis) = ports.split_once(' ').unwrap();
@@ -75,7 +75,7 @@ async fn inside() {
         match expected.as_str() {
             "trusted" => {
                 started.unwrap();
-                assert_eq!(engine.in_force(), rules("secret"), "{url}");
+                assert_eq!(engine.active(), rules("secret"), "{url}");
             }
             _ => {
                 let error = started.unwrap_err().to_string().to_lowercase();
@@ -86,5 +86,5 @@ async fn inside() {
     // An etcd is an HTTP server too; this page is not a rule file, which is reported only if it was read.
     let remote = Remote::parse(&format!("https://127.0.0.1:{etcd}/version")).unwrap().timeout(LONG);
     let error = Sources::new().wait(LONG).remote(remote).start(Recorder::new() as _).await.unwrap_err().to_string();
-    assert_eq!(error.contains("no `rules`"), expected == "trusted", "{error}");
+    assert_eq!(error.contains("missing `rules`"), expected == "trusted", "{error}");
 }

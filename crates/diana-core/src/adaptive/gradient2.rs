@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  gradient  = tolerance × baseline / latency, within 0.5 ..= 1        tolerance = 1.5
-//!  new limit = limit × gradient + √limit                               room for a short queue, so that it can grow
+//!  new limit = limit × gradient + √limit                               space for a short queue, so that it can grow
 //!  limit     = 0.8 × limit + 0.2 × new limit                           step by step
 //! ```
 //!
@@ -45,7 +45,7 @@ use std::time::Duration;
 const TOLERANCE: f64 = 1.5;
 const SMOOTHING: f64 = 0.2;
 /// The lowest gradient: the limit is never cut by more than a tenth at a time.
-const STEEPEST: f64 = 0.5;
+const MIN_GRADIENT: f64 = 0.5;
 /// The number of windows in the baseline's mean.
 const BASELINE_WINDOWS: f64 = 600.0;
 /// How long samples are collected, and the minimum number.
@@ -55,24 +55,24 @@ const WINDOW_SAMPLES: u32 = 10;
 /// request started; the limit may have grown since.)
 const REACHED: f64 = 0.8;
 /// How long the limit counts as reached after that: the longer of this time and this many latencies.
-const JUST_NOW: Duration = Duration::from_millis(500);
-const JUST_NOW_LATENCIES: f64 = 2.0;
+const REACHED_TTL: Duration = Duration::from_millis(500);
+const REACHED_TTL_LATENCIES: f64 = 2.0;
 /// How long a limit must be reached, with its latency in doubt, before it is probed: the longer of both.
-const IN_DOUBT: Duration = Duration::from_secs(1);
-const IN_DOUBT_LATENCIES: f64 = 10.0;
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+const PROBE_AFTER_LATENCIES: f64 = 10.0;
 /// How long a baseline is fresh: the longer of both.
-const FRESH: Duration = Duration::from_secs(10);
-const FRESH_LATENCIES: f64 = 100.0;
+const BASELINE_TTL: Duration = Duration::from_secs(10);
+const BASELINE_TTL_LATENCIES: f64 = 100.0;
 /// The part to which a probe cuts the limit, and again while the latency falls below that part.
-const PROBE_PART: f64 = 0.7;
-const STILL_FALLING: f64 = 0.85;
+const PROBE_FACTOR: f64 = 0.7;
+const FALLING_FACTOR: f64 = 0.85;
 /// A probe step ends after this many responses, or with the fewest after the longest time (the longer of both).
 const PROBE_SAMPLES: u32 = 20;
-const FEWEST_PROBE_SAMPLES: u32 = 5;
-const LONGEST_STEP: Duration = Duration::from_secs(1);
-const LONGEST_STEP_LATENCIES: f64 = 3.0;
+const MIN_PROBE_SAMPLES: u32 = 5;
+const MAX_PROBE_STEP: Duration = Duration::from_secs(1);
+const MAX_PROBE_STEP_LATENCIES: f64 = 3.0;
 /// The weight of the latest window in the recent latency.
-const LATELY: f64 = 0.3;
+const RECENT_WEIGHT: f64 = 0.3;
 
 /// Gradient2, with its bounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,13 +92,13 @@ pub struct Gradient2State {
     windows: f64,
     window: Window,
     /// The recent latency, in seconds.
-    lately: f64,
+    recent_latency: f64,
     /// When the baseline was last confirmed without a queue, if ever.
-    proven: Option<Timestamp>,
+    confirmed_at: Option<Timestamp>,
     /// When the limit was last reached.
     reached: Option<Timestamp>,
     /// Since when the limit has always been reached while it was unknown whether the latency includes a queue.
-    in_doubt_since: Option<Timestamp>,
+    uncertain_since: Option<Timestamp>,
     has_adapted: bool,
     probe: Option<Probe>,
 }
@@ -106,20 +106,20 @@ pub struct Gradient2State {
 /// Collected samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Window {
-    began: Timestamp,
+    started: Timestamp,
     seconds: f64,
     answered: u32,
     dropped: u32,
-    most_in_flight: u64,
+    max_in_flight: u64,
 }
 
 /// A step of a probe, during which the limit is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Probe {
-    began: Timestamp,
+    started: Timestamp,
     limit: f64,
     /// The latency before the cut.
-    before: f64,
+    latency_before: f64,
     seconds: f64,
     answered: u32,
 }
@@ -151,7 +151,7 @@ impl Gradient2 {
         }
         let window = &mut state.window;
         if window.answered + window.dropped == 0 {
-            window.began = now;
+            window.started = now;
         }
         match sample.kind {
             SampleKind::Answered => {
@@ -160,8 +160,8 @@ impl Gradient2 {
             }
             SampleKind::Dropped => window.dropped += 1,
         }
-        window.most_in_flight = window.most_in_flight.max(in_flight);
-        if window.answered + window.dropped >= WINDOW_SAMPLES && now.since(window.began) >= WINDOW {
+        window.max_in_flight = window.max_in_flight.max(in_flight);
+        if window.answered + window.dropped >= WINDOW_SAMPLES && now.since(window.started) >= WINDOW {
             let window = std::mem::take(window);
             self.adapt(state, now, &window);
         }
@@ -171,64 +171,65 @@ impl Gradient2 {
     fn adapt(&self, state: &mut Gradient2State, now: Timestamp, window: &Window) {
         state.has_adapted = true;
         let dropped = f64::from(window.dropped) / f64::from(window.answered + window.dropped);
-        let is_in_use = float(window.most_in_flight) >= state.limit / 2.0;
+        let is_in_use = float(window.max_in_flight) >= state.limit / 2.0;
         // Requests may come in bursts whose first ones find few in flight, so this does not depend on one window only.
-        if float(window.most_in_flight) >= state.limit * REACHED {
+        if float(window.max_in_flight) >= state.limit * REACHED {
             state.reached = Some(now);
         }
-        let lately = at_least(JUST_NOW, state.lately * JUST_NOW_LATENCIES);
-        let is_reached = state.reached.is_some_and(|reached| now.since(reached) <= lately);
+        let reached_ttl = at_least(REACHED_TTL, state.recent_latency * REACHED_TTL_LATENCIES);
+        let is_reached = state.reached.is_some_and(|reached| now.since(reached) <= reached_ttl);
         let mut gradient = 1.0_f64;
         if window.answered > 0 {
             let latency = (window.seconds / f64::from(window.answered)).max(f64::MIN_POSITIVE);
-            state.teach(now, latency, is_in_use || is_reached);
+            state.record_latency(now, latency, is_in_use || is_reached);
             gradient = TOLERANCE * state.baseline / latency;
         }
-        let gradient = (gradient.min(1.0) * (1.0 - dropped)).max(STEEPEST);
+        let gradient = (gradient.min(1.0) * (1.0 - dropped)).max(MIN_GRADIENT);
         let new = state.limit * gradient + state.limit.sqrt();
         if is_in_use || new < state.limit {
             let smooth = state.limit * (1.0 - SMOOTHING) + new * SMOOTHING;
             state.limit = smooth.clamp(float(self.min), float(self.max));
         }
-        if !is_reached || !state.is_doubtful() {
-            state.in_doubt_since = None;
+        if !is_reached || !state.is_uncertain() {
+            state.uncertain_since = None;
             return;
         }
-        let since = *state.in_doubt_since.get_or_insert(window.began);
-        let is_lasting = now.since(since) >= at_least(IN_DOUBT, state.lately * IN_DOUBT_LATENCIES);
-        if is_lasting && !state.is_fresh(now) {
-            state.probe = Some(self.step(now, state.limit, state.lately));
+        let since = *state.uncertain_since.get_or_insert(window.started);
+        let is_lasting = now.since(since) >= at_least(PROBE_AFTER, state.recent_latency * PROBE_AFTER_LATENCIES);
+        if is_lasting && !state.has_fresh_baseline(now) {
+            state.probe = Some(self.step(now, state.limit, state.recent_latency));
         }
     }
 
     /// The next step down from a limit with this latency.
     fn step(&self, now: Timestamp, limit: f64, latency: f64) -> Probe {
-        let limit = (limit * PROBE_PART).max(float(self.min));
-        Probe { began: now, limit, before: latency, seconds: 0.0, answered: 0 }
+        let limit = (limit * PROBE_FACTOR).max(float(self.min));
+        Probe { started: now, limit, latency_before: latency, seconds: 0.0, answered: 0 }
     }
 
     /// Learns from responses to requests that started under the lower limit whether requests were queueing.
     fn probe(&self, state: &mut Gradient2State, now: Timestamp, sample: &Sample, in_flight: u64) {
         let Some(mut probe) = state.probe else { return };
-        let began = sample.receipt.at() >= probe.began && float(in_flight) <= probe.limit.floor().max(1.0);
-        if began && sample.kind == SampleKind::Answered {
+        let started_under_probe =
+            sample.receipt.at() >= probe.started && float(in_flight) <= probe.limit.floor().max(1.0);
+        if started_under_probe && sample.kind == SampleKind::Answered {
             probe.seconds += sample.latency.as_secs_f64();
             probe.answered += 1;
         }
         state.probe = Some(probe);
-        let longest = at_least(LONGEST_STEP, probe.before * LONGEST_STEP_LATENCIES);
-        if probe.answered < PROBE_SAMPLES && now.since(probe.began) < longest {
+        let max_step = at_least(MAX_PROBE_STEP, probe.latency_before * MAX_PROBE_STEP_LATENCIES);
+        if probe.answered < PROBE_SAMPLES && now.since(probe.started) < max_step {
             return;
         }
-        if probe.answered >= FEWEST_PROBE_SAMPLES {
+        if probe.answered >= MIN_PROBE_SAMPLES {
             let latency = (probe.seconds / f64::from(probe.answered)).max(f64::MIN_POSITIVE);
-            if latency < probe.before * STILL_FALLING && probe.limit > float(self.min) {
+            if latency < probe.latency_before * FALLING_FACTOR && probe.limit > float(self.min) {
                 state.probe = Some(self.step(now, probe.limit, latency));
                 return;
             }
-            (state.baseline, state.windows, state.proven) = (latency, BASELINE_WINDOWS, Some(now));
+            (state.baseline, state.windows, state.confirmed_at) = (latency, BASELINE_WINDOWS, Some(now));
         }
-        (state.probe, state.in_doubt_since) = (None, None);
+        (state.probe, state.uncertain_since) = (None, None);
         state.window = Window::default();
     }
 }
@@ -245,15 +246,15 @@ impl Gradient2State {
         self.has_adapted
     }
 
-    fn teach(&mut self, now: Timestamp, latency: f64, is_in_use: bool) {
+    fn record_latency(&mut self, now: Timestamp, latency: f64, is_in_use: bool) {
         if self.windows == 0.0 {
             // A first estimate, until an idle time or a probe corrects it.
-            (self.baseline, self.windows, self.lately) = (latency, 1.0, latency);
+            (self.baseline, self.windows, self.recent_latency) = (latency, 1.0, latency);
         }
-        self.lately += (latency - self.lately) * LATELY;
+        self.recent_latency += (latency - self.recent_latency) * RECENT_WEIGHT;
         let is_quiet = !is_in_use && latency <= self.baseline * TOLERANCE;
         if is_quiet {
-            self.proven = Some(now);
+            self.confirmed_at = Some(now);
         }
         // Faster than ever without a queue: that needs no confirmation, and as a mean it is no outlier.
         if is_quiet || latency < self.baseline {
@@ -267,14 +268,14 @@ impl Gradient2State {
     }
 
     /// Returns `true` if it is unknown whether the recent latency includes a queue.
-    fn is_doubtful(&self) -> bool {
-        self.proven.is_none() || self.lately > self.baseline * TOLERANCE
+    fn is_uncertain(&self) -> bool {
+        self.confirmed_at.is_none() || self.recent_latency > self.baseline * TOLERANCE
     }
 
     /// Returns `true` if the baseline was confirmed recently.
-    fn is_fresh(&self, now: Timestamp) -> bool {
-        let fresh = at_least(FRESH, self.baseline * FRESH_LATENCIES);
-        self.proven.is_some_and(|proven| now.since(proven) < fresh)
+    fn has_fresh_baseline(&self, now: Timestamp) -> bool {
+        let ttl = at_least(BASELINE_TTL, self.baseline * BASELINE_TTL_LATENCIES);
+        self.confirmed_at.is_some_and(|confirmed| now.since(confirmed) < ttl)
     }
 }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// let now = Timestamp::from_secs(1_700_000_000);
 /// let ends = |unit| FixedWindow::calendar(5, unit, "Asia/Shanghai").map(|window| window.comes_back(now));
 ///
-/// assert_eq!(ends(Calendar::Day)?, Timestamp::from_secs(1_700_064_000)); // the 16th, 00:00 there
+/// assert_eq!(ends(Calendar::Day)?, Timestamp::from_secs(1_700_064_000)); // the 16th, 00:00 in Shanghai
 /// assert_eq!(ends(Calendar::Week)?, Timestamp::from_secs(1_700_409_600)); // Monday the 20th
 /// assert_eq!(ends(Calendar::Month)?, Timestamp::from_secs(1_701_360_000)); // the 1st of December
 /// # Ok::<(), diana_core::InvalidWindow>(())

@@ -7,7 +7,7 @@
 //! ```text
 //!  0              in flight      limit            limit + burst
 //!  ├──────────────────┼────────────┼──────────────────┤
-//!  │                  │◀─ at once ▶│◀── after a wait ▶│  refused
+//!  │                  │◀─ at once ▶│◀── after a wait ▶│  denied
 //! ```
 //!
 //! # Burst
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// The longest learned duration of a request, in nanoseconds: 104 days, the largest that Redis' numbers represent
 /// exactly, so that both stores learn the same.
-const LONGEST_UNIT: u64 = (1 << 53) - 1;
+const MAX_UNIT_NANOS: u64 = (1 << 53) - 1;
 
 /// A bounded number of permits in flight.
 ///
@@ -60,7 +60,7 @@ pub struct Concurrency {
 }
 
 /// The longest wait, 104 days: nanoseconds that every store counts exactly.
-const LONGEST_WAIT_NANOS: u64 = (1 << 53) - 1;
+const MAX_WAIT_NANOS: u64 = (1 << 53) - 1;
 
 impl Concurrency {
     /// Allows at most `limit` permits in flight, which must be in `1..=MAX_PERMITS`.
@@ -80,7 +80,7 @@ impl Concurrency {
     /// let mut wait = || pool.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER).wait();
     /// assert_eq!(wait(), Some(Duration::ZERO));
     /// assert_eq!(wait(), Some(Duration::from_millis(5)));
-    /// assert_eq!(wait(), None); // beyond the burst
+    /// assert_eq!(wait(), None); // over the burst
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
@@ -124,9 +124,9 @@ impl Algorithm for Concurrency {
             return Outcome::never();
         }
         let permits = state.permits.saturating_add(cost.get());
-        let excess_turns = (permits - 1) / self.limit;
-        let wait = state.unit_nanos.saturating_mul(excess_turns);
-        if permits > self.capacity() || wait > max_wait.as_nanos().min(LONGEST_WAIT_NANOS) {
+        let rounds = (permits - 1) / self.limit;
+        let wait = state.unit_nanos.saturating_mul(rounds);
+        if permits > self.capacity() || wait > max_wait.as_nanos().min(MAX_WAIT_NANOS) {
             // Too short a maximum wait gives no retry time either: the wait shrinks when others finish, not with time.
             return Outcome::Denied { retry: Retry::WhenReturned };
         }
@@ -161,7 +161,7 @@ impl Algorithm for Concurrency {
         let latency = saturating_nanos(now.since(receipt.at() + wait));
         // A request that finished no later than it was admitted was never served, so its duration is ignored.
         if latency > 0 {
-            state.unit_nanos = latency.midpoint(state.unit_nanos).min(LONGEST_UNIT);
+            state.unit_nanos = latency.midpoint(state.unit_nanos).min(MAX_UNIT_NANOS);
         }
         Refund::Returned
     }

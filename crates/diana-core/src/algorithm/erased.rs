@@ -2,9 +2,9 @@
 
 use super::token_bucket::PackedBucket;
 use super::{Algorithm, Packed, Waiting};
-use crate::limiter::cell::{AnyState, Held};
+use crate::limiter::cell::{AlgorithmState, AnyState};
 use crate::store::budget::Budget;
-use crate::store::table::{OnFull, Table, Uses};
+use crate::store::table::{OnFull, Table, Usage};
 use crate::sync::Arc;
 use crate::{Answer, Cost, MaxWait, Quota, Receipt, Refund, Sample, Timestamp};
 use std::any::Any;
@@ -22,7 +22,7 @@ pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn configured(&self) -> Configured;
     fn waiting(&self) -> Waiting;
-    fn one_word(&self) -> Option<Packed>;
+    fn packed(&self) -> Option<Packed>;
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
     fn new_state(&self, now: Timestamp) -> Box<dyn AnyState>;
     /// Returns a state with `used` permits in use.
@@ -42,8 +42,8 @@ impl<A: Algorithm> AnyAlgorithm for A {
         Algorithm::waiting(self)
     }
 
-    fn one_word(&self) -> Option<Packed> {
-        Algorithm::one_word(self)
+    fn packed(&self) -> Option<Packed> {
+        Algorithm::packed(self)
     }
 
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable> {
@@ -51,11 +51,11 @@ impl<A: Algorithm> AnyAlgorithm for A {
     }
 
     fn new_state(&self, now: Timestamp) -> Box<dyn AnyState> {
-        Box::new(Held::new(self.clone(), self.fresh(now), now))
+        Box::new(AlgorithmState::new(self.clone(), self.fresh(now), now))
     }
 
     fn occupied(&self, used: u64, now: Timestamp) -> Box<dyn AnyState> {
-        Box::new(Held::new(self.clone(), Algorithm::occupied(self, used, now), now))
+        Box::new(AlgorithmState::new(self.clone(), Algorithm::occupied(self, used, now), now))
     }
 }
 
@@ -73,10 +73,10 @@ pub(crate) trait AnyTable: Debug + Send {
     fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp);
     fn restart(&mut self);
     fn reclaim(&mut self, now: Timestamp);
-    fn look_around(&mut self, now: Timestamp);
+    fn sweep_some(&mut self, now: Timestamp);
     fn len(&self) -> usize;
-    fn drain(&mut self, now: Timestamp) -> Uses;
-    fn adopt(&mut self, uses: Uses, now: Timestamp);
+    fn drain(&mut self, now: Timestamp) -> Usage;
+    fn adopt(&mut self, usage: Usage, now: Timestamp);
     fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool;
     /// Changes to `algorithm` if it is of the same kind; otherwise returns `false`.
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
@@ -131,20 +131,20 @@ impl<A: Algorithm> AnyTable for Table<A> {
         self.reclaim(now);
     }
 
-    fn look_around(&mut self, now: Timestamp) {
-        self.look_around(now);
+    fn sweep_some(&mut self, now: Timestamp) {
+        self.sweep_some(now);
     }
 
     fn len(&self) -> usize {
         self.len()
     }
 
-    fn drain(&mut self, now: Timestamp) -> Uses {
+    fn drain(&mut self, now: Timestamp) -> Usage {
         self.drain(now)
     }
 
-    fn adopt(&mut self, uses: Uses, now: Timestamp) {
-        self.adopt(uses, now);
+    fn adopt(&mut self, usage: Usage, now: Timestamp) {
+        self.adopt(usage, now);
     }
 
     fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool {
@@ -178,7 +178,7 @@ macro_rules! either {
 
 impl Keys {
     pub(crate) fn new(algorithm: &dyn AnyAlgorithm, on_full: OnFull, budget: Arc<Budget>) -> Self {
-        match algorithm.one_word() {
+        match algorithm.packed() {
             Some(Packed(bucket)) => Self::Packed(Table::new(bucket, on_full, budget)),
             None => Self::Any(algorithm.new_table(on_full, budget)),
         }
@@ -187,8 +187,8 @@ impl Keys {
     /// Returns `true` if `algorithm` is of the kind of these keys.
     pub(crate) fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool {
         match self {
-            Self::Packed(_) => algorithm.one_word().is_some(),
-            Self::Any(table) => algorithm.one_word().is_none() && table.is_of_kind(algorithm),
+            Self::Packed(_) => algorithm.packed().is_some(),
+            Self::Any(table) => algorithm.packed().is_none() && table.is_of_kind(algorithm),
         }
     }
 
@@ -200,7 +200,7 @@ impl Keys {
         budget: &Arc<Budget>,
         now: Timestamp,
     ) {
-        let changed = match (&mut *self, algorithm.one_word()) {
+        let changed = match (&mut *self, algorithm.packed()) {
             (Self::Packed(table), Some(Packed(bucket))) => {
                 table.change(bucket, now);
                 true
@@ -210,9 +210,9 @@ impl Keys {
         };
         if !changed {
             // Another kind of algorithm: only the permits in use can be migrated.
-            let uses = either!(self, table => table.drain(now));
+            let usage = either!(self, table => table.drain(now));
             *self = Self::new(algorithm, on_full, Arc::clone(budget));
-            either!(self, table => table.adopt(uses, now));
+            either!(self, table => table.adopt(usage, now));
         }
     }
 
@@ -276,8 +276,8 @@ impl Keys {
         either!(self, table => table.reclaim(now));
     }
 
-    pub(crate) fn look_around(&mut self, now: Timestamp) {
-        either!(self, table => table.look_around(now));
+    pub(crate) fn sweep_some(&mut self, now: Timestamp) {
+        either!(self, table => table.sweep_some(now));
     }
 
     pub(crate) fn len(&self) -> usize {

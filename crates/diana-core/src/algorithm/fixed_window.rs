@@ -61,7 +61,8 @@ pub struct FixedWindow {
 /// let quota = Quota::per_minute(10)?;
 /// let at = Timestamp::from_secs(59);
 /// assert_eq!(FixedWindow::new(quota).comes_back(at), Timestamp::from_secs(60));
-/// assert_eq!(FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest).comes_back(at), Timestamp::from_secs(119));
+/// let window = FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest);
+/// assert_eq!(window.comes_back(at), Timestamp::from_secs(119));
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -116,7 +117,7 @@ impl FixedWindow {
     /// let error = FixedWindow::calendar(1000, Calendar::Day, "Europe/Atlantis").unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "time zone `Europe/Atlantis`: is not known; an IANA name such as `Europe/Berlin` or `UTC` would do",
+    ///     "unknown time zone `Europe/Atlantis`; expected an IANA name such as `Europe/Berlin` or `UTC`",
     /// );
     /// # Ok::<(), diana_core::InvalidWindow>(())
     /// ```
@@ -218,7 +219,7 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn take(&self, state: &mut FixedWindowState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
+    fn take(&self, state: &mut FixedWindowState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
         let limit = self.quota.permits();
         if cost.get() > limit {
             return Outcome::never();

@@ -2,16 +2,16 @@
 //!
 //! # How it works
 //! A rate of `permits` per `period` means that one permit is refilled every `interval = period / permits`. All usage so
-//! far is stored as one time, `moment`, at which everything will be refilled:
+//! far is stored as one time at which everything will be refilled, `tat` (the theoretical arrival time):
 //!
 //! ```text
-//!         now             moment        now + capacity
+//!         now               tat          now + capacity
 //!  ────────┼─────────────────┼────────────────┼──────▶ time
-//!          │◀──── spent ────▶│◀─── left ─────▶│
+//!          │◀──── used ─────▶│◀─ remaining ──▶│
 //! ```
 //!
-//! A request of cost `c` occupies the segment `[start, mark)` of the axis, where `start = max(moment, now)` and
-//! `mark = start + c × interval`; `moment` advances to `mark`. The segments never overlap, and every guarantee follows
+//! A request of cost `c` occupies the segment `[start, mark)` of the axis, where `start = max(tat, now)` and
+//! `mark = start + c × interval`; `tat` advances to `mark`. The segments never overlap, and every guarantee follows
 //! from that: the usage within a span lies within the span plus the capacity.
 //!
 //! # Exactness
@@ -34,7 +34,7 @@ use std::time::Duration;
 pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     const ZERO: Self;
     /// A time in ticks of `1 / scale` nanoseconds, if it fits.
-    fn moment(now: Timestamp, scale: u64) -> Option<Self>;
+    fn from_time(now: Timestamp, scale: u64) -> Option<Self>;
     /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up; saturates.
     fn nanos(self, scale: u64) -> u64 {
         u64::narrow(self.wide_nanos(scale))
@@ -57,7 +57,7 @@ pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
 impl Ticks for u64 {
     const ZERO: Self = 0;
     #[inline(always)]
-    fn moment(now: Timestamp, _scale: u64) -> Option<Self> {
+    fn from_time(now: Timestamp, _scale: u64) -> Option<Self> {
         Some(now.as_nanos())
     }
     #[inline(always)]
@@ -101,7 +101,7 @@ impl Ticks for u64 {
 impl Ticks for u128 {
     const ZERO: Self = 0;
     #[inline(always)]
-    fn moment(now: Timestamp, scale: u64) -> Option<Self> {
+    fn from_time(now: Timestamp, scale: u64) -> Option<Self> {
         Self::product(now.as_nanos(), scale)
     }
     #[inline(always)]
@@ -141,9 +141,9 @@ impl Ticks for u128 {
 
 /// A 128-bit time in two words, so that a table's entry is 24 bytes and not 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moment([u64; 2]);
+pub(crate) struct WideTicks([u64; 2]);
 
-impl Moment {
+impl WideTicks {
     #[inline(always)]
     pub(crate) fn get(self) -> u128 {
         (u128::from(self.0[0]) << 64) | u128::from(self.0[1])
@@ -159,7 +159,7 @@ impl Moment {
     }
 }
 
-impl From<u128> for Moment {
+impl From<u128> for WideTicks {
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
     fn from(ticks: u128) -> Self {
@@ -224,11 +224,11 @@ impl<T: Ticks> Gcra<T> {
         T::product(permits, self.interval).unwrap_or_else(|| T::narrow(u128::MAX))
     }
 
-    /// Takes `cost` from `moment`, waiting at most `max_wait`.
+    /// Takes `cost` from `tat`, waiting at most `max_wait`.
     #[inline(always)]
     pub(crate) fn take(
         &self,
-        moment: &mut T,
+        tat: &mut T,
         now: Timestamp,
         cost: Cost,
         max_wait: MaxWait,
@@ -239,30 +239,30 @@ impl<T: Ticks> Gcra<T> {
             return Outcome::never();
         }
         let Some(time) = self.time(now) else { return Outcome::never() };
-        let start = (*moment).max(time);
+        let start = (*tat).max(time);
         // No clock reaches a time past the end, so a retry would not help.
         let Some(mark) = start.checked_add(price).filter(|mark| *mark <= self.end()) else { return Outcome::never() };
         let ahead = mark.saturating_sub(time);
-        let beyond = ahead.saturating_sub(self.capacity);
+        let over_capacity = ahead.saturating_sub(self.capacity);
         let (wait, blocked) = match departure {
-            Departure::Fits => (beyond, T::ZERO),
-            Departure::Queued { grace } => (start.saturating_sub(time).saturating_sub(grace), beyond),
+            Departure::Fits => (over_capacity, T::ZERO),
+            Departure::Queued { grace } => (start.saturating_sub(time).saturating_sub(grace), over_capacity),
         };
-        let patient = T::moment(Timestamp::from_nanos(max_wait.as_nanos()), self.scale);
-        let patient = patient.unwrap_or_else(|| T::narrow(u128::MAX));
-        let too_early = wait.saturating_sub(patient).max(blocked);
+        let max_wait = T::from_time(Timestamp::from_nanos(max_wait.as_nanos()), self.scale);
+        let max_wait = max_wait.unwrap_or_else(|| T::narrow(u128::MAX));
+        let too_early = wait.saturating_sub(max_wait).max(blocked);
         if too_early > T::ZERO {
             return Outcome::denied_until(u128::from(now.as_nanos()) + too_early.wide_nanos(self.scale), now);
         }
-        *moment = mark;
+        *tat = mark;
         let receipt = Receipt::new(cost, now).with_mark(mark.wide());
         Outcome::Granted { wait: self.duration(wait), receipt }
     }
 
-    /// Advances `moment` by `cost` unconditionally.
-    pub(crate) fn charge(&self, moment: &mut T, now: Timestamp, cost: Cost) {
+    /// Advances `tat` by `cost` unconditionally.
+    pub(crate) fn charge(&self, tat: &mut T, now: Timestamp, cost: Cost) {
         let time = self.time(now).unwrap_or_else(|| T::narrow(u128::MAX));
-        *moment = (*moment).max(time).saturating_add(self.ticks_of(cost.get())).min(self.end());
+        *tat = (*tat).max(time).saturating_add(self.ticks_of(cost.get())).min(self.end());
     }
 
     /// Refunds the part of the receipt's own segment that is still in the future; the rest has been refilled.
@@ -274,41 +274,41 @@ impl<T: Ticks> Gcra<T> {
     /// permits that have also been refilled, but never more than the receipt took: in every span, the usage is at most
     /// the guarantee plus the refunds within the span. (To never count those twice, a refund would have to be void one
     /// price after the request proceeded, however large the debt; then an overestimated cost could not be corrected.)
-    pub(crate) fn refund(&self, moment: &mut T, now: Timestamp, receipt: &Receipt, departure: Departure<T>) -> Refund {
+    pub(crate) fn refund(&self, tat: &mut T, now: Timestamp, receipt: &Receipt, departure: Departure<T>) -> Refund {
         let Some(time) = self.time(now) else { return Refund::Void };
         let (mark, price) = (T::narrow(receipt.mark()), self.ticks_of(receipt.cost().get()));
-        let settled = match departure {
+        let max_ahead = match departure {
             Departure::Fits => self.capacity,
             // The last request waits if its segment starts later than `grace` from now, and it has at least one permit.
             Departure::Queued { grace } => grace.saturating_add(self.ticks_of(1)),
         };
-        let has_waiters = (*moment).saturating_sub(time) > settled;
-        // No segment is later than `moment`. A later mark is from before another refund or a change of the limit.
-        let left = mark.min(*moment).saturating_sub(time).min(price);
-        if left == T::ZERO || (has_waiters && *moment != mark) {
+        let has_reservations = (*tat).saturating_sub(time) > max_ahead;
+        // No segment is later than `tat`. A later mark is from before another refund or a change of the limit.
+        let remaining = mark.min(*tat).saturating_sub(time).min(price);
+        if remaining == T::ZERO || (has_reservations && *tat != mark) {
             return Refund::Void;
         }
-        *moment = (*moment).saturating_sub(left);
+        *tat = (*tat).saturating_sub(remaining);
         Refund::Returned
     }
 
     /// The number of permits that fit now.
     #[inline(always)]
-    pub(crate) fn remaining(&self, moment: T, now: Timestamp) -> u64 {
-        let spent = self.ahead(moment, now);
-        u64::narrow(self.capacity.saturating_sub(spent).div_floor(self.interval).wide())
+    pub(crate) fn remaining(&self, tat: T, now: Timestamp) -> u64 {
+        let used = self.ahead(tat, now);
+        u64::narrow(self.capacity.saturating_sub(used).div_floor(self.interval).wide())
     }
 
     /// The time until everything is refilled.
     #[inline(always)]
-    pub(crate) fn reset(&self, moment: T, now: Timestamp) -> Duration {
-        self.duration(self.ahead(moment, now))
+    pub(crate) fn reset(&self, tat: T, now: Timestamp) -> Duration {
+        self.duration(self.ahead(tat, now))
     }
 
     /// Returns `true` if everything is refilled.
     #[inline(always)]
-    pub(crate) fn is_clear(&self, moment: T, now: Timestamp) -> bool {
-        self.ahead(moment, now) == T::ZERO
+    pub(crate) fn is_clear(&self, tat: T, now: Timestamp) -> bool {
+        self.ahead(tat, now) == T::ZERO
     }
 
     /// How far ahead of now usage may run, in ticks.
@@ -317,25 +317,25 @@ impl<T: Ticks> Gcra<T> {
         self.capacity
     }
 
-    /// Migrates `moment` from `old`: the same number of permits in use (rounded up), at most the new capacity.
-    pub(crate) fn rescale(&self, moment: &mut T, old: &Self, now: Timestamp) {
-        let (Some(time), spent) = (self.time(now), old.ahead(*moment, now).wide()) else { return };
+    /// Migrates `tat` from `old`: the same number of permits in use (rounded up), at most the new capacity.
+    pub(crate) fn rescale(&self, tat: &mut T, old: &Self, now: Timestamp) {
+        let (Some(time), used) = (self.time(now), old.ahead(*tat, now).wide()) else { return };
         let (from, to) = (u128::from(old.interval), u128::from(self.interval));
-        let (permits, rest) = (spent / from, spent % from);
+        let (permits, rest) = (used / from, used % from);
         // Clamped first, so that the product below stays within 128 bits.
         let permits = permits.min(u128::from(self.limit));
-        let spent = permits.saturating_mul(to).saturating_add((rest * to).div_ceil(from));
-        *moment = time.saturating_add(T::narrow(spent).min(self.capacity)).min(self.end());
+        let used = permits.saturating_mul(to).saturating_add((rest * to).div_ceil(from));
+        *tat = time.saturating_add(T::narrow(used).min(self.capacity)).min(self.end());
     }
 
     #[inline(always)]
-    fn ahead(&self, moment: T, now: Timestamp) -> T {
-        self.time(now).map_or(T::ZERO, |time| moment.saturating_sub(time))
+    fn ahead(&self, tat: T, now: Timestamp) -> T {
+        self.time(now).map_or(T::ZERO, |time| tat.saturating_sub(time))
     }
 
     #[inline(always)]
     fn time(&self, now: Timestamp) -> Option<T> {
-        T::moment(now, self.scale)
+        T::from_time(now, self.scale)
     }
 
     /// The end of the axis: the last timestamp, unless the capacity alone takes half of the time until then.

@@ -11,7 +11,7 @@
 //!          │◀── the store grows ▶│
 //!
 //!         now                next_free
-//!  ────────┼─────────────────────┼──────▶ time     in debt: whoever comes next waits, however little it asks
+//!  ────────┼─────────────────────┼──────▶ time     in debt: the next request waits, whatever its cost
 //!          │◀──── its wait ─────▶│
 //! ```
 //!
@@ -31,11 +31,7 @@
 
 use crate::{Cost, Receipt};
 
-mod asks;
-mod invalid;
-
-pub use invalid::InvalidSmooth;
-pub(super) use invalid::check_rate;
+mod algorithm;
 
 /// The last microsecond: Java's `Long.MAX_VALUE`.
 pub(super) const END: u64 = i64::MAX.unsigned_abs();
@@ -69,16 +65,16 @@ pub struct SmoothRate {
     /// Microseconds of idle time that store one permit.
     pub(super) cool_down_interval: f64,
     /// The price of stored permits; they are free if `None`.
-    pub(super) climb: Option<Climb>,
+    pub(super) curve: Option<PriceCurve>,
     /// The initial store of a fresh key.
-    pub(super) begins_with: f64,
+    pub(super) initial_permits: f64,
     /// The store after a rate at which it was unbounded, so that there is no proportion to keep.
     pub(super) after_unlimited: f64,
 }
 
 /// The price curve of stored permits: the stable interval up to the threshold, and the slope above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Climb {
+pub(super) struct PriceCurve {
     pub(super) threshold: f64,
     pub(super) slope: f64,
 }
@@ -123,7 +119,7 @@ impl SmoothState {
 
     /// The state before the grant of `receipt`, which a refund restores.
     pub fn before(receipt: &Receipt) -> Self {
-        asks::state_of(receipt.mark())
+        algorithm::state_of(receipt.mark())
     }
 
     /// The permits stored when the state was last updated; idle time since then is not included.
@@ -185,12 +181,12 @@ impl SmoothRate {
     /// The price curve of stored permits, if they are not free: the number above which they cost more than fresh ones,
     /// and by how many microseconds each further one does. Guava's `thresholdPermits` and `slope`.
     pub fn threshold_and_slope(&self) -> Option<(f64, f64)> {
-        self.climb.map(|climb| (climb.threshold, climb.slope))
+        self.curve.map(|curve| (curve.threshold, curve.slope))
     }
 
     /// The state of a limiter created at `now`.
     pub fn fresh(&self, now: u64) -> SmoothState {
-        SmoothState { stored: self.begins_with, next_free_micros: now.min(END) }
+        SmoothState { stored: self.initial_permits, next_free_micros: now.min(END) }
     }
 
     /// Takes `cost` and returns the wait: Guava's `acquire`.
@@ -238,7 +234,7 @@ impl SmoothRate {
         state.stored = if old.max_permits == f64::INFINITY {
             self.after_unlimited
         } else if old.max_permits == 0.0 {
-            self.begins_with
+            self.initial_permits
         } else {
             let scaled = state.stored * self.max_permits / old.max_permits;
             // Guava lets the product overflow, and an infinite store is never used up. Otherwise its last bit is kept,
@@ -272,7 +268,7 @@ impl SmoothRate {
         let required = cost.get() as f64;
         let from_store = java_min(required, stored);
         let fresh = whole_micros((required - from_store) * self.stable_interval);
-        let (sloped, flat) = self.climb.map_or((0, 0), |climb| climb.price(stored, from_store, self.stable_interval));
+        let (sloped, flat) = self.curve.map_or((0, 0), |curve| curve.price(stored, from_store, self.stable_interval));
         (SmoothPrice { sloped, flat, fresh }, from_store)
     }
 
@@ -282,15 +278,15 @@ impl SmoothRate {
     }
 }
 
-impl Climb {
+impl PriceCurve {
     /// The price of taking `taken` from the top of `stored`: the sloped and the flat part of the area under the curve.
     fn price(&self, stored: f64, taken: f64, stable_interval: f64) -> (u64, u64) {
         let interval_at = |above: f64| stable_interval + above * self.slope;
         let above = stored - self.threshold;
         if above > 0.0 {
-            let steep = java_min(above, taken);
-            let length = interval_at(above) + interval_at(above - steep);
-            (whole_micros(steep * length / 2.0), whole_micros(stable_interval * (taken - steep)))
+            let sloped = java_min(above, taken);
+            let length = interval_at(above) + interval_at(above - sloped);
+            (whole_micros(sloped * length / 2.0), whole_micros(stable_interval * (taken - sloped)))
         } else {
             (0, whole_micros(stable_interval * taken))
         }
@@ -303,7 +299,7 @@ fn java_min(a: f64, b: f64) -> f64 {
 }
 
 /// Java's `(long)`, but never negative: no request moves `next_free` back.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cut is the point")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "truncation is intended")]
 fn whole_micros(micros: f64) -> u64 {
     (micros as u64).min(END)
 }

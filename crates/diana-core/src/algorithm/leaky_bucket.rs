@@ -3,21 +3,21 @@
 //! # How it works
 //! The usual picture is a bucket with a hole: requests drip out one every interval, and a request that finds the bucket
 //! full is denied. Implemented literally, that is a queue and a timer. Neither is needed, since the time at which a
-//! request will proceed is known as soon as it arrives: after all earlier ones. So the state is one time, `moment`, at
+//! request will proceed is known as soon as it arrives: after all earlier ones. So the state is one time, `tat`, at
 //! which the turn of the last queued request ends, and the answer contains the wait:
 //!
 //! ```text
-//!         now              moment                   now + (queue + 1) × interval
+//!         now               tat                     now + (queue + 1) × interval
 //!  ────────┼───────┬───────┬──┼─────────────────────────┼──────▶ time
-//!          │ leaves│ waits │  │◀── room for more ──────▶│
-//!          │  now  │       └─ the next one leaves here   (one that would end beyond this is refused)
+//!          │proceed│ waits │  │◀───── free slots ──────▶│
+//!          │  now  │       └─ the next one proceeds here  (denied if it would end later)
 //! ```
 //!
-//! A cost of `c` occupies `c` places, and the request proceeds when the first of them has its turn.
+//! A cost of `c` occupies `c` slots, and the request proceeds when the first of them has its turn.
 //!
 //! # The same as nginx
 //! nginx's `limit_req` keeps an `excess`, in thousandths of a request, which falls by `rate × ms` and rises by one
-//! with each request. That is `moment − now − interval` in Diana, so `burst=n` is
+//! with each request. That is `tat − now − interval` in Diana, so `burst=n` is
 //! [`with_queue(n)`](LeakyBucket::with_queue), and `delay=n` and `nodelay` mean the same as in nginx. Diana counts
 //! exactly where nginx truncates (1r/m is one in 62.5 s in nginx, since 1000/60 is truncated to 16), and has a maximum
 //! wait: nginx is [`MaxWait::FOREVER`], and a request with a shorter one is denied instead.
@@ -28,14 +28,15 @@
 //!   intervals later.
 //! - No more than `queue + 1` permits are in the bucket at any time.
 
-use super::gcra::{Departure, Gcra, Moment};
+use super::gcra::{Departure, Gcra, WideTicks};
 use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 
 /// A queue that drains at an even rate: nginx's `limit_req`.
 ///
 /// Protects services that cannot take a burst. The quota's rate is used and its burst is not: the length of the queue
-/// is [`with_queue`](Self::with_queue), 0 by default. Only requests with a [`MaxWait`] are queued; without one, a request
-/// is granted only if it can proceed immediately. [`Status::remaining`] is the number of free places in the queue.
+/// is [`with_queue`](Self::with_queue), 0 by default. Only requests with a [`MaxWait`] are queued; without one, a
+/// request is granted only if it can proceed immediately. [`Status::remaining`] is the number of free slots in the
+/// queue.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Retry, Timestamp};
@@ -46,8 +47,8 @@ use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, T
 /// let mut ask = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER);
 ///
 /// assert_eq!(ask().wait(), Some(Duration::ZERO));
-/// assert_eq!(ask().wait(), Some(Duration::from_millis(100))); // stands in line
-/// assert_eq!(ask().retry(), Some(Retry::After(Duration::from_millis(100)))); // the line is full
+/// assert_eq!(ask().wait(), Some(Duration::from_millis(100))); // queued
+/// assert_eq!(ask().retry(), Some(Retry::After(Duration::from_millis(100)))); // the queue is full
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,15 +63,15 @@ pub struct LeakyBucket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delay {
     /// Those after the first `n`.
-    Behind(u64),
+    After(u64),
     /// None: the queue only bounds the number of grants.
-    Nobody,
+    Never,
 }
 
 impl LeakyBucket {
     /// Lets requests proceed evenly at the quota's rate, without a queue.
     pub fn new(quota: Quota) -> Self {
-        Self::build(quota, 0, Delay::Behind(0))
+        Self::build(quota, 0, Delay::After(0))
     }
 
     /// Queues up to `permits`: nginx's `burst=n`. At most 2⁵³ − 1.
@@ -80,7 +81,7 @@ impl LeakyBucket {
     ///
     /// let bucket = LeakyBucket::new("10/s".parse()?).with_queue(4);
     /// let state = bucket.fresh(Timestamp::EPOCH);
-    /// assert_eq!(bucket.status(&state, Timestamp::EPOCH).limit, 5); // one that leaves, four in line
+    /// assert_eq!(bucket.status(&state, Timestamp::EPOCH).limit, 5); // one proceeds, four are queued
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
@@ -98,16 +99,16 @@ impl LeakyBucket {
     /// let mut state = bucket.fresh(Timestamp::EPOCH);
     /// let mut wait = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER).wait();
     /// assert_eq!(wait(), Some(Duration::ZERO));
-    /// assert_eq!(wait(), Some(Duration::ZERO)); // the one excess request that goes at once
+    /// assert_eq!(wait(), Some(Duration::ZERO)); // the one excess request that is not delayed
     /// assert_eq!(wait(), Some(Duration::from_millis(100)));
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
     pub fn with_delay(self, permits: u64) -> Self {
-        Self::build(self.quota, self.queue, Delay::Behind(permits))
+        Self::build(self.quota, self.queue, Delay::After(permits))
     }
 
-    /// Lets all queued requests proceed immediately; their places still become free at the rate: nginx's `nodelay`.
+    /// Lets all queued requests proceed immediately; their slots still become free at the rate: nginx's `nodelay`.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Timestamp};
@@ -120,7 +121,7 @@ impl LeakyBucket {
     /// ```
     #[must_use]
     pub fn without_delay(self) -> Self {
-        Self::build(self.quota, self.queue, Delay::Nobody)
+        Self::build(self.quota, self.queue, Delay::Never)
     }
 
     /// The quota whose rate this bucket uses.
@@ -146,8 +147,8 @@ impl LeakyBucket {
     /// ```
     pub fn undelayed(&self) -> Option<u64> {
         match self.delay {
-            Delay::Behind(permits) => Some(permits),
-            Delay::Nobody => None,
+            Delay::After(permits) => Some(permits),
+            Delay::Never => None,
         }
     }
 
@@ -162,9 +163,9 @@ impl LeakyBucket {
     #[inline]
     fn departure(&self) -> Departure<u128> {
         let grace = match self.delay {
-            Delay::Behind(permits) => self.gcra.ticks_of(permits),
+            Delay::After(permits) => self.gcra.ticks_of(permits),
             // No turn starts further ahead than the capacity.
-            Delay::Nobody => self.gcra.capacity(),
+            Delay::Never => self.gcra.capacity(),
         };
         Departure::Queued { grace }
     }
@@ -183,25 +184,21 @@ impl Algorithm for LeakyBucket {
 
     #[inline]
     fn take(&self, state: &mut LeakyBucketState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
-        state.0.update(|over_at| self.gcra.take(over_at, now, cost, max_wait, self.departure()))
+        state.0.update(|tat| self.gcra.take(tat, now, cost, max_wait, self.departure()))
     }
 
     #[inline]
     fn status(&self, state: &LeakyBucketState, now: Timestamp) -> Status {
-        let over_at = state.0.get();
-        Status {
-            limit: self.gcra.limit(),
-            remaining: self.gcra.remaining(over_at, now),
-            reset: self.gcra.reset(over_at, now),
-        }
+        let tat = state.0.get();
+        Status { limit: self.gcra.limit(), remaining: self.gcra.remaining(tat, now), reset: self.gcra.reset(tat, now) }
     }
 
     fn charge(&self, state: &mut LeakyBucketState, now: Timestamp, cost: Cost) {
-        state.0.update(|over_at| self.gcra.charge(over_at, now, cost));
+        state.0.update(|tat| self.gcra.charge(tat, now, cost));
     }
 
     fn refund(&self, state: &mut LeakyBucketState, now: Timestamp, receipt: &Receipt) -> Refund {
-        state.0.update(|over_at| self.gcra.refund(over_at, now, receipt, self.departure()))
+        state.0.update(|tat| self.gcra.refund(tat, now, receipt, self.departure()))
     }
 
     fn is_fresh(&self, state: &LeakyBucketState, now: Timestamp) -> bool {
@@ -209,7 +206,7 @@ impl Algorithm for LeakyBucket {
     }
 
     fn rescale(&self, state: &mut LeakyBucketState, old: &Self, now: Timestamp) {
-        state.0.update(|over_at| self.gcra.rescale(over_at, &old.gcra, now));
+        state.0.update(|tat| self.gcra.rescale(tat, &old.gcra, now));
     }
 
     fn waiting(&self) -> Waiting {
@@ -222,7 +219,7 @@ impl Algorithm for LeakyBucket {
 /// Counted in ticks; a nanosecond has as many as the denominator of [`Quota::interval`]. An external store reads and
 /// writes it as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeakyBucketState(Moment);
+pub struct LeakyBucketState(WideTicks);
 
 impl LeakyBucketState {
     /// Creates the state of a queue whose last turn ends at `ticks`.

@@ -25,7 +25,8 @@
 //! later.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/refilling_bucket.rs)
-//! - At one instant at most `capacity` pass, and in every span `t` at most `capacity + tokens × (t / every + 1)`.
+//! - At one instant at most `capacity` are granted, and in every span `t` at most
+//!   `capacity + tokens × (t / every + 1)`.
 //! - A clock that goes back refills nothing, and removes nothing.
 //!
 //! # Where it fails
@@ -56,7 +57,7 @@ use std::time::Duration;
 pub struct RefillingBucket {
     quota: Quota,
     /// How long after the last grant the phase is kept, in nanoseconds.
-    memory: u64,
+    phase_ttl: u64,
 }
 
 /// The state of a [`RefillingBucket`]: the missing tokens, the refill step, and the time of the last grant.
@@ -98,7 +99,7 @@ impl RefillingState {
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     pub fn after(receipt: &Receipt) -> Self {
-        let (stepped, missing) = unmark(receipt.mark());
+        let (stepped, missing) = parse_mark(receipt.mark());
         Self { missing, stepped, granted: receipt.at() }
     }
 
@@ -122,7 +123,7 @@ impl RefillingBucket {
     /// Creates a bucket of `quota.burst()` tokens that gets `quota.permits()` more at once every `quota.period()`.
     pub fn new(quota: Quota) -> Self {
         let refills = quota.burst().div_ceil(quota.permits());
-        Self { quota, memory: refills.saturating_mul(quota.period_nanos()) }
+        Self { quota, phase_ttl: refills.saturating_mul(quota.period_nanos()) }
     }
 
     /// The quota of this bucket.
@@ -132,13 +133,13 @@ impl RefillingBucket {
 
     /// The state at `now`: refilled up to the last step, or with a phase that starts now.
     #[inline]
-    fn settle(&self, state: &RefillingState, now: Timestamp) -> RefillingState {
+    fn advance(&self, state: &RefillingState, now: Timestamp) -> RefillingState {
         let every = self.quota.period_nanos();
         // A step in the future (a clock that went back) counts as zero steps.
         let steps = nanos_between(state.stepped, now) / every;
         let missing = state.missing.saturating_sub(steps.saturating_mul(self.quota.permits()));
-        let is_remembered = nanos_between(state.granted, now) <= self.memory;
-        if state.missing == 0 || (missing == 0 && !is_remembered) {
+        let keeps_phase = nanos_between(state.granted, now) <= self.phase_ttl;
+        if state.missing == 0 || (missing == 0 && !keeps_phase) {
             return RefillingState { missing: 0, stepped: now, granted: now };
         }
         // Not later than `now`, so nothing saturates.
@@ -147,9 +148,9 @@ impl RefillingBucket {
     }
 
     /// When an updated bucket will have `tokens` more, in nanoseconds.
-    fn refilled(&self, settled: &RefillingState, tokens: u64) -> u128 {
+    fn refilled_at(&self, current: &RefillingState, tokens: u64) -> u128 {
         let refills = u128::from(tokens.div_ceil(self.quota.permits()));
-        u128::from(settled.stepped.as_nanos()) + refills * u128::from(self.quota.period_nanos())
+        u128::from(current.stepped.as_nanos()) + refills * u128::from(self.quota.period_nanos())
     }
 }
 
@@ -165,32 +166,32 @@ impl Algorithm for RefillingBucket {
     }
 
     #[inline]
-    fn take(&self, state: &mut RefillingState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
+    fn take(&self, state: &mut RefillingState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
         let capacity = self.quota.burst();
         if cost.get() > capacity {
             return Outcome::never();
         }
-        let mut settled = self.settle(state, now);
-        let missing = settled.missing.saturating_add(cost.get());
+        let mut current = self.advance(state, now);
+        let missing = current.missing.saturating_add(cost.get());
         if missing > capacity {
-            return Outcome::denied_until(self.refilled(&settled, missing - capacity), now);
+            return Outcome::denied_until(self.refilled_at(&current, missing - capacity), now);
         }
-        settled.missing = missing;
-        *state = settled;
-        Outcome::granted(Receipt::new(cost, now).with_mark(mark(&settled)))
+        current.missing = missing;
+        *state = current;
+        Outcome::granted(Receipt::new(cost, now).with_mark(mark(&current)))
     }
 
     #[inline]
     fn status(&self, state: &RefillingState, now: Timestamp) -> Status {
-        let settled = self.settle(state, now);
-        let full_at = u64::try_from(self.refilled(&settled, settled.missing)).unwrap_or(u64::MAX);
-        let reset = if settled.missing == 0 { Duration::ZERO } else { Timestamp::from_nanos(full_at).since(now) };
+        let current = self.advance(state, now);
+        let full_at = u64::try_from(self.refilled_at(&current, current.missing)).unwrap_or(u64::MAX);
+        let reset = if current.missing == 0 { Duration::ZERO } else { Timestamp::from_nanos(full_at).since(now) };
         let limit = self.quota.burst();
-        Status { limit, remaining: limit.saturating_sub(settled.missing), reset }
+        Status { limit, remaining: limit.saturating_sub(current.missing), reset }
     }
 
     fn charge(&self, state: &mut RefillingState, now: Timestamp, cost: Cost) {
-        *state = self.settle(state, now);
+        *state = self.advance(state, now);
         state.missing = state.missing.saturating_add(cost.get());
     }
 
@@ -199,42 +200,42 @@ impl Algorithm for RefillingBucket {
     /// Refills restore the oldest grants first. So of the `missing` tokens right after the grant, the receipt's own are
     /// the last ones, and each refill since then has come closer to them.
     fn refund(&self, state: &mut RefillingState, now: Timestamp, receipt: &Receipt) -> Refund {
-        let settled = self.settle(state, now);
+        let current = self.advance(state, now);
         let after = RefillingState::after(receipt);
-        let refills = nanos_between(after.stepped, settled.stepped) / self.quota.period_nanos();
-        let left = after.missing.saturating_sub(refills.saturating_mul(self.quota.permits()));
-        let returned = left.min(receipt.cost().get()).min(settled.missing);
+        let refills = nanos_between(after.stepped, current.stepped) / self.quota.period_nanos();
+        let remaining = after.missing.saturating_sub(refills.saturating_mul(self.quota.permits()));
+        let returned = remaining.min(receipt.cost().get()).min(current.missing);
         if returned == 0 {
             return Refund::Void;
         }
-        let missing = settled.missing - returned;
+        let missing = current.missing - returned;
         *state = match missing {
             // Nothing is missing, so there is nothing to store.
             0 => RefillingState::default(),
-            _ => RefillingState { missing, granted: state.granted, ..settled },
+            _ => RefillingState { missing, granted: state.granted, ..current },
         };
         Refund::Returned
     }
 
     fn is_fresh(&self, state: &RefillingState, now: Timestamp) -> bool {
-        let is_remembered = nanos_between(state.granted, now) <= self.memory;
-        state.missing == 0 || (!is_remembered && self.settle(state, now).missing == 0)
+        let keeps_phase = nanos_between(state.granted, now) <= self.phase_ttl;
+        state.missing == 0 || (!keeps_phase && self.advance(state, now).missing == 0)
     }
 
     fn rescale(&self, state: &mut RefillingState, old: &Self, now: Timestamp) {
         if self == old {
             return;
         }
-        let settled = old.settle(state, now);
-        if settled.missing == 0 {
+        let current = old.advance(state, now);
+        if current.missing == 0 {
             *state = RefillingState::default();
             return;
         }
         let keeps_step = self.quota.period() == old.quota.period();
         *state = RefillingState {
-            missing: settled.missing.min(self.quota.burst()),
+            missing: current.missing.min(self.quota.burst()),
             // With a shorter period the remainder of the old one might already be worth a refill.
-            stepped: if keeps_step { settled.stepped } else { settled.stepped.max(now) },
+            stepped: if keeps_step { current.stepped } else { current.stepped.max(now) },
             granted: state.granted,
         };
     }
@@ -255,6 +256,6 @@ fn mark(state: &RefillingState) -> u128 {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
-fn unmark(mark: u128) -> (Timestamp, u64) {
+fn parse_mark(mark: u128) -> (Timestamp, u64) {
     (Timestamp::from_nanos((mark >> 64) as u64), mark as u64)
 }

@@ -4,7 +4,7 @@
 //! The time of each grant is stored. At `now`, those of the last window count:
 //!
 //! ```text
-//!   (left)          ┌──────── window ────────┐
+//!  (expired)        ┌──────── window ────────┐
 //!  ───▪─────────────▪───▪▪────▪──────────────┼──▶ time
 //!                   │◀──────── 4 used ──────▶now
 //!                   └ leaves at its time + window: the retry time of the fifth
@@ -119,17 +119,17 @@ impl SlidingLog {
     }
 
     /// The outcome of an ask: denied until all windows allow it.
-    fn judge(&self, state: &SlidingLogState, now: Timestamp, cost: Cost) -> Outcome {
+    fn decide(&self, state: &SlidingLogState, now: Timestamp, cost: Cost) -> Outcome {
         if cost.get() > self.limit {
             return Outcome::never();
         }
         let free_at = self.windows.iter().filter_map(|window| {
             let first = state.first_in(window, now);
             let excess = state.used(first).saturating_add(cost.get()).saturating_sub(window.permits());
-            (excess > 0).then(|| state.freeing(first, excess, window))?
+            (excess > 0).then(|| state.freed_at(first, excess, window))?
         });
         match free_at.max() {
-            Some(moment) => Outcome::denied_until(moment, now),
+            Some(time) => Outcome::denied_until(time, now),
             None => Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(state.time(now).as_nanos()))),
         }
     }
@@ -155,23 +155,23 @@ impl Algorithm for SlidingLog {
         SlidingLogState::default()
     }
 
-    fn take(&self, state: &mut SlidingLogState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
-        let outcome = self.judge(state, now, cost);
+    fn take(&self, state: &mut SlidingLogState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
+        let outcome = self.decide(state, now, cost);
         if outcome.is_granted() {
             self.record(state, now, cost.get());
         }
         outcome
     }
 
-    fn peek(&self, state: &SlidingLogState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
-        self.judge(state, now, cost)
+    fn peek(&self, state: &SlidingLogState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
+        self.decide(state, now, cost)
     }
 
     /// The status of the window with the least remaining; of several such, the one with the latest reset.
     fn status(&self, state: &SlidingLogState, now: Timestamp) -> Status {
         let each = self.windows.iter().map(|window| {
             let first = state.first_in(window, now);
-            let reset = state.freeing(first, 1, window).map_or(0, |moment| u64::try_from(moment).unwrap_or(u64::MAX));
+            let reset = state.freed_at(first, 1, window).map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX));
             (window.permits().saturating_sub(state.used(first)), Timestamp::from_nanos(reset).since(now))
         });
         let least = each.min_by_key(|(remaining, reset)| (*remaining, std::cmp::Reverse(*reset)));
@@ -185,8 +185,8 @@ impl Algorithm for SlidingLog {
 
     fn refund(&self, state: &mut SlidingLogState, now: Timestamp, receipt: &Receipt) -> Refund {
         match state.find(receipt.mark()) {
-            Some(place) if place >= state.first_in(&self.longest, now) => {
-                state.take_back(place, receipt.cost().get());
+            Some(index) if index >= state.first_in(&self.longest, now) => {
+                state.refund(index, receipt.cost().get());
                 Refund::Returned
             }
             _ => Refund::Void,
@@ -204,7 +204,7 @@ impl Algorithm for SlidingLog {
             return;
         }
         state.drop_first(state.first_in(&self.longest, now).max(state.first_in(&old.longest, now)));
-        state.let_go(state.used(0).saturating_sub(self.longest.permits()));
+        state.drop_oldest(state.used(0).saturating_sub(self.longest.permits()));
     }
 
     fn waiting(&self) -> Waiting {

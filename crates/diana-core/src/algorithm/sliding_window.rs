@@ -7,7 +7,7 @@
 //! ```text
 //!          oldest                             current
 //!  ──┬───────┬───────┬───────┬───────┬───────┬──▪────┬──▶ time
-//!    │ (gone)│   3   │   0   │   1   │   0   │  2    │
+//!    │ (old) │   3   │   0   │   1   │   0   │  2    │
 //!            │◀────────── n buckets: 6 used ────────▶│
 //!                                               now
 //! ```
@@ -66,13 +66,13 @@ const DEFAULT_BUCKETS: u64 = 10;
 /// use diana_core::{Algorithm, Cost, Edge, Quota, SlidingWindow, Timestamp};
 ///
 /// let (window, eight) = (SlidingWindow::new(Quota::per_minute(10)?), Cost::new(8)?);
-/// let left = |edge| {
+/// let remaining = |edge| {
 ///     let window = window.clone().with_edge(edge);
 ///     let mut state = window.fresh(Timestamp::EPOCH);
 ///     window.charge(&mut state, Timestamp::from_secs(5), eight); // the first of ten buckets of six seconds
 ///     window.status(&state, Timestamp::from_secs(63)).remaining // a minute after the middle of that bucket
 /// };
-/// assert_eq!([left(Edge::Loose), left(Edge::Weighted), left(Edge::Strict)], [10, 6, 2]);
+/// assert_eq!([remaining(Edge::Loose), remaining(Edge::Weighted), remaining(Edge::Strict)], [10, 6, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -101,7 +101,7 @@ pub enum Edge {
 /// let mut ask = |ms| window.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, MaxWait::NONE);
 ///
 /// assert!(ask(9_500).is_granted());
-/// assert!(ask(10_000).is_granted()); // a fixed window would begin again here
+/// assert!(ask(10_000).is_granted()); // a fixed window would restart here
 /// assert_eq!(ask(10_000).retry(), Some(Retry::After(Duration::from_secs(9))));
 /// assert!(ask(19_000).is_granted());
 /// # Ok::<(), diana_core::InvalidQuota>(())
@@ -198,7 +198,7 @@ impl SlidingWindow {
 
     /// When a permit taken from a fresh state at `now` is restored: when the bucket of `now` no longer counts.
     pub fn comes_back(&self, now: Timestamp) -> Timestamp {
-        Timestamp::from_nanos(u64::try_from(self.leaves(self.bucket(now))).unwrap_or(u64::MAX))
+        Timestamp::from_nanos(u64::try_from(self.expires_at(self.bucket(now))).unwrap_or(u64::MAX))
     }
 
     fn divided(quota: Quota, width: u64, edge: Edge) -> Self {
@@ -212,25 +212,25 @@ impl SlidingWindow {
 
     /// When `bucket` no longer counts, in nanoseconds.
     #[inline]
-    fn leaves(&self, bucket: u64) -> u128 {
+    fn expires_at(&self, bucket: u64) -> u128 {
         (u128::from(bucket) + u128::from(self.counted_buckets())) * u128::from(self.width)
     }
 
     /// The position of `now`, for a key in `state`.
     #[inline]
-    fn place(&self, state: &SlidingWindowState, now: Timestamp) -> Place {
+    fn position(&self, state: &SlidingWindowState, now: Timestamp) -> Position {
         let bucket = self.bucket(now);
         let current = state.current(bucket);
         // A time that went back counts as the start of the newest bucket.
         let into = if current == bucket { now.as_nanos() % self.width } else { 0 };
-        Place { current, covered: self.width - into }
+        Position { current, covered: self.width - into }
     }
 
     /// How much of the count of `bucket` is in use.
     #[inline]
-    fn worth(&self, place: &Place, bucket: u64, count: u64) -> u64 {
-        if self.edge == Edge::Weighted && bucket.checked_add(self.buckets) == Some(place.current) {
-            share(count, place.covered, self.width)
+    fn counted(&self, position: &Position, bucket: u64, count: u64) -> u64 {
+        if self.edge == Edge::Weighted && bucket.checked_add(self.buckets) == Some(position.current) {
+            share(count, position.covered, self.width)
         } else {
             count
         }
@@ -238,77 +238,79 @@ impl SlidingWindow {
 
     /// The permits in use.
     #[inline]
-    fn used(&self, state: &SlidingWindowState, place: &Place) -> u64 {
+    fn used(&self, state: &SlidingWindowState, position: &Position) -> u64 {
         match self.edge {
-            Edge::Loose | Edge::Strict => state.used(place.current),
+            Edge::Loose | Edge::Strict => state.used(position.current),
             Edge::Weighted => state
-                .counts(place.current)
-                .fold(0, |sum, (bucket, count)| sum.saturating_add(self.worth(place, bucket, count))),
+                .counts(position.current)
+                .fold(0, |sum, (bucket, count)| sum.saturating_add(self.counted(position, bucket, count))),
         }
     }
 
-    /// When no more than `room` will be in use, in nanoseconds, if more is in use now.
-    fn down_to(&self, state: &SlidingWindowState, place: &Place, room: u64) -> u128 {
+    /// When no more than `max_used` will be in use, in nanoseconds, if more is in use now.
+    fn freed_at(&self, state: &SlidingWindowState, position: &Position, max_used: u64) -> u128 {
         // When this bucket leaves the window, and not when the one before it does.
-        let (counts, room) = (|| state.counts(place.current), u128::from(room));
-        let mut left: u128 = counts().map(|(_, count)| u128::from(count)).sum();
+        let (counts, max_used) = (|| state.counts(position.current), u128::from(max_used));
+        let mut remaining: u128 = counts().map(|(_, count)| u128::from(count)).sum();
         let freeing = counts().find(|(_, count)| {
-            left -= u128::from(*count);
-            *count > 0 && left <= room
+            remaining -= u128::from(*count);
+            *count > 0 && remaining <= max_used
         });
         let Some((bucket, count)) = freeing else { return u128::MAX };
         let early = match self.edge {
             Edge::Loose | Edge::Strict => 0,
             // This much of it may still be covered by the window.
             Edge::Weighted => {
-                let covered = (room - left).saturating_mul(self.width.into()) / u128::from(count);
+                let covered = (max_used - remaining).saturating_mul(self.width.into()) / u128::from(count);
                 covered.min(self.width.into())
             }
         };
-        self.leaves(bucket) - early
+        self.expires_at(bucket) - early
     }
 
     /// The outcome of an ask, and its bucket.
-    fn judge(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost) -> (Outcome, u64) {
-        let place = self.place(state, now);
-        let Some(room) = self.quota.permits().checked_sub(cost.get()) else { return (Outcome::never(), place.current) };
-        let outcome = if self.used(state, &place) > room {
-            Outcome::denied_until(self.down_to(state, &place, room), now)
-        } else {
-            Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(self.last_moment(place.current))))
+    fn decide(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost) -> (Outcome, u64) {
+        let position = self.position(state, now);
+        let Some(max_used) = self.quota.permits().checked_sub(cost.get()) else {
+            return (Outcome::never(), position.current);
         };
-        (outcome, place.current)
+        let outcome = if self.used(state, &position) > max_used {
+            Outcome::denied_until(self.freed_at(state, &position, max_used), now)
+        } else {
+            Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(self.last_nanos(position.current))))
+        };
+        (outcome, position.current)
     }
 
     /// `state` with `excess` less in use, oldest first.
-    fn without_oldest(&self, state: &SlidingWindowState, place: &Place, mut excess: u64) -> SlidingWindowState {
-        let mut rest = SlidingWindowState::default();
-        for (bucket, count) in state.counts(place.current) {
-            let worth = self.worth(place, bucket, count);
-            let let_go = worth.min(excess);
-            excess -= let_go;
-            let kept = match worth - let_go {
-                _ if let_go == 0 => count,
-                kept if worth == count => kept,
-                // The highest count whose share is at most `kept`.
-                kept => narrow(u128::from(kept) * u128::from(self.width) / u128::from(place.covered)),
+    fn without_oldest(&self, state: &SlidingWindowState, position: &Position, mut excess: u64) -> SlidingWindowState {
+        let mut kept = SlidingWindowState::default();
+        for (bucket, count) in state.counts(position.current) {
+            let counted = self.counted(position, bucket, count);
+            let dropped = counted.min(excess);
+            excess -= dropped;
+            let new_count = match counted - dropped {
+                _ if dropped == 0 => count,
+                rest if counted == count => rest,
+                // The highest count whose share is at most `rest`.
+                rest => narrow(u128::from(rest) * u128::from(self.width) / u128::from(position.covered)),
             };
-            if kept > 0 {
-                rest.record(bucket, kept, self.counted_buckets());
+            if new_count > 0 {
+                kept.record(bucket, new_count, self.counted_buckets());
             }
         }
-        rest
+        kept
     }
 
     /// The last nanosecond of `bucket`: the time of a bucket's usage if the buckets change.
-    fn last_moment(&self, bucket: u64) -> u64 {
+    fn last_nanos(&self, bucket: u64) -> u64 {
         bucket.saturating_mul(self.width).saturating_add(self.width - 1)
     }
 }
 
 /// The position of a time.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Position {
     /// Its bucket.
     current: u64,
     /// How much of the oldest bucket a window that ends at this time still covers, in nanoseconds: at least 1.
@@ -336,23 +338,23 @@ impl Algorithm for SlidingWindow {
     }
 
     #[inline]
-    fn take(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
-        let (outcome, current) = self.judge(state, now, cost);
+    fn take(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
+        let (outcome, current) = self.decide(state, now, cost);
         if outcome.is_granted() {
             state.record(current, cost.get(), self.counted_buckets());
         }
         outcome
     }
 
-    fn peek(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
-        self.judge(state, now, cost).0
+    fn peek(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
+        self.decide(state, now, cost).0
     }
 
     fn status(&self, state: &SlidingWindowState, now: Timestamp) -> Status {
-        let (limit, place) = (self.quota.permits(), self.place(state, now));
-        let remaining = limit.saturating_sub(self.used(state, &place));
-        let reset = state.oldest(place.current).map_or(Duration::ZERO, |oldest| {
-            Timestamp::from_nanos(u64::try_from(self.leaves(oldest)).unwrap_or(u64::MAX)).since(now)
+        let (limit, position) = (self.quota.permits(), self.position(state, now));
+        let remaining = limit.saturating_sub(self.used(state, &position));
+        let reset = state.oldest(position.current).map_or(Duration::ZERO, |oldest| {
+            Timestamp::from_nanos(u64::try_from(self.expires_at(oldest)).unwrap_or(u64::MAX)).since(now)
         });
         Status { limit, remaining, reset }
     }
@@ -365,7 +367,7 @@ impl Algorithm for SlidingWindow {
         let granted = Timestamp::from_nanos(u64::try_from(receipt.mark()).unwrap_or(u64::MAX));
         // After a change of buckets, the then current bucket's count may be in a narrower one.
         let bucket = self.bucket(granted).min(state.newest());
-        match state.take_back(bucket, state.current(self.bucket(now)), receipt.cost().get()) {
+        match state.refund(bucket, state.current(self.bucket(now)), receipt.cost().get()) {
             0 => Refund::Void,
             _ => Refund::Returned,
         }
@@ -383,15 +385,15 @@ impl Algorithm for SlidingWindow {
             let mut moved = SlidingWindowState::default();
             let latest = now.as_nanos().max(state.newest().saturating_mul(old.width));
             for (bucket, count) in state.counts(state.current(old.bucket(now))).filter(|(_, count)| *count > 0) {
-                let moment = Timestamp::from_nanos(old.last_moment(bucket).min(latest));
-                moved.record(self.bucket(moment), count, self.counted_buckets());
+                let time = Timestamp::from_nanos(old.last_nanos(bucket).min(latest));
+                moved.record(self.bucket(time), count, self.counted_buckets());
             }
             *state = moved;
         }
-        let place = self.place(state, now);
-        let excess = self.used(state, &place).saturating_sub(self.quota.permits());
+        let position = self.position(state, now);
+        let excess = self.used(state, &position).saturating_sub(self.quota.permits());
         if excess > 0 {
-            *state = self.without_oldest(state, &place, excess);
+            *state = self.without_oldest(state, &position, excess);
         }
     }
 

@@ -18,7 +18,8 @@
 //! - After any idle time, `rate × burst_seconds` permits and one request more pass at once, then one an interval.
 //! - An idle key equals a fresh one if it [starts full](InitialPermits::Full).
 
-use super::guava::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
+use super::error::{InvalidSmooth, check_rate};
+use super::guava::{MICROS_PER_SECOND, SmoothRate};
 
 /// Guava's `SmoothBursty`, to the microsecond: an even rate, with a store for idle time.
 ///
@@ -41,8 +42,8 @@ use super::guava::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 ///     Ok(limiter.take(&mut state, Timestamp::EPOCH, Cost::new(permits)?, MaxWait::FOREVER).wait())
 /// };
 ///
-/// assert_eq!(acquire(5)?, Some(Duration::ZERO)); // granted at once, though nothing is stored
-/// assert_eq!(acquire(1)?, Some(Duration::from_secs(1))); // the next one waits for it
+/// assert_eq!(acquire(5)?, Some(Duration::ZERO)); // granted immediately, although nothing is stored
+/// assert_eq!(acquire(1)?, Some(Duration::from_secs(1))); // the next request pays for it
 /// assert_eq!(acquire(1)?, Some(Duration::from_millis(1_200)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -64,7 +65,7 @@ pub struct SmoothBursty {
 /// assert_eq!(guava.fresh(Timestamp::EPOCH).stored_permits(), 0.0);
 /// assert_eq!(keyed.fresh(Timestamp::EPOCH).stored_permits(), 5.0);
 ///
-/// // What idles long enough is as good as new, so it need not be kept.
+/// // A key that was idle long enough equals a fresh one, so it need not be stored.
 /// let (old, later) = (keyed.fresh(Timestamp::EPOCH), Timestamp::from_secs(9));
 /// assert!(keyed.is_fresh(&old, later) && !guava.is_fresh(&old, later));
 /// # Ok::<(), diana_core::InvalidSmooth>(())
@@ -110,7 +111,7 @@ impl SmoothBursty {
     /// let fast = slow.with_rate(2.0)?;
     /// fast.rescale(&mut state, &slow, now);
     /// let mut acquire = || fast.take(&mut state, now, Cost::ONE, MaxWait::FOREVER).wait();
-    /// assert_eq!(acquire(), Some(Duration::from_millis(1_000))); // a debt stays what it was
+    /// assert_eq!(acquire(), Some(Duration::from_millis(1_000))); // the debt is unchanged
     /// assert_eq!(acquire(), Some(Duration::from_millis(1_500)));
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
@@ -122,7 +123,7 @@ impl SmoothBursty {
     #[must_use]
     pub fn with_initial_permits(mut self, initial: InitialPermits) -> Self {
         self.initial = initial;
-        self.smooth.begins_with = match initial {
+        self.smooth.initial_permits = match initial {
             InitialPermits::Empty => 0.0,
             InitialPermits::Full => self.smooth.max_permits,
         };
@@ -165,8 +166,8 @@ impl SmoothBursty {
             stable_interval,
             max_permits,
             cool_down_interval: stable_interval,
-            climb: None,
-            begins_with: 0.0,
+            curve: None,
+            initial_permits: 0.0,
             after_unlimited: max_permits,
         };
         Ok(Self { burst_seconds, initial, smooth }.with_initial_permits(initial))

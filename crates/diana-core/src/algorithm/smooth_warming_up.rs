@@ -9,9 +9,9 @@
 //!  interval
 //!     cold ┤                          ╱│
 //!          │                       ╱   │
-//!          │                    ╱      │        what a permit costs, by how many are stored;
-//!          │                 ╱  warm-up│        taking some goes from right to left,
-//!   stable ┤━━━━━━━━━━━━━━┙            │        and the wait is the area that is passed
+//!          │                    ╱      │        the price of a permit, by the number stored;
+//!          │                 ╱  warm-up│        taking goes from right to left,
+//!   stable ┤━━━━━━━━━━━━━━┙            │        and the wait is the area passed
 //!          │  half of it  │            │
 //!        0 ┼──────────────┼────────────┼──▶ stored permits
 //!          0          threshold       max
@@ -28,7 +28,8 @@
 //! - From cold, the permits above the threshold take the warm-up, however they are divided into requests.
 //! - A key starts cold, and is cold again after an idle warm-up: an idle key equals a fresh one.
 
-use super::guava::{Climb, END, InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
+use super::error::{InvalidSmooth, check_rate};
+use super::guava::{END, MICROS_PER_SECOND, PriceCurve, SmoothRate};
 use std::time::Duration;
 
 /// Guava's default cold factor.
@@ -143,8 +144,8 @@ impl SmoothWarmingUp {
             stable_interval,
             max_permits,
             cool_down_interval: warm_up / max_permits,
-            climb: Some(Climb { threshold, slope }),
-            begins_with: max_permits,
+            curve: Some(PriceCurve { threshold, slope }),
+            initial_permits: max_permits,
             after_unlimited: 0.0,
         };
         Ok(Self { warm_up_micros, cold_factor, smooth })

@@ -8,7 +8,7 @@
 //! ```text
 //!         now            full_at         now + capacity
 //!  ────────┼─────────────────┼────────────────┼──────▶ time
-//!          │◀──── spent ────▶│◀─── left ─────▶│
+//!          │◀──── used ─────▶│◀─ remaining ──▶│
 //! ```
 //!
 //! One number can be swapped by one atomic instruction in memory and by one `SET` in Redis; two cannot. The arithmetic
@@ -20,7 +20,7 @@
 //! - A grant of `a + b` costs what a grant of `a` and one of `b` cost.
 
 use super::Packed;
-use super::gcra::{Departure, Gcra, Moment, Ticks};
+use super::gcra::{Departure, Gcra, Ticks, WideTicks};
 use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 
 /// A bucket of `burst` tokens that refills evenly: the default algorithm.
@@ -103,7 +103,7 @@ impl Algorithm for TokenBucket {
         Waiting::Reserves
     }
 
-    fn one_word(&self) -> Option<Packed> {
+    fn packed(&self) -> Option<Packed> {
         // Half of the range is reserved for the clock: until the year 2262 no sum of a time and a capacity overflows.
         let gcra = Gcra::<u64>::new(&self.quota, self.quota.burst())?;
         let fits = gcra.scale() == 1 && gcra.capacity() <= u64::MAX / 2;
@@ -116,7 +116,7 @@ impl Algorithm for TokenBucket {
 /// Counted in ticks; a nanosecond has as many as the denominator of [`Quota::interval`]. An external store reads and
 /// writes it as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BucketState(Moment);
+pub struct BucketState(WideTicks);
 
 impl BucketState {
     /// Creates the state of a bucket that will be full at `ticks`.

@@ -6,7 +6,7 @@
 //! ```text
 //!  0                      used             limit
 //!  ├────────────────────────┼────────────────┤
-//!  │◀──── gone for good ───▶│◀──── left ────▶│
+//!  │◀─────── used ─────────▶│◀─ remaining ──▶│
 //! ```
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/total.rs)
@@ -57,7 +57,7 @@ impl Algorithm for Total {
     }
 
     #[inline]
-    fn take(&self, state: &mut TotalState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
+    fn take(&self, state: &mut TotalState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
         match state.used.checked_add(cost.get()) {
             Some(used) if used <= self.limit => {
                 state.used = used;

@@ -1,13 +1,13 @@
 //! The checks, by name.
 
-use super::kinds::Kind;
-use super::pair::{Pair, Verdict};
+use super::cases::Case;
+use super::pair::{Comparison, Pair};
 use crate::Store;
 
-mod asking;
-mod changing;
-mod returning;
-mod together;
+mod change;
+mod decide;
+mod restore;
+mod several;
 
 /// A check: a name, and a script.
 #[derive(Clone, Copy, Debug)]
@@ -16,24 +16,24 @@ pub(super) enum Check {
     DenialChangesNothing,
     PeekChangesNothing,
     SameCountTwice,
-    KeysAreApart,
-    AlikeLimitsAreApart,
-    LaterAndNever,
+    KeysAreSeparate,
+    EqualLimitsAreSeparate,
+    TemporaryAndPermanentDenials,
     ExtremeCosts,
-    RefundGivesBack,
+    RefundRestores,
     RefundOfADenial,
     LateRefund,
-    ChargeGoesBeyond,
-    ResetMakesNew,
-    IdleIsAsNew,
+    ChargeExceedsLimit,
+    ResetRestoresKey,
+    IdleKeyIsFresh,
     TimeNeverGoesBack,
-    LowerLimitKeepsUse,
-    HigherLimitKeepsUse,
-    OldVersionGoesByTheNew,
+    LowerLimitKeepsUsage,
+    HigherLimitKeepsUsage,
+    OldVersionUsesTheNew,
     AllOrNothing,
-    AllAtOnce,
-    InterleavedRequests,
-    OtherAlgorithmKeepsUse,
+    ManyLimits,
+    ConcurrentRequests,
+    OtherAlgorithmKeepsUsage,
 }
 
 impl Check {
@@ -43,79 +43,81 @@ impl Check {
         Self::DenialChangesNothing,
         Self::PeekChangesNothing,
         Self::SameCountTwice,
-        Self::KeysAreApart,
-        Self::AlikeLimitsAreApart,
-        Self::LaterAndNever,
+        Self::KeysAreSeparate,
+        Self::EqualLimitsAreSeparate,
+        Self::TemporaryAndPermanentDenials,
         Self::ExtremeCosts,
-        Self::RefundGivesBack,
+        Self::RefundRestores,
         Self::RefundOfADenial,
         Self::LateRefund,
-        Self::ChargeGoesBeyond,
-        Self::ResetMakesNew,
-        Self::IdleIsAsNew,
+        Self::ChargeExceedsLimit,
+        Self::ResetRestoresKey,
+        Self::IdleKeyIsFresh,
         Self::TimeNeverGoesBack,
-        Self::LowerLimitKeepsUse,
-        Self::HigherLimitKeepsUse,
-        Self::OldVersionGoesByTheNew,
+        Self::LowerLimitKeepsUsage,
+        Self::HigherLimitKeepsUsage,
+        Self::OldVersionUsesTheNew,
     ];
 
     /// The checks of all algorithms together.
-    pub(super) const TOGETHER: &[Self] =
-        &[Self::AllOrNothing, Self::AllAtOnce, Self::InterleavedRequests, Self::OtherAlgorithmKeepsUse];
+    pub(super) const SEVERAL: &[Self] =
+        &[Self::AllOrNothing, Self::ManyLimits, Self::ConcurrentRequests, Self::OtherAlgorithmKeepsUsage];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::AnswersAsTheAlgorithm => "the same asks at the same times get the algorithm's answers",
             Self::DenialChangesNothing => "a denied request changes nothing",
             Self::PeekChangesNothing => "peek answers what decide would, and changes nothing",
-            Self::SameCountTwice => "the same limit and key twice is charged once, at the larger cost",
-            Self::KeysAreApart => "keys are separate, whatever their bytes",
-            Self::AlikeLimitsAreApart => "limits with equal parameters are separate",
-            Self::LaterAndNever => "later and never are told apart",
-            Self::ExtremeCosts => "extreme costs do no harm",
-            Self::RefundGivesBack => "a refund gives back what a grant took",
-            Self::RefundOfADenial => "a refund of a denial gives nothing",
-            Self::LateRefund => "a refund gives nothing that time has given back already",
-            Self::ChargeGoesBeyond => "a charge is taken without asking, beyond the capacity too",
-            Self::ResetMakesNew => "a reset makes a key as good as new, and only that key",
-            Self::IdleIsAsNew => "a key that has come back in full answers as a new one",
-            Self::TimeNeverGoesBack => "time that goes back gives nothing",
-            Self::LowerLimitKeepsUse => "a limit that is lowered keeps each key's use, clamped",
-            Self::HigherLimitKeepsUse => "a limit that is raised keeps each key's use",
-            Self::OldVersionGoesByTheNew => "once a limit has changed, its older version goes by the newer",
+            Self::SameCountTwice => "the same limit and key twice is charged once, at the higher cost",
+            Self::KeysAreSeparate => "keys are separate, whatever their bytes",
+            Self::EqualLimitsAreSeparate => "limits with equal parameters are separate",
+            Self::TemporaryAndPermanentDenials => "temporary and permanent denials are distinguished",
+            Self::ExtremeCosts => "extreme costs are counted correctly",
+            Self::RefundRestores => "a refund restores the permits of a grant",
+            Self::RefundOfADenial => "a refund of a denial restores nothing",
+            Self::LateRefund => "a refund restores nothing that time has already restored",
+            Self::ChargeExceedsLimit => "a charge is unconditional, even over the limit",
+            Self::ResetRestoresKey => "a reset restores a key in full, and only that key",
+            Self::IdleKeyIsFresh => "a key that is full again answers like a fresh one",
+            Self::TimeNeverGoesBack => "time that goes back restores nothing",
+            Self::LowerLimitKeepsUsage => "a lowered limit keeps each key's usage, clamped",
+            Self::HigherLimitKeepsUsage => "a raised limit keeps each key's usage",
+            Self::OldVersionUsesTheNew => "once a limit has changed, asks with its old version use the new one",
             Self::AllOrNothing => "either every ask is charged or none",
-            Self::AllAtOnce => "requests over many limits and keys get the algorithms' answers",
-            Self::InterleavedRequests => "requests at the same time act as if in some order",
-            Self::OtherAlgorithmKeepsUse => "a limit that changes to another algorithm keeps each key's use, clamped",
+            Self::ManyLimits => "requests over many limits and keys get the algorithms' answers",
+            Self::ConcurrentRequests => "concurrent requests act as if in some order",
+            Self::OtherAlgorithmKeepsUsage => {
+                "a limit that changes to another algorithm keeps each key's usage, clamped"
+            }
         }
     }
 
-    /// Runs the check on a fresh pair, with one kind of limit or with all of them.
-    pub(super) async fn run<S: Store>(self, pair: &mut Pair<S>, kinds: &[Kind]) -> Verdict {
-        let [kind, ..] = kinds else { return Ok(()) };
+    /// Runs the check on a fresh pair, with one case or with all of them.
+    pub(super) async fn run<S: Store>(self, pair: &mut Pair<S>, cases: &[Case]) -> Comparison {
+        let [case, ..] = cases else { return Ok(()) };
         match self {
-            Self::AnswersAsTheAlgorithm => asking::random_script(pair, kind).await,
-            Self::DenialChangesNothing => asking::denial_changes_nothing(pair, kind).await,
-            Self::PeekChangesNothing => asking::peek_changes_nothing(pair, kind).await,
-            Self::SameCountTwice => asking::same_count_twice(pair, kind).await,
-            Self::KeysAreApart => asking::keys_are_apart(pair, kind).await,
-            Self::AlikeLimitsAreApart => asking::alike_limits_are_apart(pair, kind).await,
-            Self::LaterAndNever => asking::later_and_never(pair, kind).await,
-            Self::ExtremeCosts => asking::extreme_costs(pair, kind).await,
-            Self::RefundGivesBack => returning::refund_gives_back(pair, kind).await,
-            Self::RefundOfADenial => returning::refund_of_a_denial(pair, kind).await,
-            Self::LateRefund => returning::late_refund(pair, kind).await,
-            Self::ChargeGoesBeyond => returning::charge_goes_beyond(pair, kind).await,
-            Self::ResetMakesNew => returning::reset_makes_new(pair, kind).await,
-            Self::IdleIsAsNew => returning::idle_is_as_new(pair, kind).await,
-            Self::TimeNeverGoesBack => returning::time_never_goes_back(pair, kind).await,
-            Self::LowerLimitKeepsUse => changing::lowered(pair, kind).await,
-            Self::HigherLimitKeepsUse => changing::raised(pair, kind).await,
-            Self::OldVersionGoesByTheNew => changing::old_version(pair, kind).await,
-            Self::OtherAlgorithmKeepsUse => changing::other_algorithm(pair, kinds).await,
-            Self::AllOrNothing => together::all_or_nothing(pair, kinds).await,
-            Self::AllAtOnce => together::random_script(pair, kinds).await,
-            Self::InterleavedRequests => together::interleaved(pair, kinds).await,
+            Self::AnswersAsTheAlgorithm => decide::random_script(pair, case).await,
+            Self::DenialChangesNothing => decide::denial_changes_nothing(pair, case).await,
+            Self::PeekChangesNothing => decide::peek_changes_nothing(pair, case).await,
+            Self::SameCountTwice => decide::same_count_twice(pair, case).await,
+            Self::KeysAreSeparate => decide::keys_are_separate(pair, case).await,
+            Self::EqualLimitsAreSeparate => decide::equal_limits_are_separate(pair, case).await,
+            Self::TemporaryAndPermanentDenials => decide::temporary_and_permanent_denials(pair, case).await,
+            Self::ExtremeCosts => decide::extreme_costs(pair, case).await,
+            Self::RefundRestores => restore::refund_restores(pair, case).await,
+            Self::RefundOfADenial => restore::refund_of_a_denial(pair, case).await,
+            Self::LateRefund => restore::late_refund(pair, case).await,
+            Self::ChargeExceedsLimit => restore::charge_exceeds_limit(pair, case).await,
+            Self::ResetRestoresKey => restore::reset_restores_key(pair, case).await,
+            Self::IdleKeyIsFresh => restore::idle_key_is_fresh(pair, case).await,
+            Self::TimeNeverGoesBack => restore::time_never_goes_back(pair, case).await,
+            Self::LowerLimitKeepsUsage => change::lowered(pair, case).await,
+            Self::HigherLimitKeepsUsage => change::raised(pair, case).await,
+            Self::OldVersionUsesTheNew => change::old_version(pair, case).await,
+            Self::OtherAlgorithmKeepsUsage => change::other_algorithm(pair, cases).await,
+            Self::AllOrNothing => several::all_or_nothing(pair, cases).await,
+            Self::ManyLimits => several::random_script(pair, cases).await,
+            Self::ConcurrentRequests => several::concurrent(pair, cases).await,
         }
     }
 }

@@ -21,9 +21,9 @@ struct Key {
 
 impl Model {
     pub(super) fn decide(&mut self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        let seen = self.peek(asks, now, max_wait);
-        if !seen.is_granted() {
-            return seen;
+        let peeked = self.peek(asks, now, max_wait);
+        if !peeked.is_granted() {
+            return peeked;
         }
         self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).take(now, cost, own.min(max_wait)))
     }

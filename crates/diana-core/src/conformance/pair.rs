@@ -17,14 +17,14 @@ pub(super) struct Pair<S> {
 
 /// The decision of both, which was the same.
 #[derive(Debug)]
-pub(super) struct Both {
+pub(super) struct DecisionPair {
     store: Decision,
     model: Decision,
 }
 
-pub(super) type Verdict<T = ()> = Result<T, Difference>;
+pub(super) type Comparison<T = ()> = Result<T, Difference>;
 
-impl Both {
+impl DecisionPair {
     pub(super) fn is_granted(&self) -> bool {
         self.model.is_granted()
     }
@@ -32,7 +32,7 @@ impl Both {
 
 impl<S: Store> Pair<S> {
     pub(super) fn new(store: S, setup: &Setup) -> Self {
-        Self { store, model: Model::default(), now: setup.begins(), setup: setup.clone() }
+        Self { store, model: Model::default(), now: setup.start_time(), setup: setup.clone() }
     }
 
     /// Advances the time by `units` milliseconds, rounded to the store's ticks.
@@ -40,41 +40,41 @@ impl<S: Store> Pair<S> {
         self.now = self.now + self.setup.unit() * units;
     }
 
-    pub(super) async fn decide(&mut self, asks: &[Ask<'_>], max_wait: MaxWait) -> Verdict<Both> {
-        let asked = || format!("decide {} at {:?}, {max_wait:?}", describe(asks), self.now);
+    pub(super) async fn decide(&mut self, asks: &[Ask<'_>], max_wait: MaxWait) -> Comparison<DecisionPair> {
+        let operation = || format!("decide {} at {:?}, {max_wait:?}", describe_asks(asks), self.now);
         let model = self.model.decide(asks, self.now, max_wait);
         let store = self.store.decide(asks, self.now, max_wait).await;
-        let store = self.compare(asked, &model, store)?;
-        Ok(Both { store, model })
+        let store = self.compare(operation, &model, store)?;
+        Ok(DecisionPair { store, model })
     }
 
-    pub(super) async fn peek(&mut self, asks: &[Ask<'_>], max_wait: MaxWait) -> Verdict {
-        let asked = || format!("peek {} at {:?}, {max_wait:?}", describe(asks), self.now);
+    pub(super) async fn peek(&mut self, asks: &[Ask<'_>], max_wait: MaxWait) -> Comparison {
+        let operation = || format!("peek {} at {:?}, {max_wait:?}", describe_asks(asks), self.now);
         let model = self.model.peek(asks, self.now, max_wait);
         let store = self.store.peek(asks, self.now, max_wait).await;
-        self.compare(asked, &model, store).map(drop)
+        self.compare(operation, &model, store).map(drop)
     }
 
-    pub(super) async fn refund(&mut self, asks: &[Ask<'_>], both: &Both) -> Verdict {
+    pub(super) async fn refund(&mut self, asks: &[Ask<'_>], both: &DecisionPair) -> Comparison {
         self.model.refund(asks, &both.model, self.now);
         let done = self.store.refund(asks, &both.store, self.now).await;
-        self.done(|| format!("refund of {}", describe(asks)), done)
+        self.check_error(|| format!("refund of {}", describe_asks(asks)), done)
     }
 
-    pub(super) async fn charge(&mut self, ask: Ask<'_>) -> Verdict {
+    pub(super) async fn charge(&mut self, ask: Ask<'_>) -> Comparison {
         self.model.charge(&ask, self.now);
         let done = self.store.charge(ask, self.now).await;
-        self.done(|| format!("charge of {}", describe(&[ask])), done)
+        self.check_error(|| format!("charge of {}", describe_asks(&[ask])), done)
     }
 
-    pub(super) async fn reset(&mut self, limit: &Limit, key: &[u8]) -> Verdict {
+    pub(super) async fn reset(&mut self, limit: &Limit, key: &[u8]) -> Comparison {
         self.model.reset(limit, key, self.now);
         let done = self.store.reset(limit, key, self.now).await;
-        self.done(|| format!("reset of {:?} of `{}`", Key(key), limit.name()), done)
+        self.check_error(|| format!("reset of {:?} of `{}`", Key(key), limit.name()), done)
     }
 
     /// Asks for one permit at a time until one is denied; returns how many were granted. (At most one hundred.)
-    pub(super) async fn exhaust(&mut self, limit: &Limit, key: &[u8]) -> Verdict<usize> {
+    pub(super) async fn exhaust(&mut self, limit: &Limit, key: &[u8]) -> Comparison<usize> {
         for granted in 0..100 {
             if !self.decide(&[Ask::one(limit, key)], MaxWait::NONE).await?.is_granted() {
                 return Ok(granted);
@@ -84,7 +84,7 @@ impl<S: Store> Pair<S> {
     }
 
     /// Reads the status of each key, which changes nothing.
-    pub(super) async fn look(&mut self, limit: &Limit, keys: &[&[u8]]) -> Verdict {
+    pub(super) async fn compare_status(&mut self, limit: &Limit, keys: &[&[u8]]) -> Comparison {
         for key in keys {
             self.peek(&[Ask::one(limit, key)], MaxWait::NONE).await?;
         }
@@ -95,41 +95,45 @@ impl<S: Store> Pair<S> {
     pub(super) fn expect(
         &self,
         holds: bool,
-        asked: impl Into<String>,
+        operation: impl Into<String>,
         expected: impl Debug,
-        answered: impl Debug,
-    ) -> Verdict {
+        actual: impl Debug,
+    ) -> Comparison {
         let difference = || Difference {
-            asked: format!("{} at {:?}", asked.into(), self.now),
+            operation: format!("{} at {:?}", operation.into(), self.now),
             expected: format!("{expected:?}"),
-            answered: format!("{answered:?}"),
+            actual: format!("{actual:?}"),
         };
         if holds { Ok(()) } else { Err(difference()) }
     }
 
     /// The store's answer, or a failure if it returned an error.
-    pub(super) fn done<T>(&self, asked: impl Fn() -> String, answered: Result<T, StoreError>) -> Verdict<T> {
-        answered.map_err(|error| Difference {
-            asked: format!("{} at {:?}", asked(), self.now),
-            expected: "an answer (a store that can't keep an algorithm leaves it out with `Setup::without`)".to_owned(),
-            answered: error.to_string(),
+    pub(super) fn check_error<T>(
+        &self,
+        operation: impl Fn() -> String,
+        actual: Result<T, StoreError>,
+    ) -> Comparison<T> {
+        actual.map_err(|error| Difference {
+            operation: format!("{} at {:?}", operation(), self.now),
+            expected: "an answer (exclude an unsupported algorithm with `Setup::without`)".to_owned(),
+            actual: error.to_string(),
         })
     }
 
     fn compare(
         &self,
-        asked: impl Fn() -> String,
+        operation: impl Fn() -> String,
         model: &Decision,
         store: Result<Decision, StoreError>,
-    ) -> Verdict<Decision> {
-        let store = self.done(&asked, store)?;
+    ) -> Comparison<Decision> {
+        let store = self.check_error(&operation, store)?;
         let same = model.answers().len() == store.answers().len()
             && model.answers().iter().zip(store.answers()).all(|(model, store)| self.same(model, store));
         if same {
             return Ok(store);
         }
-        let words = |decision: &Decision| decision.answers().iter().map(answer_in_words).collect::<Vec<_>>().join("; ");
-        Err(Difference { asked: asked(), expected: words(model), answered: words(&store) })
+        let text = |decision: &Decision| decision.answers().iter().map(describe_answer).collect::<Vec<_>>().join("; ");
+        Err(Difference { operation: operation(), expected: text(model), actual: text(&store) })
     }
 
     /// Returns `true` if two answers are equal for this store. The mark of a receipt is specific to each store.
@@ -161,7 +165,7 @@ impl Debug for Key<'_> {
     }
 }
 
-pub(super) fn describe(asks: &[Ask<'_>]) -> String {
+pub(super) fn describe_asks(asks: &[Ask<'_>]) -> String {
     let each = |ask: &Ask<'_>| {
         let version = ask.limit.version();
         let version = if version == 0 { String::new() } else { format!(" (version {version})") };
@@ -174,14 +178,14 @@ pub(super) fn describe(asks: &[Ask<'_>]) -> String {
     format!("[{}]", asks.iter().map(each).collect::<Vec<_>>().join(", "))
 }
 
-fn answer_in_words(answer: &Answer) -> String {
+fn describe_answer(answer: &Answer) -> String {
     let outcome = match answer.outcome {
         Outcome::Granted { wait: Duration::ZERO, receipt } => format!("granted {}", receipt.cost().get()),
         Outcome::Granted { wait, receipt } => format!("granted {} after {wait:?}", receipt.cost().get()),
-        Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry in {wait:?}"),
-        Outcome::Denied { retry: Retry::WhenReturned } => "denied until something is returned".to_owned(),
-        Outcome::Denied { retry: Retry::Never } => "denied for good".to_owned(),
+        Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry after {wait:?}"),
+        Outcome::Denied { retry: Retry::WhenReturned } => "denied, retry when permits are released".to_owned(),
+        Outcome::Denied { retry: Retry::Never } => "denied permanently".to_owned(),
     };
     let status = answer.status;
-    format!("{outcome}, {} of {} left, reset in {:?}", status.remaining, status.limit, status.reset)
+    format!("{outcome}, {} of {} remaining, reset in {:?}", status.remaining, status.limit, status.reset)
 }

@@ -1,6 +1,6 @@
 //! The results of the suite: every check by name, and the differences.
 
-use super::kinds::Kind;
+use super::cases::Case;
 use std::fmt;
 
 /// The results of all checks. Its `Display` lists the failures.
@@ -29,19 +29,19 @@ pub struct Failure {
     /// The algorithm; empty if all of them together.
     pub algorithm: String,
     /// The operation.
-    pub asked: String,
+    pub operation: String,
     /// The algorithm's answer.
     pub expected: String,
     /// The store's answer.
-    pub answered: String,
+    pub actual: String,
 }
 
 /// A failure that is not assigned to a check yet.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
-    pub(super) asked: String,
+    pub(super) operation: String,
     pub(super) expected: String,
-    pub(super) answered: String,
+    pub(super) actual: String,
 }
 
 impl Report {
@@ -66,14 +66,14 @@ impl Report {
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    pub(super) fn add(&mut self, check: &'static str, kind: Option<&Kind>, result: Result<(), Difference>) {
-        let algorithm = kind.map(Kind::to_string).unwrap_or_default();
-        let result = result.map_err(|Difference { asked, expected, answered }| Failure {
+    pub(super) fn add(&mut self, check: &'static str, case: Option<&Case>, result: Result<(), Difference>) {
+        let algorithm = case.map(Case::to_string).unwrap_or_default();
+        let result = result.map_err(|Difference { operation, expected, actual }| Failure {
             check,
             algorithm: algorithm.clone(),
-            asked,
+            operation,
             expected,
-            answered,
+            actual,
         });
         self.checks.push(Checked { check, algorithm, result });
     }
@@ -88,12 +88,12 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { check, algorithm, asked, expected, answered } = self;
+        let Self { check, algorithm, operation, expected, actual } = self;
         write!(f, "{check}")?;
         if !algorithm.is_empty() {
             write!(f, " ({algorithm})")?;
         }
-        write!(f, "\n  asked:    {asked}\n  expected: {expected}\n  answered: {answered}")
+        write!(f, "\n  operation: {operation}\n  expected:  {expected}\n  actual:    {actual}")
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The numbers come from SplitMix64, so that a seed determines the whole script and a failure can be reproduced.
 
-use super::pair::{Both, Pair, Verdict};
+use super::pair::{Comparison, DecisionPair, Pair};
 use crate::{Ask, Cost, Limit, MaxWait, Store};
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ pub(super) struct Script<'a> {
     pub(super) limits: &'a [Limit],
     pub(super) keys: &'a [&'a [u8]],
     /// The maximum number of asks in one request.
-    pub(super) at_once: u64,
+    pub(super) max_asks: u64,
 }
 
 /// A granted request, which could be refunded.
 struct Granted {
-    asks: Vec<Place>,
-    both: Both,
+    asks: Vec<ScriptedAsk>,
+    both: DecisionPair,
 }
 
 /// One ask of a script, by the indices of its limit and its key.
 #[derive(Clone, Copy)]
-struct Place {
+struct ScriptedAsk {
     limit: usize,
     key: usize,
     cost: Cost,
@@ -74,7 +74,7 @@ impl Random {
 
 impl Script<'_> {
     /// Runs the script with the number of steps of the setup.
-    pub(super) async fn play<S: Store>(&self, pair: &mut Pair<S>) -> Verdict {
+    pub(super) async fn run<S: Store>(&self, pair: &mut Pair<S>) -> Comparison {
         let (seed, steps) = pair.setup.script();
         let mut random = Random::new(seed);
         let mut granted: Vec<Granted> = Vec::new();
@@ -92,7 +92,7 @@ impl Script<'_> {
                     pair.charge(self.asks(&[ask])[0]).await?;
                 }
                 10 if random.below(3) == 0 => {
-                    let Place { limit, key, .. } = self.one(&mut random, pair.setup.unit());
+                    let ScriptedAsk { limit, key, .. } = self.one(&mut random, pair.setup.unit());
                     pair.reset(&self.limits[limit], self.keys[key]).await?;
                     // The effect of a receipt after a reset is specific to each store: one that counts permits in
                     // flight accepts it, one that identifies each permit does not.
@@ -115,26 +115,28 @@ impl Script<'_> {
             }
         }
         for limit in self.limits {
-            pair.look(limit, self.keys).await?;
+            pair.compare_status(limit, self.keys).await?;
         }
         Ok(())
     }
 
-    fn one(&self, random: &mut Random, unit: Duration) -> Place {
+    fn one(&self, random: &mut Random, unit: Duration) -> ScriptedAsk {
         let (limit, key) = (random.index(self.limits.len()), random.index(self.keys.len()));
         let cost = random.cost();
         // Most asks have no shorter maximum wait than their request.
         let max_wait = if random.below(4) == 0 { random.max_wait(unit) } else { MaxWait::FOREVER };
-        Place { limit, key, cost, max_wait }
+        ScriptedAsk { limit, key, cost, max_wait }
     }
 
-    fn several(&self, random: &mut Random, unit: Duration) -> Vec<Place> {
-        let count = 1 + random.below(self.at_once);
+    fn several(&self, random: &mut Random, unit: Duration) -> Vec<ScriptedAsk> {
+        let count = 1 + random.below(self.max_asks);
         (0..count).map(|_| self.one(random, unit)).collect()
     }
 
-    fn asks(&self, places: &[Place]) -> Vec<Ask<'_>> {
-        let ask = |place: &Place| Ask::new(&self.limits[place.limit], self.keys[place.key], place.cost);
-        places.iter().map(|place| ask(place).with_max_wait(place.max_wait)).collect()
+    fn asks(&self, asks: &[ScriptedAsk]) -> Vec<Ask<'_>> {
+        let ask = |ask: &ScriptedAsk| {
+            Ask::new(&self.limits[ask.limit], self.keys[ask.key], ask.cost).with_max_wait(ask.max_wait)
+        };
+        asks.iter().map(ask).collect()
     }
 }

@@ -67,11 +67,11 @@ impl Setup {
         self
     }
 
-    pub(super) fn leaves_out(&self, algorithm: &str) -> bool {
+    pub(super) fn excludes(&self, algorithm: &str) -> bool {
         self.without.iter().any(|name| name == algorithm)
     }
 
-    pub(super) fn begins(&self) -> Timestamp {
+    pub(super) fn start_time(&self) -> Timestamp {
         let tick = saturating_nanos(self.tick);
         Timestamp::from_nanos(self.start.as_nanos().div_ceil(tick).saturating_mul(tick))
     }

@@ -25,7 +25,7 @@ struct Slow {
 
 impl Cell {
     pub(crate) fn new(algorithm: &dyn AnyAlgorithm, now: Timestamp) -> Self {
-        let (fast, state) = match algorithm.one_word() {
+        let (fast, state) = match algorithm.packed() {
             Some(Packed(bucket)) => (AtomicBucket::open_with(&bucket), None),
             None => (AtomicBucket::closed(), Some(algorithm.new_state(now))),
         };
@@ -40,14 +40,14 @@ impl Cell {
     }
 
     pub(crate) fn take(&self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
-        self.with(|bucket, state| bucket.answer(state, now, cost, max_wait), |held| held.take(now, cost, max_wait))
+        self.with(|bucket, state| bucket.answer(state, now, cost, max_wait), |state| state.take(now, cost, max_wait))
     }
 
     /// Takes as of the first instant from `since` to `now` at which the limit allows it.
     pub(crate) fn take_since(&self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer {
         self.with(
             |bucket, state| bucket.answer(state, since, cost, MaxWait::up_to(now.since(since))),
-            |held| held.take_since(since, now, cost),
+            |state| state.take_since(since, now, cost),
         )
     }
 
@@ -57,47 +57,47 @@ impl Cell {
                 outcome: bucket.peek(state, now, cost, max_wait),
                 status: bucket.status(state, now),
             },
-            |held| held.peek(now, cost, max_wait),
+            |state| state.peek(now, cost, max_wait),
         )
     }
 
     pub(crate) fn charge(&self, now: Timestamp, cost: Cost) {
-        self.with(|bucket, state| bucket.charge(state, now, cost), |held| held.charge(now, cost));
+        self.with(|bucket, state| bucket.charge(state, now, cost), |state| state.charge(now, cost));
     }
 
     pub(crate) fn refund(&self, now: Timestamp, receipt: &Receipt) -> Refund {
-        self.with(|bucket, state| bucket.refund(state, now, receipt), |held| held.refund(now, receipt))
+        self.with(|bucket, state| bucket.refund(state, now, receipt), |state| state.refund(now, receipt))
     }
 
     pub(crate) fn refund_rest(&self, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
         self.with(
             |bucket, state| bucket.refund_rest(state, now, receipt, used),
-            |held| held.refund_rest(now, receipt, used),
+            |state| state.refund_rest(now, receipt, used),
         )
     }
 
     pub(crate) fn reset(&self, now: Timestamp) {
-        self.with(|bucket, state| *state = bucket.fresh(now), |held| held.reset(now));
+        self.with(|bucket, state| *state = bucket.fresh(now), |state| state.reset(now));
     }
 
     /// Starts again, on another clock.
     pub(crate) fn restart(&self, now: Timestamp) {
-        self.with(|bucket, state| *state = bucket.fresh(now), |held| held.restart(now));
+        self.with(|bucket, state| *state = bucket.fresh(now), |state| state.restart(now));
     }
 
     pub(crate) fn status(&self, now: Timestamp) -> Status {
-        self.with(|bucket, state| bucket.status(state, now), |held| held.status(now))
+        self.with(|bucket, state| bucket.status(state, now), |state| state.status(now))
     }
 
     pub(crate) fn waiting(&self) -> Waiting {
-        self.with(|bucket, _| Algorithm::waiting(bucket), |held| held.waiting())
+        self.with(|bucket, _| Algorithm::waiting(bucket), |state| state.waiting())
     }
 
     /// Changes to `algorithm`; the usage is kept, clamped.
     pub(crate) fn change_to(&self, algorithm: &dyn AnyAlgorithm, now: Timestamp) {
         let mut slow = self.slow.lock();
         slow.configured = algorithm.configured();
-        match (&mut slow.state, algorithm.one_word()) {
+        match (&mut slow.state, algorithm.packed()) {
             (None, Some(Packed(bucket))) => {
                 self.fast.change(&bucket, now);
             }
@@ -105,13 +105,13 @@ impl Cell {
                 let Some((bucket, full_at)) = self.fast.close() else { return };
                 slow.state = Some(algorithm.occupied(used(bucket.status(&full_at, now)), now));
             }
-            (Some(held), Some(Packed(bucket))) => {
-                self.fast.open(&bucket, Algorithm::occupied(&bucket, used(held.status(now)), now));
+            (Some(state), Some(Packed(bucket))) => {
+                self.fast.open(&bucket, Algorithm::occupied(&bucket, used(state.status(now)), now));
                 slow.state = None;
             }
-            (Some(held), None) => {
-                if !held.change_to(algorithm, now) {
-                    *held = algorithm.occupied(used(held.status(now)), now);
+            (Some(state), None) => {
+                if !state.change_to(algorithm, now) {
+                    *state = algorithm.occupied(used(state.status(now)), now);
                 }
             }
         }
@@ -134,8 +134,8 @@ impl Cell {
             }
             // Closed: either the locked state is active, or another thread is changing the limit and will open the
             // bucket again before it releases the lock.
-            if let Some(held) = &mut self.slow.lock().state {
-                return slow(&mut **held);
+            if let Some(state) = &mut self.slow.lock().state {
+                return slow(&mut **state);
             }
         }
     }
@@ -164,14 +164,14 @@ pub(crate) trait AnyState: Debug + Send {
 
 /// An algorithm and one state.
 #[derive(Debug)]
-pub(crate) struct Held<A: Algorithm> {
+pub(crate) struct AlgorithmState<A: Algorithm> {
     algorithm: A,
     state: A::State,
     /// The latest time seen, so that time never goes back.
     latest: Timestamp,
 }
 
-impl<A: Algorithm> Held<A> {
+impl<A: Algorithm> AlgorithmState<A> {
     pub(crate) fn new(algorithm: A, state: A::State, now: Timestamp) -> Self {
         Self { algorithm, state, latest: now }
     }
@@ -182,7 +182,7 @@ impl<A: Algorithm> Held<A> {
     }
 }
 
-impl<A: Algorithm> AnyState for Held<A> {
+impl<A: Algorithm> AnyState for AlgorithmState<A> {
     fn take(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let now = self.tick(now);
         self.algorithm.answer(&mut self.state, now, cost, max_wait)

@@ -1,8 +1,24 @@
-//! Parses quotas: `100/s`, `5/10min`, `1 per 200ms`, `100/s burst 200`.
+//! Parses quotas (`100/s`, `5/10min`, `1 per 200ms`, `100/s burst 200`) and units of time.
 
-use super::{InvalidQuota, Quota, units};
+use super::{InvalidQuota, Quota};
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Each unit: its nanoseconds, its printed name, and all accepted names.
+const UNITS: &[(u64, &str, &[&str])] = &[
+    (1, "ns", &["ns", "nano", "nanos", "nanosecond", "nanoseconds"]),
+    (1_000, "us", &["us", "µs", "micro", "micros", "microsecond", "microseconds"]),
+    (1_000_000, "ms", &["ms", "milli", "millis", "millisecond", "milliseconds"]),
+    (1_000_000_000, "s", &["s", "sec", "secs", "second", "seconds"]),
+    (60_000_000_000, "min", &["min", "m", "mins", "minute", "minutes"]),
+    (3_600_000_000_000, "h", &["h", "hr", "hour", "hours"]),
+    (86_400_000_000_000, "day", &["d", "day", "days"]),
+    (604_800_000_000_000, "week", &["w", "week", "weeks"]),
+    (2_592_000_000_000_000, "month", &["mo", "month", "months"]),
+];
+
+/// The units that error messages list.
+const KNOWN: &str = "ns, us, ms, s, min, h, day, week or month";
 
 impl FromStr for Quota {
     type Err = InvalidQuota;
@@ -16,14 +32,14 @@ impl FromStr for Quota {
         let (permits, period) = rate
             .split_once('/')
             .or_else(|| rate.split_once(" per "))
-            .ok_or_else(|| fail("write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()))?;
+            .ok_or_else(|| fail("expected a count per time, such as `100/s`, `5/10min` or `1 per 200ms`".to_owned()))?;
         let permits = count("count", permits).map_err(fail)?;
-        let period = units::parse_nanos(period).map_err(fail)?;
+        let period = parse_nanos(period).map_err(fail)?;
         // The constructors report which value is out of range; the text around it reports where it is.
-        let within = |error: InvalidQuota| fail(error.to_string());
-        let quota = Self::new(permits, Duration::from_nanos(period)).map_err(within)?;
+        let in_text = |error: InvalidQuota| fail(error.to_string());
+        let quota = Self::new(permits, Duration::from_nanos(period)).map_err(in_text)?;
         match burst {
-            Some(burst) => quota.with_burst(count("burst", burst).map_err(fail)?).map_err(within),
+            Some(burst) => quota.with_burst(count("burst", burst).map_err(fail)?).map_err(in_text),
             None => Ok(quota),
         }
     }
@@ -35,5 +51,37 @@ fn count(what: &str, text: &str) -> Result<u64, String> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!("the {what} `{}` is not a whole number above 0", text.trim()));
     }
-    digits.parse().map_err(|_| format!("the {what} `{digits}` is too large; at most {}", crate::MAX_PERMITS))
+    digits.parse().map_err(|_| format!("the {what} `{digits}` is too large; expected at most {}", crate::MAX_PERMITS))
+}
+
+/// Returns the nanoseconds of one `name`, if it is a unit.
+fn nanos_of(name: &str) -> Option<u64> {
+    // `M` is ambiguous (minute, month, million), so it is rejected.
+    let is_named = |known: &&str| known.eq_ignore_ascii_case(name) && name != "M";
+    UNITS.iter().find(|(_, _, names)| names.iter().any(is_named)).map(|unit| unit.0)
+}
+
+/// Returns `nanos` as a count of the largest unit that divides it.
+pub(super) fn shortest(nanos: u64) -> (u64, &'static str) {
+    let (unit, name, _) = UNITS.iter().rev().find(|(unit, ..)| nanos.is_multiple_of(*unit)).unwrap_or(&UNITS[0]);
+    (nanos / unit, name)
+}
+
+/// Parses a duration such as `200ms`, `10 min`, `day` (one day) to nanoseconds; the error is the problem.
+pub(super) fn parse_nanos(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (count, unit) = (&text[..digits], text[digits..].trim());
+    let count: u64 = match count {
+        "" => 1,
+        _ => count.parse().map_err(|_| format!("`{count}` is too large a number"))?,
+    };
+    if unit.starts_with(['.', ',']) {
+        return Err(format!("`{text}` is not a whole number of units; write `1500ms` for one and a half seconds"));
+    }
+    if unit.is_empty() {
+        return Err(format!("missing unit in `{text}`; expected one of {KNOWN}"));
+    }
+    let nanos = nanos_of(unit).ok_or_else(|| format!("unknown unit of time `{unit}`; expected one of {KNOWN}"))?;
+    count.checked_mul(nanos).ok_or_else(|| format!("`{text}` is longer than 584 years"))
 }

@@ -5,21 +5,21 @@ use crate::sync::{AtomicUsize, Ordering};
 /// The memory bound for keys' states, and the memory in use.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    ceiling: usize,
+    max_bytes: usize,
     used: AtomicUsize,
     /// 1 after a reservation failed, until an eighth is free.
     short: AtomicUsize,
 }
 
 impl Budget {
-    pub(crate) fn new(ceiling: usize) -> Self {
-        Self { ceiling, used: AtomicUsize::new(0), short: AtomicUsize::new(0) }
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, used: AtomicUsize::new(0), short: AtomicUsize::new(0) }
     }
 
     /// Reserves `bytes` if they fit within the bound.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|sum| *sum <= self.ceiling)
+            used.checked_add(bytes).filter(|sum| *sum <= self.max_bytes)
         });
         if taken.is_err() {
             self.short.store(1, Ordering::Relaxed);
@@ -29,7 +29,7 @@ impl Budget {
 
     /// Returns `true` if `bytes` would fit within the bound. If not, tables should release unneeded memory.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        let fits = self.used.load(Ordering::Acquire).checked_add(bytes).is_some_and(|sum| sum <= self.ceiling);
+        let fits = self.used.load(Ordering::Acquire).checked_add(bytes).is_some_and(|sum| sum <= self.max_bytes);
         if !fits {
             self.short.store(1, Ordering::Relaxed);
         }
@@ -45,19 +45,19 @@ impl Budget {
     /// Returns `true` if one request could reach the bound: less than a sixteenth, or less than 64 KiB, is free.
     #[inline]
     pub(crate) fn is_nearly_used_up(&self) -> bool {
-        let free = self.ceiling.saturating_sub(self.used.load(Ordering::Relaxed));
-        free < (self.ceiling / 16).max(64 << 10)
+        let free = self.max_bytes.saturating_sub(self.used.load(Ordering::Relaxed));
+        free < (self.max_bytes / 16).max(64 << 10)
     }
 
     /// Records `bytes` that are already in use, even over the bound; returns whether they fit within it.
     pub(crate) fn record(&self, bytes: usize) -> bool {
-        self.used.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) <= self.ceiling
+        self.used.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) <= self.max_bytes
     }
 
     /// Releases `bytes`.
     pub(crate) fn release(&self, bytes: usize) {
-        let left = self.used.fetch_sub(bytes, Ordering::AcqRel).saturating_sub(bytes);
-        if self.is_short() && left < self.ceiling - self.ceiling / 8 {
+        let used = self.used.fetch_sub(bytes, Ordering::AcqRel).saturating_sub(bytes);
+        if self.is_short() && used < self.max_bytes - self.max_bytes / 8 {
             self.short.store(0, Ordering::Relaxed);
         }
     }

@@ -103,7 +103,7 @@ struct Shard {
     limits: HashMap<LimitId, LimitKeys, BuildHasherDefault<IdHasher>>,
     /// The limits in some order, and the next one to scan for keys that can be dropped.
     order: Vec<LimitId>,
-    turn: usize,
+    next_sweep: usize,
 }
 
 #[derive(Debug)]
@@ -113,17 +113,17 @@ struct LimitKeys {
 }
 
 /// An ask and its location.
-struct Place {
+struct Location {
     hash: u64,
     shard: usize,
     /// The earlier ask with the same count, which is charged for both, if any.
     same_as: Option<usize>,
 }
 
-/// How the keys of a limit are looked up: `MemoryStore::keys` or `keys_to_look_at`.
+/// How the keys of a limit are looked up: `MemoryStore::keys` or `keys_for_read`.
 type FindKeys = for<'a> fn(&MemoryStore, &'a mut Shard, &Limit, Timestamp) -> &'a mut Keys;
 type Answers = SmallVec<[Answer; 8]>;
-type Places = SmallVec<[Place; 8]>;
+type Locations = SmallVec<[Location; 8]>;
 /// The states of keys before they were charged, by the index of the ask; `None` if a refund restores the state.
 type Saved = SmallVec<[(usize, Option<Box<dyn Any>>); 4]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
@@ -131,11 +131,11 @@ type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
 impl Shard {
     /// Lets one limit at a time scan for keys to drop: one limit's idle keys must not exclude another's active ones.
     #[cold]
-    fn look_around(&mut self, now: Timestamp) {
-        self.turn = (self.turn + 1) % self.order.len().max(1);
-        let limit = self.order.get(self.turn).and_then(|id| self.limits.get_mut(id));
+    fn sweep_some(&mut self, now: Timestamp) {
+        self.next_sweep = (self.next_sweep + 1) % self.order.len().max(1);
+        let limit = self.order.get(self.next_sweep).and_then(|id| self.limits.get_mut(id));
         if let Some(limit) = limit {
-            limit.keys.look_around(now);
+            limit.keys.sweep_some(now);
         }
     }
 }
@@ -193,7 +193,7 @@ impl MemoryStore {
     ///     store.take_since(Ask::one(&limit, "key"), ms(since), ms(now), MaxWait::NONE).wait()
     /// };
     /// assert_eq!(take(5, 5), Some(Duration::ZERO));
-    /// // Two turns have come and gone when it is woken at 7 ms.
+    /// // Two permits have been refilled when the caller is woken at 7 ms.
     /// assert_eq!(take(5, 7), Some(Duration::from_millis(1)));
     /// assert_eq!(take(6, 7), Some(Duration::from_millis(1)));
     /// assert_eq!(take(7, 7), None);
@@ -218,19 +218,19 @@ impl MemoryStore {
     }
 
     /// Finds the location of each ask, and which asks use the same count.
-    fn places(&self, asks: &[Ask<'_>]) -> Places {
-        let mut places = Places::with_capacity(asks.len());
+    fn locate(&self, asks: &[Ask<'_>]) -> Locations {
+        let mut locations = Locations::with_capacity(asks.len());
         for (index, ask) in asks.iter().enumerate() {
             let hash = self.shards.hash(ask.key);
             let same_as = asks[..index].iter().position(|earlier| earlier.same_count(ask));
-            places.push(Place { hash, shard: self.shards.index(hash), same_as });
+            locations.push(Location { hash, shard: self.shards.index(hash), same_as });
         }
-        places
+        locations
     }
 
-    /// Locks every shard of `places`, in ascending order.
-    fn lock(&self, places: &Places) -> Locked<'_> {
-        let mut indexes: SmallVec<[usize; 8]> = places.iter().map(|place| place.shard).collect();
+    /// Locks every shard of `locations`, in ascending order.
+    fn lock(&self, locations: &Locations) -> Locked<'_> {
+        let mut indexes: SmallVec<[usize; 8]> = locations.iter().map(|location| location.shard).collect();
         indexes.sort_unstable();
         indexes.dedup();
         indexes.into_iter().map(|index| (index, self.shards.lock_at(index))).collect()
@@ -239,15 +239,15 @@ impl MemoryStore {
     /// The keys of `limit` in a shard, for a change: if memory is short, this also scans for keys to drop.
     fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         if self.budget.is_short() {
-            shard.look_around(now);
+            shard.sweep_some(now);
         }
-        self.keys_to_look_at(shard, limit, now)
+        self.keys_for_read(shard, limit, now)
     }
 
     /// The keys of `limit` in a shard: created if they are new, changed if the limit has changed.
     ///
     /// A read may be for a future time, so it drops nothing.
-    fn keys_to_look_at<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
+    fn keys_for_read<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         let entry = shard.limits.entry(limit.id()).or_insert_with(|| {
             shard.order.push(limit.id());
             let (first, changes) = self.changes.begin(limit, now);
@@ -271,19 +271,19 @@ impl MemoryStore {
         &self,
         find: FindKeys,
         asks: &[Ask<'_>],
-        places: &Places,
+        locations: &Locations,
         locked: &mut Locked<'_>,
         now: Timestamp,
         ask: impl Fn(&mut Keys, u64, Cost, MaxWait) -> Answer,
     ) -> Decision {
         let mut answers = Answers::with_capacity(asks.len());
-        for (index, place) in places.iter().enumerate() {
-            let answer = match place.same_as {
+        for (index, location) in locations.iter().enumerate() {
+            let answer = match location.same_as {
                 Some(first) => answers[first],
                 None => {
-                    let keys = find(self, shard_of(locked, place), asks[index].limit, now);
-                    let (cost, own_max_wait) = charge_of(asks, places, index);
-                    ask(keys, place.hash, cost, own_max_wait)
+                    let keys = find(self, shard_of(locked, location), asks[index].limit, now);
+                    let (cost, own_max_wait) = charge_of(asks, locations, index);
+                    ask(keys, location.hash, cost, own_max_wait)
                 }
             };
             answers.push(answer);
@@ -293,91 +293,91 @@ impl MemoryStore {
 
     /// `decide` for more than one ask.
     fn decide_together(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        let places = self.places(asks);
-        let mut locked = self.lock(&places);
+        let locations = self.locate(asks);
+        let mut locked = self.lock(&locations);
         let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
-        let all_grant = places.iter().enumerate().all(|(index, place)| {
-            let (cost, own_max_wait) = charge_of(asks, &places, index);
-            place.same_as.is_some()
-                || self.keys(shard_of(&mut locked, place), asks[index].limit, now).grants(
-                    place.hash,
+        let all_grant = locations.iter().enumerate().all(|(index, location)| {
+            let (cost, own_max_wait) = charge_of(asks, &locations, index);
+            location.same_as.is_some()
+                || self.keys(shard_of(&mut locked, location), asks[index].limit, now).grants(
+                    location.hash,
                     now,
                     cost,
                     own_max_wait.min(max_wait),
                 )
         });
         if !all_grant {
-            let seen = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
+            let peeked = self.answers(Self::keys, asks, &locations, &mut locked, now, peek);
             // In a table that was full, the second lookup may have freed memory.
-            if !seen.is_granted() {
-                return seen;
+            if !peeked.is_granted() {
+                return peeked;
             }
         }
         // Near the bound there may be memory for one new key but not for two, which is known only while charging.
         let mut saved = Saved::new();
         if self.budget.is_nearly_used_up() {
-            for (index, place) in places.iter().enumerate().filter(|(_, place)| place.same_as.is_none()) {
-                let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
-                saved.push((index, keys.save(place.hash, now)));
+            for (index, location) in locations.iter().enumerate().filter(|(_, location)| location.same_as.is_none()) {
+                let keys = self.keys(shard_of(&mut locked, location), asks[index].limit, now);
+                saved.push((index, keys.save(location.hash, now)));
             }
         }
         let take = |keys: &mut Keys, hash, cost, own: MaxWait| keys.take(hash, now, cost, own.min(max_wait));
-        let taken = self.answers(Self::keys, asks, &places, &mut locked, now, take);
+        let taken = self.answers(Self::keys, asks, &locations, &mut locked, now, take);
         if taken.is_granted() {
             return taken;
         }
         if saved.is_empty() {
             // One key's heap memory exceeded all free memory.
-            self.give_back(asks, &places, &mut locked, &taken, now);
+            self.refund_locked(asks, &locations, &mut locked, &taken, now);
         }
         for (index, before) in saved {
-            let place = &places[index];
-            let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
+            let location = &locations[index];
+            let keys = self.keys(shard_of(&mut locked, location), asks[index].limit, now);
             match (before, taken.answers()[index].receipt()) {
-                (Some(before), _) => keys.restore(place.hash, before, now),
-                (None, Some(receipt)) => drop(keys.refund(place.hash, now, &receipt)),
+                (Some(before), _) => keys.restore(location.hash, before, now),
+                (None, Some(receipt)) => drop(keys.refund(location.hash, now, &receipt)),
                 (None, None) => {}
             }
         }
-        let given_back = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
-        let answers = given_back.answers().iter().zip(taken.answers());
-        Decision::new(answers.map(|(now, then)| if then.is_granted() { *now } else { *then }))
+        let restored = self.answers(Self::keys, asks, &locations, &mut locked, now, peek);
+        let answers = restored.answers().iter().zip(taken.answers());
+        Decision::new(answers.map(|(restored, taken)| if taken.is_granted() { *restored } else { *taken }))
     }
 
-    fn give_back(
+    fn refund_locked(
         &self,
         asks: &[Ask<'_>],
-        places: &Places,
+        locations: &Locations,
         locked: &mut Locked<'_>,
         decision: &Decision,
         now: Timestamp,
     ) {
-        for ((ask, place), answer) in asks.iter().zip(places).zip(decision.answers()) {
-            let (None, Some(receipt)) = (place.same_as, answer.receipt()) else { continue };
+        for ((ask, location), answer) in asks.iter().zip(locations).zip(decision.answers()) {
+            let (None, Some(receipt)) = (location.same_as, answer.receipt()) else { continue };
             // A late refund does not recreate a limit that was dropped.
-            if !shard_of(locked, place).limits.contains_key(&ask.limit.id()) {
+            if !shard_of(locked, location).limits.contains_key(&ask.limit.id()) {
                 continue;
             }
-            let keys = self.keys(shard_of(locked, place), ask.limit, now);
+            let keys = self.keys(shard_of(locked, location), ask.limit, now);
             // A receipt is valid only for the kind of algorithm that created it.
             if keys.is_of_kind(ask.limit.erased()) {
-                keys.refund(place.hash, now, &receipt);
+                keys.refund(location.hash, now, &receipt);
             }
         }
     }
 }
 
 /// What the ask at `index` is charged: the highest cost and the shortest maximum wait of all asks with its count.
-fn charge_of(asks: &[Ask<'_>], places: &Places, index: usize) -> (Cost, MaxWait) {
-    let same = asks.iter().zip(places).filter(|(_, place)| place.same_as == Some(index));
+fn charge_of(asks: &[Ask<'_>], locations: &Locations, index: usize) -> (Cost, MaxWait) {
+    let same = asks.iter().zip(locations).filter(|(_, location)| location.same_as == Some(index));
     let Ask { cost, max_wait, .. } = asks[index];
     same.fold((cost, max_wait), |(cost, max_wait), (ask, _)| (cost.max(ask.cost), max_wait.min(ask.max_wait)))
 }
 
-/// The locked shard of a place.
-fn shard_of<'a>(locked: &'a mut Locked<'_>, place: &Place) -> &'a mut Shard {
-    let found = locked.iter_mut().find(|(shard, _)| *shard == place.shard);
-    found.map_or_else(|| unreachable!("every place's shard was locked"), |(_, shard)| shard)
+/// The locked shard of a location.
+fn shard_of<'a>(locked: &'a mut Locked<'_>, location: &Location) -> &'a mut Shard {
+    let found = locked.iter_mut().find(|(shard, _)| *shard == location.shard);
+    found.map_or_else(|| unreachable!("the shard of every location was locked"), |(_, shard)| shard)
 }
 
 impl LocalStore for MemoryStore {
@@ -393,17 +393,17 @@ impl LocalStore for MemoryStore {
     }
 
     fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        let places = self.places(asks);
-        let mut locked = self.lock(&places);
+        let locations = self.locate(asks);
+        let mut locked = self.lock(&locations);
         let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
-        self.answers(Self::keys_to_look_at, asks, &places, &mut locked, now, peek)
+        self.answers(Self::keys_for_read, asks, &locations, &mut locked, now, peek)
     }
 
     fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
         if decision.is_granted() {
-            let places = self.places(asks);
-            let mut locked = self.lock(&places);
-            self.give_back(asks, &places, &mut locked, decision, now);
+            let locations = self.locate(asks);
+            let mut locked = self.lock(&locations);
+            self.refund_locked(asks, &locations, &mut locked, decision, now);
         }
     }
 

@@ -7,8 +7,8 @@
 //! ```text
 //!   home of h = h × homes / 2³²
 //!   ┌────┬────┬────┬────┬────┬────┬────┬────┬────┐
-//!   │ 03 │    │ 1f │ 21 │ 22 │    │ 5a │ 5b │    │   look for 21: begin at its home, step right,
-//!   └────┴────┴────┴────┴────┴────┴────┴────┴────┘   stop at the first empty place or larger hash
+//!   │ 03 │    │ 1f │ 21 │ 22 │    │ 5a │ 5b │    │   search for 21: start at its home, step right,
+//!   └────┴────┴────┴────┴────┴────┴────┴────┴────┘   stop at the first empty slot or larger hash
 //! ```
 //!
 //! # Why not a standard hash map
@@ -62,15 +62,15 @@ impl<S: Default> Segment<S> {
         Self { slots: Box::default(), homes: 0, len: 0, version: 0, depth: 0, swept: Timestamp::EPOCH }
     }
 
-    /// Creates a segment with `homes` homes and `places` slots: some are after the last home, for displaced entries.
-    fn with_places(homes: u32, places: usize, version: u32, depth: u32) -> Self {
-        let slots = (0..places).map(|_| Slot::default()).collect();
+    /// Creates a segment with `homes` homes and `count` slots: some are after the last home, for displaced entries.
+    fn with_slots(homes: u32, count: usize, version: u32, depth: u32) -> Self {
+        let slots = (0..count).map(|_| Slot::default()).collect();
         Self { slots, homes, len: 0, version, depth, swept: Timestamp::EPOCH }
     }
 
     /// The usual size in bytes of a segment with `homes` homes.
     pub(crate) fn bytes_of(homes: u32) -> usize {
-        places(homes) * size_of::<Slot<S>>()
+        slots_for(homes) * size_of::<Slot<S>>()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -88,15 +88,15 @@ impl<S: Default> Segment<S> {
     /// The state of the key with `hash`.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut S> {
-        let place = self.search(hash).ok()?;
-        Some(&mut self.slots[place].state)
+        let index = self.search(hash).ok()?;
+        Some(&mut self.slots[index].state)
     }
 
     /// The state of the key with `hash`.
     #[inline]
     pub(crate) fn get(&self, hash: u64) -> Option<&S> {
-        let place = self.search(hash).ok()?;
-        Some(&self.slots[place].state)
+        let index = self.search(hash).ok()?;
+        Some(&self.slots[index].state)
     }
 
     /// Returns `true` if it should grow before the next insertion: over nine tenths, probe sequences become long.
@@ -109,11 +109,11 @@ impl<S: Default> Segment<S> {
         if self.is_full() {
             return Err((Full, state));
         }
-        let (Ok(place) | Err(place)) = self.search(hash);
-        let Some(run) = self.slots[place..].iter().position(|slot| slot.hash == 0) else { return Err((Full, state)) };
-        let mut carried = Slot { hash, state };
-        for slot in &mut self.slots[place..=place + run] {
-            mem::swap(slot, &mut carried);
+        let (Ok(index) | Err(index)) = self.search(hash);
+        let Some(run) = self.slots[index..].iter().position(|slot| slot.hash == 0) else { return Err((Full, state)) };
+        let mut displaced = Slot { hash, state };
+        for slot in &mut self.slots[index..=index + run] {
+            mem::swap(slot, &mut displaced);
         }
         self.len += 1;
         Ok(())
@@ -121,11 +121,11 @@ impl<S: Default> Segment<S> {
 
     /// Removes a key.
     pub(crate) fn remove(&mut self, hash: u64) -> Option<S> {
-        let mut place = self.search(hash).ok()?;
-        let removed = mem::take(&mut self.slots[place]);
-        while place + 1 < self.slots.len() && self.slots[place + 1].hash != 0 && self.home_of(place + 1) <= place {
-            self.slots.swap(place, place + 1);
-            place += 1;
+        let mut index = self.search(hash).ok()?;
+        let removed = mem::take(&mut self.slots[index]);
+        while index + 1 < self.slots.len() && self.slots[index + 1].hash != 0 && self.home_of(index + 1) <= index {
+            self.slots.swap(index, index + 1);
+            index += 1;
         }
         self.len -= 1;
         Some(removed.state)
@@ -135,17 +135,17 @@ impl<S: Default> Segment<S> {
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut S) -> bool) {
         // Remaining entries can only move left, so one pass in place is enough.
         let (mut next, mut len) = (0, 0);
-        for place in 0..self.slots.len() {
-            if self.slots[place].hash == 0 {
+        for index in 0..self.slots.len() {
+            if self.slots[index].hash == 0 {
                 continue;
             }
-            if keep(&mut self.slots[place].state) {
-                let target = next.max(self.home_of(place));
-                self.slots.swap(target, place);
+            if keep(&mut self.slots[index].state) {
+                let target = next.max(self.home_of(index));
+                self.slots.swap(target, index);
                 next = target + 1;
                 len += 1;
             } else {
-                self.slots[place] = Slot::default();
+                self.slots[index] = Slot::default();
             }
         }
         self.len = len;
@@ -164,7 +164,7 @@ impl<S: Default> Segment<S> {
     /// Returns the same keys in a segment with `homes` homes.
     pub(crate) fn resized(self, homes: u32) -> Self {
         let (version, depth) = (self.version, self.depth);
-        let mut target = Filling::new(self.hashes(), homes, version, depth);
+        let mut target = SegmentBuilder::new(self.hashes(), homes, version, depth);
         for (hash, state) in self.into_entries() {
             target.append(hash, state);
         }
@@ -178,9 +178,9 @@ impl<S: Default> Segment<S> {
         let ones = u32::try_from(ones).unwrap_or(self.len);
         let zeros = self.len - ones;
         let mut without =
-            Filling::new(self.hashes().filter(|hash| hash & bit == 0), Self::homes_for(zeros), version, depth);
+            SegmentBuilder::new(self.hashes().filter(|hash| hash & bit == 0), Self::homes_for(zeros), version, depth);
         let mut with =
-            Filling::new(self.hashes().filter(|hash| hash & bit != 0), Self::homes_for(ones), version, depth);
+            SegmentBuilder::new(self.hashes().filter(|hash| hash & bit != 0), Self::homes_for(ones), version, depth);
         for (hash, state) in self.into_entries() {
             if hash & bit == 0 { without.append(hash, state) } else { with.append(hash, state) }
         }
@@ -211,48 +211,48 @@ impl<S: Default> Segment<S> {
     /// The slot of the key with `hash`, or the slot at which to insert it.
     #[inline(always)]
     fn search(&self, hash: u64) -> Result<usize, usize> {
-        let mut place = home(hash, self.homes);
-        while let Some(slot) = self.slots.get(place) {
+        let mut index = home(hash, self.homes);
+        while let Some(slot) = self.slots.get(index) {
             if slot.hash == hash {
-                return Ok(place);
+                return Ok(index);
             }
             if slot.hash == 0 || order(slot.hash) > order(hash) {
                 break;
             }
-            place += 1;
+            index += 1;
         }
-        Err(place)
+        Err(index)
     }
 
-    fn home_of(&self, place: usize) -> usize {
-        home(self.slots[place].hash, self.homes)
+    fn home_of(&self, index: usize) -> usize {
+        home(self.slots[index].hash, self.homes)
     }
 }
 
 /// A segment that is being filled from left to right, in hash order.
-struct Filling<S> {
+struct SegmentBuilder<S> {
     segment: Segment<S>,
     end: usize,
 }
 
-impl<S: Default> Filling<S> {
+impl<S: Default> SegmentBuilder<S> {
     /// Creates an empty segment with slots for all of `hashes` and a few more.
     fn new(hashes: impl Iterator<Item = u64>, homes: u32, version: u32, depth: u32) -> Self {
         let end = hashes.fold(0, |end, hash| home(hash, homes).max(end) + 1);
-        let places = if homes == 0 { 0 } else { places(homes).max(end + 4) };
-        Self { segment: Segment::with_places(homes, places, version, depth), end: 0 }
+        let slots = if homes == 0 { 0 } else { slots_for(homes).max(end + 4) };
+        Self { segment: Segment::with_slots(homes, slots, version, depth), end: 0 }
     }
 
     fn append(&mut self, hash: u64, state: S) {
-        let place = home(hash, self.segment.homes).max(self.end);
-        self.segment.slots[place] = Slot { hash, state };
+        let index = home(hash, self.segment.homes).max(self.end);
+        self.segment.slots[index] = Slot { hash, state };
         self.segment.len += 1;
-        self.end = place + 1;
+        self.end = index + 1;
     }
 }
 
 /// The number of slots for `homes` homes.
-fn places(homes: u32) -> usize {
+fn slots_for(homes: u32) -> usize {
     homes as usize + (homes as usize / 8).clamp(4, 24)
 }
 

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! # What is never stored
-//! The key itself: a 64-bit keyed hash stands for it, and two keys with the same hash share a count (three in a million
+//! The key itself: a 64-bit keyed hash identifies it, and two keys with the same hash share a count (three in a million
 //! tables of ten million keys). A state that equals a fresh one: each new key pays for checking a few old ones, so a
 //! key that is full again is dropped within a few hundred insertions.
 //!
@@ -24,7 +24,7 @@
 use super::budget::Budget;
 use super::segment::Segment;
 use crate::sync::Arc;
-use crate::waiting::reckoned;
+use crate::wait::count_wait_from;
 use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Sample, Status, Timestamp, Waiting};
 use smallvec::{SmallVec, smallvec};
 
@@ -33,9 +33,9 @@ mod migrate;
 mod packed;
 mod undo;
 
-use growth::WORTH_ANOTHER_SWEEP;
-use migrate::Past;
-pub(crate) use migrate::Uses;
+use growth::SWEEP_INTERVAL;
+use migrate::OldParameters;
+pub(crate) use migrate::Usage;
 
 /// What happens to new keys when the memory is used up and no entry can be dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -70,12 +70,12 @@ pub(crate) struct Table<A: Algorithm> {
     directory: Vec<u32>,
     /// The first segment is inline: a small table has no other, and needs no indirection.
     segments: SmallVec<[Segment<A::State>; 1]>,
-    past: Vec<Past<A>>,
+    past: Vec<OldParameters<A>>,
     cells: Option<Box<[A::State]>>,
     len: usize,
-    /// The next segment to scan for states to drop, and the looks paid for it.
-    hand: usize,
-    credit: usize,
+    /// The next segment to sweep, and the checks paid for it.
+    next_sweep: usize,
+    sweep_credit: usize,
     on_full: OnFull,
     budget: Arc<Budget>,
     /// The bytes that this table has reserved from the budget.
@@ -92,8 +92,8 @@ impl<A: Algorithm> Table<A> {
             segments: smallvec![Segment::empty()],
             cells: None,
             len: 0,
-            hand: 0,
-            credit: 0,
+            next_sweep: 0,
+            sweep_credit: 0,
             latest: Timestamp::EPOCH,
             on_full,
             budget,
@@ -113,8 +113,8 @@ impl<A: Algorithm> Table<A> {
         let Some(state) = self.segments[index].get_mut(hash) else { return self.take_new(hash, now, cost, max_wait) };
         let growth = self.algorithm.heap_growth(state, now);
         if growth > 0 && !self.budget.has_room(growth) {
-            let seen = look(&self.algorithm, state, now, cost, max_wait);
-            return self.without_growth(seen, now);
+            let peeked = peek_state(&self.algorithm, state, now, cost, max_wait);
+            return self.without_growth(peeked, now);
         }
         let before = self.algorithm.heap_bytes(state);
         let answer = self.algorithm.answer(state, now, cost, max_wait);
@@ -122,7 +122,7 @@ impl<A: Algorithm> Table<A> {
         if after == before {
             return answer;
         }
-        self.grown(hash, now, answer, before, after)
+        self.check_growth(hash, now, answer, before, after)
     }
 
     /// [`take`](Self::take) for a caller that was due at `since` but was woken late; the wait counts from `since`. If
@@ -143,9 +143,9 @@ impl<A: Algorithm> Table<A> {
                 let max_wait = MaxWait::up_to(max_wait.as_duration().saturating_add(now.since(since)));
                 let answer = self.algorithm.answer(state, since, cost, max_wait);
                 let after = self.algorithm.heap_bytes(state);
-                if after == 0 { answer } else { self.grown(hash, now, answer, 0, after) }
+                if after == 0 { answer } else { self.check_growth(hash, now, answer, 0, after) }
             }
-            _ => reckoned(self.take(hash, now, cost, max_wait), since),
+            _ => count_wait_from(self.take(hash, now, cost, max_wait), since),
         }
     }
 
@@ -161,12 +161,12 @@ impl<A: Algorithm> Table<A> {
         let now = self.latest.max(now);
         let index = self.touch(hash);
         if let Some(state) = self.segments[index].get(hash) {
-            return self.look_at(state, now, cost, max_wait);
+            return self.peek_entry(state, now, cost, max_wait);
         }
         if let Some(state) = self.cell_in_use(hash, now).and_then(|cell| self.cells.as_ref()?.get(cell)) {
-            return self.look_at(state, now, cost, max_wait);
+            return self.peek_entry(state, now, cost, max_wait);
         }
-        let answer = look(&self.algorithm, &self.fresh(now), now, cost, max_wait);
+        let answer = peek_state(&self.algorithm, &self.fresh(now), now, cost, max_wait);
         // Free memory matters only to requests that would be denied without it. Freeing some changes no answer, as long
         // as only states that can be dropped now are dropped, not those that could be at the future time.
         if self.on_full == OnFull::Deny && answer.is_granted() && !self.has_room(hash, self.latest) {
@@ -284,7 +284,7 @@ impl<A: Algorithm> Table<A> {
     fn take_new(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         if let Some(cell) = self.cell_in_use(hash, now) {
             // New keys pay for scanning even if they get no entry, or nothing would ever be dropped.
-            self.look_around(now);
+            self.sweep_some(now);
             return self.take_from_cell(cell, now, cost, max_wait);
         }
         let mut state = self.fresh(now);
@@ -304,8 +304,8 @@ impl<A: Algorithm> Table<A> {
         // The heap memory of the cells is under the memory bound as well.
         let growth = self.algorithm.heap_growth(state, now);
         if growth > 0 && !self.budget.has_room(growth) {
-            let seen = look(&self.algorithm, state, now, cost, max_wait);
-            return if seen.is_granted() { self.denied_full(now) } else { seen };
+            let peeked = peek_state(&self.algorithm, state, now, cost, max_wait);
+            return if peeked.is_granted() { self.denied_full(now) } else { peeked };
         }
         let before = self.algorithm.heap_bytes(state);
         let answer = self.algorithm.answer(state, now, cost, max_wait);
@@ -325,31 +325,31 @@ impl<A: Algorithm> Table<A> {
 
     /// The answer of a peek at a key with a state.
     #[inline(always)]
-    fn look_at(&self, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
-        let seen = look(&self.algorithm, state, now, cost, max_wait);
+    fn peek_entry(&self, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        let peeked = peek_state(&self.algorithm, state, now, cost, max_wait);
         let growth = self.algorithm.heap_growth(state, now);
-        if growth > 0 && !self.budget.has_room(growth) { self.without_growth(seen, now) } else { seen }
+        if growth > 0 && !self.budget.has_room(growth) { self.without_growth(peeked, now) } else { peeked }
     }
 
     /// The answer if a grant would need more memory than is free.
     #[cold]
-    fn without_growth(&self, seen: Answer, now: Timestamp) -> Answer {
+    fn without_growth(&self, peeked: Answer, now: Timestamp) -> Answer {
         match self.on_full {
-            OnFull::Share | OnFull::Deny if seen.is_granted() => self.denied_full(now),
-            _ => seen,
+            OnFull::Share | OnFull::Deny if peeked.is_granted() => self.denied_full(now),
+            _ => peeked,
         }
     }
 
     fn denied_full(&self, now: Timestamp) -> Answer {
         let fresh = self.algorithm.status(&self.algorithm.fresh(now), now);
         // When another key's entry can be dropped is unknown; after this time a retry is worthwhile.
-        let outcome = Outcome::Denied { retry: Retry::After(WORTH_ANOTHER_SWEEP) };
+        let outcome = Outcome::Denied { retry: Retry::After(SWEEP_INTERVAL) };
         Answer { outcome, status: Status { remaining: 0, ..fresh } }
     }
 
     /// Called after a state's heap memory has changed: undoes a grant that exceeded the memory bound.
     #[cold]
-    fn grown(&mut self, hash: u64, now: Timestamp, answer: Answer, before: usize, after: usize) -> Answer {
+    fn check_growth(&mut self, hash: u64, now: Timestamp, answer: Answer, before: usize, after: usize) -> Answer {
         let fits = self.account(before, after);
         let (false, Some(receipt)) = (fits, answer.receipt()) else { return answer };
         self.refund(hash, now, &receipt);
@@ -386,7 +386,7 @@ fn cell_mut<'a, A: Algorithm>(
 
 /// The outcome of an ask, with the status before it.
 #[inline(always)]
-fn look<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+fn peek_state<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
     Answer { outcome: algorithm.peek(state, now, cost, max_wait), status: algorithm.status(state, now) }
 }
 

@@ -15,106 +15,106 @@ fn slower_pool() -> Trial<Concurrency> {
 }
 
 #[test]
-fn as_many_as_the_limit_are_in_flight() {
+fn grants_up_to_the_limit_in_flight() {
     let mut key = pool(2);
-    assert_eq!(key.ask(1), "granted, 1 left");
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied until something is returned");
+    assert_eq!(key.ask(1), "granted, 1 remaining");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry when permits are released");
     key.clock.advance(secs(1_000_000));
-    assert_eq!(key.wait_for(1), "denied until something is returned");
-    assert_eq!(key.refund_nth(0), Refund::Returned);
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.wait_for(1), "denied, retry when permits are released");
+    assert_eq!(key.refund_grant(0), Refund::Returned);
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn a_cost_above_the_limit_is_denied_for_good() {
+fn a_cost_above_the_limit_is_denied_permanently() {
     let mut key = pool(2);
     key.ask(1);
-    assert_eq!(key.ask(2), "denied until something is returned");
-    assert_eq!(key.ask(3), "denied for good");
+    assert_eq!(key.ask(2), "denied, retry when permits are released");
+    assert_eq!(key.ask(3), "denied permanently");
 }
 
 #[test]
 fn a_second_refund_does_not_underflow() {
     let mut key = pool(2);
     key.ask(2);
-    assert_eq!(key.refund_nth(0), Refund::Returned);
-    assert_eq!(key.refund_nth(0), Refund::Void);
-    assert_eq!(key.ask(3), "denied for good");
-    assert_eq!(key.ask(2), "granted, 0 left");
+    assert_eq!(key.refund_grant(0), Refund::Returned);
+    assert_eq!(key.refund_grant(0), Refund::Void);
+    assert_eq!(key.ask(3), "denied permanently");
+    assert_eq!(key.ask(2), "granted, 0 remaining");
 }
 
 #[test]
-fn those_beyond_the_limit_wait_longer_the_more_there_are() {
+fn requests_over_the_limit_wait_longer_the_more_there_are() {
     let mut key = slower_pool();
-    assert_eq!(key.wait_for(1), "granted, 4 left");
-    assert_eq!(key.wait_for(1), "granted, 3 left");
-    assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
-    assert_eq!(key.wait_for(1), "granted after 100ms, 1 left");
-    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
-    assert_eq!(key.wait_for(1), "denied until something is returned");
+    assert_eq!(key.wait_for(1), "granted, 4 remaining");
+    assert_eq!(key.wait_for(1), "granted, 3 remaining");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 2 remaining");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 1 remaining");
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 remaining");
+    assert_eq!(key.wait_for(1), "denied, retry when permits are released");
 }
 
 #[test]
-fn the_impatient_are_not_let_in_beyond_the_limit() {
+fn requests_over_the_limit_need_a_sufficient_max_wait() {
     let mut key = slower_pool();
     key.ask(2);
-    assert_eq!(key.ask(1), "denied until something is returned");
-    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(99))), "denied until something is returned");
-    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(100))), "granted after 100ms, 2 left");
+    assert_eq!(key.ask(1), "denied, retry when permits are released");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(99))), "denied, retry when permits are released");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(100))), "granted after 100ms, 2 remaining");
 }
 
 #[test]
-fn each_one_that_leaves_tells_how_long_it_took() {
+fn each_finished_request_updates_the_learned_duration() {
     let mut key = slower_pool();
     key.wait_for(2);
-    assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 2 remaining");
     key.clock.advance(ms(400));
     // Admitted after 100 ms, so served for 300: the unit is (300 + 100) / 2.
-    key.refund_nth(1);
-    assert_eq!(key.wait_for(1), "granted after 200ms, 2 left");
+    key.refund_grant(1);
+    assert_eq!(key.wait_for(1), "granted after 200ms, 2 remaining");
 }
 
 #[test]
-fn one_that_left_before_it_was_let_in_teaches_nothing() {
+fn a_request_released_before_its_admission_is_not_learned_from() {
     let mut key = slower_pool();
     key.wait_for(2);
-    assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 2 remaining");
     key.clock.advance(ms(50));
-    key.refund_nth(1);
-    assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
+    key.refund_grant(1);
+    assert_eq!(key.wait_for(1), "granted after 100ms, 2 remaining");
 }
 
 #[test]
-fn an_idle_key_has_forgotten_what_it_learned() {
+fn an_idle_key_drops_the_learned_duration() {
     let mut key = slower_pool();
     key.wait_for(2);
     key.wait_for(1);
     key.clock.advance(secs(10));
-    key.refund_nth(0);
+    key.refund_grant(0);
     assert!(!key.is_fresh());
-    key.refund_nth(1);
+    key.refund_grant(1);
     assert!(key.is_fresh());
     key.wait_for(2);
-    assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 2 remaining");
 }
 
 #[test]
-fn a_lower_limit_waits_for_all_that_are_in_flight() {
+fn a_lower_limit_waits_for_all_permits_in_flight() {
     let mut key = pool(3);
     key.ask(1);
     key.ask(1);
     key.ask(1);
     key.rescale(Concurrency::new(1).unwrap());
-    key.refund_nth(0);
-    key.refund_nth(1);
-    assert_eq!(key.ask(1), "denied until something is returned");
-    key.refund_nth(2);
-    assert_eq!(key.ask(1), "granted, 0 left");
+    key.refund_grant(0);
+    key.refund_grant(1);
+    assert_eq!(key.ask(1), "denied, retry when permits are released");
+    key.refund_grant(2);
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn nonsense_is_not_a_limit() {
+fn rejects_invalid_limits() {
     let zero = Concurrency::new(0).unwrap_err();
     assert_eq!(zero.to_string(), "concurrent 0: must be a whole number from 1 to 9007199254740992");
     assert!(Concurrency::new(MAX_PERMITS + 1).is_err());
@@ -153,13 +153,13 @@ impl Lua {
 
 /// Redis keeps numbers up to 2^53, and both stores must learn the same.
 #[test]
-fn what_a_request_takes_is_learned_up_to_104_days() {
+fn durations_are_learned_up_to_104_days() {
     let mut pool = Trial::new(Concurrency::new(1).unwrap().with_burst(3).with_delay(Duration::from_nanos(1)));
     for _ in 0..2 {
         assert!(pool.take_within(1, MaxWait::FOREVER).is_granted());
     }
     pool.clock.set(pool.clock.now() + Duration::from_secs(300 * 86_400));
-    assert_eq!(pool.refund_nth(0), Refund::Returned);
+    assert_eq!(pool.refund_grant(0), Refund::Returned);
     assert_eq!(pool.take_within(1, MaxWait::FOREVER).wait(), Some(Duration::from_nanos((1 << 53) - 1)));
     // A wait of twice that is denied.
     assert_eq!(pool.take_within(1, MaxWait::FOREVER).retry(), Some(Retry::WhenReturned));
@@ -167,7 +167,7 @@ fn what_a_request_takes_is_learned_up_to_104_days() {
 
 proptest! {
     #[test]
-    fn rejects_delays_and_learns_as_lua_resty_does(
+    fn denies_delays_and_learns_as_lua_resty_does(
         (max, burst, delay) in (1..5_u64, 0..10_u64, 0..1_000_000_u64),
         // Each step is a new request, or a request in flight finishes after some service time.
         steps in prop::collection::vec(prop::option::weighted(0.4, (any::<prop::sample::Index>(), 1..5_000_000_u64)), 1..100),
@@ -175,8 +175,8 @@ proptest! {
         let pool = Concurrency::new(max).unwrap().with_burst(burst).with_delay(Duration::from_nanos(delay));
         let mut diana = Trial::new(pool);
         let mut lua = Lua { max, burst, default_delay: delay, conn: 0, unit: delay };
-        let mut there = Vec::new();
-        let mut came = 0;
+        let mut in_flight = Vec::new();
+        let mut granted = 0;
         for step in steps {
             match step {
                 None => {
@@ -184,17 +184,17 @@ proptest! {
                     prop_assert_eq!(diana.take_within(1, MaxWait::FOREVER).wait(), wait.map(Duration::from_nanos));
                     if let Some(wait) = wait {
                         let now = diana.clock.now().as_nanos();
-                        there.push((came, now + wait));
-                        came += 1;
+                        in_flight.push((granted, now + wait));
+                        granted += 1;
                     }
                 }
-                Some(_) if there.is_empty() => {}
-                Some((nth, served)) => {
-                    let (nth, let_in) = there.swap_remove(nth.index(there.len()));
-                    let leaves = diana.clock.now().as_nanos().max(let_in) + served;
-                    diana.clock.set(Timestamp::from_nanos(leaves));
-                    lua.leaving(leaves - let_in);
-                    prop_assert_eq!(diana.refund_nth(nth), Refund::Returned);
+                Some(_) if in_flight.is_empty() => {}
+                Some((index, served)) => {
+                    let (grant, admitted) = in_flight.swap_remove(index.index(in_flight.len()));
+                    let finished = diana.clock.now().as_nanos().max(admitted) + served;
+                    diana.clock.set(Timestamp::from_nanos(finished));
+                    lua.leaving(finished - admitted);
+                    prop_assert_eq!(diana.refund_grant(grant), Refund::Returned);
                 }
             }
             prop_assert_eq!(diana.status().remaining, max + burst - lua.conn);

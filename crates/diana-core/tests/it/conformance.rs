@@ -35,7 +35,7 @@ fn the_store_passes_with_one_shard() {
 }
 
 #[test]
-fn the_store_passes_with_as_many_shards_as_there_can_be() {
+fn the_store_passes_with_the_maximum_of_shards() {
     passes(&Setup::default(), TableOptions::default().shards(256));
 }
 
@@ -56,7 +56,7 @@ fn the_store_passes_with_coarser_time() {
 fn catches(fault: Fault, check: &str) {
     let report = run(&Setup::default(), || Broken::new(fault));
     let failed = report.failures().map(|failure| failure.check).collect::<Vec<_>>();
-    assert!(failed.contains(&check), "{fault:?} was not caught by {check:?}, but by {failed:#?}");
+    assert!(failed.contains(&check), "expected {check:?} to fail for {fault:?}, found {failed:#?}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_store_that_charges_until_one_limit_denies_is_caught() {
 
 #[test]
 fn a_store_that_charges_the_same_count_twice_is_caught() {
-    catches(Fault::ChargesDuplicates, "the same limit and key twice is charged once, at the larger cost");
+    catches(Fault::ChargesDuplicates, "the same limit and key twice is charged once, at the higher cost");
 }
 
 #[test]
@@ -80,43 +80,43 @@ fn a_store_whose_peek_takes_is_caught() {
 }
 
 #[test]
-fn a_store_that_tells_standings_after_in_peek_is_caught() {
-    catches(Fault::PeekTellsAfter, "peek answers what decide would, and changes nothing");
+fn a_store_whose_peek_returns_the_status_after_is_caught() {
+    catches(Fault::PeekReturnsStatusAfter, "peek answers what decide would, and changes nothing");
 }
 
 #[test]
-fn a_store_that_forgets_refunds_is_caught() {
-    catches(Fault::ForgetsRefunds, "a refund gives back what a grant took");
+fn a_store_that_ignores_refunds_is_caught() {
+    catches(Fault::IgnoresRefunds, "a refund restores the permits of a grant");
 }
 
 #[test]
 fn a_store_that_refunds_denials_is_caught() {
-    catches(Fault::RefundsDenials, "a refund of a denial gives nothing");
+    catches(Fault::RefundsDenials, "a refund of a denial restores nothing");
 }
 
 #[test]
 fn a_store_that_refunds_by_resetting_is_caught() {
-    catches(Fault::RefundsAll, "a refund gives nothing that time has given back already");
+    catches(Fault::RefundsAll, "a refund restores nothing that time has already restored");
 }
 
 #[test]
 fn a_store_that_stops_charging_at_the_capacity_is_caught() {
-    catches(Fault::AsksBeforeCharging, "a charge is taken without asking, beyond the capacity too");
+    catches(Fault::AsksBeforeCharging, "a charge is unconditional, even over the limit");
 }
 
 #[test]
 fn a_store_that_ignores_resets_is_caught() {
-    catches(Fault::IgnoresResets, "a reset makes a key as good as new, and only that key");
+    catches(Fault::IgnoresResets, "a reset restores a key in full, and only that key");
 }
 
 #[test]
 fn a_store_that_lets_time_go_back_is_caught() {
-    catches(Fault::TimeGoesBack, "time that goes back gives nothing");
+    catches(Fault::TimeGoesBack, "time that goes back restores nothing");
 }
 
 #[test]
-fn a_store_that_cuts_keys_short_is_caught() {
-    catches(Fault::CutsKeys, "keys are separate, whatever their bytes");
+fn a_store_that_truncates_keys_is_caught() {
+    catches(Fault::TruncatesKeys, "keys are separate, whatever their bytes");
 }
 
 #[test]
@@ -135,69 +135,69 @@ fn a_store_that_merges_limits_is_caught() {
 }
 
 #[test]
-fn a_store_that_forgives_when_a_limit_changes_is_caught() {
-    catches(Fault::ForgivesOnChange, "a limit that is lowered keeps each key's use, clamped");
-    catches(Fault::ForgivesOnChange, "a limit that is raised keeps each key's use");
-    catches(Fault::ForgivesOnChange, "a limit that changes to another algorithm keeps each key's use, clamped");
+fn a_store_that_loses_usage_when_a_limit_changes_is_caught() {
+    catches(Fault::LosesUsageOnChange, "a lowered limit keeps each key's usage, clamped");
+    catches(Fault::LosesUsageOnChange, "a raised limit keeps each key's usage");
+    catches(Fault::LosesUsageOnChange, "a limit that changes to another algorithm keeps each key's usage, clamped");
 }
 
 #[test]
 fn a_store_that_does_not_notice_changes_is_caught() {
-    catches(Fault::IgnoresChanges, "once a limit has changed, its older version goes by the newer");
+    catches(Fault::IgnoresChanges, "once a limit has changed, asks with its old version use the new one");
 }
 
 #[test]
-fn a_store_that_says_later_for_never_is_caught() {
-    catches(Fault::LaterForNever, "later and never are told apart");
+fn a_store_that_returns_a_retry_time_for_permanent_denials_is_caught() {
+    catches(Fault::RetryForPermanentDenial, "temporary and permanent denials are distinguished");
 }
 
 #[test]
-fn a_store_that_cuts_costs_to_32_bits_is_caught() {
-    catches(Fault::CutsCosts, "extreme costs do no harm");
+fn a_store_that_truncates_costs_to_32_bits_is_caught() {
+    catches(Fault::TruncatesCosts, "extreme costs are counted correctly");
 }
 
 #[test]
-fn a_store_that_forgets_keys_early_is_caught() {
-    catches(Fault::ForgetsEarly, "a key that has come back in full answers as a new one");
+fn a_store_that_drops_keys_early_is_caught() {
+    catches(Fault::DropsKeysEarly, "a key that is full again answers like a fresh one");
 }
 
 #[test]
-fn a_store_that_is_slow_to_give_back_is_caught() {
+fn a_store_with_coarse_time_is_caught() {
     catches(Fault::RoundsTime, "the same asks at the same times get the algorithm's answers");
 }
 
 #[test]
-fn a_store_that_lets_one_limit_wait_as_long_as_another_is_caught() {
-    catches(Fault::IgnoresOwnPatience, "the same asks at the same times get the algorithm's answers");
+fn a_store_that_ignores_the_max_wait_of_an_ask_is_caught() {
+    catches(Fault::IgnoresMaxWaitOfAsk, "the same asks at the same times get the algorithm's answers");
 }
 
 #[test]
-fn a_store_that_looks_and_takes_in_two_steps_is_caught() {
-    catches(Fault::TwoSteps, "requests at the same time act as if in some order");
+fn a_store_that_peeks_and_takes_in_two_steps_is_caught() {
+    catches(Fault::TwoSteps, "concurrent requests act as if in some order");
 }
 
 #[test]
-fn what_a_store_does_not_support_can_be_left_out() {
-    let report = run(&Setup::default(), || Broken::new(Fault::HasNoLogs));
+fn unsupported_algorithms_can_be_excluded() {
+    let report = run(&Setup::default(), || Broken::new(Fault::LacksLogs));
     assert!(!report.passed());
     assert!(report.failures().all(|failure| failure.algorithm.is_empty() || failure.algorithm == "sliding_log"));
     assert!(report.to_string().contains("`Setup::without`"), "{report}");
 
-    let report = run(&Setup::default().without("sliding_log"), || Broken::new(Fault::HasNoLogs));
+    let report = run(&Setup::default().without("sliding_log"), || Broken::new(Fault::LacksLogs));
     assert!(report.passed(), "{report}");
 }
 
 #[test]
-fn a_failure_tells_what_was_asked_and_what_both_said() {
+fn a_failure_has_the_operation_and_both_answers() {
     let report = run(&Setup::default(), || Broken::new(Fault::IgnoresResets));
     let failures = report.into_result().unwrap_err();
     let reset = failures.iter().find(|failure| failure.check.starts_with("a reset")).unwrap();
     assert_eq!(
         reset.to_string(),
-        "a reset makes a key as good as new, and only that key (token_bucket, 5/s)
-  asked:    peek [1 of `token_bucket 5/s a` for \"x\"] at 1700000000.000000000s, MaxWait { nanos: 0 }
-  expected: granted 1, 5 of 5 left, reset in 0ns
-  answered: denied, retry in 10.2s, 0 of 5 left, reset in 11s"
+        "a reset restores a key in full, and only that key (token_bucket, 5/s)
+  operation: peek [1 of `token_bucket 5/s a` for \"x\"] at 1700000000.000000000s, MaxWait { nanos: 0 }
+  expected:  granted 1, 5 of 5 remaining, reset in 0ns
+  actual:    denied, retry after 10.2s, 0 of 5 remaining, reset in 11s"
     );
 }
 

@@ -1,6 +1,6 @@
 //! Waiting as futures: exact on paused time, fair by arrival, and safe to drop.
 
-#![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
+#![allow(clippy::disallowed_types, reason = "tests need no lock abstraction")]
 
 use diana_core::{
     Clock, Concurrency, ConcurrencyLimiter, FixedWindow, KeyedLimiter, Limiter, Quota, Retry, TokioClock,
@@ -24,7 +24,7 @@ async fn full_second(clock: &TokioClock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_who_arrive_together_leave_a_second_apart() {
+async fn five_concurrent_requests_proceed_a_second_apart() {
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
     let start = Instant::now();
     let waits = tokio::join!(
@@ -40,7 +40,7 @@ async fn five_who_arrive_together_leave_a_second_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_wait_gives_its_permits_back() {
+async fn dropping_a_wait_refunds_its_permits() {
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
     assert!(limiter.check().is_granted());
     assert!(timeout(ms(200), limiter.acquire(1)).await.is_err());
@@ -49,16 +49,16 @@ async fn a_dropped_wait_gives_its_permits_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_wait_with_others_behind_it_keeps_their_times() {
+async fn dropping_a_wait_keeps_the_times_of_later_reservations() {
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
     assert!(limiter.check().is_granted());
-    let (gave_up, behind) = tokio::join!(timeout(ms(200), limiter.acquire(1)), limiter.acquire(1));
-    assert!(gave_up.is_err());
-    assert_eq!(behind.unwrap().waited, ms(2_000));
+    let (timed_out, later) = tokio::join!(timeout(ms(200), limiter.acquire(1)), limiter.acquire(1));
+    assert!(timed_out.is_err());
+    assert_eq!(later.unwrap().waited, ms(2_000));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_is_waited_for_in_the_order_of_arrival() {
+async fn waits_for_a_window_are_fifo() {
     let clock = TokioClock::new();
     let limiter = Limiter::with_algorithm(FixedWindow::new(quota("2/s"))).with_clock(clock);
     full_second(&clock).await;
@@ -76,7 +76,7 @@ async fn a_window_is_waited_for_in_the_order_of_arrival() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_out_in_line_is_kept_and_the_next_one_moves_up() {
+async fn a_timeout_in_the_queue_lets_the_next_waiter_move_up() {
     let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(TokioClock::new());
     let held = limiter.check().receipt().unwrap();
     let start = Instant::now();
@@ -91,7 +91,7 @@ async fn a_time_out_in_line_is_kept_and_the_next_one_moves_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_dropped_in_line_leaves_it() {
+async fn dropping_a_queued_wait_leaves_the_queue() {
     let permits = ConcurrencyLimiter::new("slots", 1).unwrap().with_clock(TokioClock::new());
     let held = permits.acquire(1).await.unwrap();
     assert!(timeout(ms(50), permits.acquire(1)).await.is_err());
@@ -101,7 +101,7 @@ async fn who_is_dropped_in_line_leaves_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_wait_apart() {
+async fn keys_wait_separately() {
     let limiter = KeyedLimiter::<str>::new(quota("1/s")).with_clock(TokioClock::new());
     let (a, b, c) = tokio::join!(limiter.acquire("a", 1), limiter.acquire("a", 1), limiter.acquire("b", 1));
     let waits = [a, b, c].map(|grant| grant.unwrap().waited);
@@ -109,7 +109,7 @@ async fn keys_wait_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn futures_can_be_sent() {
+async fn futures_are_send() {
     let permits = ConcurrencyLimiter::new("slots", 2).unwrap();
     let tasks: Vec<_> = (0..50)
         .map(|_| {
@@ -130,14 +130,14 @@ async fn futures_can_be_sent() {
 
 /// A waker may own the last reference to a task, and the task may wait in the same queue.
 #[test]
-fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
+fn dropping_a_waker_that_owns_another_waiter_does_not_deadlock() {
     use std::future::Future;
     use std::pin::Pin;
     use std::sync::{Arc, Mutex as Plain, mpsc};
     use std::task::{Context, Wake, Waker};
 
-    type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
-    struct Owner(#[allow(dead_code, reason = "held to be dropped")] Plain<Option<Waiting>>);
+    type WaitFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+    struct Owner(#[allow(dead_code, reason = "held to be dropped")] Plain<Option<WaitFuture>>);
     impl Wake for Owner {
         fn wake(self: Arc<Self>) {}
     }
@@ -148,7 +148,7 @@ fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
         let _entered = runtime.enter();
         let pool = ConcurrencyLimiter::new("slots", 1).unwrap();
         let _held = pool.blocking_acquire(1).unwrap();
-        let wait = |pool: ConcurrencyLimiter| -> Waiting { Box::pin(async move { drop(pool.acquire(1).await) }) };
+        let wait = |pool: ConcurrencyLimiter| -> WaitFuture { Box::pin(async move { drop(pool.acquire(1).await) }) };
         let mut inner = wait(pool.clone());
         assert!(inner.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let owner = Waker::from(Arc::new(Owner(Plain::new(Some(inner)))));
@@ -162,7 +162,7 @@ fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
 }
 
 #[test]
-fn who_need_not_wait_needs_no_timer() {
+fn an_immediate_grant_needs_no_timer() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let permits = ConcurrencyLimiter::new("slots", 1).unwrap();
     assert!(runtime.block_on(permits.acquire(1)).is_ok());

@@ -13,7 +13,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 #[test]
-fn each_key_has_a_count_of_its_own() {
+fn each_key_is_counted_separately() {
     let limiter = KeyedLimiter::<IpAddr>::new(quota("1/s")).with_clock(ManualClock::new());
     let (one, two) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     assert!(limiter.check(&one).is_granted());
@@ -23,7 +23,7 @@ fn each_key_has_a_count_of_its_own() {
 }
 
 #[test]
-fn a_denied_stranger_leaves_no_trace() {
+fn a_denied_new_key_is_not_stored() {
     let limiter = KeyedLimiter::new(quota("5/s")).with_clock(ManualClock::new());
     assert_eq!(limiter.check_n("alice", 6).unwrap().retry(), Some(Retry::Never));
     assert!(limiter.is_empty());
@@ -39,7 +39,7 @@ fn acquire_waits_for_its_own_key_only() {
 }
 
 #[test]
-fn a_window_is_waited_for_in_line() {
+fn waits_for_a_window_in_a_queue() {
     let limiter = KeyedLimiter::with_algorithm(FixedWindow::new(quota("1/s"))).with_clock(ManualClock::new());
     assert_eq!(limiter.blocking_acquire("alice", 1).unwrap().waited, ms(0));
     assert_eq!(
@@ -50,7 +50,7 @@ fn a_window_is_waited_for_in_line() {
 }
 
 #[test]
-fn who_is_in_flight_leaves_when_dropped() {
+fn dropping_a_keyed_permit_releases_it() {
     let limiter = KeyedLimiter::with_algorithm(Concurrency::new(1).unwrap());
     let first = limiter.try_hold("alice").unwrap();
     assert_eq!(limiter.try_hold("alice").unwrap_err().retry(), Some(Retry::WhenReturned));
@@ -63,7 +63,7 @@ fn who_is_in_flight_leaves_when_dropped() {
 }
 
 #[test]
-fn a_changed_limit_keeps_each_keys_use() {
+fn a_changed_limit_keeps_each_keys_usage() {
     let clock = ManualClock::new();
     let limiter = KeyedLimiter::<u32>::new(quota("10/s")).with_clock(clock);
     for key in 0..1_000 {
@@ -81,7 +81,7 @@ fn a_changed_limit_keeps_each_keys_use() {
 }
 
 #[test]
-fn refund_charge_peek_and_reset_reach_the_right_key() {
+fn refund_charge_peek_and_reset_apply_to_their_key() {
     let limiter = KeyedLimiter::new(quota("3/s")).with_clock(ManualClock::new());
     let receipt = limiter.check_n("alice", 3).unwrap().receipt().unwrap();
     limiter.charge("bob", 2).unwrap();

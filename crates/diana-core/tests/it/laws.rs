@@ -4,9 +4,8 @@
 //! with one line, `laws!(name, a strategy for its parameters)`, and if its permits can be counted with one more,
 //! `counts!`. A script of random events ([`script`]) brings the key into some state first; then the law is checked.
 
-mod counts;
-mod every;
 mod extremes;
+mod general;
 mod rates;
 mod script;
 
@@ -19,7 +18,7 @@ use diana_core::{
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// The laws of [`every`] and [`extremes`], for one algorithm.
+/// The laws of every algorithm, for one of them.
 macro_rules! laws {
     ($name:ident, $algorithms:expr) => {
         mod $name {
@@ -28,41 +27,41 @@ macro_rules! laws {
 
             proptest! {
                 #[test]
-                fn a_refusal_changes_nothing_and_peek_tells_what_take_does(a in $algorithms, script in scripts()) {
-                    every::refusal_and_peek(&a, &script)?;
+                fn a_denial_changes_nothing_and_peek_equals_take(a in $algorithms, script in scripts()) {
+                    general::denial_and_peek(&a, &script)?;
                 }
 
                 #[test]
-                fn waiting_exactly_as_told_succeeds_and_a_nanosecond_less_does_not(
+                fn the_retry_time_is_exact_to_the_nanosecond(
                     a in $algorithms, script in scripts(), cost in costs(), max_wait in max_waits(),
                 ) {
-                    every::retry_is_exact(&a, &script, cost, max_wait)?;
+                    general::retry_is_exact(&a, &script, cost, max_wait)?;
                 }
 
                 #[test]
                 fn an_idle_key_answers_as_a_fresh_one(a in $algorithms, script in scripts(), probe in scripts()) {
-                    every::idle_equals_fresh(&a, &script, &probe)?;
+                    general::idle_equals_fresh(&a, &script, &probe)?;
                 }
 
                 #[test]
-                fn an_immediate_refund_leaves_the_key_as_it_stood(
+                fn an_immediate_refund_restores_the_status(
                     a in $algorithms, script in scripts(), cost in costs(), max_wait in max_waits(),
                 ) {
-                    every::refund_undoes(&a, &script, cost, max_wait, &[])?;
+                    general::refund_undoes(&a, &script, cost, max_wait, &[])?;
                 }
 
                 #[test]
-                fn nothing_overflows_whatever_the_time_and_the_cost(
+                fn nothing_overflows_for_any_time_and_cost(
                     a in prop::collection::vec($algorithms, 1..4), script in extreme_scripts(),
                 ) {
-                    extremes::survives(&a, &script)?;
+                    extremes::never_overflows(&a, &script)?;
                 }
 
                 #[test]
-                fn a_clock_that_steps_back_gives_nothing_back(
+                fn a_clock_that_steps_back_restores_nothing(
                     a in $algorithms, script in scripts(), back in any::<u64>(), cost in costs(), max_wait in max_waits(),
                 ) {
-                    extremes::stepping_back_gives_nothing(&a, &script, back, cost, max_wait)?;
+                    extremes::stepping_back_restores_nothing(&a, &script, back, cost, max_wait)?;
                 }
             }
         }
@@ -81,17 +80,17 @@ macro_rules! undoes {
 
             proptest! {
                 #[test]
-                fn after_an_immediate_refund_nobody_can_tell(
+                fn an_immediate_refund_restores_the_state(
                     a in $algorithms, script in scripts(), cost in costs(), max_wait in max_waits(), probe in scripts(),
                 ) {
-                    every::refund_undoes(&a, &script, cost, max_wait, &probe)?;
+                    general::refund_undoes(&a, &script, cost, max_wait, &probe)?;
                 }
             }
         }
     };
 }
 
-/// The laws of [`counts`], for one algorithm and requests with `$max_wait`.
+/// The laws of algorithms that count permits, for one algorithm and requests with `$max_wait`.
 macro_rules! counts {
     ($name:ident, $algorithms:expr, $max_wait:expr) => {
         mod $name {
@@ -100,13 +99,13 @@ macro_rules! counts {
 
             proptest! {
                 #[test]
-                fn a_sum_costs_what_its_parts_cost(a in $algorithms, script in scripts(), x in costs(), y in costs()) {
-                    counts::adds_up(&a, &script, x, y, $max_wait)?;
+                fn a_sum_costs_as_much_as_its_parts(a in $algorithms, script in scripts(), x in costs(), y in costs()) {
+                    general::adds_up(&a, &script, x, y, $max_wait)?;
                 }
 
                 #[test]
-                fn what_remains_is_exactly_what_can_be_taken(a in $algorithms, script in scripts()) {
-                    counts::remaining_is_exact(&a, &script, $max_wait)?;
+                fn exactly_the_remaining_permits_can_be_taken(a in $algorithms, script in scripts()) {
+                    general::remaining_is_exact(&a, &script, $max_wait)?;
                 }
             }
         }
@@ -137,7 +136,7 @@ undoes!(sliding_window_undoes, sliding_windows());
 undoes!(sliding_log_undoes, sliding_logs());
 
 counts!(token_bucket_counts, token_buckets(), MaxWait::NONE);
-// Free places in a queue, or in a burst over the limit, are only for requests that wait.
+// Free slots in a queue, or in a burst over the limit, are only for requests that wait.
 counts!(leaky_bucket_counts, leaky_buckets(), MaxWait::FOREVER);
 counts!(concurrency_counts, concurrencies(), MaxWait::FOREVER);
 counts!(total_counts, totals(), MaxWait::NONE);
@@ -190,8 +189,8 @@ fn refilling_buckets() -> impl Strategy<Value = RefillingBucket> {
 }
 
 fn fixed_windows() -> impl Strategy<Value = FixedWindow> {
-    let opens = prop_oneof![Just(WindowStart::OnTheClock), Just(WindowStart::FirstRequest)];
-    let plain = (quotas(), opens).prop_map(|(quota, opens)| FixedWindow::new(quota).with_window_start(opens));
+    let starts = prop_oneof![Just(WindowStart::OnTheClock), Just(WindowStart::FirstRequest)];
+    let plain = (quotas(), starts).prop_map(|(quota, start)| FixedWindow::new(quota).with_window_start(start));
     let spans = prop_oneof![Just(Calendar::Day), Just(Calendar::Week), Just(Calendar::Month)];
     let zones = prop_oneof![Just("UTC"), Just("Europe/Berlin"), Just("America/St_Johns"), Just("Asia/Kolkata")];
     let calendar =

@@ -9,61 +9,61 @@ fn ten_a_second() -> LeakyBucket {
 }
 
 #[test]
-fn without_a_queue_it_only_spaces_out() {
+fn without_a_queue_grants_are_an_interval_apart() {
     let mut key = Trial::new(ten_a_second());
-    assert_eq!(key.wait_for(1), "granted, 0 left");
+    assert_eq!(key.wait_for(1), "granted, 0 remaining");
     key.clock.advance(ms(99));
-    assert_eq!(key.wait_for(1), "denied, retry in 1ms");
+    assert_eq!(key.wait_for(1), "denied, retry after 1ms");
     key.clock.advance(ms(1));
-    assert_eq!(key.wait_for(1), "granted, 0 left");
+    assert_eq!(key.wait_for(1), "granted, 0 remaining");
 }
 
 #[test]
-fn the_quotas_own_burst_does_not_count() {
+fn the_burst_of_the_quota_is_ignored() {
     let mut key = Trial::new(LeakyBucket::new("10/s burst 50".parse().unwrap()));
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 100ms");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 100ms");
 }
 
 #[test]
-fn those_in_line_leave_one_interval_apart_and_a_full_line_refuses() {
+fn queued_requests_proceed_one_interval_apart_and_a_full_queue_denies() {
     let mut key = Trial::new(ten_a_second().with_queue(2));
-    assert_eq!(key.wait_for(1), "granted, 2 left");
-    assert_eq!(key.wait_for(1), "granted after 100ms, 1 left");
-    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
-    assert_eq!(key.wait_for(1), "denied, retry in 100ms");
+    assert_eq!(key.wait_for(1), "granted, 2 remaining");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 1 remaining");
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 remaining");
+    assert_eq!(key.wait_for(1), "denied, retry after 100ms");
     key.clock.advance(ms(100));
-    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 remaining");
 }
 
 #[test]
-fn one_without_the_patience_does_not_stand_in_line() {
+fn a_request_with_too_short_a_max_wait_is_not_queued() {
     let mut key = Trial::new(ten_a_second().with_queue(2));
     key.wait_for(1);
     key.wait_for(1);
-    assert_eq!(key.ask(1), "denied, retry in 200ms");
-    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(150))), "denied, retry in 50ms");
+    assert_eq!(key.ask(1), "denied, retry after 200ms");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(150))), "denied, retry after 50ms");
     key.clock.advance(ms(50));
-    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(150))), "granted after 150ms, 0 left");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(150))), "granted after 150ms, 0 remaining");
 }
 
 #[test]
-fn delay_lets_the_first_in_line_go_at_once() {
+fn delay_lets_the_first_queued_requests_proceed_immediately() {
     let mut key = Trial::new(ten_a_second().with_queue(3).with_delay(1));
-    assert_eq!(key.wait_for(1), "granted, 3 left");
-    assert_eq!(key.wait_for(1), "granted, 2 left");
-    assert_eq!(key.wait_for(1), "granted after 100ms, 1 left");
-    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
-    assert_eq!(key.wait_for(1), "denied, retry in 100ms");
+    assert_eq!(key.wait_for(1), "granted, 3 remaining");
+    assert_eq!(key.wait_for(1), "granted, 2 remaining");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 1 remaining");
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 remaining");
+    assert_eq!(key.wait_for(1), "denied, retry after 100ms");
 }
 
 #[test]
-fn nodelay_lets_everybody_go_at_once() {
+fn nodelay_lets_all_queued_requests_proceed_immediately() {
     let mut key = Trial::new(ten_a_second().with_queue(2).without_delay());
-    assert_eq!(key.ask(1), "granted, 2 left");
-    assert_eq!(key.ask(1), "granted, 1 left");
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 100ms");
+    assert_eq!(key.ask(1), "granted, 2 remaining");
+    assert_eq!(key.ask(1), "granted, 1 remaining");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 100ms");
 }
 
 #[test]
@@ -73,51 +73,52 @@ fn the_order_of_the_settings_does_not_matter() {
 }
 
 #[test]
-fn a_cost_takes_as_many_places_and_leaves_with_the_first() {
+fn a_cost_takes_as_many_slots_and_proceeds_with_the_first() {
     let mut key = Trial::new(ten_a_second().with_queue(4));
-    assert_eq!(key.wait_for(3), "granted, 2 left");
-    assert_eq!(key.wait_for(2), "granted after 300ms, 0 left");
-    assert_eq!(key.wait_for(6), "denied for good");
+    assert_eq!(key.wait_for(3), "granted, 2 remaining");
+    assert_eq!(key.wait_for(2), "granted after 300ms, 0 remaining");
+    assert_eq!(key.wait_for(6), "denied permanently");
 }
 
 #[test]
-fn only_the_last_in_line_can_leave_it() {
+fn only_the_last_queued_request_can_be_refunded() {
     let mut key = Trial::new(ten_a_second().with_queue(2));
     key.wait_for(1);
     key.wait_for(1);
     key.wait_for(1);
-    assert_eq!(key.refund_nth(1), Refund::Void);
-    assert_eq!(key.refund_nth(2), Refund::Returned);
-    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
+    assert_eq!(key.refund_grant(1), Refund::Void);
+    assert_eq!(key.refund_grant(2), Refund::Returned);
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 remaining");
 }
 
 #[test]
-fn with_nodelay_nobody_waits_so_anybody_can_be_given_back() {
+fn with_nodelay_any_request_can_be_refunded() {
     let mut key = Trial::new(ten_a_second().with_queue(2).without_delay());
     key.ask(1);
     key.ask(1);
     key.ask(1);
     key.clock.advance(ms(50));
-    assert_eq!(key.refund_nth(0), Refund::Returned);
+    assert_eq!(key.refund_grant(0), Refund::Returned);
     // Half of it was refilled, half was refunded.
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn a_changed_line_keeps_those_in_it() {
+fn a_changed_queue_keeps_its_requests() {
     let mut key = Trial::new(ten_a_second().with_queue(4));
     key.wait_for(1);
     key.wait_for(1);
     key.rescale(LeakyBucket::new("1/s".parse().unwrap()).with_queue(2));
-    assert_eq!(key.wait_for(1), "granted after 2s, 0 left");
+    assert_eq!(key.wait_for(1), "granted after 2s, 0 remaining");
 }
 
 #[test]
-fn a_line_has_an_end() {
+fn the_queue_length_is_bounded() {
     assert_eq!(Trial::new(ten_a_second().with_queue(u64::MAX)).status().limit, MAX_PERMITS);
 }
 
-/// `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account`, for one key: milliseconds, and thousandths of a request.
+/// `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account`, for one key: milliseconds, and thousandths of a
+/// request.
 struct Nginx {
     rate: u64,
     burst: u64,

@@ -31,7 +31,7 @@ fn spends_the_burst_then_waits_one_interval() {
 }
 
 #[test]
-fn a_fraction_of_a_nanosecond_goes_the_same_way() {
+fn an_interval_with_a_fractional_nanosecond_is_exact() {
     let (limiter, clock) = limiter("3/s");
     for _ in 0..3 {
         assert!(limiter.check().is_granted());
@@ -44,7 +44,7 @@ fn a_fraction_of_a_nanosecond_goes_the_same_way() {
 }
 
 #[test]
-fn acquire_waits_its_turn_and_tells_how_long() {
+fn acquire_waits_and_returns_the_wait() {
     let (limiter, clock) = limiter("2/s burst 1");
     let waits: Vec<_> = (0..4).map(|_| limiter.blocking_acquire(1).unwrap().waited).collect();
     assert_eq!(waits, [ms(0), ms(500), ms(500), ms(500)]);
@@ -52,7 +52,7 @@ fn acquire_waits_its_turn_and_tells_how_long() {
 }
 
 #[test]
-fn a_time_out_that_cannot_be_enough_is_refused_at_once() {
+fn a_timeout_that_is_too_short_is_denied_immediately() {
     let (limiter, clock) = limiter("1/s");
     assert!(limiter.check().is_granted());
     assert_eq!(limiter.blocking_acquire_timeout(1, ms(999)).unwrap_err().retry(), Some(Retry::After(ms(1))));
@@ -61,7 +61,7 @@ fn a_time_out_that_cannot_be_enough_is_refused_at_once() {
 }
 
 #[test]
-fn no_cost_is_zero_and_one_above_the_capacity_is_never_granted() {
+fn rejects_a_cost_of_zero_and_denies_one_above_the_capacity() {
     let (limiter, _) = limiter("5/s");
     assert!(limiter.check_n(0).is_err());
     assert!(limiter.blocking_acquire(u64::MAX).is_err());
@@ -83,7 +83,7 @@ fn peek_charge_refund_and_reset() {
 }
 
 #[test]
-fn waiting_for_a_window_ends_when_it_does() {
+fn a_wait_for_a_window_ends_with_it() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_algorithm(FixedWindow::new(quota("2/s"))).with_clock(clock.clone());
     clock.advance(ms(300));
@@ -92,7 +92,7 @@ fn waiting_for_a_window_ends_when_it_does() {
 }
 
 #[test]
-fn waiting_for_a_log_ends_when_the_oldest_leaves_it() {
+fn a_wait_for_a_log_ends_when_its_oldest_entry_expires() {
     let clock = ManualClock::new();
     let log = SlidingLog::several([quota("1/s"), quota("3/min")]).unwrap();
     let limiter = Limiter::with_algorithm(log).with_clock(clock);
@@ -108,7 +108,7 @@ fn guava_waits_are_the_limiters_waits() {
 }
 
 #[test]
-fn what_nobody_gives_back_is_not_waited_for_beyond_the_time_out() {
+fn a_wait_for_a_release_ends_at_the_timeout() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(clock.clone());
     assert!(limiter.check().is_granted());
@@ -118,7 +118,7 @@ fn what_nobody_gives_back_is_not_waited_for_beyond_the_time_out() {
 }
 
 #[test]
-fn lua_restys_delay_is_waited_for() {
+fn waits_for_the_delay_of_lua_resty() {
     let pool = Concurrency::new(1).unwrap().with_burst(1).with_delay(ms(40));
     let limiter = Limiter::with_algorithm(pool).with_clock(ManualClock::new());
     assert_eq!(limiter.blocking_acquire(1).unwrap().waited, ms(0));
@@ -126,7 +126,7 @@ fn lua_restys_delay_is_waited_for() {
 }
 
 #[test]
-fn a_total_is_not_waited_for() {
+fn a_total_is_denied_without_a_wait() {
     let limiter = Limiter::with_algorithm(Total::new(1).unwrap()).with_clock(ManualClock::new());
     assert!(limiter.blocking_acquire(1).is_ok());
     assert_eq!(limiter.blocking_acquire(1).unwrap_err().retry(), Some(Retry::Never));
@@ -142,7 +142,7 @@ mod changing_the_limit {
     }
 
     #[test]
-    fn keeps_what_is_in_use() {
+    fn keeps_the_usage() {
         let (limiter, _) = limiter("10/s");
         assert!(limiter.check_n(4).unwrap().is_granted());
         limiter.set(TokenBucket::new(quota("100/s")));
@@ -150,7 +150,7 @@ mod changing_the_limit {
     }
 
     #[test]
-    fn changes_what_is_read_back() {
+    fn updates_quota_and_rate() {
         let (limiter, _) = limiter("100/min burst 5"); // an atomic word
         assert_eq!((limiter.quota(), limiter.rate()), (Some(quota("100/min burst 5")), Some(100.0 / 60.0)));
         for text in ["7/s", "100/min burst 5", "5/10s"] {
@@ -170,7 +170,7 @@ mod changing_the_limit {
     }
 
     #[test]
-    fn clamps_it_to_the_new_limit() {
+    fn clamps_the_usage_to_the_new_limit() {
         let (limiter, clock) = limiter("10/s");
         assert!(limiter.check_n(9).unwrap().is_granted());
         limiter.set(TokenBucket::new(quota("2/s")));
@@ -180,7 +180,7 @@ mod changing_the_limit {
     }
 
     #[test]
-    fn goes_from_any_algorithm_to_any_other_and_back() {
+    fn migrates_between_any_two_algorithms() {
         let (limiter, _) = limiter("10/s"); // an atomic word
         assert!(limiter.check_n(3).unwrap().is_granted());
         limiter.set(TokenBucket::new(quota("7/s"))); // two words behind a lock

@@ -97,18 +97,18 @@ fn a_limited_key_survives_a_flood_of_a_million_invented_keys() {
             let _ = store.decide(&[Ask::one(&limit, &invented.to_le_bytes())], T0, MaxWait::NONE);
             if invented % 1_000 == 0 {
                 assert!(store.memory_used() <= 200_000);
-                assert!(!granted(&store, &limit, "mallory", T0), "{on_full:?}: forgiven after {invented} keys");
+                assert!(!granted(&store, &limit, "mallory", T0), "{on_full:?}: usage lost after {invented} keys");
             }
         }
     }
 }
 
 #[test]
-fn keys_that_share_a_count_never_get_more_than_the_limit_and_are_not_forgiven_when_room_appears() {
+fn keys_that_share_a_count_stay_within_the_limit_and_keep_their_usage() {
     let store = MemoryStore::new(options(20_000, OnFull::Share));
     let limit = Limit::new("each-account", FixedWindow::new(quota("5/min")));
     fill_up(&store, &FixedWindow::new(quota("5/s")), T0);
-    let kept = store.len();
+    let stored = store.len();
     // None of these gets an entry.
     let names = (0..50).map(|n| format!("late {n}")).collect::<Vec<_>>();
     let mut counts = vec![0; names.len()];
@@ -117,7 +117,7 @@ fn keys_that_share_a_count_never_get_more_than_the_limit_and_are_not_forgiven_wh
             *count += u64::from(granted(&store, &limit, name, T0));
         }
     }
-    assert_eq!(store.len(), kept, "there was no room");
+    assert_eq!(store.len(), stored, "the memory was not used up");
     assert!(counts.iter().all(|count| *count <= 5), "{counts:?}");
     // Sixteen counts for all of them, each of which was granted in full or never asked for.
     assert!(counts.iter().sum::<u64>() <= 16 * 5 && counts.iter().sum::<u64>().is_multiple_of(5), "{counts:?}");
@@ -128,26 +128,26 @@ fn keys_that_share_a_count_never_get_more_than_the_limit_and_are_not_forgiven_wh
     for (name, count) in names.iter().zip(&mut counts) {
         *count += (0..10).filter(|_| granted(&store, &limit, name, later)).count() as u64;
     }
-    assert!(counts.iter().all(|count| *count <= 5), "somebody was forgiven: {counts:?}");
+    assert!(counts.iter().all(|count| *count <= 5), "usage was lost: {counts:?}");
     // In the next window every key starts again with its own count.
     let next = T0 + secs(60);
     assert!(names.iter().all(|name| (0..10).filter(|_| granted(&store, &limit, name, next)).count() == 5));
 }
 
 #[test]
-fn a_full_store_denies_or_allows_new_keys_if_told_so() {
+fn a_full_store_denies_or_allows_new_keys_as_configured() {
     for (on_full, answer) in [(OnFull::Deny, false), (OnFull::Allow, true)] {
         let store = MemoryStore::new(options(20_000, on_full));
         let limit = Limit::new("each-account", TokenBucket::new(quota("2/h")));
         assert!(granted(&store, &limit, "early", T0));
         fill(&store, &limit, T0);
-        let kept = store.len();
+        let stored = store.len();
         for _ in 0..10 {
             let late = [Ask::one(&limit, "late")];
             assert_eq!(store.peek(&late, T0, MaxWait::NONE).is_granted(), answer);
             assert_eq!(granted(&store, &limit, "late", T0), answer);
         }
-        assert_eq!(store.len(), kept);
+        assert_eq!(store.len(), stored);
         // Keys with an entry are unaffected.
         assert!(granted(&store, &limit, "early", T0));
         assert!(!granted(&store, &limit, "early", T0));
@@ -155,7 +155,7 @@ fn a_full_store_denies_or_allows_new_keys_if_told_so() {
 }
 
 #[test]
-fn a_request_that_finds_room_for_some_of_its_keys_is_charged_to_none() {
+fn a_request_without_memory_for_all_keys_is_charged_to_none() {
     for memory in (1_000..20_000).step_by(117) {
         let store = MemoryStore::new(options(memory, OnFull::Deny));
         let window = Limit::new("window", SlidingWindow::new(quota("5/h")));
@@ -169,8 +169,12 @@ fn a_request_that_finds_room_for_some_of_its_keys_is_charged_to_none() {
             let (a, b) = (format!("a{n}"), format!("b{n}"));
             let asks = [Ask::one(&known, "everyone"), Ask::one(&window, &a), Ask::one(&log, &b), Ask::one(&log, &a)];
             let decision = store.decide(&asks, T0, MaxWait::NONE);
-            let told = decision.answers()[0].status.remaining;
-            assert_eq!(told, 1_000 - charged - u64::from(decision.is_granted()), "request {n} in {memory} bytes");
+            let remaining_before = decision.answers()[0].status.remaining;
+            assert_eq!(
+                remaining_before,
+                1_000 - charged - u64::from(decision.is_granted()),
+                "request {n} in {memory} bytes"
+            );
             if decision.is_granted() {
                 charged += 1;
                 assert_eq!(remaining(&store, &window, &a, T0), 4);
@@ -184,47 +188,47 @@ fn a_request_that_finds_room_for_some_of_its_keys_is_charged_to_none() {
 }
 
 #[test]
-fn a_limit_that_becomes_another_algorithm_and_back_keeps_each_keys_use() {
+fn a_change_of_algorithm_and_back_keeps_each_keys_usage() {
     let store = MemoryStore::new(TableOptions::default().shards(4));
     let mut limit = Limit::new("each-account", TokenBucket::new(quota("10/h")));
     let keys = (0..1_000).map(|n| (format!("key {n}"), n % 10)).collect::<Vec<_>>();
     for (key, used) in &keys {
         (0..*used).for_each(|_| assert!(granted(&store, &limit, key, T0)));
     }
-    let all_keep_their_use = |limit: &Limit, of: u64| {
+    let assert_usage_is_kept = |limit: &Limit, of: u64| {
         for (key, used) in &keys {
             assert_eq!(remaining(&store, limit, key, T0), of.saturating_sub(*used), "{key} under {limit:?}");
         }
     };
     for _ in 0..3 {
         limit = limit.changed_to(FixedWindow::new(quota("12/h")));
-        all_keep_their_use(&limit, 12);
+        assert_usage_is_kept(&limit, 12);
         limit = limit.changed_to(SlidingLog::new(quota("20/h")));
-        all_keep_their_use(&limit, 20);
+        assert_usage_is_kept(&limit, 20);
         limit = limit.changed_to(Total::new(11).unwrap());
-        all_keep_their_use(&limit, 11);
+        assert_usage_is_kept(&limit, 11);
         limit = limit.changed_to(TokenBucket::new(quota("10/h")));
-        all_keep_their_use(&limit, 10);
+        assert_usage_is_kept(&limit, 10);
     }
     limit = limit.changed_to(TokenBucket::new(quota("3/h")));
-    all_keep_their_use(&limit, 3);
+    assert_usage_is_kept(&limit, 3);
 }
 
 #[test]
-fn a_limit_may_change_more_often_than_its_keys_are_asked_for() {
+fn a_limit_may_change_more_often_than_its_keys_are_used() {
     let store = MemoryStore::new(TableOptions::default().shards(1));
     let mut limit = Limit::new("each-account", FixedWindow::new(quota("10/h")));
     (0..5_000).for_each(|key| assert!(granted(&store, &limit, &format!("key {key}"), T0)));
     for permits in 11..40 {
         limit = limit.changed_to(FixedWindow::new(Quota::per_hour(permits).unwrap()));
-        // One key is, so that the store sees the change.
+        // One key is used, so that the store sees the change.
         assert_eq!(remaining(&store, &limit, "key 0", T0), permits - 1);
     }
     assert!((0..5_000).all(|key| remaining(&store, &limit, &format!("key {key}"), T0) == 38));
 }
 
 #[test]
-fn memory_goes_back_when_a_limit_is_forgotten_or_its_keys_come_back() {
+fn memory_is_released_when_a_limit_is_forgotten_or_its_keys_are_full() {
     let store = MemoryStore::default();
     let limits = [
         Limit::new("bucket", TokenBucket::new(quota("5/s"))),
@@ -240,7 +244,7 @@ fn memory_goes_back_when_a_limit_is_forgotten_or_its_keys_come_back() {
     assert_eq!(store.len(), 3_000);
     let later = T0 + secs(10);
     store.reclaim(later);
-    assert_eq!(store.len(), 1_000, "a total never comes back");
+    assert_eq!(store.len(), 1_000, "a total is never dropped");
     let total = store.memory_used();
     assert!(total > 0);
     // A limit that changes its algorithm keeps its memory, and takes no more.
@@ -252,39 +256,39 @@ fn memory_goes_back_when_a_limit_is_forgotten_or_its_keys_come_back() {
 }
 
 #[test]
-fn one_limits_dead_keys_do_not_keep_anothers_living_ones_out() {
+fn idle_keys_of_one_limit_do_not_exclude_active_keys_of_another() {
     let store = MemoryStore::new(TableOptions::default().memory(2 << 20).on_full(OnFull::Deny).shards(4));
-    let dead = Limit::new("dead", TokenBucket::new(quota("5/s")));
-    assert!((0..150_000).any(|key| !granted(&store, &dead, &format!("key {key}"), T0)), "the store is full");
-    let living = Limit::new("living", TokenBucket::new(quota("5/s")));
+    let idle = Limit::new("idle", TokenBucket::new(quota("5/s")));
+    assert!((0..150_000).any(|key| !granted(&store, &idle, &format!("key {key}"), T0)), "the store is full");
+    let active = Limit::new("active", TokenBucket::new(quota("5/s")));
     let later = T0 + secs(10);
     let denied =
-        |keys: std::ops::Range<u32>| keys.filter(|key| !granted(&store, &living, &format!("key {key}"), later)).count();
+        |keys: std::ops::Range<u32>| keys.filter(|key| !granted(&store, &active, &format!("key {key}"), later)).count();
     let at_first = denied(0..4_000);
-    assert_eq!(denied(4_000..20_000), 0, "denied for the sake of dead ones, after {at_first} others");
+    assert_eq!(denied(4_000..20_000), 0, "denied because of idle keys, after {at_first} others");
 }
 
 #[test]
-fn shared_counts_of_permits_in_flight_come_back() {
+fn shared_counts_of_permits_in_flight_are_released() {
     let store = MemoryStore::new(options(10_000, OnFull::Share));
     let flight = Limit::new("in flight", Concurrency::new(2).unwrap());
     let fillers = fill_up(&store, &Total::new(5).unwrap(), T0);
-    let kept = store.len();
+    let stored = store.len();
     let asks = [Ask::one(&flight, "late")];
     let first = store.decide(&asks, T0, MaxWait::NONE);
     let second = store.decide(&asks, T0, MaxWait::NONE);
     assert!(first.is_granted() && second.is_granted());
     assert!(!store.decide(&asks, T0, MaxWait::NONE).is_granted());
-    assert_eq!(store.len(), kept, "there was no room");
+    assert_eq!(store.len(), stored, "the memory was not used up");
     fillers.iter().for_each(|filler| store.forget(filler));
-    assert!(!store.decide(&asks, T0, MaxWait::NONE).is_granted(), "two are in flight still");
+    assert!(!store.decide(&asks, T0, MaxWait::NONE).is_granted(), "two are still in flight");
     store.refund(&asks, &first, T0);
     store.refund(&asks, &second, T0);
     assert_eq!(remaining(&store, &flight, "late", T0), 2);
 }
 
 #[test]
-fn time_that_goes_back_gives_nothing() {
+fn time_that_goes_back_restores_nothing() {
     let store = MemoryStore::default();
     let limit = Limit::new("each-account", FixedWindow::new(quota("2/s")));
     assert!(granted(&store, &limit, "alice", T0));
@@ -301,7 +305,7 @@ fn time_that_goes_back_gives_nothing() {
 }
 
 #[test]
-fn any_number_of_shards_will_do() {
+fn any_number_of_shards_is_valid() {
     for count in [0, 1, 3, 256, 257, usize::MAX] {
         let store = MemoryStore::new(TableOptions::default().shards(count));
         let limit = Limit::new("each-account", TokenBucket::new(quota("1/s")));
@@ -311,18 +315,18 @@ fn any_number_of_shards_will_do() {
 }
 
 #[test]
-fn of_two_changes_of_a_limit_the_later_one_counts() {
+fn of_two_changes_of_a_limit_the_later_one_applies() {
     let store = MemoryStore::default();
     let limit = Limit::new("each-account", TokenBucket::new(quota("5/s")));
     let (first, second) =
         (limit.changed_to(TokenBucket::new(quota("7/s"))), limit.changed_to(TokenBucket::new(quota("9/s"))));
     assert_eq!(remaining(&store, &first, "alice", T0), 7);
     assert_eq!(remaining(&store, &second, "alice", T0), 9);
-    assert_eq!(remaining(&store, &first, "alice", T0), 9, "a version that came before does not turn it back");
+    assert_eq!(remaining(&store, &first, "alice", T0), 9, "an older version does not change it back");
 }
 
 #[test]
-fn a_receipt_means_nothing_to_another_kind_of_algorithm() {
+fn a_receipt_is_void_for_another_kind_of_algorithm() {
     let store = MemoryStore::default();
     let bucket = Limit::new("each-account", TokenBucket::new(quota("5/s")));
     let asks = [Ask::one(&bucket, "alice")];
@@ -330,24 +334,24 @@ fn a_receipt_means_nothing_to_another_kind_of_algorithm() {
     let flight = bucket.changed_to(Concurrency::new(1).unwrap());
     assert!(granted(&store, &flight, "alice", T0));
     store.refund(&asks, &decision, T0);
-    assert!(!granted(&store, &flight, "alice", T0), "who is in flight has not come back");
+    assert!(!granted(&store, &flight, "alice", T0), "the permit is still in flight");
 }
 
 /// Guava's `setRate` scales a full store, which may differ slightly from its new maximum until the next microsecond.
 #[test]
-fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_kept_or_forgotten() {
+fn an_idle_key_answers_as_guava_does_at_a_change_whether_stored_or_dropped() {
     let mut differs = 0;
     for (random, next) in randoms().zip(randoms().skip(1)).take(2_000) {
         let rate = |random: u64| 0.01 + (random % 100_000) as f64 / 997.0;
         let warm_up = std::time::Duration::from_micros(random % 3_000_000 + 1);
         let old = SmoothWarmingUp::new(rate(random), warm_up).unwrap();
         let (between, new) = (old.with_rate(rate(next ^ random)).unwrap(), old.with_rate(rate(next)).unwrap());
-        let [kept, forgotten, elsewhere] = [(); 3].map(|()| MemoryStore::default());
+        let [stored, dropped, other_shard] = [(); 3].map(|()| MemoryStore::default());
         let limit = Limit::new("guava", old);
-        assert!(kept.decide(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
-        assert!(forgotten.peek(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
+        assert!(stored.decide(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
+        assert!(dropped.peek(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
         // Only another shard sees it.
-        assert!(elsewhere.peek(&[Ask::one(&limit, "another key")], T0, MaxWait::NONE).is_granted());
+        assert!(other_shard.peek(&[Ask::one(&limit, "another key")], T0, MaxWait::NONE).is_granted());
         let now = T0 + secs(86_400);
         let once = limit.changed_to(between);
         let twice = [once.clone(), once.changed_to(new)];
@@ -356,18 +360,18 @@ fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_ke
         new.rescale(&mut state, &between, now);
         for limit in &twice {
             // A peek applies the change.
-            let _ = [&kept, &forgotten].map(|store| remaining(store, limit, "key", now));
-            remaining(&elsewhere, limit, "another key", now);
+            let _ = [&stored, &dropped].map(|store| remaining(store, limit, "key", now));
+            remaining(&other_shard, limit, "another key", now);
         }
         for permits in [next % 7 + 1, 1, 3] {
             let cost = Cost::new(permits).unwrap();
             let ask = [Ask::new(&twice[1], "key", cost)];
             let guava = new.take(&mut state, now, cost, MaxWait::FOREVER);
             differs += usize::from(new.take(&mut fresh, now, cost, MaxWait::FOREVER).wait() != guava.wait());
-            for store in [&kept, &forgotten, &elsewhere] {
+            for store in [&stored, &dropped, &other_shard] {
                 assert_eq!(store.decide(&ask, now, MaxWait::FOREVER).answers()[0].outcome, guava, "{old:?} to {new:?}");
             }
         }
     }
-    assert!(differs > 0, "in some of these a key that begins anew would be charged a microsecond more or less");
+    assert!(differs > 0, "no case in which a fresh key is charged a microsecond more or less");
 }

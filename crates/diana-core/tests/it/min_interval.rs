@@ -11,73 +11,73 @@ fn every(interval: Duration) -> Trial<MinInterval> {
 #[test]
 fn two_grants_are_an_interval_apart() {
     let mut key = every(ms(200));
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
     key.clock.advance(ms(150));
-    assert_eq!(key.ask(1), "denied, retry in 50ms");
+    assert_eq!(key.ask(1), "denied, retry after 50ms");
     key.clock.advance(ms(50));
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn a_quiet_spell_saves_nothing() {
+fn idle_time_stores_no_permits() {
     let mut key = every(ms(200));
     key.clock.advance(secs(3_600));
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 200ms");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 200ms");
 }
 
 #[test]
 fn the_cost_does_not_matter() {
     let mut key = every(ms(200));
-    assert_eq!(key.ask(1_000_000), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 200ms");
+    assert_eq!(key.ask(1_000_000), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 200ms");
 }
 
 #[test]
-fn with_patience_it_reserves_in_order_of_arrival() {
+fn with_a_max_wait_it_reserves_in_fifo_order() {
     let mut key = every(ms(200));
-    assert_eq!(key.wait_for(1), "granted, 0 left");
-    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
-    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(300))), "denied, retry in 100ms");
-    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(400))), "granted after 400ms, 0 left");
+    assert_eq!(key.wait_for(1), "granted, 0 remaining");
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 remaining");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(300))), "denied, retry after 100ms");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(400))), "granted after 400ms, 0 remaining");
 }
 
 #[test]
-fn only_the_last_grant_can_be_given_back_and_only_in_time() {
+fn only_the_last_grant_can_be_refunded_and_only_before_it_expires() {
     let mut key = every(ms(200));
     key.wait_for(1);
     key.wait_for(1);
-    assert_eq!(key.refund_nth(0), Refund::Void);
-    assert_eq!(key.refund_nth(1), Refund::Returned);
-    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
+    assert_eq!(key.refund_grant(0), Refund::Void);
+    assert_eq!(key.refund_grant(1), Refund::Returned);
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 remaining");
     key.clock.advance(ms(400));
-    assert_eq!(key.refund_nth(2), Refund::Void);
+    assert_eq!(key.refund_grant(2), Refund::Void);
 }
 
 #[test]
-fn a_changed_interval_is_reckoned_from_the_last_grant() {
+fn a_changed_interval_counts_from_the_last_grant() {
     let mut key = every(ms(200));
     key.ask(1);
     key.clock.advance(ms(50));
     key.rescale(MinInterval::new(ms(500)).unwrap());
-    assert_eq!(key.ask(1), "denied, retry in 450ms");
+    assert_eq!(key.ask(1), "denied, retry after 450ms");
     key.rescale(MinInterval::new(ms(10)).unwrap());
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn at_the_end_of_time_the_answer_is_never() {
+fn at_the_last_timestamp_the_denial_is_permanent() {
     let mut key = every(secs(1));
     key.clock = ManualClock::at(Timestamp::from_nanos(u64::MAX - 1_500_000_000));
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.wait_for(1), "denied for good");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.wait_for(1), "denied permanently");
     key.clock.advance(secs(1));
-    assert_eq!(key.ask(1), "denied for good");
+    assert_eq!(key.ask(1), "denied permanently");
     assert!(key.clock.now() < Timestamp::MAX);
 }
 
 #[test]
-fn nonsense_is_not_an_interval() {
+fn rejects_invalid_intervals() {
     let zero = MinInterval::new(Duration::ZERO).unwrap_err();
     assert_eq!(zero.to_string(), "interval 0: must be at least 1ns, as in `every 200ms`");
     let long = MinInterval::new(Duration::MAX).unwrap_err();

@@ -4,12 +4,12 @@ use diana_core::{InvalidQuota, MAX_PERMITS, Quota};
 use proptest::prelude::*;
 use std::time::Duration;
 
-fn complaint(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     text.parse::<Quota>().unwrap_err().to_string()
 }
 
 #[test]
-fn reads_what_people_write() {
+fn parses_all_forms() {
     let quota = |permits, secs| Quota::new(permits, Duration::from_secs(secs)).unwrap();
     for (text, expected) in [
         ("100/s", quota(100, 1)),
@@ -39,36 +39,36 @@ fn prints_the_shortest_form() {
 }
 
 #[test]
-fn says_what_is_wrong_and_what_would_do() {
-    let units = "write one of ns, us, ms, s, min, h, day, week or month";
+fn errors_have_the_problem_and_a_fix() {
+    let units = "expected one of ns, us, ms, s, min, h, day, week or month";
     for (text, problem) in [
         ("5/0s", "period 0: must be at least 1ns, as in `5/10min`".to_owned()),
-        ("10/fortnight", format!("`fortnight` is not a unit of time; {units}")),
+        ("10/fortnight", format!("unknown unit of time `fortnight`; {units}")),
         ("0/s", "permits 0: must be a whole number from 1 to 9007199254740992".to_owned()),
         ("-1/s", "the count `-1` is not a whole number above 0".to_owned()),
         ("1.5/s", "the count `1.5` is not a whole number above 0".to_owned()),
         ("/s", "the count `` is not a whole number above 0".to_owned()),
-        ("5/", format!("`` has no unit; {units}")),
-        ("5/10", format!("`10` has no unit; {units}")),
+        ("5/", format!("missing unit in ``; {units}")),
+        ("5/10", format!("missing unit in `10`; {units}")),
         (
             "99999999999999999999/s",
-            "the count `99999999999999999999` is too large; at most 9007199254740992".to_owned(),
+            "the count `99999999999999999999` is too large; expected at most 9007199254740992".to_owned(),
         ),
         ("1/99999999999h", "`99999999999h` is longer than 584 years".to_owned()),
         ("1/99999999999999999999s", "`99999999999999999999` is too large a number".to_owned()),
         ("5/s burst 0", "burst 0: must be a whole number from 1 to 9007199254740992".to_owned()),
         ("1/1.5s", "`1.5s` is not a whole number of units; write `1500ms` for one and a half seconds".to_owned()),
-        ("1/M", format!("`M` is not a unit of time; {units}")),
+        ("1/M", format!("unknown unit of time `M`; {units}")),
         ("5/s burst", "the burst `` is not a whole number above 0".to_owned()),
-        ("5", "write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),
-        ("", "write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),
+        ("5", "expected a count per time, such as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),
+        ("", "expected a count per time, such as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),
     ] {
-        assert_eq!(complaint(text), format!("quota `{text}`: {problem}"));
+        assert_eq!(parse_error(text), format!("invalid quota `{text}`: {problem}"));
     }
 }
 
 #[test]
-fn values_that_are_no_quota_cannot_be_made() {
+fn rejects_invalid_values() {
     assert_eq!(Quota::per_second(0), Err(InvalidQuota::Count { what: "permits", value: 0 }));
     assert_eq!(Quota::new(1, Duration::ZERO), Err(InvalidQuota::NoPeriod));
     assert_eq!(Quota::new(1, Duration::MAX), Err(InvalidQuota::PeriodTooLong(Duration::MAX)));
@@ -88,7 +88,7 @@ fn periods() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_back(
+    fn printed_quotas_parse_to_the_same_value(
         permits in 1..=MAX_PERMITS,
         period in periods(),
         burst in prop::option::of(1..=MAX_PERMITS),
@@ -99,9 +99,9 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic_and_every_complaint_quotes_it(text in ".{0,24}|[0-9 _./-]{0,12}(s|min|burst|per){0,3}[0-9 ]{0,5}") {
+    fn parsing_never_panics_and_every_error_quotes_the_text(text in ".{0,24}|[0-9 _./-]{0,12}(s|min|burst|per){0,3}[0-9 ]{0,5}") {
         if let Err(error) = text.parse::<Quota>() {
-            let quoted = format!("quota `{text}`: ");
+            let quoted = format!("invalid quota `{text}`: ");
             prop_assert!(error.to_string().starts_with(&quoted));
         }
     }

@@ -10,74 +10,74 @@ fn bucket(written: &str) -> RefillingBucket {
 }
 
 #[test]
-fn starts_full_and_refills_whole_jugs() {
+fn starts_full_and_refills_in_steps() {
     let mut key = Trial::new(bucket("2/10s burst 4"));
     key.clock.advance(secs(3));
-    assert_eq!(key.ask(4), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 10s");
+    assert_eq!(key.ask(4), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 10s");
     key.clock.advance(ms(9_999));
-    assert_eq!(key.ask(1), "denied, retry in 1ms");
+    assert_eq!(key.ask(1), "denied, retry after 1ms");
     key.clock.advance(ms(1));
-    assert_eq!(key.status_in_words(), "2 of 4, reset in 10s");
-    assert_eq!(key.ask(1), "granted, 1 left");
-    assert_eq!(key.ask(5), "denied for good");
+    assert_eq!(key.describe_status(), "2 of 4, reset in 10s");
+    assert_eq!(key.ask(1), "granted, 1 remaining");
+    assert_eq!(key.ask(5), "denied permanently");
 }
 
 #[test]
 fn the_retry_counts_the_refills_that_this_cost_needs() {
     let mut key = Trial::new(bucket("3/s burst 10"));
-    assert_eq!(key.ask(10), "granted, 0 left");
+    assert_eq!(key.ask(10), "granted, 0 remaining");
     key.clock.advance(ms(400));
-    assert_eq!(key.ask(3), "denied, retry in 600ms");
-    assert_eq!(key.ask(4), "denied, retry in 1.6s");
-    assert_eq!(key.ask(10), "denied, retry in 3.6s");
+    assert_eq!(key.ask(3), "denied, retry after 600ms");
+    assert_eq!(key.ask(4), "denied, retry after 1.6s");
+    assert_eq!(key.ask(10), "denied, retry after 3.6s");
 }
 
 #[test]
-fn asking_often_loses_no_part_of_a_period() {
+fn frequent_asks_lose_no_part_of_a_period() {
     let mut key = Trial::new(bucket("1/10s burst 3"));
-    assert_eq!(key.ask_after(secs(0), 3), "granted, 0 left");
-    assert_eq!(key.ask_after(secs(9), 1), "denied, retry in 1s");
-    assert_eq!(key.ask_after(secs(18), 1), "granted, 0 left");
-    assert_eq!(key.ask_after(secs(20), 1), "granted, 0 left"); // the step of t = 20, not 10 s after the grant
+    assert_eq!(key.ask_after(secs(0), 3), "granted, 0 remaining");
+    assert_eq!(key.ask_after(secs(9), 1), "denied, retry after 1s");
+    assert_eq!(key.ask_after(secs(18), 1), "granted, 0 remaining");
+    assert_eq!(key.ask_after(secs(20), 1), "granted, 0 remaining"); // the step of t = 20, not 10 s after the grant
 }
 
 #[test]
-fn remembers_its_phase_for_as_long_as_filling_takes_and_not_a_nanosecond_longer() {
+fn keeps_its_phase_exactly_as_long_as_refilling_takes() {
     // Four refills of 3 fill 10, so the phase is kept for 4 s after the last grant.
-    for (later, next_refill) in [(0, "denied, retry in 600ms"), (1, "denied, retry in 1s")] {
+    for (later, next_refill) in [(0, "denied, retry after 600ms"), (1, "denied, retry after 1s")] {
         let mut key = Trial::new(bucket("3/s burst 10"));
-        assert_eq!(key.ask(1), "granted, 9 left");
+        assert_eq!(key.ask(1), "granted, 9 remaining");
         key.clock.advance(ms(400));
-        assert_eq!(key.ask(1), "granted, 8 left");
+        assert_eq!(key.ask(1), "granted, 8 remaining");
         key.clock.advance(secs(4));
         key.clock.advance(Duration::from_nanos(later));
         assert_eq!(key.is_fresh(), later > 0);
-        assert_eq!(key.ask(10), "granted, 0 left");
+        assert_eq!(key.ask(10), "granted, 0 remaining");
         assert_eq!(key.ask(1), next_refill);
     }
 }
 
 #[test]
-fn a_clock_that_is_behind_refills_nothing_and_takes_nothing() {
+fn a_clock_that_is_behind_neither_refills_nor_removes_tokens() {
     let mut key = Trial::at(T0, bucket("1/s burst 10"));
-    assert_eq!(key.ask(3), "granted, 7 left");
-    assert_eq!(key.ask_at(Timestamp::from_secs(1_699_999_995), 1), "granted, 6 left");
-    assert_eq!(key.ask_at(Timestamp::EPOCH, 7), "denied, retry in 1700000001s");
+    assert_eq!(key.ask(3), "granted, 7 remaining");
+    assert_eq!(key.ask_at(Timestamp::from_secs(1_699_999_995), 1), "granted, 6 remaining");
+    assert_eq!(key.ask_at(Timestamp::EPOCH, 7), "denied, retry after 1700000001s");
     key.clock.advance(secs(1));
-    assert_eq!(key.ask(7), "granted, 0 left");
+    assert_eq!(key.ask(7), "granted, 0 remaining");
 }
 
 #[test]
-fn a_refund_gives_back_what_no_refill_has_brought_back_yet() {
+fn a_refund_restores_tokens_that_are_not_refilled_yet() {
     let mut key = Trial::new(bucket("2/10s burst 10"));
     let first = key.take(3);
     let second = key.take(3);
     key.clock.advance(secs(20)); // four are refilled: all of the first, one of the second
-    assert_eq!(key.status_in_words(), "8 of 10, reset in 10s");
+    assert_eq!(key.describe_status(), "8 of 10, reset in 10s");
     assert_eq!(key.refund(&first), Refund::Void);
     assert_eq!(key.refund(&second), Refund::Returned);
-    assert_eq!(key.status_in_words(), "10 of 10, reset in 0ns");
+    assert_eq!(key.describe_status(), "10 of 10, reset in 0ns");
     assert_eq!(key.refund(&second), Refund::Void);
 }
 
@@ -88,36 +88,36 @@ fn a_refund_of_everything_makes_the_key_fresh() {
     assert_eq!(key.refund(&receipt), Refund::Returned);
     assert!(key.is_fresh());
     key.clock.advance(secs(7));
-    assert_eq!(key.ask(5), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 10s");
+    assert_eq!(key.ask(5), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 10s");
 }
 
 #[test]
-fn a_charge_beyond_the_capacity_is_a_debt_that_refills_pay_off() {
+fn a_charge_over_the_capacity_is_a_debt_paid_by_refills() {
     let mut key = Trial::new(bucket("1/s burst 2"));
     key.charge(5);
-    assert_eq!(key.status_in_words(), "0 of 2, reset in 5s");
-    assert_eq!(key.ask(1), "denied, retry in 4s");
+    assert_eq!(key.describe_status(), "0 of 2, reset in 5s");
+    assert_eq!(key.ask(1), "denied, retry after 4s");
     key.clock.advance(secs(4));
     assert!(!key.is_fresh()); // longer than filling takes, but there was a debt
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn other_parameters_keep_the_use_clamped_to_the_new_capacity() {
+fn a_change_keeps_the_usage_clamped_to_the_new_capacity() {
     let mut key = Trial::new(bucket("1/10s burst 10"));
-    assert_eq!(key.ask(6), "granted, 4 left");
+    assert_eq!(key.ask(6), "granted, 4 remaining");
     key.clock.advance(secs(4));
     key.rescale(bucket("1/10s burst 20"));
-    assert_eq!(key.status_in_words(), "14 of 20, reset in 56s"); // the same phase
+    assert_eq!(key.describe_status(), "14 of 20, reset in 56s"); // the same phase
     key.rescale(bucket("1/10s burst 3"));
-    assert_eq!(key.status_in_words(), "0 of 3, reset in 26s");
+    assert_eq!(key.describe_status(), "0 of 3, reset in 26s");
     key.rescale(bucket("1/2s burst 3"));
-    assert_eq!(key.status_in_words(), "0 of 3, reset in 6s"); // a new phase: the old rest is worth no refill
+    assert_eq!(key.describe_status(), "0 of 3, reset in 6s"); // a new phase: the old remainder gives no refill
 }
 
 #[test]
-fn the_ends_of_time_and_of_numbers_are_safe() {
+fn extreme_times_and_costs_are_safe() {
     let bucket =
         RefillingBucket::new(Quota::new(1, Duration::from_nanos(u64::MAX)).unwrap().with_burst(MAX_PERMITS).unwrap());
     let mut state = bucket.fresh(Timestamp::EPOCH);
@@ -143,30 +143,31 @@ struct Model {
 
 impl Model {
     fn at(&self, now: u64) -> (u64, u64) {
-        let memory = self.capacity.div_ceil(self.tokens) * self.every;
-        let Some((mut left, mut step, granted)) = self.bucket.filter(|(.., granted)| now - granted <= memory) else {
+        let phase_ttl = self.capacity.div_ceil(self.tokens) * self.every;
+        let Some((mut remaining, mut step, granted)) = self.bucket.filter(|(.., granted)| now - granted <= phase_ttl)
+        else {
             return (self.capacity, now);
         };
         while step + self.every <= now {
             step += self.every;
-            left = self.capacity.min(left + self.tokens);
+            remaining = self.capacity.min(remaining + self.tokens);
         }
         assert!(granted <= now);
-        (left, step)
+        (remaining, step)
     }
 
     fn take(&mut self, now: u64, cost: u64) -> bool {
-        let (left, step) = self.at(now);
-        if left >= cost {
-            self.bucket = Some((left - cost, step, now));
+        let (remaining, step) = self.at(now);
+        if remaining >= cost {
+            self.bucket = Some((remaining - cost, step, now));
         }
-        left >= cost
+        remaining >= cost
     }
 }
 
 proptest! {
     #[test]
-    fn a_refilling_bucket_is_a_bucket_that_is_refilled_tick_by_tick(
+    fn equals_a_bucket_that_is_refilled_tick_by_tick(
         (tokens, every, capacity) in (1..6_u64, 1..9_u64, 1..14_u64),
         asks in prop::collection::vec((prop_oneof![6 => 0..5_u64, 1 => 5..60_u64], 1..6_u64), 1..60),
     ) {

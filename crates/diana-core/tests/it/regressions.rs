@@ -12,7 +12,7 @@ fn tiny(memory: usize, on_full: OnFull) -> TableOptions {
 
 /// Rings of 8 KB each under a bound of 64 KiB: idle ones must be dropped, whatever happens to keys without memory.
 #[test]
-fn dead_keys_with_memory_of_their_own_make_room_at_the_ceiling() {
+fn idle_keys_with_heap_memory_are_dropped_at_the_memory_bound() {
     for on_full in [OnFull::Deny, OnFull::Allow, OnFull::Share] {
         let clock = ManualClock::at(T0);
         let rings = SlidingWindow::new(quota("5/s")).with_buckets(1_000).unwrap();
@@ -33,7 +33,7 @@ fn dead_keys_with_memory_of_their_own_make_room_at_the_ceiling() {
 }
 
 #[test]
-fn who_waits_for_room_gets_it_when_there_is_some() {
+fn a_wait_for_memory_is_granted_when_memory_is_free() {
     let clock = ManualClock::at(T0);
     let window = FixedWindow::new(quota("1/100ms"));
     let limiter = KeyedLimiter::<u64>::with_options(window, tiny(600, OnFull::Deny)).with_clock(clock.clone());
@@ -46,7 +46,7 @@ fn who_waits_for_room_gets_it_when_there_is_some() {
 }
 
 #[test]
-fn to_look_ahead_makes_it_no_later_for_others() {
+fn a_peek_at_a_future_time_does_not_advance_the_clock() {
     let store = MemoryStore::new(TableOptions::default().shards(1));
     let limit = Limit::new("hourly", FixedWindow::new(quota("1/h")));
     let (alice, bob) = ([Ask::one(&limit, "alice")], [Ask::one(&limit, "bob")]);
@@ -59,7 +59,7 @@ fn to_look_ahead_makes_it_no_later_for_others() {
 }
 
 #[test]
-fn shared_counts_stay_under_the_ceiling_with_all_that_they_keep() {
+fn shared_counts_stay_within_the_memory_bound() {
     let clock = ManualClock::at(T0);
     let log = SlidingLog::new(quota("1000000/h"));
     let limiter = KeyedLimiter::<u64>::with_options(log, tiny(64 << 10, OnFull::Share)).with_clock(clock.clone());
@@ -74,7 +74,7 @@ fn shared_counts_stay_under_the_ceiling_with_all_that_they_keep() {
 }
 
 #[test]
-fn the_same_limit_once_more_forgives_nothing() {
+fn setting_the_same_limit_again_keeps_the_debt() {
     let clock = ManualClock::at(T0);
     for text in ["10/s", "7/s burst 10"] {
         let (one, each) = (
@@ -83,15 +83,15 @@ fn the_same_limit_once_more_forgives_nothing() {
         );
         one.charge(1_000).unwrap();
         each.charge("alice", 1_000).unwrap();
-        let (owed, each_owes) = (one.status().reset, each.status("alice").reset);
+        let (debt, keyed_debt) = (one.status().reset, each.status("alice").reset);
         one.set(TokenBucket::new(quota(text)));
         each.set(TokenBucket::new(quota(text)));
-        assert_eq!((one.status().reset, each.status("alice").reset), (owed, each_owes));
+        assert_eq!((one.status().reset, each.status("alice").reset), (debt, keyed_debt));
     }
 }
 
 #[test]
-fn a_change_counts_from_when_it_was_made_and_not_from_the_next_touch() {
+fn a_change_applies_at_its_own_time_and_not_at_the_next_use() {
     let clock = ManualClock::at(T0);
     let (one, each) = (
         Limiter::new(quota("10/s")).with_clock(clock.clone()),
@@ -109,7 +109,7 @@ fn a_change_counts_from_when_it_was_made_and_not_from_the_next_touch() {
 
 /// Memory for two logs is missing in the middle of a request whose other limits store the time of the last ask.
 #[test]
-fn a_request_that_runs_out_of_room_leaves_no_trace_in_any_algorithm() {
+fn a_request_without_memory_changes_no_state() {
     for memory in (800..6_000).step_by(61) {
         let (store, twin) = (MemoryStore::new(tiny(memory, OnFull::Deny)), MemoryStore::default());
         let refilling = Limit::new("refilling", RefillingBucket::new(quota("2/s burst 9")));
@@ -125,10 +125,10 @@ fn a_request_that_runs_out_of_room_leaves_no_trace_in_any_algorithm() {
             }
             for known in [&refilling, &smooth] {
                 let ask = [Ask::one(known, "x")];
-                let (here, there) = (store.peek(&ask, now, MaxWait::NONE), twin.peek(&ask, now, MaxWait::NONE));
+                let (actual, expected) = (store.peek(&ask, now, MaxWait::NONE), twin.peek(&ask, now, MaxWait::NONE));
                 // A request that got no memory at all is denied for that reason alone.
-                if here.is_granted() == there.is_granted() {
-                    assert_eq!(here.answers()[0].status, there.answers()[0].status, "{memory} bytes, request {n}");
+                if actual.is_granted() == expected.is_granted() {
+                    assert_eq!(actual.answers()[0].status, expected.answers()[0].status, "{memory} bytes, request {n}");
                 }
             }
         }
@@ -136,7 +136,7 @@ fn a_request_that_runs_out_of_room_leaves_no_trace_in_any_algorithm() {
 }
 
 #[test]
-fn another_clock_begins_anew() {
+fn another_clock_resets_the_limiter() {
     let limiter = KeyedLimiter::new(quota("1/s"));
     assert!(limiter.check("alice").is_granted());
     let clock = ManualClock::new();
@@ -149,7 +149,7 @@ fn another_clock_begins_anew() {
 
 /// At the memory bound every request scans for states to drop, but not a peek at a future time: more could go by then.
 #[test]
-fn to_look_ahead_when_memory_is_short_forgives_nobody() {
+fn a_peek_at_a_future_time_drops_nothing_when_memory_is_short() {
     let limit = Limit::new("hourly", SlidingLog::new(quota("1/h")));
     let keys: Vec<_> = (0..500).map(|n| format!("k{n}")).collect();
     for memory in (4_000..20_000).step_by(397) {
@@ -164,7 +164,7 @@ fn to_look_ahead_when_memory_is_short_forgives_nobody() {
 }
 
 #[test]
-fn to_look_ahead_at_a_limit_that_has_changed_makes_it_no_later_for_others() {
+fn a_peek_at_a_changed_limit_does_not_advance_the_clock() {
     let limit = Limit::new("hourly", FixedWindow::new(quota("1/h")));
     for changed in [limit.changed_to(FixedWindow::new(quota("2/h"))), limit.changed_to(SlidingLog::new(quota("2/h")))] {
         let store = MemoryStore::new(TableOptions::default().shards(1));

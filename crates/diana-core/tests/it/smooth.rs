@@ -1,6 +1,6 @@
 //! Diana's own guarantees for the smooth limiters: retries, refunds, statuses, other parameters.
 
-use crate::smooth_trial::{Trial, at, bits, bursty, cost, ms, warming_up};
+use crate::smooth_support::{SmoothTrial, at, bits, bursty, cost, ms, warming_up};
 use diana_core::{
     Algorithm, Cost, InitialPermits, MaxWait, Outcome, Refund, Retry, SmoothBursty, SmoothState, SmoothWarmingUp,
     Timestamp,
@@ -12,8 +12,8 @@ mod retry {
     use super::*;
 
     #[test]
-    fn holds_to_the_nanosecond() {
-        let mut limiter = Trial::new(bursty(5.0));
+    fn is_exact_to_the_nanosecond() {
+        let mut limiter = SmoothTrial::new(bursty(5.0));
         limiter.now = at(1_234_567);
         assert!(limiter.take(1, MaxWait::NONE).is_granted());
         // 0.006170 permits of the first millisecond were stored; the other 0.99383 take 198,766 micros from 1,234 on.
@@ -28,8 +28,8 @@ mod retry {
     }
 
     #[test]
-    fn is_shorter_by_the_patience_in_whole_microseconds() {
-        let mut limiter = Trial::new(bursty(5.0));
+    fn is_shorter_by_the_max_wait_in_whole_microseconds() {
+        let mut limiter = SmoothTrial::new(bursty(5.0));
         limiter.acquire(1);
         let max_wait = MaxWait::up_to(Duration::from_nanos(50_000_999));
         assert_eq!(limiter.take(1, max_wait).retry(), Some(Retry::After(ms(150))));
@@ -39,7 +39,7 @@ mod retry {
 
     proptest! {
         #[test]
-        fn waiting_that_long_is_granted_and_a_nanosecond_less_is_not(
+        fn is_granted_after_exactly_the_retry_time(
             rate in 0.01..5_000.0f64,
             warm_up in prop::option::of(1u64..5_000_000),
             asks in prop::collection::vec((0u64..2_000_000_000, 1u64..20, 0u64..500_000_000), 1..40),
@@ -52,7 +52,7 @@ mod retry {
     }
 
     fn check<A: Algorithm<State = SmoothState>>(limiter: A, asks: &[(u64, u64, u64)]) -> Result<(), TestCaseError> {
-        let mut key = Trial::new(limiter);
+        let mut key = SmoothTrial::new(limiter);
         for &(pause, permits, max_wait) in asks {
             key.sleep(Duration::from_nanos(pause));
             let max_wait = MaxWait::up_to(Duration::from_nanos(max_wait));
@@ -76,33 +76,33 @@ mod refund {
     use super::*;
 
     #[test]
-    fn puts_back_the_store_and_the_time() {
-        let mut key = Trial::new(warming_up(5.0, 1, 3.0));
+    fn restores_the_store_and_the_time() {
+        let mut key = SmoothTrial::new(warming_up(5.0, 1, 3.0));
         key.acquire(2);
         let before = bits(&key.state);
         let receipt = key.take(7, MaxWait::FOREVER).receipt().unwrap();
         assert_ne!(bits(&key.state), before);
         assert_eq!(key.limiter.refund(&mut key.state, key.now, &receipt), Refund::Returned);
         assert_eq!(bits(&key.state), before);
-        assert_eq!(key.limiter.refund(&mut key.state, key.now, &receipt), Refund::Void, "once is enough");
+        assert_eq!(key.limiter.refund(&mut key.state, key.now, &receipt), Refund::Void, "a second refund is void");
     }
 
     #[test]
-    fn is_void_behind_another_grant() {
-        let mut key = Trial::new(bursty(5.0));
+    fn is_void_after_another_grant() {
+        let mut key = SmoothTrial::new(bursty(5.0));
         let first = key.take(1, MaxWait::FOREVER).receipt().unwrap();
         let second = key.take(1, MaxWait::FOREVER).receipt().unwrap();
-        let promised = bits(&key.state);
+        let before = bits(&key.state);
         assert_eq!(key.limiter.refund(&mut key.state, key.now, &first), Refund::Void);
-        assert_eq!(bits(&key.state), promised);
+        assert_eq!(bits(&key.state), before);
         assert_eq!(key.limiter.refund(&mut key.state, key.now, &second), Refund::Returned);
-        assert_eq!(key.limiter.refund(&mut key.state, key.now, &first), Refund::Returned, "now it is the last one");
+        assert_eq!(key.limiter.refund(&mut key.state, key.now, &first), Refund::Returned, "now it is the last grant");
         assert_eq!(bits(&key.state), bits(&key.limiter.fresh(Timestamp::EPOCH)));
     }
 
     #[test]
-    fn is_void_once_time_has_given_all_of_it_back() {
-        let mut key = Trial::new(bursty(5.0).with_initial_permits(InitialPermits::Full));
+    fn is_void_once_time_has_restored_all_of_it() {
+        let mut key = SmoothTrial::new(bursty(5.0).with_initial_permits(InitialPermits::Full));
         let receipt = key.take(5, MaxWait::NONE).receipt().unwrap();
         key.sleep(Duration::from_nanos(999_999_999));
         let mut early = key.state;
@@ -113,7 +113,7 @@ mod refund {
 
     #[test]
     fn is_void_under_other_parameters() {
-        let mut key = Trial::new(bursty(2.0));
+        let mut key = SmoothTrial::new(bursty(2.0));
         assert!(key.take(20, MaxWait::FOREVER).is_granted());
         let receipt = key.take(1, MaxWait::FOREVER).receipt().unwrap();
         key.set_rate(bursty(1.0));
@@ -126,8 +126,8 @@ mod status {
     use super::*;
 
     #[test]
-    fn tells_the_store_the_debt_and_when_it_is_full() {
-        let mut key = Trial::new(bursty(5.0).with_initial_permits(InitialPermits::Full));
+    fn has_the_store_the_debt_and_the_reset() {
+        let mut key = SmoothTrial::new(bursty(5.0).with_initial_permits(InitialPermits::Full));
         let mut status = |permits: u64, pause| {
             let _ = key.take(permits, MaxWait::NONE);
             key.sleep(pause);
@@ -135,14 +135,14 @@ mod status {
             (status.limit, status.remaining, status.reset)
         };
         assert_eq!(status(2, ms(0)), (5, 3, ms(400)));
-        assert_eq!(status(3, ms(0)), (5, 1, ms(1_000)), "nothing is stored, but one more would go at once");
-        assert_eq!(status(1, ms(0)), (5, 0, ms(1_200)), "it did, and this is its debt");
+        assert_eq!(status(3, ms(0)), (5, 1, ms(1_000)), "nothing is stored, but one more is granted immediately");
+        assert_eq!(status(1, ms(0)), (5, 0, ms(1_200)), "the debt of that grant");
         assert_eq!(status(1, ms(199)), (5, 0, ms(1_001)), "a denial changes nothing");
         assert_eq!(status(1, ms(1_001)), (5, 5, ms(0)));
     }
 
     #[test]
-    fn has_a_limit_of_one_without_a_store_and_of_everything_at_an_infinite_rate() {
+    fn has_a_limit_of_one_without_a_store_and_the_maximum_at_an_infinite_rate() {
         let fresh = |limiter: SmoothBursty| limiter.status(&limiter.fresh(Timestamp::EPOCH), Timestamp::EPOCH);
         let none = fresh(bursty(5.0).with_burst_seconds(0.0).unwrap());
         assert_eq!((none.limit, none.remaining, none.reset), (1, 1, ms(0)));
@@ -151,13 +151,13 @@ mod status {
     }
 
     #[test]
-    fn a_key_that_starts_empty_is_fresh_only_at_its_very_beginning() {
+    fn a_key_that_starts_empty_is_fresh_only_initially() {
         let limiter = bursty(5.0);
         let state = limiter.fresh(at(1_000));
         assert!(limiter.is_fresh(&state, at(1_999)), "the same microsecond");
         assert!(!limiter.is_fresh(&state, at(2_000)), "five millionths of a permit are stored");
         let storeless = limiter.with_burst_seconds(0.0).unwrap();
-        assert!(storeless.is_fresh(&state, at(1 << 60)), "where nothing can be stored, idling changes nothing");
+        assert!(storeless.is_fresh(&state, at(1 << 60)), "without a store, idle time changes nothing");
     }
 
     proptest! {
@@ -180,7 +180,7 @@ mod status {
         prop_assert!(limiter.is_fresh(&state, full));
         let later = full + ms(7);
         let ask = |mut state| limiter.take(&mut state, later, cost(permits), MaxWait::FOREVER);
-        prop_assert_eq!(ask(state), ask(limiter.fresh(later)), "receipts and all");
+        prop_assert_eq!(ask(state), ask(limiter.fresh(later)), "receipts included");
         Ok(())
     }
 }
@@ -190,7 +190,7 @@ mod rescale {
 
     #[test]
     fn keeps_the_debt_in_time_and_the_share_of_the_store() {
-        let mut key = Trial::new(bursty(10.0));
+        let mut key = SmoothTrial::new(bursty(10.0));
         key.sleep(ms(500)); // half of the store
         key.set_rate(bursty(20.0));
         assert_eq!(key.state.stored_permits().to_bits(), 10.0f64.to_bits());
@@ -204,7 +204,7 @@ mod rescale {
     fn scales_a_full_store_as_guava_does() {
         let changed_after = |pause| {
             let limiter = SmoothWarmingUp::new(1.6, Duration::from_micros(1_082)).unwrap();
-            let mut key = Trial::new(limiter.with_cold_factor(6.048).unwrap());
+            let mut key = SmoothTrial::new(limiter.with_cold_factor(6.048).unwrap());
             key.acquire(1);
             key.sleep(Duration::from_secs(100));
             key.set_rate(key.limiter.with_rate(0.89066).unwrap());
@@ -216,16 +216,16 @@ mod rescale {
     }
 
     #[test]
-    fn never_makes_an_endless_store() {
-        let mut key = Trial::new(bursty(1e200).with_initial_permits(InitialPermits::Full));
+    fn never_creates_an_infinite_store() {
+        let mut key = SmoothTrial::new(bursty(1e200).with_initial_permits(InitialPermits::Full));
         key.set_rate(bursty(1e199).with_initial_permits(InitialPermits::Full));
-        assert_eq!(key.state.stored_permits().to_bits(), 1e199f64.to_bits(), "though the product overflows");
+        assert_eq!(key.state.stored_permits().to_bits(), 1e199f64.to_bits(), "although the product overflows");
     }
 }
 
 proptest! {
     #[test]
-    fn nothing_overflows_whatever_the_numbers(
+    fn nothing_overflows_for_any_parameters(
         rate in prop::num::f64::POSITIVE,
         other in prop::num::f64::POSITIVE,
         burst in prop::num::f64::POSITIVE | prop::num::f64::ZERO,
@@ -247,12 +247,12 @@ fn check_extremes<A>(limiter: A, mut other: A, asks: &[(u64, u64, u64)]) -> Resu
 where
     A: Algorithm<State = SmoothState>,
 {
-    let mut key = Trial::new(limiter);
+    let mut key = SmoothTrial::new(limiter);
     for (index, &(now, permits, max_wait)) in asks.iter().enumerate() {
         key.now = at(now);
         let before = key.state.next_free_micros();
         let outcome = key.take(permits, MaxWait::up_to(Duration::from_nanos(max_wait)));
-        prop_assert!(key.state.next_free_micros() >= before, "no time is given back");
+        prop_assert!(key.state.next_free_micros() >= before, "`next_free` must not move back");
         let status = key.limiter.status(&key.state, key.now);
         prop_assert!(status.remaining <= status.limit);
         if let (Some(receipt), 0) = (outcome.receipt(), index % 3) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 const THREADS: u64 = 8;
 
 /// Runs `work` on every thread, and returns the sum of its results.
-fn on_all(work: impl Fn(u64) -> u64 + Sync) -> u64 {
+fn run_on_all_threads(work: impl Fn(u64) -> u64 + Sync) -> u64 {
     thread::scope(|scope| {
         let work = &work;
         let threads = (0..THREADS).map(|number| scope.spawn(move || work(number))).collect::<Vec<_>>();
@@ -30,7 +30,7 @@ fn grants(limiter: &Limiter, asks: u64) -> u64 {
 }
 
 #[test]
-fn a_limiter_grants_exactly_what_there_is() {
+fn a_limiter_grants_exactly_its_permits() {
     const PERMITS: u64 = 200_000;
     let hour = Quota::per_hour(PERMITS).unwrap();
     for (path, limiter) in [
@@ -42,7 +42,7 @@ fn a_limiter_grants_exactly_what_there_is() {
         ("a lock", Limiter::with_algorithm(FixedWindow::new(hour))),
     ] {
         let limiter = limiter.with_clock(ManualClock::at(T0));
-        assert_eq!(on_all(|_| grants(&limiter, PERMITS / 4)), PERMITS, "{path}");
+        assert_eq!(run_on_all_threads(|_| grants(&limiter, PERMITS / 4)), PERMITS, "{path}");
         assert_eq!(limiter.status().remaining, 0);
     }
 }
@@ -51,12 +51,12 @@ fn a_limiter_grants_exactly_what_there_is() {
 fn refunds_and_grants_balance() {
     const PERMITS: u64 = 20;
     let limiter = Limiter::new(Quota::per_hour(PERMITS).unwrap()).with_clock(ManualClock::at(T0));
-    let out = AtomicU64::new(0);
-    on_all(|_| {
+    let in_use = AtomicU64::new(0);
+    run_on_all_threads(|_| {
         for _ in 0..50_000 {
             if let Some(receipt) = limiter.check().receipt() {
-                assert!(out.fetch_add(1, Ordering::SeqCst) < PERMITS, "more are out than there are");
-                out.fetch_sub(1, Ordering::SeqCst);
+                assert!(in_use.fetch_add(1, Ordering::SeqCst) < PERMITS, "more permits in use than the limit");
+                in_use.fetch_sub(1, Ordering::SeqCst);
                 limiter.refund(&receipt);
             }
         }
@@ -66,7 +66,7 @@ fn refunds_and_grants_balance() {
 }
 
 #[test]
-fn no_grant_is_lost_when_the_limit_changes_under_way() {
+fn no_grant_is_lost_when_the_limit_changes() {
     const PERMITS: u64 = 100_000;
     let limiter = Limiter::new(Quota::per_hour(PERMITS).unwrap()).with_clock(ManualClock::at(T0));
     let over = AtomicBool::new(false);
@@ -80,7 +80,7 @@ fn no_grant_is_lost_when_the_limit_changes_under_way() {
                 limiter.set(Total::new(PERMITS).unwrap());
             }
         });
-        let granted = on_all(|_| grants(&limiter, PERMITS / 4));
+        let granted = run_on_all_threads(|_| grants(&limiter, PERMITS / 4));
         over.store(true, Ordering::Release);
         granted
     });
@@ -88,13 +88,13 @@ fn no_grant_is_lost_when_the_limit_changes_under_way() {
 }
 
 #[test]
-fn one_key_gets_exactly_what_there_is_and_so_does_every_other() {
+fn every_key_gets_exactly_its_permits() {
     const PERMITS: u64 = 50_000;
     let limiter = KeyedLimiter::<u64>::new(Quota::per_hour(PERMITS).unwrap()).with_clock(ManualClock::at(T0));
-    let granted = on_all(|_| (0..PERMITS / 4).filter(|_| limiter.check(&7).is_granted()).count() as u64);
+    let granted = run_on_all_threads(|_| (0..PERMITS / 4).filter(|_| limiter.check(&7).is_granted()).count() as u64);
     assert_eq!(granted, PERMITS);
     // And with many keys that make the table grow meanwhile.
-    let granted = on_all(|number| {
+    let granted = run_on_all_threads(|number| {
         let mine = (0..20_000).filter(|key| limiter.check(&(1_000 + key)).is_granted()).count() as u64;
         assert_eq!(mine, 20_000, "thread {number}");
         (0..PERMITS / 4).filter(|_| limiter.check(&8).is_granted()).count() as u64
@@ -104,7 +104,7 @@ fn one_key_gets_exactly_what_there_is_and_so_does_every_other() {
 }
 
 #[test]
-fn requests_over_keys_in_opposite_orders_are_all_or_nothing_and_never_get_stuck() {
+fn requests_over_keys_in_opposite_orders_are_atomic_and_never_deadlock() {
     const PERMITS: u64 = 20_000;
     let store = MemoryStore::new(TableOptions::default().shards(16));
     let limits = [
@@ -115,12 +115,12 @@ fn requests_over_keys_in_opposite_orders_are_all_or_nothing_and_never_get_stuck(
     ];
     let keys = ["north", "east", "south", "west", "up", "down"];
     // Every request asks for one permit of every limit, for one key each; so all limits together grant the same sums.
-    let granted = on_all(|number| {
+    let granted = run_on_all_threads(|number| {
         let mut granted = 0;
         for round in 0..PERMITS / 2 {
-            let at = |nth: u64| keys[usize::try_from(nth % 6).unwrap()];
+            let key_at = |index: u64| keys[usize::try_from(index % 6).unwrap()];
             let mut asks: Vec<_> =
-                limits.iter().zip(0..).map(|(limit, nth)| Ask::one(limit, at(round + nth))).collect();
+                limits.iter().zip(0..).map(|(limit, index)| Ask::one(limit, key_at(round + index))).collect();
             if number.is_multiple_of(2) {
                 asks.reverse();
             }
@@ -149,21 +149,21 @@ fn a_store_counts_exactly_while_its_limit_changes() {
     let store = MemoryStore::new(TableOptions::default().shards(4));
     let plain = Limit::new("each-account", TokenBucket::new(Quota::per_hour(PERMITS).unwrap()));
     let mut versions = vec![plain];
-    for nth in 0..200 {
+    for change in 0..200 {
         let quota = Quota::per_hour(PERMITS).unwrap();
         let last = versions.last().unwrap();
-        versions.push(match nth % 3 {
+        versions.push(match change % 3 {
             0 => last.changed_to(FixedWindow::new(quota)),
             1 => last.changed_to(FixedWindow::new(Quota::per_minute(PERMITS).unwrap())),
             _ => last.changed_to(TokenBucket::new(quota)),
         });
     }
-    let granted = on_all(|_| {
+    let granted = run_on_all_threads(|_| {
         // Threads see a change at different times.
-        let version = |nth: u64| &versions[usize::try_from(nth / 64).unwrap() % versions.len()];
+        let version = |ask: u64| &versions[usize::try_from(ask / 64).unwrap() % versions.len()];
         (0..PERMITS / 4)
-            .filter(|nth| {
-                let asks = [Ask::one(version(*nth), "alice"), Ask::new(version(*nth), "bob", Cost::ONE)];
+            .filter(|ask| {
+                let asks = [Ask::one(version(*ask), "alice"), Ask::new(version(*ask), "bob", Cost::ONE)];
                 store.decide(&asks, T0, MaxWait::NONE).is_granted()
             })
             .count() as u64
@@ -172,23 +172,23 @@ fn a_store_counts_exactly_while_its_limit_changes() {
 }
 
 #[test]
-fn whoever_waits_in_line_gets_in() {
+fn every_queued_request_is_granted() {
     const ROUNDS: u64 = 300;
     let limiter = KeyedLimiter::<str>::with_algorithm(Concurrency::new(2).unwrap())
         .with_max_waiting(usize::try_from(THREADS).unwrap());
-    let inside = AtomicU64::new(0);
-    let served = on_all(|_| {
+    let in_flight = AtomicU64::new(0);
+    let served = run_on_all_threads(|_| {
         for _ in 0..ROUNDS {
-            let grant = limiter.blocking_acquire("door", 1).unwrap();
-            assert!(inside.fetch_add(1, Ordering::SeqCst) < 2, "more than two inside");
+            let grant = limiter.blocking_acquire("key", 1).unwrap();
+            assert!(in_flight.fetch_add(1, Ordering::SeqCst) < 2, "more than two in flight");
             thread::yield_now();
-            inside.fetch_sub(1, Ordering::SeqCst);
-            limiter.refund("door", &grant.receipt);
+            in_flight.fetch_sub(1, Ordering::SeqCst);
+            limiter.refund("key", &grant.receipt);
         }
         ROUNDS
     });
     assert_eq!(served, THREADS * ROUNDS);
-    assert_eq!(limiter.status("door").remaining, 2);
+    assert_eq!(limiter.status("key").remaining, 2);
 }
 
 /// A clock that a timed wait advances to its end, and a wait for a wake-up does not. ([`ManualClock`] would be advanced
@@ -201,20 +201,20 @@ impl Clock for WindowClock {
         Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
     }
 
-    fn park(&self, at_most: Duration) {
-        if at_most > Duration::from_secs(3600) {
+    fn park(&self, timeout: Duration) {
+        if timeout > Duration::from_secs(3600) {
             return thread::park();
         }
-        self.0.fetch_max((self.now() + at_most).as_nanos(), Ordering::SeqCst);
+        self.0.fetch_max((self.now() + timeout).as_nanos(), Ordering::SeqCst);
     }
 }
 
 #[test]
-fn those_in_line_are_let_in_window_by_window() {
+fn queued_requests_are_granted_window_by_window() {
     let clock = WindowClock(Arc::new(AtomicU64::new(T0.as_nanos())));
     let limiter = Limiter::with_algorithm(FixedWindow::new(quota("10/s"))).with_clock(clock);
     let by_second = (0..10_000).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let served = on_all(|_| {
+    let served = run_on_all_threads(|_| {
         for _ in 0..100 {
             let receipt = limiter.blocking_acquire(1).unwrap().receipt;
             let second = usize::try_from(receipt.at().since(T0).as_secs()).unwrap();

@@ -5,7 +5,7 @@ use diana_core::{
 };
 use std::time::Duration;
 
-/// The start of the traces of the seeds' bugs: 1,700,000,000 s after the epoch.
+/// The start of the traces of the reference scripts: 1,700,000,000 s after the epoch.
 pub(crate) const T0: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 pub(crate) fn ms(millis: u64) -> Duration {
@@ -58,7 +58,7 @@ impl<A: Algorithm> Trial<A> {
     /// Asks with a clock at `now`, which may be behind.
     pub(crate) fn ask_at(&mut self, now: Timestamp, cost: u64) -> String {
         let outcome = self.take_at(now, cost, MaxWait::NONE);
-        words(&outcome, self.algorithm.status(&self.state, now).remaining)
+        describe_outcome(&outcome, self.algorithm.status(&self.state, now).remaining)
     }
 
     /// Asks for `cost` without a timeout.
@@ -69,7 +69,7 @@ impl<A: Algorithm> Trial<A> {
     /// Asks for `cost`, waiting at most `max_wait`.
     pub(crate) fn ask_within(&mut self, cost: u64, max_wait: MaxWait) -> String {
         let outcome = self.take_within(cost, max_wait);
-        words(&outcome, self.status().remaining)
+        describe_outcome(&outcome, self.status().remaining)
     }
 
     /// Asks for `cost`, waiting at most `max_wait`.
@@ -81,7 +81,7 @@ impl<A: Algorithm> Trial<A> {
         let cost = Cost::new(cost).unwrap();
         let peeked = self.algorithm.peek(&self.state, now, cost, max_wait);
         let outcome = self.algorithm.take(&mut self.state, now, cost, max_wait);
-        assert_eq!(peeked, outcome, "peek tells what take does");
+        assert_eq!(peeked, outcome, "peek must equal take");
         self.receipts.extend(outcome.receipt());
         outcome
     }
@@ -90,7 +90,7 @@ impl<A: Algorithm> Trial<A> {
     pub(crate) fn peek(&self, cost: u64) -> String {
         let now = self.clock.now();
         let outcome = self.algorithm.peek(&self.state, now, Cost::new(cost).unwrap(), MaxWait::NONE);
-        words(&outcome, self.algorithm.status(&self.state, now).remaining)
+        describe_outcome(&outcome, self.algorithm.status(&self.state, now).remaining)
     }
 
     /// Takes `cost`, which must be granted.
@@ -103,9 +103,9 @@ impl<A: Algorithm> Trial<A> {
         self.algorithm.refund(&mut self.state, self.clock.now(), receipt)
     }
 
-    /// Refunds the `nth` grant, counted from 0.
-    pub(crate) fn refund_nth(&mut self, nth: usize) -> Refund {
-        let receipt = self.receipts[nth];
+    /// Refunds the grant at `index`, counted from 0.
+    pub(crate) fn refund_grant(&mut self, index: usize) -> Refund {
+        let receipt = self.receipts[index];
         self.refund(&receipt)
     }
 
@@ -124,7 +124,7 @@ impl<A: Algorithm> Trial<A> {
     }
 
     /// As "3 of 5, reset in 2s".
-    pub(crate) fn status_in_words(&self) -> String {
+    pub(crate) fn describe_status(&self) -> String {
         let status = self.status();
         format!("{} of {}, reset in {:?}", status.remaining, status.limit, status.reset)
     }
@@ -134,12 +134,12 @@ impl<A: Algorithm> Trial<A> {
     }
 }
 
-fn words(outcome: &Outcome, remaining: u64) -> String {
+fn describe_outcome(outcome: &Outcome, remaining: u64) -> String {
     match outcome {
-        Outcome::Granted { wait: Duration::ZERO, .. } => format!("granted, {remaining} left"),
-        Outcome::Granted { wait, .. } => format!("granted after {wait:?}, {remaining} left"),
-        Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry in {wait:?}"),
-        Outcome::Denied { retry: Retry::WhenReturned } => "denied until something is returned".to_owned(),
-        Outcome::Denied { retry: Retry::Never } => "denied for good".to_owned(),
+        Outcome::Granted { wait: Duration::ZERO, .. } => format!("granted, {remaining} remaining"),
+        Outcome::Granted { wait, .. } => format!("granted after {wait:?}, {remaining} remaining"),
+        Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry after {wait:?}"),
+        Outcome::Denied { retry: Retry::WhenReturned } => "denied, retry when permits are released".to_owned(),
+        Outcome::Denied { retry: Retry::Never } => "denied permanently".to_owned(),
     }
 }

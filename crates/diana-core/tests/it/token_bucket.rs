@@ -13,136 +13,136 @@ fn bucket(quota: &str) -> Trial<TokenBucket> {
 #[test]
 fn spends_the_burst_then_waits_one_interval() {
     let mut key = bucket("2/s");
-    assert_eq!(key.ask(1), "granted, 1 left");
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 500ms");
+    assert_eq!(key.ask(1), "granted, 1 remaining");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 500ms");
     key.clock.advance(ms(500));
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 500ms");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 500ms");
 }
 
 #[test]
 fn one_nanosecond_early_is_too_early() {
     let mut key = bucket("1/s");
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
     key.clock.advance(secs(1) - Duration::from_nanos(1));
-    assert_eq!(key.ask(1), "denied, retry in 1ns");
+    assert_eq!(key.ask(1), "denied, retry after 1ns");
     key.clock.advance(Duration::from_nanos(1));
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn a_quiet_spell_saves_no_more_than_the_burst() {
+fn idle_time_stores_at_most_the_burst() {
     let mut key = bucket("10/s burst 3");
     key.clock.advance(secs(3_600));
-    assert_eq!(key.ask(3), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 100ms");
+    assert_eq!(key.ask(3), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 100ms");
 }
 
 #[test]
 fn the_same_rate_with_another_burst() {
     let mut second = bucket("1/s");
     let mut minute = bucket("60/min");
-    assert_eq!(second.ask(2), "denied for good");
-    assert_eq!(minute.ask(60), "granted, 0 left");
+    assert_eq!(second.ask(2), "denied permanently");
+    assert_eq!(minute.ask(60), "granted, 0 remaining");
     second.ask(1);
-    assert_eq!(second.ask(1), "denied, retry in 1s");
-    assert_eq!(minute.ask(1), "denied, retry in 1s");
+    assert_eq!(second.ask(1), "denied, retry after 1s");
+    assert_eq!(minute.ask(1), "denied, retry after 1s");
 }
 
 #[test]
-fn a_cost_above_the_burst_is_denied_for_good_and_costs_nothing() {
+fn a_cost_above_the_burst_is_denied_permanently_and_not_charged() {
     let mut key = bucket("5/s");
-    assert_eq!(key.ask(6), "denied for good");
-    assert_eq!(key.wait_for(6), "denied for good");
-    assert_eq!(key.ask(5), "granted, 0 left");
+    assert_eq!(key.ask(6), "denied permanently");
+    assert_eq!(key.wait_for(6), "denied permanently");
+    assert_eq!(key.ask(5), "granted, 0 remaining");
 }
 
 #[test]
-fn a_third_of_a_second_is_rounded_up_for_the_waiter_and_not_in_the_account() {
+fn a_third_of_a_second_is_rounded_up_in_the_retry_but_not_in_the_state() {
     let mut key = bucket("3/s");
-    assert_eq!(key.ask(3), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 333.333334ms");
+    assert_eq!(key.ask(3), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 333.333334ms");
     key.clock.advance(Duration::from_nanos(333_333_334));
-    assert_eq!(key.ask(1), "granted, 0 left");
-    assert_eq!(key.ask(1), "denied, retry in 333.333333ms");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
+    assert_eq!(key.ask(1), "denied, retry after 333.333333ms");
 }
 
 #[test]
-fn with_patience_it_reserves_in_order_of_arrival() {
+fn with_a_max_wait_it_reserves_in_fifo_order() {
     let mut key = bucket("2/s");
-    assert_eq!(key.wait_for(2), "granted, 0 left");
-    assert_eq!(key.wait_for(1), "granted after 500ms, 0 left");
-    assert_eq!(key.wait_for(1), "granted after 1s, 0 left");
-    assert_eq!(key.ask_within(1, MaxWait::up_to(secs(1))), "denied, retry in 500ms");
+    assert_eq!(key.wait_for(2), "granted, 0 remaining");
+    assert_eq!(key.wait_for(1), "granted after 500ms, 0 remaining");
+    assert_eq!(key.wait_for(1), "granted after 1s, 0 remaining");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(secs(1))), "denied, retry after 500ms");
     key.clock.advance(ms(500));
-    assert_eq!(key.ask_within(1, MaxWait::up_to(secs(1))), "granted after 1s, 0 left");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(secs(1))), "granted after 1s, 0 remaining");
 }
 
 #[test]
-fn a_refund_gives_back_what_time_has_not() {
+fn a_refund_restores_permits_that_are_not_refilled_yet() {
     let mut key = bucket("1/s burst 2");
-    assert_eq!(key.ask(2), "granted, 0 left");
+    assert_eq!(key.ask(2), "granted, 0 remaining");
     key.clock.advance(ms(1_500));
     assert_eq!(key.status().remaining, 1);
     // One and a half were refilled; the other half is refunded.
-    assert_eq!(key.refund_nth(0), Refund::Returned);
+    assert_eq!(key.refund_grant(0), Refund::Returned);
     assert!(key.is_fresh());
 }
 
 #[test]
-fn a_refund_after_its_time_is_void() {
+fn a_refund_is_void_once_refilled() {
     let mut key = bucket("1/s burst 2");
     key.ask(1);
     key.clock.advance(secs(1));
     key.ask(1);
-    assert_eq!(key.refund_nth(0), Refund::Void);
+    assert_eq!(key.refund_grant(0), Refund::Void);
     assert_eq!(key.status().remaining, 1);
 }
 
 /// A busy key is in debt for a second; its permits can be refunded for that long.
 #[test]
-fn a_busy_key_can_be_settled_long_after_its_request_went_on() {
+fn a_busy_key_can_be_refunded_long_after_its_request_proceeded() {
     let mut key = bucket("100/s");
     for _ in 0..100 {
         key.ask(1);
     }
     key.clock.advance(ms(500));
     assert_eq!(key.status().remaining, 50);
-    assert_eq!(key.refund_nth(0), Refund::Void); // its own 10 ms were refilled first, long ago
-    assert_eq!(key.refund_nth(99), Refund::Returned);
+    assert_eq!(key.refund_grant(0), Refund::Void); // its own 10 ms were refilled first, long ago
+    assert_eq!(key.refund_grant(99), Refund::Returned);
     assert_eq!(key.status().remaining, 51);
 }
 
 #[test]
-fn a_reservation_is_given_back_only_while_it_is_the_last() {
+fn a_reservation_is_refunded_only_while_it_is_the_last() {
     let mut key = bucket("1/s");
     key.wait_for(1);
-    assert_eq!(key.wait_for(1), "granted after 1s, 0 left");
-    assert_eq!(key.wait_for(1), "granted after 2s, 0 left");
-    assert_eq!(key.refund_nth(1), Refund::Void);
-    assert_eq!(key.refund_nth(2), Refund::Returned);
-    assert_eq!(key.refund_nth(1), Refund::Returned);
-    assert_eq!(key.wait_for(1), "granted after 1s, 0 left");
+    assert_eq!(key.wait_for(1), "granted after 1s, 0 remaining");
+    assert_eq!(key.wait_for(1), "granted after 2s, 0 remaining");
+    assert_eq!(key.refund_grant(1), Refund::Void);
+    assert_eq!(key.refund_grant(2), Refund::Returned);
+    assert_eq!(key.refund_grant(1), Refund::Returned);
+    assert_eq!(key.wait_for(1), "granted after 1s, 0 remaining");
 }
 
 #[test]
-fn a_charge_runs_into_debt() {
+fn a_charge_creates_a_debt() {
     let mut key = bucket("1/s burst 2");
     key.charge(5);
-    assert_eq!(key.ask(1), "denied, retry in 4s");
+    assert_eq!(key.ask(1), "denied, retry after 4s");
     key.clock.advance(secs(4));
-    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "granted, 0 remaining");
 }
 
 #[test]
-fn a_changed_limit_keeps_the_use() {
+fn a_changed_limit_keeps_the_usage() {
     let mut key = bucket("10/s");
     key.ask(4);
     key.rescale(TokenBucket::new("20/s".parse().unwrap()));
     assert_eq!(key.status().remaining, 16);
     key.rescale(TokenBucket::new("3/min".parse().unwrap()));
-    assert_eq!(key.ask(1), "denied, retry in 20s");
+    assert_eq!(key.ask(1), "denied, retry after 20s");
 }
 
 /// A client that takes all it can get and then waits exactly the retry time.
@@ -173,7 +173,7 @@ fn three_a_second_is_three_million_in_a_million_seconds() {
 }
 
 #[test]
-fn rates_above_one_a_nanosecond_and_beside_it_are_exact() {
+fn rates_near_and_above_one_per_nanosecond_are_exact() {
     let odd = Quota::per_second(600_000_001).unwrap();
     assert_eq!(greedy(odd.with_burst(1_000_000).unwrap(), 7, ms(10)), 6_000_000 / 7 * 7);
     assert_eq!(greedy(odd, 600_000_001, secs(1)), 600_000_001);
@@ -183,7 +183,7 @@ fn rates_above_one_a_nanosecond_and_beside_it_are_exact() {
 
 /// Found by fuzzing: a debt past the last timestamp is not reported as 584 years, in either of the two forms.
 #[test]
-fn a_debt_beyond_the_last_timestamp_is_denied_for_good() {
+fn a_debt_past_the_last_timestamp_is_denied_permanently() {
     // Two a day, whose state is one word in a limiter, and three, whose state is two; and one whose burst alone exceeds
     // the range of time.
     for quota in ["2/day", "3/day", "1/day burst 4294967295"] {
@@ -200,7 +200,7 @@ fn a_debt_beyond_the_last_timestamp_is_denied_for_good() {
 }
 
 #[test]
-fn a_large_burst_at_a_slow_rate_lets_exactly_the_burst_through() {
+fn a_large_burst_at_a_slow_rate_grants_exactly_the_burst() {
     let quota: Quota = "1/day burst 4294967295".parse().unwrap();
     let mut key = Trial::new(TokenBucket::new(quota));
     let mut granted = 0;
@@ -212,14 +212,14 @@ fn a_large_burst_at_a_slow_rate_lets_exactly_the_burst_through() {
         cost /= 2;
     }
     assert_eq!(granted, 4_294_967_295);
-    assert_eq!(key.ask(1), "denied, retry in 86400s");
+    assert_eq!(key.ask(1), "denied, retry after 86400s");
 }
 
 #[test]
-fn a_receipt_from_before_a_change_gives_back_nothing_that_time_has_given_back() {
+fn a_receipt_from_before_a_change_restores_nothing_that_was_refilled() {
     let mut key = bucket("7/s");
-    assert_eq!(key.ask(7), "granted, 0 left");
+    assert_eq!(key.ask(7), "granted, 0 remaining");
     key.rescale(TokenBucket::new("3/s burst 7".parse().unwrap()));
     key.clock.advance(secs(100));
-    assert_eq!(key.refund_nth(0), Refund::Void);
+    assert_eq!(key.refund_grant(0), Refund::Void);
 }

@@ -18,7 +18,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (later.clone(), 1..5_u64).prop_map(|(later, cost)| Step::Ask(later, cost)),
         1 => (later.clone(), 1..9_u64).prop_map(|(later, cost)| Step::Charge(later, cost)),
-        2 => (later, 0..64_usize).prop_map(|(later, which)| Step::Refund(later, which)),
+        2 => (later, 0..64_usize).prop_map(|(later, index)| Step::Refund(later, index)),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -32,12 +32,16 @@ struct Model {
 }
 
 impl Model {
-    /// The usage at `now`, if a grant of time `t` counts until `leaves(t)`, and in the last `fading` before that in
+    /// The usage at `now`, if a grant of time `t` counts until `expires_at(t)`, and in the last `fading` before that in
     /// proportion to the rest of it.
-    fn used(&self, now: u64, Steps { width, fading }: Steps, leaves: impl Fn(u64) -> u64) -> u64 {
+    fn used(&self, now: u64, Resolution { width, fading }: Resolution, expires_at: impl Fn(u64) -> u64) -> u64 {
         let now = now.max(self.newest / width * width);
-        let in_use = self.grants.iter().map(|(time, cost)| (leaves(*time), cost)).filter(|(leaves, _)| *leaves > now);
-        let parts: u64 = in_use.map(|(leaves, cost)| cost * (leaves - now).min(fading)).sum();
+        let in_use = self
+            .grants
+            .iter()
+            .map(|(time, cost)| (expires_at(*time), cost))
+            .filter(|(expires_at, _)| *expires_at > now);
+        let parts: u64 = in_use.map(|(expires_at, cost)| cost * (expires_at - now).min(fading)).sum();
         parts.div_ceil(fading)
     }
 
@@ -49,7 +53,7 @@ impl Model {
 
 /// The time resolution of a window.
 #[derive(Clone, Copy)]
-struct Steps {
+struct Resolution {
     /// Of a grant only the span of this length that contains it is known.
     width: u64,
     /// How long a grant takes to expire, in nanoseconds; 1 for at once.
@@ -57,40 +61,42 @@ struct Steps {
 }
 
 /// A clock that may go back, but not before a refund: the newest grant is the only record of the latest time.
-struct HandClock {
+struct BackwardClock {
     now: u64,
     floor: u64,
 }
 
-impl HandClock {
-    fn moved(&mut self, by: i64) -> u64 {
+impl BackwardClock {
+    fn move_by(&mut self, by: i64) -> u64 {
         self.now = self.now.saturating_add_signed(by).max(self.floor);
         self.now
     }
 }
 
 /// Runs `algorithm` and the model side by side.
-fn walk<A: Algorithm>(
+fn compare<A: Algorithm>(
     algorithm: &A,
     windows: &[Quota],
-    seen: Steps,
-    leaves: impl Fn(&Quota, u64) -> u64,
+    resolution: Resolution,
+    expires_at: impl Fn(&Quota, u64) -> u64,
     steps: &[Step],
     charges: bool,
 ) -> Result<(), TestCaseError>
 where
     A::State: PartialEq,
 {
-    let (mut clock, mut model) = (HandClock { now: 1_000, floor: 0 }, Model::default());
+    let (mut clock, mut model) = (BackwardClock { now: 1_000, floor: 0 }, Model::default());
     let mut state = algorithm.fresh(Timestamp::from_nanos(clock.now));
     let mut receipts: Vec<(Receipt, (u64, u64))> = Vec::new();
     let fits = |model: &Model, now: u64, cost: u64| {
-        windows.iter().all(|window| model.used(now, seen, |time| leaves(window, time)) + cost <= window.permits())
+        windows
+            .iter()
+            .all(|window| model.used(now, resolution, |time| expires_at(window, time)) + cost <= window.permits())
     };
     for step in steps {
         match *step {
             Step::Ask(later, cost) => {
-                let now = clock.moved(later);
+                let now = clock.move_by(later);
                 let time = Timestamp::from_nanos(now);
                 let before = state.clone();
                 let outcome = algorithm.take(&mut state, time, Cost::new(cost).unwrap(), MaxWait::NONE);
@@ -115,31 +121,33 @@ where
                 }
             }
             Step::Charge(later, cost) if charges => {
-                let now = clock.moved(later);
+                let now = clock.move_by(later);
                 algorithm.charge(&mut state, Timestamp::from_nanos(now), Cost::new(cost).unwrap());
                 model.add(now, cost);
             }
             Step::Charge(..) => {}
-            Step::Refund(later, which) => {
+            Step::Refund(later, index) => {
                 clock.floor = model.newest.max(clock.now);
-                let now = clock.moved(later);
+                let now = clock.move_by(later);
                 if receipts.is_empty() {
                     continue;
                 }
-                let (receipt, grant) = receipts.swap_remove(which % receipts.len());
+                let (receipt, grant) = receipts.swap_remove(index % receipts.len());
                 let refund = algorithm.refund(&mut state, Timestamp::from_nanos(now), &receipt);
-                let counts = windows.iter().any(|window| leaves(window, grant.0) > now.max(model.newest));
+                let counts = windows.iter().any(|window| expires_at(window, grant.0) > now.max(model.newest));
                 prop_assert_eq!(refund == Refund::Returned, counts, "{:?} at {}", grant, now);
-                if let Some(place) = model.grants.iter().position(|other| *other == grant).filter(|_| counts) {
-                    model.grants.remove(place);
+                if let Some(position) = model.grants.iter().position(|other| *other == grant).filter(|_| counts) {
+                    model.grants.remove(position);
                 }
             }
         }
         let now = clock.now;
-        let left = |window: &Quota| window.permits().saturating_sub(model.used(now, seen, |time| leaves(window, time)));
+        let remaining = |window: &Quota| {
+            window.permits().saturating_sub(model.used(now, resolution, |time| expires_at(window, time)))
+        };
         let time = Timestamp::from_nanos(now);
-        prop_assert_eq!(algorithm.status(&state, time).remaining, windows.iter().map(left).min().unwrap());
-        let unused = windows.iter().all(|window| model.used(now, seen, |time| leaves(window, time)) == 0);
+        prop_assert_eq!(algorithm.status(&state, time).remaining, windows.iter().map(remaining).min().unwrap());
+        let unused = windows.iter().all(|window| model.used(now, resolution, |time| expires_at(window, time)) == 0);
         prop_assert_eq!(algorithm.is_fresh(&state, time), unused);
     }
     Ok(())
@@ -151,19 +159,19 @@ fn nanos(permits: u64, period: u64) -> Quota {
 
 proptest! {
     #[test]
-    fn a_sliding_log_is_the_list_of_its_grants(
+    fn a_sliding_log_equals_the_list_of_its_grants(
         limits in prop::collection::vec((1..8_u64, 1..40_u64), 1..4),
         steps in steps(),
     ) {
         let windows: Vec<Quota> = limits.iter().map(|(permits, period)| nanos(*permits, *period)).collect();
         let log = SlidingLog::several(windows.iter().copied()).unwrap();
-        let leaves = |window: &Quota, time: u64| time + u64::try_from(window.period().as_nanos()).unwrap();
+        let expires_at = |window: &Quota, time: u64| time + u64::try_from(window.period().as_nanos()).unwrap();
         // A charge that finds the log full makes the newest entry later, which the list does not.
-        walk(&log, &windows, Steps { width: 1, fading: 1 }, leaves, &steps, false)?;
+        compare(&log, &windows, Resolution { width: 1, fading: 1 }, expires_at, &steps, false)?;
     }
 
     #[test]
-    fn a_sliding_window_is_the_list_of_its_grants_by_buckets(
+    fn a_sliding_window_equals_the_list_of_its_grants_by_buckets(
         permits in 1..8_u64,
         period in 1..40_u64,
         buckets in 1..12_u64,
@@ -180,13 +188,13 @@ proptest! {
             Edge::Weighted => (n + 1, width),
             Edge::Strict => (n + 1, 1),
         };
-        walk(&window, &[quota], Steps { width, fading }, |_, time| (time / width + n) * width, &steps, true)?;
+        compare(&window, &[quota], Resolution { width, fading }, |_, time| (time / width + n) * width, &steps, true)?;
     }
 
     /// The documented guarantees for any requests: never over the limit with a strict edge, and up to twice the limit
     /// with the others; with all of them never over the limit in a window less one bucket.
     #[test]
-    fn no_span_has_more_than_its_edge_promises(
+    fn no_span_exceeds_the_guarantee_of_its_edge(
         permits in 1..8_u64,
         period in 1..40_u64,
         buckets in 1..12_u64,
@@ -210,8 +218,8 @@ proptest! {
             let within = |span: u64| -> u64 {
                 grants.iter().filter(|(at, _)| (*begin..*begin + span).contains(at)).map(|(_, cost)| cost).sum()
             };
-            let most = if edge == Edge::Strict { permits } else { 2 * permits };
-            prop_assert!(within(whole) <= most, "{} in a window of {whole} from {begin} on: {grants:?}", within(whole));
+            let max = if edge == Edge::Strict { permits } else { 2 * permits };
+            prop_assert!(within(whole) <= max, "{} in a window of {whole} from {begin} on: {grants:?}", within(whole));
             let less = whole - width + 1;
             prop_assert!(within(less) <= permits, "{} in a span of {less} from {begin} on: {grants:?}", within(less));
         }

@@ -24,55 +24,55 @@ impl Case {
         }
     }
 
-    fn there(&self) -> [Ask<'_>; 3] {
+    fn forward(&self) -> [Ask<'_>; 3] {
         [Ask::one(&self.bucket, "alice"), Ask::one(&self.total, "bob"), Ask::one(&self.total, "carol")]
     }
 
-    fn back(&self) -> [Ask<'_>; 3] {
-        let [a, b, c] = self.there();
+    fn reversed(&self) -> [Ask<'_>; 3] {
+        let [a, b, c] = self.forward();
         [c, b, a]
     }
 
     fn used(&self) -> Vec<u64> {
-        let seen = self.store.peek(&self.there(), T0, MaxWait::NONE);
-        seen.answers().iter().map(|answer| answer.status.limit - answer.status.remaining).collect()
+        let peeked = self.store.peek(&self.forward(), T0, MaxWait::NONE);
+        peeked.answers().iter().map(|answer| answer.status.limit - answer.status.remaining).collect()
     }
 }
 
 #[test]
-fn overlapping_requests_in_opposite_orders_are_counted_exactly_and_seen_whole() {
+fn overlapping_requests_in_opposite_orders_are_atomic() {
     check(|| {
         let case = Case::new(3);
         let takers = [false, true, false].map(|reversed| {
             let case = case.clone();
             thread::spawn(move || {
-                let asks = if reversed { case.back() } else { case.there() };
+                let asks = if reversed { case.reversed() } else { case.forward() };
                 (0..2).filter(|_| case.store.decide(&asks, T0, MaxWait::NONE).is_granted()).count()
             })
         });
-        let onlooker = {
+        let reader = {
             let case = case.clone();
             thread::spawn(move || {
                 for _ in 0..3 {
                     let used = case.used();
-                    assert!(used.iter().all(|one| *one == used[0]), "half a request was seen: {used:?}");
+                    assert!(used.iter().all(|one| *one == used[0]), "a partial request is visible: {used:?}");
                 }
             })
         };
         let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
-        onlooker.join().unwrap();
+        reader.join().unwrap();
         assert_eq!((granted, case.used()), (3, vec![3, 3, 3]));
     });
 }
 
 #[test]
-fn refunds_give_back_whole_requests() {
+fn refunds_are_atomic() {
     check(|| {
         let case = Case::new(1);
         let takers = [false, true].map(|reversed| {
             let case = case.clone();
             thread::spawn(move || {
-                let asks = if reversed { case.back() } else { case.there() };
+                let asks = if reversed { case.reversed() } else { case.forward() };
                 let decision = case.store.decide(&asks, T0, MaxWait::NONE);
                 case.store.refund(&asks, &decision, T0);
                 decision.is_granted()
@@ -103,26 +103,26 @@ fn a_change_of_a_limit_loses_no_grant() {
         });
         let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
         assert_eq!(granted, 3);
-        let seen = case.store.peek(&[Ask::one(&latest, "alice")], T0, MaxWait::NONE);
-        assert_eq!(seen.answers()[0].status.remaining, 0);
+        let peeked = case.store.peek(&[Ask::one(&latest, "alice")], T0, MaxWait::NONE);
+        assert_eq!(peeked.answers()[0].status.remaining, 0);
     });
 }
 
 #[test]
-fn tidying_up_meanwhile_forgets_nothing_that_matters() {
+fn a_concurrent_reclaim_drops_no_usage() {
     check(|| {
         let case = Case::new(2);
-        let flights = Limit::new("flights", Concurrency::new(1).unwrap());
+        let in_flight = Limit::new("in flight", Concurrency::new(1).unwrap());
         let taker = {
-            let (case, flights) = (case.clone(), flights.clone());
+            let (case, in_flight) = (case.clone(), in_flight.clone());
             thread::spawn(move || {
-                let asks = [Ask::one(&flights, "alice"), Ask::one(&case.bucket, "bob")];
+                let asks = [Ask::one(&in_flight, "alice"), Ask::one(&case.bucket, "bob")];
                 let decision = case.store.decide(&asks, T0, MaxWait::NONE);
                 assert!(decision.is_granted());
                 case.store.refund(&asks[..1], &decision, T0);
             })
         };
-        let tidier = {
+        let sweeper = {
             let case = case.clone();
             thread::spawn(move || {
                 case.store.reclaim(T0);
@@ -130,9 +130,9 @@ fn tidying_up_meanwhile_forgets_nothing_that_matters() {
             })
         };
         taker.join().unwrap();
-        assert!(tidier.join().unwrap() <= 2);
-        let asks = [Ask::one(&flights, "alice"), Ask::one(&case.bucket, "bob")];
-        let seen = case.store.peek(&asks, T0, MaxWait::NONE);
-        assert_eq!(seen.answers().iter().map(|answer| answer.status.remaining).collect::<Vec<_>>(), [1, 1]);
+        assert!(sweeper.join().unwrap() <= 2);
+        let asks = [Ask::one(&in_flight, "alice"), Ask::one(&case.bucket, "bob")];
+        let peeked = case.store.peek(&asks, T0, MaxWait::NONE);
+        assert_eq!(peeked.answers().iter().map(|answer| answer.status.remaining).collect::<Vec<_>>(), [1, 1]);
     });
 }

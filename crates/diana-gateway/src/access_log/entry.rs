@@ -99,7 +99,7 @@ impl Entry<'_> {
         escape::escape(self.method.as_bytes(), line);
         line.push(b' ');
         escape::escape(self.target.as_bytes(), line);
-        if self.target.len() > escape::LONGEST {
+        if self.target.len() > escape::MAX_LENGTH {
             line.extend_from_slice(b"...");
         }
         put(line, format_args!(" {:?}\" {} {}", self.version, self.status, self.bytes_out));
@@ -183,7 +183,7 @@ fn put(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 /// Writes a text as it is if it is one word, else in quotes.
 fn word(text: &str, line: &mut Vec<u8>) {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-    if !text.is_empty() && text.len() <= escape::LONGEST && text.bytes().all(is_plain) {
+    if !text.is_empty() && text.len() <= escape::MAX_LENGTH && text.bytes().all(is_plain) {
         line.extend_from_slice(text.as_bytes());
     } else {
         escape::text(text.as_bytes(), line);

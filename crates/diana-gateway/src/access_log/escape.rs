@@ -6,7 +6,7 @@
 use std::io::Write;
 
 /// The maximum number of logged bytes of one text.
-pub(super) const LONGEST: usize = 4096;
+pub(super) const MAX_LENGTH: usize = 4096;
 
 /// Writes a text as a JSON string. Invalid UTF-8 becomes U+FFFD, so the line is always valid JSON.
 pub(super) fn json(text: &[u8], line: &mut Vec<u8>) {
@@ -50,14 +50,14 @@ pub(super) fn escape(text: &[u8], line: &mut Vec<u8>) {
 }
 
 fn end(text: &[u8], line: &mut Vec<u8>) {
-    if text.len() > LONGEST {
+    if text.len() > MAX_LENGTH {
         line.extend_from_slice(b"...");
     }
     line.push(b'"');
 }
 
 fn cut(text: &[u8]) -> &[u8] {
-    &text[..text.len().min(LONGEST)]
+    &text[..text.len().min(MAX_LENGTH)]
 }
 
 /// Returns whether a character controls a terminal, changes the direction of text, or ends a line.

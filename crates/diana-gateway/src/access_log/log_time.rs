@@ -8,7 +8,7 @@ use std::cell::RefCell;
 #[derive(Debug, Default)]
 pub struct LogTime {
     second: u64,
-    shown: String,
+    text: String,
     is_iso: bool,
 }
 
@@ -17,27 +17,27 @@ const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Au
 impl LogTime {
     /// Formats a time as in the common log format: `15/Nov/2026:20:12:52 +0000`.
     pub fn common(&mut self, at: Timestamp) -> &str {
-        self.shown_as(at, false)
+        self.format(at, false)
     }
 
     /// Formats a time as ISO 8601, to the second and without a zone: `2026-11-15T20:12:52`.
     pub fn iso(&mut self, at: Timestamp) -> &str {
-        self.shown_as(at, true)
+        self.format(at, true)
     }
 
-    fn shown_as(&mut self, at: Timestamp, is_iso: bool) -> &str {
+    fn format(&mut self, at: Timestamp, is_iso: bool) -> &str {
         let second = at.as_nanos() / 1_000_000_000;
-        if self.shown.is_empty() || self.second != second || self.is_iso != is_iso {
+        if self.text.is_empty() || self.second != second || self.is_iso != is_iso {
             let (year, month, day) = civil(second / 86_400);
             let (hour, minute, rest) = (second / 3_600 % 24, second / 60 % 60, second % 60);
-            self.shown = if is_iso {
+            self.text = if is_iso {
                 format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{rest:02}", month + 1)
             } else {
                 format!("{day:02}/{}/{year:04}:{hour:02}:{minute:02}:{rest:02} +0000", MONTHS[month])
             };
             (self.second, self.is_iso) = (second, is_iso);
         }
-        &self.shown
+        &self.text
     }
 }
 
@@ -48,12 +48,12 @@ pub(crate) fn date_header() -> HeaderValue {
         static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
     }
     let second = SystemClock.now().as_nanos() / 1_000_000_000;
-    LAST.with_borrow_mut(|(last, shown)| {
+    LAST.with_borrow_mut(|(last, text)| {
         if *last != second {
             *last = second;
-            *shown = HeaderValue::try_from(http_date(second)).unwrap_or(HeaderValue::from_static(""));
+            *text = HeaderValue::try_from(http_date(second)).unwrap_or(HeaderValue::from_static(""));
         }
-        shown.clone()
+        text.clone()
     })
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn formats_iso_dates() {
         // The output of `date -u -d @N`.
         for (seconds, iso) in [
             (0, "1970-01-01T00:00:00"),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn http_has_the_day_of_the_week() {
+    fn formats_http_dates() {
         // RFC 9110, section 5.6.7, and the output of `date -u -d @N`.
         assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_date_goes_with_its_second_and_its_form() {
+    fn caches_a_date_for_its_second_and_format() {
         let mut date = LogTime::default();
         assert_eq!(date.common(Timestamp::from_secs(1_794_773_572)), "15/Nov/2026:20:12:52 +0000");
         assert_eq!(date.common(Timestamp::from_millis(1_794_773_572_999)), "15/Nov/2026:20:12:52 +0000");

@@ -1,6 +1,6 @@
 //! The thread that writes the access log.
 
-use super::{ENOUGH, LAST_WORDS, LogTime};
+use super::{DRAIN_TIMEOUT, FLUSH_SIZE, LogTime};
 use diana_metrics::DroppedLines;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ impl Shared {
         let shared = Arc::new(Self::default());
         // Created before the thread, which ends when there is no handle.
         let first = shared.new_buffer();
-        let writer = Writer { shared: Arc::clone(&shared), sink, told: false, taken: Vec::new() };
+        let writer = Writer { shared: Arc::clone(&shared), sink, has_warned: false, lines: Vec::new() };
         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run())?;
         Ok((shared, first))
     }
@@ -60,14 +60,14 @@ impl Shared {
     }
 
     /// Drops a handle. The last one waits for the last lines, with a timeout: the log may have no reader.
-    pub(super) fn leave(&self) {
+    pub(super) fn release(&self) {
         let mut state = self.state.lock();
         state.handles -= 1;
         if state.handles > 0 {
             return;
         }
         self.changed.notify_all();
-        self.changed.wait_while_for(&mut state, |state| !state.is_over, LAST_WORDS);
+        self.changed.wait_while_for(&mut state, |state| !state.is_over, DRAIN_TIMEOUT);
     }
 }
 
@@ -75,8 +75,9 @@ struct Writer {
     shared: Arc<Shared>,
     sink: Box<dyn Write + Send>,
     /// Whether a write error was logged.
-    told: bool,
-    taken: Vec<u8>,
+    has_warned: bool,
+    /// The buffer that is being written.
+    lines: Vec<u8>,
 }
 
 impl Writer {
@@ -87,7 +88,7 @@ impl Writer {
                 self.write(&buffer);
             }
             if let Err(error) = self.sink.flush() {
-                self.tell(&error);
+                self.warn(&error);
             }
             if is_last {
                 break;
@@ -115,30 +116,30 @@ impl Writer {
     }
 
     fn write(&mut self, buffer: &Mutex<Buffer>) {
-        let lines = {
+        let count = {
             let mut buffer = buffer.lock();
-            std::mem::swap(&mut buffer.bytes, &mut self.taken);
+            std::mem::swap(&mut buffer.bytes, &mut self.lines);
             std::mem::take(&mut buffer.lines)
         };
-        if let Err(error) = self.sink.write_all(&self.taken) {
-            self.shared.drops.add(lines);
-            self.tell(&error);
+        if let Err(error) = self.sink.write_all(&self.lines) {
+            self.shared.drops.add(count);
+            self.warn(&error);
         }
-        self.taken.clear();
+        self.lines.clear();
         // Releases the memory of a burst.
-        self.taken.shrink_to(ENOUGH);
+        self.lines.shrink_to(FLUSH_SIZE);
     }
 
-    fn tell(&mut self, error: &io::Error) {
-        if !self.told {
-            self.told = true;
-            tracing::warn!(%error, "the access log can't be written; its lines are dropped, and counted");
+    fn warn(&mut self, error: &io::Error) {
+        if !self.has_warned {
+            self.has_warned = true;
+            tracing::warn!(%error, "cannot write the access log: its lines are dropped, and counted");
         }
     }
 }
 
 impl State {
     fn has_enough(&self) -> bool {
-        self.buffers.iter().any(|buffer| buffer.lock().bytes.len() >= ENOUGH)
+        self.buffers.iter().any(|buffer| buffer.lock().bytes.len() >= FLUSH_SIZE)
     }
 }

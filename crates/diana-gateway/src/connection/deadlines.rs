@@ -24,7 +24,7 @@ pub(crate) struct StartTime(Timestamp);
 /// The deadlines of one worker.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
-    began: StartTime,
+    start: StartTime,
     /// Milliseconds since the gateway started, as of the last scan.
     now: AtomicU64,
     stopping: AtomicBool,
@@ -41,7 +41,7 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Deadline {
     entry: Arc<Entry>,
-    place: usize,
+    index: usize,
     all: Arc<Deadlines>,
 }
 
@@ -52,15 +52,15 @@ impl StartTime {
 }
 
 impl Deadlines {
-    pub(crate) fn new(began: StartTime) -> Self {
-        let new = Self { began, now: AtomicU64::new(0), stopping: AtomicBool::new(false), list: Mutex::default() };
-        new.look();
+    pub(crate) fn new(start: StartTime) -> Self {
+        let new = Self { start, now: AtomicU64::new(0), stopping: AtomicBool::new(false), list: Mutex::default() };
+        new.update_now();
         new
     }
 
-    /// Reads the clock.
-    fn look(&self) -> u64 {
-        let now = u64::try_from(SystemClock.now().since(self.began.0).as_millis()).unwrap_or(NEVER - 1);
+    /// Reads the clock, and stores the time.
+    fn update_now(&self) -> u64 {
+        let now = u64::try_from(SystemClock.now().since(self.start.0).as_millis()).unwrap_or(NEVER - 1);
         self.now.store(now, Ordering::Relaxed);
         now
     }
@@ -71,18 +71,18 @@ impl Deadlines {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let now = self.look();
+            let now = self.update_now();
             self.wake(|entry| entry.due.load(Ordering::Relaxed) <= now);
         }
     }
 
-    fn wake(&self, whom: impl Fn(&Entry) -> bool) {
-        let late: Vec<_> = {
+    fn wake(&self, is_due: impl Fn(&Entry) -> bool) {
+        let wakers: Vec<_> = {
             let list = self.list.lock();
-            list.iter().filter(|(_, entry)| whom(entry)).filter_map(|(_, entry)| entry.waker.lock().clone()).collect()
+            list.iter().filter(|(_, entry)| is_due(entry)).filter_map(|(_, entry)| entry.waker.lock().clone()).collect()
         };
         // Wakers are foreign code: never call them under the lock.
-        late.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Signals shutdown to all owners of a deadline.
@@ -104,8 +104,8 @@ impl Deadlines {
     /// Adds a deadline that is not set.
     pub(crate) fn add(self: &Arc<Self>) -> Deadline {
         let entry = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
-        let place = self.list.lock().insert(Arc::clone(&entry));
-        Deadline { entry, place, all: Arc::clone(self) }
+        let index = self.list.lock().insert(Arc::clone(&entry));
+        Deadline { entry, index, all: Arc::clone(self) }
     }
 }
 
@@ -149,7 +149,7 @@ impl Deadline {
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        let removed = self.all.list.lock().try_remove(self.place);
+        let removed = self.all.list.lock().try_remove(self.index);
         drop(removed);
     }
 }

@@ -33,7 +33,7 @@ mod unix {
         {
             let raised = Rlimit { current: Some(maximum), maximum: Some(maximum) };
             if let Err(error) = setrlimit(Resource::Nofile, raised) {
-                tracing::debug!(%error, current, maximum, "the limit of file descriptors can't be raised");
+                tracing::debug!(%error, current, maximum, "cannot raise the limit of file descriptors");
             }
         }
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::unix::shares;
 
     #[test]
-    fn clients_leave_some_to_upstreams_and_both_to_the_program() {
+    fn reserves_descriptors_for_upstreams_and_the_program() {
         assert_eq!(shares(64), (48, 56));
         assert_eq!(shares(1_024), (832, 960));
         assert_eq!(shares(1 << 20), ((1 << 20) - 128 - (1 << 17), (1 << 20) - 128));

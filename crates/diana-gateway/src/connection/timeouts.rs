@@ -1,9 +1,9 @@
 //! The state of a client's connection, and the timeout of each state.
 //!
 //! ```text
-//!            first byte            whole head             last byte of the answer
-//!   idle ───────────────▶ header ─────────────▶ serving ──────────────────────────▶ idle
-//!   `timeouts.idle`       `timeouts.header`     no time-out of its own, but while nothing can be written: `timeouts.body`
+//!            first byte            whole head              last byte of the response
+//!   idle ───────────────▶ header ─────────────▶ serving ────────────────────────────▶ idle
+//!   `timeouts.idle`       `timeouts.header`     no timeout; while writes are blocked: `timeouts.body`
 //! ```
 //!
 //! An HTTP/2 connection serves many requests at once, and is idle when it serves none; bytes that are not part of a
@@ -21,14 +21,14 @@ pub(crate) struct ConnTimeouts {
     deadline: Deadline,
     timeouts: Timeouts,
     /// The number of requests in flight.
-    serving: AtomicU32,
+    in_flight: AtomicU32,
     /// The number of requests started so far.
-    begun: AtomicU32,
+    started: AtomicU32,
     /// Whether a request head is being read.
     is_header: AtomicBool,
     is_http2: AtomicBool,
-    /// Whether the client does not read what it is sent.
-    is_stuck: AtomicBool,
+    /// Whether the client does not read the data that it is sent.
+    is_write_blocked: AtomicBool,
 }
 
 impl ConnTimeouts {
@@ -38,17 +38,17 @@ impl ConnTimeouts {
         Self {
             deadline,
             timeouts,
-            serving: AtomicU32::new(0),
-            begun: AtomicU32::new(0),
+            in_flight: AtomicU32::new(0),
+            started: AtomicU32::new(0),
             is_header: AtomicBool::new(true),
             is_http2: AtomicBool::new(false),
-            is_stuck: AtomicBool::new(false),
+            is_write_blocked: AtomicBool::new(false),
         }
     }
 
     /// Records that bytes were read.
     pub(crate) fn read(&self) {
-        let is_idle = self.serving.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed);
+        let is_idle = self.in_flight.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed);
         if is_idle && !self.is_header.load(Ordering::Relaxed) {
             self.is_header.store(true, Ordering::Relaxed);
             self.deadline.set(self.timeouts.header);
@@ -56,17 +56,17 @@ impl ConnTimeouts {
     }
 
     /// Records that a write is blocked: the client does not read.
-    pub(crate) fn stuck(&self) {
-        if !self.is_stuck.swap(true, Ordering::Relaxed) {
+    pub(crate) fn write_blocked(&self) {
+        if !self.is_write_blocked.swap(true, Ordering::Relaxed) {
             self.deadline.set(self.timeouts.body);
         }
     }
 
     /// Records that the client accepted bytes.
-    pub(crate) fn written(&self) {
-        if self.is_stuck.load(Ordering::Relaxed) {
-            self.is_stuck.store(false, Ordering::Relaxed);
-            if self.serving.load(Ordering::Relaxed) == 0 {
+    pub(crate) fn wrote(&self) {
+        if self.is_write_blocked.load(Ordering::Relaxed) {
+            self.is_write_blocked.store(false, Ordering::Relaxed);
+            if self.in_flight.load(Ordering::Relaxed) == 0 {
                 self.deadline.set(self.timeouts.idle);
             } else {
                 self.deadline.clear();
@@ -76,21 +76,21 @@ impl ConnTimeouts {
 
     /// Records that a request has started.
     pub(crate) fn begin(&self) {
-        self.serving.fetch_add(1, Ordering::Relaxed);
-        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.started.fetch_add(1, Ordering::Relaxed);
         self.is_header.store(false, Ordering::Relaxed);
-        if !self.is_stuck.load(Ordering::Relaxed) {
+        if !self.is_write_blocked.load(Ordering::Relaxed) {
             self.deadline.clear();
         }
     }
 
     /// Returns the number of requests started so far.
-    pub(crate) fn begun(&self) -> u32 {
-        self.begun.load(Ordering::Relaxed)
+    pub(crate) fn started(&self) -> u32 {
+        self.started.load(Ordering::Relaxed)
     }
 
     /// Marks the connection as HTTP/2.
-    pub(crate) fn speaks_http2(&self) {
+    pub(crate) fn set_http2(&self) {
         self.is_http2.store(true, Ordering::Relaxed);
     }
 
@@ -101,17 +101,17 @@ impl ConnTimeouts {
 
     /// Returns `true` if a request is in flight.
     pub(crate) fn is_serving(&self) -> bool {
-        self.serving.load(Ordering::Relaxed) > 0
+        self.in_flight.load(Ordering::Relaxed) > 0
     }
 
     /// Limits, at shutdown, how long the connection waits for a request in transit.
-    pub(crate) fn last_call(&self, time: Duration) {
+    pub(crate) fn set_shutdown_deadline(&self, time: Duration) {
         self.deadline.set(time);
     }
 
     /// Records that a request has finished.
     pub(crate) fn end(&self) {
-        if self.serving.fetch_sub(1, Ordering::Relaxed) == 1 && !self.is_stuck.load(Ordering::Relaxed) {
+        if self.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 && !self.is_write_blocked.load(Ordering::Relaxed) {
             self.deadline.set(self.timeouts.idle);
         }
     }

@@ -27,19 +27,19 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen { address, error } => {
-                write!(f, "can't listen on {address}: {error}")?;
+                write!(f, "cannot listen on {address}: {error}")?;
                 match error.kind() {
                     io::ErrorKind::AddrInUse => {
-                        f.write_str("; another program does, or another `listen` has the same port")
+                        f.write_str("; it is in use by another program, or by another `listen`")
                     }
-                    io::ErrorKind::PermissionDenied => f.write_str("; ports below 1024 need a privilege"),
-                    io::ErrorKind::AddrNotAvailable => f.write_str("; this machine has no such address"),
+                    io::ErrorKind::PermissionDenied => f.write_str("; ports below 1024 need privileges"),
+                    io::ErrorKind::AddrNotAvailable => f.write_str("; this machine does not have the address"),
                     _ => Ok(()),
                 }
             }
-            Self::Certificate(why) => write!(f, "TLS can't be served: {why}"),
-            Self::UpstreamCa(why) => write!(f, "`upstream_ca` can't be used: {why}"),
-            Self::Thread(error) => write!(f, "a thread can't be started: {error}"),
+            Self::Certificate(reason) => write!(f, "invalid TLS certificate: {reason}"),
+            Self::UpstreamCa(reason) => write!(f, "invalid `upstream_ca`: {reason}"),
+            Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
 }

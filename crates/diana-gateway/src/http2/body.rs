@@ -24,11 +24,11 @@ pub(crate) struct Http2Body {
     /// Data that has been read but not consumed.
     ahead: BytesMut,
     /// How many bytes are still to be consumed, if the head states a length. h2 checks that the stream matches it.
-    left: Option<u64>,
+    remaining: Option<u64>,
     next: Next,
 }
 
-/// What is read next.
+/// The part that is read next.
 enum Next {
     Data,
     Trailers,
@@ -38,32 +38,32 @@ enum Next {
 
 impl Http2Body {
     pub(crate) fn new(stream: RecvStream, headers: &HeaderMap) -> Self {
-        let left = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { stream, ahead: BytesMut::new(), left, next: Next::Data }
+        let remaining = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        Self { stream, ahead: BytesMut::new(), remaining, next: Next::Data }
     }
 
-    /// Returns the next frame, with at most `most` bytes.
+    /// Returns the next frame, with at most `max` bytes.
     pub(crate) fn poll_frame(
         &mut self,
-        most: usize,
+        max: usize,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         loop {
             let data = if !self.ahead.is_empty() {
-                let length = self.ahead.len().min(most);
+                let length = self.ahead.len().min(max);
                 self.ahead.split_to(length).freeze()
             } else if let Next::End(trailers) = &mut self.next {
                 return Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
             } else if let Some(mut data) = ready!(self.poll_read(context))? {
-                if data.len() > most {
-                    self.ahead.extend_from_slice(&data.split_off(most));
+                if data.len() > max {
+                    self.ahead.extend_from_slice(&data.split_off(max));
                 }
                 data
             } else {
                 continue;
             };
             self.stream.flow_control().release_capacity(data.len())?;
-            self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+            self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(data.len() as u64));
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
     }
@@ -100,9 +100,9 @@ impl Http2Body {
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        match self.left {
+        match self.remaining {
             _ if self.is_end_stream() => SizeHint::with_exact(0),
-            Some(left) => SizeHint::with_exact(left),
+            Some(remaining) => SizeHint::with_exact(remaining),
             None => SizeHint::default(),
         }
     }
@@ -132,13 +132,13 @@ struct Shared {
     /// The task that reads ahead; h2 wakes only this one.
     reader: Option<Waker>,
     /// The task that waits for the next frame.
-    taker: Option<Waker>,
+    consumer: Option<Waker>,
 }
 
 impl Http2RequestBody {
     pub(super) fn new(stream: RecvStream, headers: &HeaderMap, handle: &StreamHandle) -> (Self, ReadAhead) {
         let expects = headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        let shared = Shared { body: Http2Body::new(stream, headers), reader: None, taker: None };
+        let shared = Shared { body: Http2Body::new(stream, headers), reader: None, consumer: None };
         let shared = Arc::new(Mutex::new(shared));
         let ahead = ReadAhead(Arc::downgrade(&shared));
         (Self { shared, expects: expects.then(|| handle.clone()) }, ahead)
@@ -155,11 +155,11 @@ impl Body for Http2RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         let expects = self.expects.take();
         let mut shared = self.shared.lock();
-        let Shared { body, reader, taker } = &mut *shared;
+        let Shared { body, reader, consumer } = &mut *shared;
         let reader = reader.as_ref().unwrap_or(context.waker());
         let polled = body.poll_frame(usize::MAX, &mut Context::from_waker(reader));
         if polled.is_pending() {
-            *taker = Some(context.waker().clone());
+            *consumer = Some(context.waker().clone());
             drop(shared);
             if let Some(client) = expects {
                 client.send_continue();
@@ -179,16 +179,16 @@ impl Body for Http2RequestBody {
 
 impl ReadAhead {
     /// Creates a reader for a request without a body.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn none() -> Self {
         Self(Weak::new())
     }
 
-    /// Reads what is available. Ready once, with the size of the trailers if they have to be kept.
+    /// Reads the available data. Ready once, with the size of the trailers if they have to be stored.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         let Some(shared) = self.0.upgrade() else { return Poll::Pending };
         let mut shared = shared.lock();
-        let Shared { body, reader, taker } = &mut *shared;
-        if !reader.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+        let Shared { body, reader, consumer } = &mut *shared;
+        if !reader.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *reader = Some(context.waker().clone());
         }
         let before = body.ahead.len();
@@ -203,14 +203,14 @@ impl ReadAhead {
             }
             _ => 0,
         };
-        let taker = taker.take();
+        let consumer = consumer.take();
         if polled.is_ready() {
             *reader = None;
             self.0 = Weak::new();
         }
         drop(shared);
-        if let Some(taker) = taker {
-            taker.wake();
+        if let Some(consumer) = consumer {
+            consumer.wake();
         }
         polled.map(|_| size)
     }
@@ -219,14 +219,14 @@ impl ReadAhead {
 impl Drop for ReadAhead {
     fn drop(&mut self) {
         let Some(shared) = self.0.upgrade() else { return };
-        let taker = {
+        let consumer = {
             let mut shared = shared.lock();
             shared.reader = None;
-            shared.taker.take()
+            shared.consumer.take()
         };
         // From now on h2 wakes this task.
-        if let Some(taker) = taker {
-            taker.wake();
+        if let Some(consumer) = consumer {
+            consumer.wake();
         }
     }
 }

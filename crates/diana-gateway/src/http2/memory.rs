@@ -6,15 +6,15 @@
 //!
 //! | memory | limit | if exceeded |
 //! |---|---|---|
-//! | heads of the requests without a response yet | [`HEADS`] | the stream is refused (`REFUSED_STREAM`), which clients may retry |
+//! | heads of the requests without a response yet | [`MAX_HEADS`] | the stream is refused (`REFUSED_STREAM`), which clients may retry |
 //! | their trailers that wait after a body | the same | the stream is reset (`ENHANCE_YOUR_CALM`) |
 //! | request body data that has not been read yet | [`RECEIVE_WINDOW`] | the client must not send more |
-//! | response data that has not been written yet | [`QUEUE`] | streams wait for room, in their order |
-//! | response data for which the client grants no window | [`SHARE`] for each stream | no more is read from the upstream |
+//! | response data that has not been written yet | [`SEND_QUEUE`] | streams wait for room, in their order |
+//! | response data for which the client grants no window | [`MIN_READ`] for each stream | no more is read from the upstream |
 //!
 //! The last row keeps a stream that the client does not read from blocking the others. The total is [`PER_CONNECTION`]
-//! plus the shares, unless `bounds.header` allows a longer head, of which there may then be one. [`Total`] counts the
-//! memory of all connections and refuses streams over `bounds.memory`.
+//! plus [`MIN_READ`] for each stream, unless `bounds.header` allows a longer head, of which there may then be one.
+//! [`TotalMemory`] counts the memory of all connections and refuses streams over `bounds.memory`.
 
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
@@ -29,37 +29,37 @@ pub(crate) const PER_CONNECTION: usize = 512 << 10;
 /// The flow-control window of a connection, and of each of its streams.
 pub(crate) const RECEIVE_WINDOW: u32 = 128 << 10;
 /// How much of an upstream's response is read at once, at most.
-pub(crate) const PIECE: usize = 16 << 10;
+pub(crate) const CHUNK_SIZE: usize = 16 << 10;
 /// How much of a response a stream may always read, whatever the others use.
-pub(crate) const SHARE: usize = 4 << 10;
-const HEADS: usize = 256 << 10;
-pub(super) const QUEUE: u32 = 128 << 10;
+pub(crate) const MIN_READ: usize = 4 << 10;
+const MAX_HEADS: usize = 256 << 10;
+pub(super) const SEND_QUEUE: u32 = 128 << 10;
 
-const _: () = assert!(HEADS + RECEIVE_WINDOW as usize + QUEUE as usize == PER_CONNECTION);
+const _: () = assert!(MAX_HEADS + RECEIVE_WINDOW as usize + SEND_QUEUE as usize == PER_CONNECTION);
 
 /// The memory that all HTTP/2 connections of the gateway use.
 #[derive(Debug)]
-pub(crate) struct Total {
+pub(crate) struct TotalMemory {
     used: AtomicUsize,
-    most: usize,
+    max: usize,
 }
 
-impl Total {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { used: AtomicUsize::new(0), most }
+impl TotalMemory {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { used: AtomicUsize::new(0), max }
     }
 
     /// Reserves memory, if enough is left.
-    fn try_take(&self, bytes: usize) -> bool {
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
+    fn try_reserve(&self, bytes: usize) -> bool {
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    fn take(&self, bytes: usize) {
+    fn reserve(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -67,14 +67,14 @@ impl Total {
 /// The memory that one connection uses.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    total: Arc<Total>,
-    held: Mutex<Held>,
+    total: Arc<TotalMemory>,
+    usage: Mutex<Usage>,
     /// One permit for each byte. Streams get them in FIFO order.
     queue: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     heads: usize,
     /// The number of requests with a body.
     bodies: usize,
@@ -93,24 +93,24 @@ pub(crate) struct RequestMemory {
 struct BodyMemory;
 
 impl Memory {
-    pub(crate) fn new(total: Arc<Total>) -> Self {
-        Self { total, held: Mutex::default(), queue: Arc::new(Semaphore::new(QUEUE as usize)) }
+    pub(crate) fn new(total: Arc<TotalMemory>) -> Self {
+        Self { total, usage: Mutex::default(), queue: Arc::new(Semaphore::new(SEND_QUEUE as usize)) }
     }
 
     /// Reserves memory for a request. Returns `None` if the connection, or all together, would exceed the limit.
     pub(super) fn admit(self: &Arc<Self>, head: usize, has_body: HasBody) -> Option<RequestMemory> {
-        let mut held = self.held.lock();
+        let mut usage = self.usage.lock();
         // A single head may be as long as `bounds.header` allows, or it could never be sent.
-        let is_only = held.heads == 0;
-        let heads = held.heads.checked_add(head).filter(|heads| is_only || *heads <= HEADS)?;
-        let is_first_body = has_body == HasBody::Yes && held.bodies == 0;
+        let is_only = usage.heads == 0;
+        let heads = usage.heads.checked_add(head).filter(|heads| is_only || *heads <= MAX_HEADS)?;
+        let is_first_body = has_body == HasBody::Yes && usage.bodies == 0;
         let window = if is_first_body { RECEIVE_WINDOW as usize } else { 0 };
-        if !self.total.try_take(head + window) {
+        if !self.total.try_reserve(head + window) {
             return None;
         }
-        held.heads = heads;
+        usage.heads = heads;
         let body = (has_body == HasBody::Yes).then(|| {
-            held.bodies += 1;
+            usage.bodies += 1;
             BodyMemory
         });
         Some(RequestMemory { memory: Arc::clone(self), head, body })
@@ -127,26 +127,26 @@ impl Memory {
         Box::pin(async { permit.await.ok() })
     }
 
-    /// Returns a piece of a response, which counts until it is written.
-    pub(super) fn piece(&self, bytes: Bytes) -> Piece {
-        self.total.take(bytes.len());
-        Piece { counted: Some((Arc::clone(&self.total), bytes.len())), bytes, _permit: None }
+    /// Returns a chunk of a response, which counts until it is written.
+    pub(super) fn chunk(&self, bytes: Bytes) -> SendChunk {
+        self.total.reserve(bytes.len());
+        SendChunk { reserved: Some((Arc::clone(&self.total), bytes.len())), bytes, _permit: None }
     }
 }
 
 /// Converts to a number of permits, at most the queue's size.
 fn permits(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(QUEUE).min(QUEUE)
+    u32::try_from(bytes).unwrap_or(SEND_QUEUE).min(SEND_QUEUE)
 }
 
 impl RequestMemory {
     /// Reserves memory for the request's trailers, if the limits of the connection and of all together allow it.
     pub(super) fn admit_trailers(&mut self, bytes: usize) -> bool {
-        let mut held = self.memory.held.lock();
-        let Some(heads) = held.heads.checked_add(bytes).filter(|heads| *heads <= HEADS) else { return false };
-        let is_admitted = self.memory.total.try_take(bytes);
+        let mut usage = self.memory.usage.lock();
+        let Some(heads) = usage.heads.checked_add(bytes).filter(|heads| *heads <= MAX_HEADS) else { return false };
+        let is_admitted = self.memory.total.try_reserve(bytes);
         if is_admitted {
-            held.heads = heads;
+            usage.heads = heads;
             self.head += bytes;
         }
         is_admitted
@@ -162,30 +162,30 @@ pub(super) enum HasBody {
 
 impl Drop for RequestMemory {
     fn drop(&mut self) {
-        let mut held = self.memory.held.lock();
-        held.heads -= self.head;
+        let mut usage = self.memory.usage.lock();
+        usage.heads -= self.head;
         let mut bytes = self.head;
         if self.body.take().is_some() {
-            held.bodies -= 1;
-            if held.bodies == 0 {
+            usage.bodies -= 1;
+            if usage.bodies == 0 {
                 bytes += RECEIVE_WINDOW as usize;
             }
         }
-        drop(held);
-        self.memory.total.give_back(bytes);
+        drop(usage);
+        self.memory.total.release(bytes);
     }
 }
 
-/// A piece of a body that is being sent.
+/// A chunk of a body that is being sent.
 #[derive(Debug, Default)]
-pub(crate) struct Piece {
+pub(crate) struct SendChunk {
     bytes: Bytes,
-    counted: Option<(Arc<Total>, usize)>,
-    /// The piece's room in the queue.
+    reserved: Option<(Arc<TotalMemory>, usize)>,
+    /// The chunk's room in the queue.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Piece {
+impl SendChunk {
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -196,23 +196,23 @@ impl Piece {
 
     /// Splits off the first bytes, with their room in the queue. The excess of the permit is released.
     pub(super) fn split_to(&mut self, length: usize, mut permit: Option<OwnedSemaphorePermit>) -> Self {
-        let counted = self.counted.as_mut().map(|(total, counted)| {
-            *counted -= length;
+        let reserved = self.reserved.as_mut().map(|(total, reserved)| {
+            *reserved -= length;
             (Arc::clone(total), length)
         });
         let _permit = permit.as_mut().and_then(|permit| permit.split(length));
-        Self { bytes: self.bytes.split_to(length), counted, _permit }
+        Self { bytes: self.bytes.split_to(length), reserved, _permit }
     }
 }
 
-/// Creates a piece that is not counted.
-impl From<Bytes> for Piece {
+/// Creates a chunk that is not counted.
+impl From<Bytes> for SendChunk {
     fn from(bytes: Bytes) -> Self {
-        Self { bytes, counted: None, _permit: None }
+        Self { bytes, reserved: None, _permit: None }
     }
 }
 
-impl Buf for Piece {
+impl Buf for SendChunk {
     fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -230,10 +230,10 @@ impl Buf for Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for SendChunk {
     fn drop(&mut self) {
-        if let Some((total, length)) = self.counted.take() {
-            total.give_back(length);
+        if let Some((total, length)) = self.reserved.take() {
+            total.release(length);
         }
     }
 }
@@ -251,19 +251,19 @@ mod tests {
         }
     }
 
-    fn connection(total: &Arc<Total>) -> Arc<Memory> {
+    fn connection(total: &Arc<TotalMemory>) -> Arc<Memory> {
         Arc::new(Memory::new(Arc::clone(total)))
     }
 
     #[test]
-    fn heads_are_bounded_for_each_connection_and_given_back() {
-        let total = Arc::new(Total::new(usize::MAX));
+    fn heads_are_bounded_for_each_connection_and_released() {
+        let total = Arc::new(TotalMemory::new(usize::MAX));
         let (one, other) = (connection(&total), connection(&total));
         let mut requests: Vec<_> = (0..8).map(|_| one.admit(32 << 10, HasBody::No).unwrap()).collect();
         assert!(one.admit(1, HasBody::No).is_none());
         assert!(one.admit(usize::MAX, HasBody::No).is_none());
         assert!(other.admit(32 << 10, HasBody::No).is_some());
-        let long = other.admit(HEADS + 1, HasBody::No).unwrap();
+        let long = other.admit(MAX_HEADS + 1, HasBody::No).unwrap();
         assert!(other.admit(1, HasBody::No).is_none());
         drop(long);
         requests.pop();
@@ -273,9 +273,9 @@ mod tests {
     }
 
     #[test]
-    fn all_connections_together_are_bounded_and_a_window_counts_once() {
+    fn the_total_is_bounded_and_a_window_counts_once() {
         let window = RECEIVE_WINDOW as usize;
-        let total = Arc::new(Total::new(2 * window + 300));
+        let total = Arc::new(TotalMemory::new(2 * window + 300));
         let connections: Vec<_> = (0..3).map(|_| connection(&total)).collect();
         let first = connections[0].admit(100, HasBody::Yes).unwrap();
         let second = connections[0].admit(100, HasBody::Yes).unwrap();
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn trailers_count_like_heads() {
-        let total = Arc::new(Total::new(usize::MAX));
+        let total = Arc::new(TotalMemory::new(usize::MAX));
         let memory = connection(&total);
         let mut requests: Vec<_> = (0..9).map(|_| memory.admit(100, HasBody::Yes).unwrap()).collect();
         let admitted = requests.iter_mut().filter_map(|request| request.admit_trailers(32 << 10).then_some(()));
@@ -302,18 +302,18 @@ mod tests {
     }
 
     #[test]
-    fn streams_wait_for_room_in_their_order_and_one_that_ends_leaves_nothing_behind() {
-        let total = Arc::new(Total::new(0));
+    fn streams_wait_for_room_in_fifo_order_and_release_it() {
+        let total = Arc::new(TotalMemory::new(0));
         let memory = connection(&total);
         let mut queued = Vec::new();
-        while let Some(permit) = memory.try_permit(PIECE) {
-            let mut piece = memory.piece(Bytes::from(vec![0; PIECE + 1]));
-            queued.push(piece.split_to(PIECE, Some(permit)));
-            assert_eq!(piece.len(), 1);
+        while let Some(permit) = memory.try_permit(CHUNK_SIZE) {
+            let mut chunk = memory.chunk(Bytes::from(vec![0; CHUNK_SIZE + 1]));
+            queued.push(chunk.split_to(CHUNK_SIZE, Some(permit)));
+            assert_eq!(chunk.len(), 1);
         }
-        assert_eq!(queued.len() * PIECE, QUEUE as usize);
-        assert_eq!(total.used.load(Ordering::Relaxed), QUEUE as usize);
-        let mut waiting: Vec<_> = (0..3).map(|_| memory.permit(PIECE)).collect();
+        assert_eq!(queued.len() * CHUNK_SIZE, SEND_QUEUE as usize);
+        assert_eq!(total.used.load(Ordering::Relaxed), SEND_QUEUE as usize);
+        let mut waiting: Vec<_> = (0..3).map(|_| memory.permit(CHUNK_SIZE)).collect();
         assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_none()));
         drop(waiting.remove(0));
         queued.pop();
@@ -321,6 +321,6 @@ mod tests {
         assert!(poll(&mut waiting[1]).is_none());
         assert!(poll(&mut waiting[0]).flatten().is_some());
         drop((queued, waiting));
-        assert_eq!((total.used.load(Ordering::Relaxed), memory.queue.available_permits()), (0, QUEUE as usize));
+        assert_eq!((total.used.load(Ordering::Relaxed), memory.queue.available_permits()), (0, SEND_QUEUE as usize));
     }
 }

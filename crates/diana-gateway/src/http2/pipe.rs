@@ -1,10 +1,10 @@
 //! Sends a body over an HTTP/2 stream, as fast as the peer accepts it.
 //!
-//! A piece is read first and sent when there is window for it, so that the end of a body and its trailers, which need
-//! no window, are never delayed. h2 gets no more than the window allows. The rest of a piece is kept in the [`Pipe`],
-//! one piece for each stream.
+//! A chunk is read first and sent when there is window for it, so that the end of a body and its trailers, which need
+//! no window, are never delayed. h2 gets no more than the window allows. The rest of a chunk is stored in the [`Pipe`],
+//! one chunk for each stream.
 
-use super::memory::{Memory, PIECE, Piece, SHARE};
+use super::memory::{CHUNK_SIZE, MIN_READ, Memory, SendChunk};
 use super::stream_handle::StreamHandle;
 use bytes::Bytes;
 use h2::{Reason, SendStream};
@@ -17,8 +17,8 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Sends a body over a stream.
 pub(crate) struct Pipe {
     queue: Queue,
-    /// The piece that has been read but not sent.
-    held: Option<Piece>,
+    /// The chunk that has been read but not sent.
+    pending: Option<SendChunk>,
     /// Room in the queue for a part of it.
     permit: Option<OwnedSemaphorePermit>,
     waiting: Option<Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>>,
@@ -27,9 +27,9 @@ pub(crate) struct Pipe {
     is_stalled: bool,
 }
 
-/// Where the pieces of a body are counted until they are written.
+/// Where the chunks of a body are counted until they are written.
 enum Queue {
-    /// A client's connection, and its stream, which tells the upstream side how much to read.
+    /// A client's connection, and its stream, which sets the read size of the upstream side.
     Client(Arc<Memory>, StreamHandle),
     /// An upstream's connection. Only clients control how much the gateway buffers.
     Upstream,
@@ -54,7 +54,7 @@ impl Pipe {
     }
 
     fn new(queue: Queue) -> Self {
-        Self { queue, held: None, permit: None, waiting: None, sent: 0, is_stalled: false }
+        Self { queue, pending: None, permit: None, waiting: None, sent: 0, is_stalled: false }
     }
 
     /// Returns the number of bytes sent, if the peer grants no window for more.
@@ -66,11 +66,11 @@ impl Pipe {
     pub(crate) fn poll<B: Body<Data = Bytes> + Unpin>(
         &mut self,
         body: &mut B,
-        stream: &mut SendStream<Piece>,
+        stream: &mut SendStream<SendChunk>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), PipeError<B::Error>>> {
         let polled = self.poll_all(body, stream, context);
-        if polled.is_pending() && self.held.is_none() {
+        if polled.is_pending() && self.pending.is_none() {
             // Other streams share the connection's window and the queue.
             stream.reserve_capacity(0);
             self.permit = None;
@@ -81,7 +81,7 @@ impl Pipe {
     fn poll_all<B: Body<Data = Bytes> + Unpin>(
         &mut self,
         body: &mut B,
-        stream: &mut SendStream<Piece>,
+        stream: &mut SendStream<SendChunk>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), PipeError<B::Error>>> {
         loop {
@@ -89,7 +89,7 @@ impl Pipe {
             if stream.poll_reset(context).is_ready() {
                 return Poll::Ready(Err(PipeError::Reset));
             }
-            if self.held.is_some() {
+            if self.pending.is_some() {
                 let is_over = ready!(self.poll_send(|| body.is_end_stream(), stream, context));
                 match is_over {
                     Ok(true) => return Poll::Ready(Ok(())),
@@ -105,12 +105,12 @@ impl Pipe {
                     return Poll::Ready(Err(PipeError::Body(error)));
                 }
                 None => {
-                    let sent = stream.send_data(Piece::default(), true);
+                    let sent = stream.send_data(SendChunk::default(), true);
                     return Poll::Ready(sent.map_err(|_| reset(stream)));
                 }
             };
             match frame.into_data() {
-                Ok(data) if !data.is_empty() => self.held = Some(self.queue.piece(data)),
+                Ok(data) if !data.is_empty() => self.pending = Some(self.queue.chunk(data)),
                 // An empty frame; the end follows.
                 Ok(_) => {}
                 Err(frame) => {
@@ -125,19 +125,19 @@ impl Pipe {
 
     /// Waits for room in the queue for as much as the window allows, and sets the read size to that. Without window,
     /// the read size is the share that every stream has.
-    fn poll_room(&mut self, stream: &mut SendStream<Piece>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_room(&mut self, stream: &mut SendStream<SendChunk>, context: &mut Context<'_>) -> Poll<()> {
         if matches!(self.queue, Queue::Upstream) {
             return Poll::Ready(());
         }
-        stream.reserve_capacity(PIECE);
-        let mut most = stream.capacity().min(PIECE);
-        if most > 0 {
-            most = ready!(self.poll_permit(most, context));
+        stream.reserve_capacity(CHUNK_SIZE);
+        let mut max = stream.capacity().min(CHUNK_SIZE);
+        if max > 0 {
+            max = ready!(self.poll_permit(max, context));
         } else {
-            self.give_up_room();
+            self.release_room();
         }
         if let Queue::Client(_, handle) = &self.queue {
-            handle.set_read_size(most.max(SHARE));
+            handle.set_read_size(max.max(MIN_READ));
         }
         Poll::Ready(())
     }
@@ -157,21 +157,21 @@ impl Pipe {
     }
 
     /// Releases the room in the queue, so that other streams can use it while this one has no window.
-    fn give_up_room(&mut self) {
+    fn release_room(&mut self) {
         (self.permit, self.waiting) = (None, None);
     }
 
-    /// Sends as much of the held piece as window and room allow. Returns `true` if that was the end of the body.
+    /// Sends as much of the pending chunk as window and room allow. Returns `true` if that was the end of the body.
     fn poll_send(
         &mut self,
         is_end: impl Fn() -> bool,
-        stream: &mut SendStream<Piece>,
+        stream: &mut SendStream<SendChunk>,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, h2::Error>> {
-        let Some(length) = self.held.as_ref().map(Piece::len) else { return Poll::Ready(Ok(false)) };
+        let Some(length) = self.pending.as_ref().map(SendChunk::len) else { return Poll::Ready(Ok(false)) };
         stream.reserve_capacity(length);
         while stream.capacity() == 0 {
-            self.give_up_room();
+            self.release_room();
             self.is_stalled = true;
             match ready!(stream.poll_capacity(context)) {
                 Some(Ok(_)) => {}
@@ -181,30 +181,30 @@ impl Pipe {
         }
         self.is_stalled = false;
         let length = ready!(self.poll_permit(length.min(stream.capacity()), context));
-        let Some(held) = &mut self.held else { return Poll::Ready(Ok(false)) };
-        let piece = held.split_to(length, self.permit.take());
-        if held.is_empty() {
-            self.held = None;
+        let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(false)) };
+        let chunk = pending.split_to(length, self.permit.take());
+        if pending.is_empty() {
+            self.pending = None;
         }
         self.sent += length as u64;
-        let is_over = self.held.is_none() && is_end();
-        stream.send_data(piece, is_over)?;
+        let is_over = self.pending.is_none() && is_end();
+        stream.send_data(chunk, is_over)?;
         Poll::Ready(Ok(is_over))
     }
 }
 
 impl Queue {
-    fn piece(&self, data: Bytes) -> Piece {
+    fn chunk(&self, data: Bytes) -> SendChunk {
         match self {
-            Self::Client(memory, _) => memory.piece(data),
-            Self::Upstream => Piece::from(data),
+            Self::Client(memory, _) => memory.chunk(data),
+            Self::Upstream => SendChunk::from(data),
         }
     }
 }
 
 /// Resets a stream that can't be sent to, so that it does not stay open forever. (A stream that the peer has reset is
 /// closed already.)
-fn reset<E>(stream: &mut SendStream<Piece>) -> PipeError<E> {
+fn reset<E>(stream: &mut SendStream<SendChunk>) -> PipeError<E> {
     stream.send_reset(Reason::INTERNAL_ERROR);
     PipeError::Reset
 }

@@ -1,13 +1,13 @@
 //! One stream: waits for the response to its request, and sends it.
 
 use super::body::ReadAhead;
-use super::memory::{Memory, Piece, RequestMemory};
+use super::memory::{Memory, RequestMemory, SendChunk};
 use super::pipe::{Pipe, PipeError};
 use super::stream_handle::StreamHandle;
 use crate::access_log::date_header;
-use crate::connection::Deadline;
+use crate::connection::{Connection, Deadline};
 use crate::response::ResponseBody;
-use crate::service::{Connection, ResponseFuture};
+use crate::service::ResponseFuture;
 use h2::Reason;
 use h2::server::SendResponse;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum StreamEnd {
     Served,
     /// The client cancelled its request.
     Reset,
@@ -29,7 +29,7 @@ pub(super) enum Ended {
 /// The stream of one request.
 pub(super) struct Stream {
     pub(super) connection: Arc<Connection>,
-    pub(super) reply: SendResponse<Piece>,
+    pub(super) reply: SendResponse<SendChunk>,
     pub(super) handle: StreamHandle,
     pub(super) ahead: ReadAhead,
     pub(super) method: Method,
@@ -38,15 +38,15 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Waits for the response, and sends it.
-    pub(super) async fn serve(mut self, mut serving: ResponseFuture, memory: &Arc<Memory>) -> Ended {
-        let answered = poll_fn(|context| {
-            let answer = Pin::new(&mut serving).poll(context);
+    pub(super) async fn serve(mut self, mut response: ResponseFuture, memory: &Arc<Memory>) -> StreamEnd {
+        let ready = poll_fn(|context| {
+            let polled = Pin::new(&mut response).poll(context);
             for mut interim in self.handle.take_interim(context) {
                 remove_hop_by_hop(interim.headers_mut());
                 // This fails only if the client has disconnected, which is detected below.
                 let _ = self.reply.send_informational(interim);
             }
-            match answer {
+            match polled {
                 Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
                 Poll::Pending if !self.read_ahead(context) => {
                     self.reply.send_reset(Reason::ENHANCE_YOUR_CALM);
@@ -55,9 +55,9 @@ impl Stream {
                 Poll::Pending => self.reply.poll_reset(context).map(|_| None),
             }
         });
-        let Some(response) = answered.await else { return Ended::Reset };
-        drop(serving);
-        self.send(response, memory).await
+        let Some(ready) = ready.await else { return StreamEnd::Reset };
+        drop(response);
+        self.send(ready, memory).await
     }
 
     /// Reads the available part of the request's body. Returns `false` if there is no memory for its trailers.
@@ -68,7 +68,7 @@ impl Stream {
         }
     }
 
-    async fn send(&mut self, response: Response<ResponseBody>, memory: &Arc<Memory>) -> Ended {
+    async fn send(&mut self, response: Response<ResponseBody>, memory: &Arc<Memory>) -> StreamEnd {
         let (mut head, mut body) = response.into_parts();
         remove_hop_by_hop(&mut head.headers);
         head.headers.entry(DATE).or_insert_with(date_header);
@@ -82,7 +82,7 @@ impl Stream {
             Err(_) => return self.send_bad_gateway(),
         };
         if is_over {
-            return Ended::Served;
+            return StreamEnd::Served;
         }
         let mut pipe = Pipe::to_client(Arc::clone(memory), self.handle.clone());
         let mut stall = Stall::default();
@@ -100,17 +100,17 @@ impl Stream {
             }
         });
         match sent.await {
-            Err(PipeError::Reset) => Ended::Reset,
+            Err(PipeError::Reset) => StreamEnd::Reset,
             // A body error is the upstream's fault.
-            Ok(()) | Err(PipeError::Body(_)) => Ended::Served,
+            Ok(()) | Err(PipeError::Body(_)) => StreamEnd::Served,
         }
     }
 
     /// Sends a 502 if the response can't be sent. This fails if the client has reset the stream.
-    fn send_bad_gateway(&mut self) -> Ended {
+    fn send_bad_gateway(&mut self) -> StreamEnd {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::BAD_GATEWAY;
-        self.reply.send_response(response, true).map_or(Ended::Reset, |_| Ended::Served)
+        self.reply.send_response(response, true).map_or(StreamEnd::Reset, |_| StreamEnd::Served)
     }
 }
 
@@ -129,8 +129,8 @@ impl Stall {
             self.deadline = None;
             return Poll::Pending;
         };
-        let has_moved = std::mem::replace(&mut self.sent, sent) != sent;
-        if self.deadline.is_none() || has_moved {
+        let has_progress = std::mem::replace(&mut self.sent, sent) != sent;
+        if self.deadline.is_none() || has_progress {
             let deadline = self.deadline.get_or_insert_with(|| connection.worker.deadlines.add());
             deadline.set(connection.worker.gateway.timeouts.body);
         }

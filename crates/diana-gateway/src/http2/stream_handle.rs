@@ -5,7 +5,7 @@
 //!   to HTTP/1 requests are dropped.
 //! - The read size: the stream's task knows how much the client accepts, and no more is read from the upstream at once.
 
-use super::memory::PIECE;
+use super::memory::CHUNK_SIZE;
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Interim {
 
 impl StreamHandle {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Shared { interim: Mutex::default(), read_size: AtomicUsize::new(PIECE) }))
+        Self(Arc::new(Shared { interim: Mutex::default(), read_size: AtomicUsize::new(CHUNK_SIZE) }))
     }
 
     /// Forwards an interim response of an upstream. The caller bounds their number.
@@ -63,7 +63,7 @@ impl StreamHandle {
     /// Takes the interim responses. The task is woken when there are more.
     pub(super) fn take_interim(&self, context: &mut Context<'_>) -> Vec<Response<()>> {
         let mut interim = self.0.interim.lock();
-        if !interim.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+        if !interim.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             interim.waker = Some(context.waker().clone());
         }
         std::mem::take(&mut interim.responses)

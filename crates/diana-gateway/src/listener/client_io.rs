@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 /// A client's connection.
 pub(crate) struct ClientIo {
     stream: Stream,
-    phase: Arc<ConnTimeouts>,
+    timeouts: Arc<ConnTimeouts>,
     metrics: Arc<Shard>,
 }
 
@@ -40,15 +40,15 @@ impl<I> Rewind<I> {
 }
 
 impl ClientIo {
-    pub(crate) fn new(stream: Stream, phase: Arc<ConnTimeouts>, metrics: Arc<Shard>) -> Self {
-        Self { stream, phase, metrics }
+    pub(crate) fn new(stream: Stream, timeouts: Arc<ConnTimeouts>, metrics: Arc<Shard>) -> Self {
+        Self { stream, timeouts, metrics }
     }
 
-    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Pending => self.phase.stuck(),
+            Poll::Pending => self.timeouts.write_blocked(),
             Poll::Ready(Ok(length)) => {
-                self.phase.written();
+                self.timeouts.wrote();
                 self.metrics.bytes_out(*length as u64);
             }
             Poll::Ready(Err(_)) => {}
@@ -111,7 +111,7 @@ impl AsyncRead for ClientIo {
         };
         let length = buffer.filled().len() - before;
         if length > 0 {
-            this.phase.read();
+            this.timeouts.read();
             this.metrics.bytes_in(length as u64);
         }
         read
@@ -125,7 +125,7 @@ impl AsyncWrite for ClientIo {
             Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
         };
-        this.wrote(written)
+        this.record_write(written)
     }
 
     fn poll_write_vectored(
@@ -138,7 +138,7 @@ impl AsyncWrite for ClientIo {
             Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Stream::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
         };
-        this.wrote(written)
+        this.record_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {

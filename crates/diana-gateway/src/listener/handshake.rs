@@ -6,7 +6,7 @@
 use super::client_io::{Rewind, Stream};
 use super::proxy_protocol::{self, Header};
 use super::socket::ClientSocket;
-use crate::connection::ConnInfo;
+use crate::connection::{ConnInfo, Protocol};
 use crate::section::GatewaySection;
 use bytes::{Bytes, BytesMut};
 use diana_http::is_trusted_proxy;
@@ -25,14 +25,7 @@ const FIRST_READ: usize = 4 << 10;
 pub(crate) struct Accepted {
     pub(crate) stream: Stream,
     pub(crate) conn_info: ConnInfo,
-    pub(crate) speaks: Protocol,
-}
-
-/// The HTTP version of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Http1,
-    Http2,
+    pub(crate) protocol: Protocol,
 }
 
 /// Reads the start of a connection. Returns `None` if it ended before that.
@@ -45,40 +38,42 @@ pub(crate) async fn open(
     let mut socket = socket;
     let (mut peer, mut first) = (peer, Bytes::new());
     if gateway.proxy_protocol {
-        let Some((client, rest)) = Box::pin(introduced(&mut socket, peer, gateway)).await? else { return Ok(None) };
+        let Some((client, rest)) = Box::pin(read_proxy_header(&mut socket, peer, gateway)).await? else {
+            return Ok(None);
+        };
         peer = client;
         first = rest;
     }
     let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
     let conn_info = ConnInfo::new(peer, &gateway.http.trusted_proxies, scheme);
     let Some(tls) = tls else {
-        let Some((speaks, first)) = speaks(&mut socket, first).await? else { return Ok(None) };
-        return Ok(Some(Accepted { stream: Stream::Plain(Rewind::new(first, socket)), conn_info, speaks }));
+        let Some((protocol, first)) = detect_protocol(&mut socket, first).await? else { return Ok(None) };
+        return Ok(Some(Accepted { stream: Stream::Plain(Rewind::new(first, socket)), conn_info, protocol }));
     };
     // Boxed, as is everything but plain HTTP/1: a connection's future is as large as its largest state.
     let stream = Box::pin(tls.accept(Rewind::new(first, socket))).await?;
-    let speaks = if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
-    Ok(Some(Accepted { stream: Stream::Tls(Box::new(Rewind::new(Bytes::new(), stream))), conn_info, speaks }))
+    let protocol = if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
+    Ok(Some(Accepted { stream: Stream::Tls(Box::new(Rewind::new(Bytes::new(), stream))), conn_info, protocol }))
 }
 
 /// Reads the client's address from a trusted proxy's PROXY header. Also returns the bytes after the header.
-async fn introduced(
+async fn read_proxy_header(
     socket: &mut ClientSocket,
     peer: SocketAddr,
     gateway: &GatewaySection,
 ) -> io::Result<Option<(SocketAddr, Bytes)>> {
     if !is_trusted_proxy(peer.ip(), &gateway.http.trusted_proxies) {
-        return Err(io::Error::other(format!("{peer} is no trusted proxy, and only those are expected here")));
+        return Err(io::Error::other(format!("{peer} is not a trusted proxy")));
     }
     let mut read = BytesMut::with_capacity(FIRST_READ);
     loop {
-        match proxy_protocol::read(&read) {
-            Header::Whole { length, client } => {
+        match proxy_protocol::parse(&read) {
+            Header::Complete { length, client } => {
                 let rest = read.split_off(length).freeze();
                 return Ok(Some((client.unwrap_or(peer), rest)));
             }
-            Header::Wrong => return Err(io::Error::other(format!("{peer} sent an invalid PROXY header"))),
-            Header::Partial if read.len() > proxy_protocol::LONGEST => {
+            Header::Invalid => return Err(io::Error::other(format!("{peer} sent an invalid PROXY header"))),
+            Header::Partial if read.len() > proxy_protocol::MAX_LENGTH => {
                 return Err(io::Error::other(format!("the PROXY header of {peer} is too long")));
             }
             Header::Partial => {}
@@ -90,7 +85,7 @@ async fn introduced(
 }
 
 /// Detects the HTTP version. Also returns the bytes read.
-async fn speaks<I: AsyncRead + Unpin>(stream: &mut I, first: Bytes) -> io::Result<Option<(Protocol, Bytes)>> {
+async fn detect_protocol<I: AsyncRead + Unpin>(stream: &mut I, first: Bytes) -> io::Result<Option<(Protocol, Bytes)>> {
     let mut read = BytesMut::from(first);
     if read.is_empty() {
         read.reserve(FIRST_READ);

@@ -3,8 +3,8 @@
 //!
 //! hyper reads a connection only when it needs more bytes: not while a byte of the next request is in its buffer, nor
 //! while the rest of a body is not consumed. It does not notice a client that disconnects then, and the request stays
-//! in its queue. So [`ClientSocket::closed`] waits for the end of the stream, however many bytes are unread before it. (An
-//! end that is behind more bytes than fit into the receive buffer has not arrived yet. It arrives when the bytes are
+//! in its queue. So [`ClientSocket::closed`] waits for the end of the stream, however many bytes are unread before it.
+//! (An end that is behind more bytes than fit into the receive buffer has not arrived yet. It arrives when the bytes are
 //! read, or the client's system gives up.)
 
 use socket2::SockRef;

@@ -1,8 +1,8 @@
 //! An upgraded connection, such as a WebSocket: copies bytes in both directions until both sides are done.
 
+use crate::connection::Connection;
 use crate::request::RequestTracker;
 use crate::response::ResponseBody;
-use crate::service::Connection;
 use crate::upstream::UpstreamBody;
 use crate::worker::WorkerState;
 use bytes::{Bytes, BytesMut};
@@ -21,7 +21,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional, split};
 
 /// The read size of a throttled connection.
-const PIECE: usize = 8 << 10;
+const READ_SIZE: usize = 8 << 10;
 
 /// Responds with `101 Switching Protocols` and copies bytes from then on.
 ///
@@ -39,46 +39,46 @@ pub(crate) fn open(
     if let Some(upstream) = body.into_connection() {
         tokio::spawn(async move {
             let Ok(client) = client.await else { return };
-            carry(&connection.worker, &permit, TokioIo::new(client), upstream.into_io()).await;
+            copy(&connection.worker, &permit, TokioIo::new(client), upstream.into_io()).await;
         });
     }
-    Response::from_parts(head, ResponseBody::own(Full::default(), tracker))
+    Response::from_parts(head, ResponseBody::local(Full::default(), tracker))
 }
 
 /// Copies bytes in both directions until both sides are done, no bytes have moved for `timeouts.tunnel`, or the gateway
 /// shuts down.
-async fn carry(
+async fn copy(
     worker: &WorkerState,
     permit: &RequestPermit,
     client: impl AsyncRead + AsyncWrite + Unpin,
     upstream: impl AsyncRead + AsyncWrite + Unpin,
 ) {
-    let moved = AtomicU64::new(0);
-    let mut client = ActivityIo { stream: client, moved: &moved };
-    let mut upstream = ActivityIo { stream: upstream, moved: &moved };
+    let activity = AtomicU64::new(0);
+    let mut client = ActivityIo { stream: client, activity: &activity };
+    let mut upstream = ActivityIo { stream: upstream, activity: &activity };
     if permit.is_throttled() {
         let ((from_client, to_client), (from_upstream, to_upstream)) = (split(client), split(upstream));
-        let up = pour(permit.request_body(Pieces::of(from_client)), to_upstream);
-        let down = pour(permit.response_body(Pieces::of(from_upstream)), to_client);
-        watch(worker, &moved, pin!(async { tokio::try_join!(up, down) })).await;
+        let up = copy_throttled(permit.request_body(StreamBody::of(from_client)), to_upstream);
+        let down = copy_throttled(permit.response_body(StreamBody::of(from_upstream)), to_client);
+        watch(worker, &activity, pin!(async { tokio::try_join!(up, down) })).await;
     } else {
-        watch(worker, &moved, pin!(copy_bidirectional(&mut client, &mut upstream))).await;
+        watch(worker, &activity, pin!(copy_bidirectional(&mut client, &mut upstream))).await;
     }
 }
 
 /// Runs the copy while bytes move and the gateway does not shut down.
-async fn watch(worker: &WorkerState, moved: &AtomicU64, mut carrying: Pin<&mut impl Future>) {
+async fn watch(worker: &WorkerState, activity: &AtomicU64, mut copying: Pin<&mut impl Future>) {
     let timeout = worker.gateway.timeouts.tunnel;
     let deadline = worker.deadlines.add();
     deadline.set(timeout);
-    let mut seen = 0;
+    let mut last = 0;
     std::future::poll_fn(|context| {
-        if carrying.as_mut().poll(context).is_ready() || worker.deadlines.is_stopping() {
+        if copying.as_mut().poll(context).is_ready() || worker.deadlines.is_stopping() {
             return Poll::Ready(());
         }
-        let now = moved.load(Ordering::Relaxed);
-        if now != seen {
-            seen = now;
+        let current = activity.load(Ordering::Relaxed);
+        if current != last {
+            last = current;
             deadline.set(timeout);
         }
         deadline.poll(context)
@@ -87,13 +87,13 @@ async fn watch(worker: &WorkerState, moved: &AtomicU64, mut carrying: Pin<&mut i
 }
 
 /// Writes all frames to a stream, and then shuts it down.
-async fn pour<R: AsyncRead + Unpin>(
-    mut from: ThrottledBody<Pieces<R>>,
+async fn copy_throttled<R: AsyncRead + Unpin>(
+    mut from: ThrottledBody<StreamBody<R>>,
     mut to: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     while let Some(frame) = from.frame().await {
-        if let Ok(piece) = frame?.into_data() {
-            to.write_all(&piece).await?;
+        if let Ok(data) = frame?.into_data() {
+            to.write_all(&data).await?;
             to.flush().await?;
         }
     }
@@ -101,24 +101,24 @@ async fn pour<R: AsyncRead + Unpin>(
 }
 
 /// A stream as a body, so that rules can throttle it.
-struct Pieces<R> {
+struct StreamBody<R> {
     stream: R,
     buffer: BytesMut,
 }
 
-impl<R> Pieces<R> {
+impl<R> StreamBody<R> {
     fn of(stream: R) -> Self {
         Self { stream, buffer: BytesMut::new() }
     }
 }
 
-impl<R: AsyncRead + Unpin> Body for Pieces<R> {
+impl<R: AsyncRead + Unpin> Body for StreamBody<R> {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Self { stream, buffer } = self.get_mut();
-        buffer.reserve(PIECE);
+        buffer.reserve(READ_SIZE);
         let read = ready!(pin!(stream.read_buf(buffer)).poll(context))?;
         Poll::Ready((read > 0).then(|| Ok(Frame::data(buffer.split().freeze()))))
     }
@@ -127,7 +127,7 @@ impl<R: AsyncRead + Unpin> Body for Pieces<R> {
 /// A stream that counts reads and writes.
 struct ActivityIo<'a, I> {
     stream: I,
-    moved: &'a AtomicU64,
+    activity: &'a AtomicU64,
 }
 
 impl<I: AsyncRead + Unpin> AsyncRead for ActivityIo<'_, I> {
@@ -138,7 +138,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for ActivityIo<'_, I> {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() {
-            self.moved.fetch_add(1, Ordering::Relaxed);
+            self.activity.fetch_add(1, Ordering::Relaxed);
         }
         read
     }
@@ -148,7 +148,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ActivityIo<'_, I> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if written.is_ready() {
-            self.moved.fetch_add(1, Ordering::Relaxed);
+            self.activity.fetch_add(1, Ordering::Relaxed);
         }
         written
     }

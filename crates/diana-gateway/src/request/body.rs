@@ -1,8 +1,8 @@
 //! The body of a client's request, as a stream to the upstream.
 //!
 //! A client must send its body fast enough: the total time spent waiting for it must not exceed `timeouts.body`, plus
-//! one second for each [`SLOWEST`] bytes. So a client that sends single bytes can't hold a connection forever, while
-//! one on a slow network has the time it needs. `bounds.body` limits the length of a body.
+//! one second for each [`MIN_BYTES_PER_SECOND`] bytes. So a client that sends single bytes can't hold a connection
+//! forever, while one on a slow network has the time it needs. `bounds.body` limits the length of a body.
 
 use super::head::{Padded, TrailerFilter};
 use crate::connection::Deadline;
@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The minimum bytes per second, once `timeouts.body` is used up.
-const SLOWEST: u64 = 512;
+const MIN_BYTES_PER_SECOND: u64 = 512;
 
 /// The body of a request, as read from its connection.
 pub(crate) enum RequestBody {
@@ -68,14 +68,14 @@ struct Streaming {
     deadline: Deadline,
     timeout: Duration,
     /// How many bytes have been received, and how many are allowed.
-    come: u64,
-    most: u64,
+    received: u64,
+    max: u64,
     /// When the current wait started, and the total of the earlier waits, in milliseconds.
-    waits_since: Option<u64>,
+    waiting_since: Option<u64>,
     waited: u64,
     /// When the current wait started, by a clock with a finer resolution than [`Deadline`]'s 100 ms.
     pending_since: Option<Timestamp>,
-    ending: Arc<BodyProgress>,
+    progress: Arc<BodyProgress>,
 }
 
 /// The progress of a body, and why it was aborted, if it was: the code that waits for the response only sees that the
@@ -84,11 +84,11 @@ struct Streaming {
 pub(crate) struct BodyProgress {
     fault: AtomicU8,
     /// Whether the gateway is waiting for the client.
-    waits: AtomicBool,
+    is_waiting: AtomicBool,
     /// How many frames were forwarded, including the end.
-    moved: AtomicU64,
+    frames: AtomicU64,
     /// How many bytes have been received.
-    come: AtomicU64,
+    received: AtomicU64,
     /// How long the gateway has waited for the client, in nanoseconds.
     waited: AtomicU64,
 }
@@ -107,8 +107,8 @@ impl BodyProgress {
     }
 
     /// Returns the number of bytes received.
-    pub(crate) fn come(&self) -> u64 {
-        self.come.load(Ordering::Relaxed)
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Returns how long the gateway has waited for the client.
@@ -128,10 +128,10 @@ impl BodyProgress {
 
     /// Returns `true` if the upstream can't be expected to respond yet: it got a frame since the last call, or the
     /// gateway is waiting for the client, which has its own timeout.
-    pub(crate) fn is_under_way(&self, seen: &mut u64) -> bool {
-        let moved = self.moved.load(Ordering::Relaxed);
-        let has_moved = std::mem::replace(seen, moved) != moved;
-        has_moved || self.waits.load(Ordering::Relaxed)
+    pub(crate) fn is_advancing(&self, seen: &mut u64) -> bool {
+        let frames = self.frames.load(Ordering::Relaxed);
+        let has_advanced = std::mem::replace(seen, frames) != frames;
+        has_advanced || self.is_waiting.load(Ordering::Relaxed)
     }
 }
 
@@ -145,8 +145,8 @@ impl RequestBodyStream {
     }
 
     /// Returns the progress of the body.
-    pub(crate) fn ending(&self) -> Option<Arc<BodyProgress>> {
-        self.0.as_ref().map(|streaming| Arc::clone(&streaming.ending))
+    pub(crate) fn progress(&self) -> Option<Arc<BodyProgress>> {
+        self.0.as_ref().map(|streaming| Arc::clone(&streaming.progress))
     }
 
     pub(crate) fn new(
@@ -154,22 +154,22 @@ impl RequestBodyStream {
         trailers: TrailerFilter,
         deadline: Deadline,
         timeout: Duration,
-        most: Option<u64>,
+        max: Option<u64>,
     ) -> (Self, Arc<BodyProgress>) {
-        let ending = Arc::new(BodyProgress::default());
+        let progress = Arc::new(BodyProgress::default());
         let streaming = Streaming {
             body,
             trailers,
             deadline,
             timeout,
-            come: 0,
-            most: most.unwrap_or(u64::MAX),
-            waits_since: None,
+            received: 0,
+            max: max.unwrap_or(u64::MAX),
+            waiting_since: None,
             waited: 0,
             pending_since: None,
-            ending: Arc::clone(&ending),
+            progress: Arc::clone(&progress),
         };
-        (Self(Some(Box::new(streaming))), ending)
+        (Self(Some(Box::new(streaming))), progress)
     }
 }
 
@@ -178,13 +178,13 @@ impl Streaming {
         let now = self.deadline.all().now();
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(frame) => {
-                if let Some(since) = self.waits_since.take() {
+                if let Some(since) = self.waiting_since.take() {
                     self.waited += now.saturating_sub(since);
                     self.deadline.clear();
                 }
                 let Some(frame) = frame.transpose()? else { return Poll::Ready(None) };
-                self.come += frame.data_ref().map_or(0, |data| data.len() as u64);
-                if self.come > self.most {
+                self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if self.received > self.max {
                     return Poll::Ready(Some(Err(BodyFault::TooLong)));
                 }
                 Poll::Ready(match frame.into_trailers() {
@@ -196,10 +196,10 @@ impl Streaming {
                 })
             }
             Poll::Pending => {
-                if self.waits_since.is_none() {
-                    self.waits_since = Some(now);
-                    let all = self.timeout + Duration::from_secs(self.come / SLOWEST);
-                    self.deadline.set(all.saturating_sub(Duration::from_millis(self.waited)));
+                if self.waiting_since.is_none() {
+                    self.waiting_since = Some(now);
+                    let total = self.timeout + Duration::from_secs(self.received / MIN_BYTES_PER_SECOND);
+                    self.deadline.set(total.saturating_sub(Duration::from_millis(self.waited)));
                 }
                 self.deadline.poll(context).map(|()| Some(Err(BodyFault::TooSlow)))
             }
@@ -209,13 +209,13 @@ impl Streaming {
 
 impl Streaming {
     /// Adds to the time spent waiting for the client.
-    fn note_wait(&mut self, is_pending: bool) {
+    fn record_wait(&mut self, is_pending: bool) {
         match (is_pending, self.pending_since) {
             (true, None) => self.pending_since = Some(SystemClock.now()),
             (false, Some(since)) => {
                 self.pending_since = None;
                 let time = u64::try_from(SystemClock.now().since(since).as_nanos()).unwrap_or(u64::MAX);
-                self.ending.waited.fetch_add(time, Ordering::Relaxed);
+                self.progress.waited.fetch_add(time, Ordering::Relaxed);
             }
             _ => {}
         }
@@ -225,7 +225,7 @@ impl Streaming {
 impl Drop for Streaming {
     fn drop(&mut self) {
         // The body is no longer read.
-        self.ending.waits.store(false, Ordering::Relaxed);
+        self.progress.is_waiting.store(false, Ordering::Relaxed);
     }
 }
 
@@ -239,14 +239,14 @@ impl Body for RequestBodyStream {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
         let polled = streaming.poll(context);
-        streaming.note_wait(polled.is_pending());
-        streaming.ending.waits.store(polled.is_pending(), Ordering::Relaxed);
+        streaming.record_wait(polled.is_pending());
+        streaming.progress.is_waiting.store(polled.is_pending(), Ordering::Relaxed);
         if polled.is_ready() {
-            streaming.ending.moved.fetch_add(1, Ordering::Relaxed);
-            streaming.ending.come.store(streaming.come, Ordering::Relaxed);
+            streaming.progress.frames.fetch_add(1, Ordering::Relaxed);
+            streaming.progress.received.store(streaming.received, Ordering::Relaxed);
         }
         if let Poll::Ready(Some(Err(fault))) = polled {
-            streaming.ending.set(fault);
+            streaming.progress.set(fault);
         }
         polled
     }
@@ -263,9 +263,9 @@ impl Body for RequestBodyStream {
 impl fmt::Display for BodyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooLong => "the body of the request is too long",
-            Self::TooSlow => "the body of the request comes too slowly",
-            Self::Broken => "the body of the request broke off",
+            Self::TooLong => "the request body is too long",
+            Self::TooSlow => "the request body is too slow",
+            Self::Broken => "the request body was aborted",
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Many clients read the response only after they have sent the whole body. If the gateway closed the connection before
 //! that, they would see the connection end instead of the response, and a client that reuses the connection would find
-//! it closed. So the rest of the body is read and discarded, up to [`MOST`] bytes. For a longer body the same amount is
+//! it closed. So the rest of the body is read and discarded, up to [`MAX_BYTES`]. For a longer body the same amount is
 //! read, and the response has `Connection: close`.
 
 use super::body::RequestBody;
@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 
 /// How many bytes of a body are discarded.
-const MOST: u64 = 256 << 10;
+const MAX_BYTES: u64 = 256 << 10;
 
 /// Whether the connection can be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum ConnReuse {
 }
 
 /// Discards a body, and returns whether the connection can be reused.
-pub(crate) fn throw_away(head: &Parts, body: RequestBody, timeout: Duration) -> ConnReuse {
+pub(crate) fn drain(head: &Parts, body: RequestBody, timeout: Duration) -> ConnReuse {
     // HTTP/2 can stop a body with a frame.
     if body.is_end_stream() || head.version == Version::HTTP_2 {
         return ConnReuse::KeepAlive;
@@ -34,7 +34,7 @@ pub(crate) fn throw_away(head: &Parts, body: RequestBody, timeout: Duration) -> 
     if head.headers.contains_key(EXPECT) {
         return ConnReuse::Close;
     }
-    let is_long = body.size_hint().upper().is_some_and(|length| length > MOST);
+    let is_long = body.size_hint().upper().is_some_and(|length| length > MAX_BYTES);
     tokio::spawn(async move {
         let _ = tokio::time::timeout(timeout, read(body)).await;
     });
@@ -42,10 +42,10 @@ pub(crate) fn throw_away(head: &Parts, body: RequestBody, timeout: Duration) -> 
 }
 
 async fn read(mut body: RequestBody) {
-    let mut left = MOST;
+    let mut remaining = MAX_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
-        let Some(less) = left.checked_sub(length) else { return };
-        left = less;
+        let Some(rest) = remaining.checked_sub(length) else { return };
+        remaining = rest;
     }
 }

@@ -1,6 +1,6 @@
 //! A described request, parsed as the gateway parses one: for `diana explain`, and for `/explain` of the admin API.
 
-use super::head::{Rejected, check, remove_named};
+use super::head::{Rejected, check, remove_connection_headers};
 use crate::section::GatewaySection;
 use diana_http::HttpAttributes;
 use diana_rules::{Attribute, Attributes};
@@ -24,7 +24,7 @@ use std::net::IpAddr;
 /// assert!(request.rejected(&GatewaySection::default()).is_none());
 ///
 /// let dots = TypedRequest::new("GET", "/x/../login")?.rejected(&GatewaySection::default()).unwrap();
-/// assert_eq!(dots.to_string(), "answered with 400: the path has `.` or `..` in it");
+/// assert_eq!(dots.to_string(), "answered with 400: the path contains a `.` or `..` segment");
 /// # Ok::<(), diana_gateway::InvalidRequest>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -51,10 +51,11 @@ pub struct RejectedRequest {
 impl TypedRequest {
     /// Creates a request with this method for this path, optionally with a query. Spaces need no escape.
     pub fn new(method: &str, target: &str) -> Result<Self, InvalidRequest> {
-        let wrong = |what: &str, text: &str| InvalidRequest(format!("`{text}` is no {what} that a client can send"));
+        let invalid =
+            |what: &str, text: &str| InvalidRequest(format!("invalid {what} `{text}`: a client cannot send it"));
         let (mut head, ()) = Request::new(()).into_parts();
-        head.method = Method::from_bytes(method.as_bytes()).map_err(|_| wrong("method", method))?;
-        head.uri = target.replace(' ', "%20").parse::<Uri>().map_err(|_| wrong("path", target))?;
+        head.method = Method::from_bytes(method.as_bytes()).map_err(|_| invalid("method", method))?;
+        head.uri = target.replace(' ', "%20").parse::<Uri>().map_err(|_| invalid("path", target))?;
         // HTTP/1.0 requires no `Host`.
         head.version = Version::HTTP_10;
         let other_paths = HttpAttributes::of_head(&head, None).other_paths().to_vec();
@@ -66,17 +67,17 @@ impl TypedRequest {
         if name.eq_ignore_ascii_case(HOST.as_str()) {
             return self.host(value);
         }
-        let wrong = || InvalidRequest(format!("`{name}: {value}` is no header that a client can send"));
-        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong())?;
-        self.head.headers.append(HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
-        remove_named(&mut self.head.headers);
+        let invalid = || InvalidRequest(format!("invalid header `{name}: {value}`: a client cannot send it"));
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
+        self.head.headers.append(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
+        remove_connection_headers(&mut self.head.headers);
         Ok(self)
     }
 
     /// Sets the host.
     pub fn host(mut self, host: &str) -> Result<Self, InvalidRequest> {
-        let wrong = |_| InvalidRequest(format!("`{host}` is no host that a client can send"));
-        self.head.headers.insert(HOST, HeaderValue::from_bytes(host.as_bytes()).map_err(wrong)?);
+        let invalid = |_| InvalidRequest(format!("invalid host `{host}`: a client cannot send it"));
+        self.head.headers.insert(HOST, HeaderValue::from_bytes(host.as_bytes()).map_err(invalid)?);
         self.head.version = Version::HTTP_11;
         Ok(self)
     }
@@ -97,8 +98,8 @@ impl TypedRequest {
     /// Returns the gateway's response if it rejects the request before it evaluates any rule; `None` if the rules are
     /// evaluated.
     pub fn rejected(&self, gateway: &GatewaySection) -> Option<RejectedRequest> {
-        let Rejected { status, why } = check(&self.head, gateway).err()?;
-        Some(RejectedRequest { status, detail: why })
+        let Rejected { status, detail } = check(&self.head, gateway).err()?;
+        Some(RejectedRequest { status, detail })
     }
 
     fn http(&self) -> HttpAttributes<'_> {
@@ -108,9 +109,9 @@ impl TypedRequest {
 
 impl Attributes for TypedRequest {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
-        let named = self.named.iter().rfind(|(known, _)| known == attribute);
-        let known = named.map(|(_, value)| Cow::Borrowed(&**value));
-        known.or_else(|| self.http().get(attribute).map(|value| Cow::Owned(value.into_owned())))
+        let named = self.named.iter().rfind(|(other, _)| other == attribute);
+        let named = named.map(|(_, value)| Cow::Borrowed(&**value));
+        named.or_else(|| self.http().get(attribute).map(|value| Cow::Owned(value.into_owned())))
     }
 
     fn other_paths(&self) -> &[String] {

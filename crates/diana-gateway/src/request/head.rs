@@ -14,8 +14,8 @@ mod trailers;
 mod upstream_head;
 
 pub(crate) use check::{Rejected, check, check_coding, upgrade};
-pub(crate) use trailers::{Padded, TrailerFilter, may_trail};
-pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, goes_on};
+pub(crate) use trailers::{Padded, TrailerFilter, is_trailer_allowed};
+pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, is_forwarded};
 
 use crate::section::GatewaySection;
 use http::Version;
@@ -24,10 +24,10 @@ use http::request::Parts;
 use smallvec::SmallVec;
 
 /// The headers that `Connection` names. There is rarely one.
-pub(crate) type Named = SmallVec<[HeaderName; 1]>;
+pub(crate) type ConnectionHeaders = SmallVec<[HeaderName; 1]>;
 
 /// Returns `true` if a header is hop-by-hop, whatever its value.
-pub(crate) fn ends_here(name: &HeaderName) -> bool {
+pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
         "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade" | "http2-settings"
@@ -35,53 +35,53 @@ pub(crate) fn ends_here(name: &HeaderName) -> bool {
 }
 
 /// Returns the headers that `Connection` names, which are hop-by-hop too.
-pub(crate) fn named(headers: &HeaderMap) -> Named {
-    let mut named = Named::new();
+pub(crate) fn connection_headers(headers: &HeaderMap) -> ConnectionHeaders {
+    let mut named = ConnectionHeaders::new();
     // Comparing the names costs less than a lookup, and the header is usually missing.
     if headers.keys().any(|name| *name == CONNECTION) {
-        headers.get_all(CONNECTION).iter().for_each(|list| name(list, &mut named));
+        headers.get_all(CONNECTION).iter().for_each(|list| add_connection_headers(list, &mut named));
     }
     named
 }
 
 /// Adds the headers that a `Connection` value names.
-pub(crate) fn name(list: &HeaderValue, named: &mut Named) {
+pub(crate) fn add_connection_headers(list: &HeaderValue, named: &mut ConnectionHeaders) {
     // The usual values.
     if list.as_bytes().eq_ignore_ascii_case(b"close") || list.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
         return;
     }
-    let words = list.to_str().unwrap_or_default().split(',');
-    let names = words.filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok());
+    let items = list.to_str().unwrap_or_default().split(',');
+    let names = items.filter_map(|item| HeaderName::from_bytes(item.trim().as_bytes()).ok());
     // A client must not remove the host or the length of a request. `TE` is hop-by-hop anyway, and its `trailers` is
     // forwarded. The other hop-by-hop headers are removed later, as the gateway still needs them.
-    let stays = |name: &HeaderName| *name == HOST || *name == CONTENT_LENGTH || *name == TE || ends_here(name);
+    let stays = |name: &HeaderName| *name == HOST || *name == CONTENT_LENGTH || *name == TE || is_hop_by_hop(name);
     named.extend(names.filter(|name| !stays(name)));
 }
 
 /// Removes the headers that `Connection` names. No upstream gets them, so no rule may see them: otherwise a client
 /// could send a key that only the rules see, and a new one each time.
-pub(crate) fn remove_named(headers: &mut HeaderMap) {
-    for name in named(headers) {
+pub(crate) fn remove_connection_headers(headers: &mut HeaderMap) {
+    for name in connection_headers(headers) {
         headers.remove(name);
     }
 }
 
 /// Adds a `Host` to a request without one, as HTTP/1.0 allows: rules then see the `Host` that the upstream gets.
-pub(crate) fn name_host(head: &mut Parts, gateway: &GatewaySection) {
+pub(crate) fn add_host(head: &mut Parts, gateway: &GatewaySection) {
     if head.version > Version::HTTP_10 || head.uri.authority().is_some() || head.headers.contains_key(HOST) {
         return;
     }
     let upstreams = gateway.routes.iter().flat_map(|route| &route.upstream);
     let first = gateway.upstream.iter().chain(upstreams).next();
-    if let Some(name) = first.and_then(|first| HeaderValue::try_from(first.authority()).ok()) {
-        head.headers.insert(HOST, name);
+    if let Some(host) = first.and_then(|first| HeaderValue::try_from(first.authority()).ok()) {
+        head.headers.insert(HOST, host);
     }
 }
 
 /// Returns `true` if a comma-separated list contains the word.
-fn names(headers: &HeaderMap, list: HeaderName, word: &str) -> bool {
+fn list_contains(headers: &HeaderMap, list: HeaderName, word: &str) -> bool {
     let values = headers.get_all(list).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|named| named.trim().eq_ignore_ascii_case(word))
+    values.flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

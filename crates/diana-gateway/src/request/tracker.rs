@@ -2,7 +2,7 @@
 
 use super::body::BodyProgress;
 use crate::access_log::Entry;
-use crate::service::Connection;
+use crate::connection::Connection;
 use crate::upstream::Endpoint;
 use diana::{Clock, SystemClock, Timestamp};
 use diana_metrics::Outcome;
@@ -17,14 +17,14 @@ use std::time::Duration;
 /// free for the next.
 pub(crate) struct RequestTracker {
     connection: Arc<Connection>,
-    began: Timestamp,
+    start: Timestamp,
     pub(crate) outcome: Outcome,
     /// Present only if there is an access log.
-    told: Option<Box<LogFields>>,
+    log_fields: Option<Box<LogFields>>,
 }
 
 /// The status logged if the client disconnected before the response, as in nginx.
-const CLIENT_GONE: u16 = 499;
+const CLIENT_DISCONNECTED: u16 = 499;
 
 /// The fields of the access log entry.
 struct LogFields {
@@ -46,9 +46,9 @@ struct LogFields {
 
 impl RequestTracker {
     pub(crate) fn begin(connection: &Arc<Connection>, head: &Parts) -> Self {
-        connection.phase.begin();
-        let began = SystemClock.now();
-        let told = connection.worker.log.is_some().then(|| {
+        connection.timeouts.begin();
+        let start = SystemClock.now();
+        let log_fields = connection.worker.log.is_some().then(|| {
             let header = |name| head.headers.get(name).cloned();
             Box::new(LogFields {
                 // For a rejected request, only the peer's address is trusted.
@@ -59,7 +59,7 @@ impl RequestTracker {
                 host: header(HOST),
                 referer: header(REFERER),
                 user_agent: header(USER_AGENT),
-                status: CLIENT_GONE,
+                status: CLIENT_DISCONNECTED,
                 rule: None,
                 wait: Duration::ZERO,
                 upstream: None,
@@ -68,100 +68,100 @@ impl RequestTracker {
                 body: None,
             })
         });
-        Self { connection: Arc::clone(connection), began, outcome: Outcome::Gone, told }
+        Self { connection: Arc::clone(connection), start, outcome: Outcome::Disconnected, log_fields }
     }
 
     /// Records the client's address.
     pub(crate) fn client(&mut self, client: IpAddr) {
-        if let Some(told) = &mut self.told {
-            told.client = client;
+        if let Some(fields) = &mut self.log_fields {
+            fields.client = client;
         }
     }
 
     /// Records the decision, now. The decision time excludes the wait that the rules required.
     pub(crate) fn decided(&mut self, verdict: &diana::Verdict) {
         let wait = verdict.wait().unwrap_or_default() + verdict.stood();
-        let took = SystemClock.now().since(self.began).saturating_sub(wait);
+        let took = SystemClock.now().since(self.start).saturating_sub(wait);
         self.connection.worker.metrics.decision(took);
-        if let Some(told) = &mut self.told {
-            told.wait = wait;
-            told.rule = verdict.refused_by().or_else(|| verdict.waited_for()).map(|rule| rule.name.clone());
+        if let Some(fields) = &mut self.log_fields {
+            fields.wait = wait;
+            fields.rule = verdict.refused_by().or_else(|| verdict.waited_for()).map(|rule| rule.name.clone());
         }
     }
 
     /// Records the progress of the request's body.
-    pub(crate) fn body(&mut self, ending: Option<&Arc<BodyProgress>>) {
-        if let Some(told) = &mut self.told {
-            told.body = ending.cloned();
+    pub(crate) fn body(&mut self, progress: Option<&Arc<BodyProgress>>) {
+        if let Some(fields) = &mut self.log_fields {
+            fields.body = progress.cloned();
         }
     }
 
     /// Records the upstream that responded, and how long it took.
-    pub(crate) fn answered_by(&mut self, upstream: &Arc<Endpoint>, took: Duration) {
+    pub(crate) fn responded(&mut self, upstream: &Arc<Endpoint>, took: Duration) {
         self.connection.worker.metrics.upstream(took);
-        if let Some(told) = &mut self.told {
-            told.upstream = Some(Arc::clone(upstream));
-            told.upstream_took = Some(took);
+        if let Some(fields) = &mut self.log_fields {
+            fields.upstream = Some(Arc::clone(upstream));
+            fields.upstream_took = Some(took);
         }
     }
 
     /// Records the response's status.
     pub(crate) fn status(&mut self, status: http::StatusCode) {
-        if let Some(told) = &mut self.told {
-            told.status = status.as_u16();
+        if let Some(fields) = &mut self.log_fields {
+            fields.status = status.as_u16();
         }
     }
 
     /// Records that the upstream aborted its response.
-    pub(crate) fn broke_off(&mut self) {
+    pub(crate) fn upstream_aborted(&mut self) {
         self.connection.worker.metrics.upstream_failed();
         self.outcome = Outcome::Failed;
     }
 
     /// Records that the client disconnected before it got a response.
-    pub(crate) fn client_left(&mut self) {
-        self.outcome = Outcome::Gone;
-        if let Some(told) = &mut self.told {
-            told.status = CLIENT_GONE;
+    pub(crate) fn client_disconnected(&mut self) {
+        self.outcome = Outcome::Disconnected;
+        if let Some(fields) = &mut self.log_fields {
+            fields.status = CLIENT_DISCONNECTED;
         }
     }
 
     /// Adds to the number of response bytes.
     pub(crate) fn sent(&mut self, bytes: usize) {
-        if let Some(told) = &mut self.told {
-            told.bytes_out += bytes as u64;
+        if let Some(fields) = &mut self.log_fields {
+            fields.bytes_out += bytes as u64;
         }
     }
 }
 
 impl Drop for RequestTracker {
     fn drop(&mut self) {
-        let Connection { worker, phase, .. } = &*self.connection;
-        let took = SystemClock.now().since(self.began);
-        phase.end();
+        let Connection { worker, timeouts, .. } = &*self.connection;
+        let took = SystemClock.now().since(self.start);
+        timeouts.end();
         worker.metrics.request(self.outcome, took);
-        let (Some(told), Some(log)) = (&self.told, &worker.log) else { return };
+        let (Some(fields), Some(log)) = (&self.log_fields, &worker.log) else { return };
         // The host that rules match: the authority of an absolute URI, if there is one.
-        let host = told.uri.authority().map(|host| host.as_str().as_bytes());
-        let upstream = told.upstream.as_ref().map(|endpoint| endpoint.upstream.to_string());
+        let host = fields.uri.authority().map(|host| host.as_str().as_bytes());
+        let upstream = fields.upstream.as_ref().map(|endpoint| endpoint.upstream.to_string());
         log.log(&Entry {
-            at: self.began,
-            client: Some(told.client),
-            method: told.method.as_str(),
-            target: told.uri.path_and_query().map_or("*", |target| target.as_str()),
-            host: host.or_else(|| told.host.as_ref().map(HeaderValue::as_bytes)),
-            version: told.version,
-            status: told.status,
-            bytes_out: told.bytes_out,
-            bytes_in: told.body.as_ref().map_or(0, |body| body.come()),
+            at: self.start,
+            client: Some(fields.client),
+            method: fields.method.as_str(),
+            target: fields.uri.path_and_query().map_or("*", |target| target.as_str()),
+            host: host.or_else(|| fields.host.as_ref().map(HeaderValue::as_bytes)),
+            version: fields.version,
+            status: fields.status,
+            bytes_out: fields.bytes_out,
+            bytes_in: fields.body.as_ref().map_or(0, |body| body.received()),
             took,
-            referer: told.referer.as_ref().map(HeaderValue::as_bytes),
-            user_agent: told.user_agent.as_ref().map(HeaderValue::as_bytes),
+            referer: fields.referer.as_ref().map(HeaderValue::as_bytes),
+            user_agent: fields.user_agent.as_ref().map(HeaderValue::as_bytes),
             outcome: self.outcome,
-            rule: told.rule.as_deref(),
-            wait: told.wait,
+            rule: fields.rule.as_deref(),
+            wait: fields.wait,
             upstream: upstream.as_deref(),
-            upstream_took: told.upstream_took,
+            upstream_took: fields.upstream_took,
         });
     }
 }

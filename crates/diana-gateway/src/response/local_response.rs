@@ -9,13 +9,9 @@ use http_body_util::Full;
 use serde_json::json;
 use std::net::IpAddr;
 
-/// Returns an error response as `application/problem+json`.
+/// Returns an error response.
 pub(crate) fn problem(status: StatusCode, detail: &str) -> Response<Full<Bytes>> {
-    let title = status.canonical_reason().unwrap_or("Error");
-    let body = json!({ "title": title, "status": status.as_u16(), "detail": detail }).to_string();
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    let mut response = diana_http::problem_response(status, detail);
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     }
@@ -23,18 +19,14 @@ pub(crate) fn problem(status: StatusCode, detail: &str) -> Response<Full<Bytes>>
 }
 
 /// Returns the response to a request whose upstream did not respond. The cause is only logged: clients must not see it.
-pub(crate) fn failure(failure: &UpstreamError) -> Response<Full<Bytes>> {
-    match failure {
-        UpstreamError::TimedOut => {
-            problem(StatusCode::GATEWAY_TIMEOUT, "the service behind this gateway took too long")
-        }
-        UpstreamError::Nowhere => problem(StatusCode::NOT_FOUND, "this gateway knows no service for this address"),
-        UpstreamError::Busy => {
-            problem(StatusCode::SERVICE_UNAVAILABLE, "all connections to the service behind this gateway are in use")
-        }
+pub(crate) fn upstream_error(error: &UpstreamError) -> Response<Full<Bytes>> {
+    match error {
+        UpstreamError::TimedOut => problem(StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time"),
+        UpstreamError::NoUpstream => problem(StatusCode::NOT_FOUND, "no upstream is configured for the request"),
+        UpstreamError::Busy => problem(StatusCode::SERVICE_UNAVAILABLE, "all connections to the upstream are in use"),
         UpstreamError::ByClient => problem(StatusCode::BAD_REQUEST, "the body is invalid"),
         UpstreamError::Unreachable(_) | UpstreamError::Broken(_) => {
-            problem(StatusCode::BAD_GATEWAY, "the service behind this gateway can't be reached")
+            problem(StatusCode::BAD_GATEWAY, "the upstream cannot be reached")
         }
     }
 }
@@ -58,7 +50,7 @@ pub(crate) fn echo(head: &Parts, client: IpAddr) -> Response<Full<Bytes>> {
 }
 
 /// Returns the response if there is no upstream: the request is allowed.
-pub(crate) fn may_pass() -> Response<Full<Bytes>> {
+pub(crate) fn allowed() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response

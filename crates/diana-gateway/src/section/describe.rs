@@ -18,38 +18,38 @@ impl GatewaySection {
     /// # Ok::<(), diana_rules::upstream::InvalidUpstream>(())
     /// ```
     pub fn describe(&self) -> Vec<String> {
-        let mut said = vec![listening(self)];
-        said.extend(going(self));
+        let mut lines = vec![listeners(self)];
+        lines.extend(upstreams(self));
         if !self.http.trusted_proxies.is_empty() {
-            let how = if self.proxy_protocol { ", which begin with a PROXY header" } else { "" };
-            said.push(format!("clients' addresses are believed from {}{how}", and(&self.http.trusted_proxies)));
+            let how = if self.proxy_protocol { ", in a PROXY header" } else { "" };
+            lines.push(format!("trusts client addresses from {}{how}", and(&self.http.trusted_proxies)));
         }
         if let Some(signature) = &self.signature {
             let age = duration(signature.max_age);
-            said.push(format!("requests must be signed in {}, at most {age} ago", signature.header));
+            lines.push(format!("requests must be signed in {}, at most {age} ago", signature.header));
         }
         if self.http.escaped_slash == Spelling::Deny {
-            said.push("paths with an escaped slash are answered with 400".to_owned());
+            lines.push("paths with an escaped slash are answered with 400".to_owned());
         }
         if self.methods.any_case == Spelling::Allow {
-            said.push("methods may be written in any letter case".to_owned());
+            lines.push("methods may be written in any letter case".to_owned());
         }
         match self.http.rate_limit_headers {
             RateLimitHeaders::Ietf => {}
-            RateLimitHeaders::X => said.push("X-RateLimit fields tell how much is left".to_owned()),
-            RateLimitHeaders::Both => said.push("RateLimit and X-RateLimit fields tell how much is left".to_owned()),
-            RateLimitHeaders::Off => said.push("no field tells how much is left".to_owned()),
+            RateLimitHeaders::X => lines.push("sends X-RateLimit headers".to_owned()),
+            RateLimitHeaders::Both => lines.push("sends RateLimit and X-RateLimit headers".to_owned()),
+            RateLimitHeaders::Off => lines.push("sends no rate limit headers".to_owned()),
         }
         match self.access_log {
             AccessLogFormat::Off => {}
-            AccessLogFormat::Text => said.push("logs each request as text".to_owned()),
-            AccessLogFormat::Json => said.push("logs each request as JSON".to_owned()),
+            AccessLogFormat::Text => lines.push("logs each request as text".to_owned()),
+            AccessLogFormat::Json => lines.push("logs each request as JSON".to_owned()),
         }
-        said
+        lines
     }
 }
 
-fn listening(gateway: &GatewaySection) -> String {
+fn listeners(gateway: &GatewaySection) -> String {
     let plain = and(&gateway.listen);
     match &gateway.tls {
         None => format!("listens on {plain}"),
@@ -59,17 +59,20 @@ fn listening(gateway: &GatewaySection) -> String {
 }
 
 /// Describes the upstreams.
-fn going(gateway: &GatewaySection) -> Vec<String> {
-    let mut said = Vec::new();
-    said.extend(gateway.routes.iter().map(|route| format!("{} goes to {}", route.matches, in_turn(&route.upstream))));
-    let rest = if gateway.routes.is_empty() { "all requests go" } else { "all else goes" };
-    said.push(match &*gateway.upstream {
-        [] if gateway.echo && gateway.routes.is_empty() => "all requests are answered with what was asked".to_owned(),
-        [] if gateway.echo => "all else is answered with what was asked".to_owned(),
-        [] => format!("{rest} nowhere"),
+fn upstreams(gateway: &GatewaySection) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(gateway.routes.iter().map(|route| format!("{} goes to {}", route.matches, in_turn(&route.upstream))));
+    let rest = if gateway.routes.is_empty() { "all requests go" } else { "other requests go" };
+    lines.push(match &*gateway.upstream {
+        [] if gateway.echo && gateway.routes.is_empty() => {
+            "all requests are answered with their own content".to_owned()
+        }
+        [] if gateway.echo => "other requests are answered with their own content".to_owned(),
+        [] if gateway.routes.is_empty() => "no upstream: allowed requests are answered with 204".to_owned(),
+        [] => "other requests are answered with 404".to_owned(),
         upstream => format!("{rest} to {}", in_turn(upstream)),
     });
-    said
+    lines
 }
 
 fn in_turn(upstream: &[Upstream]) -> String {
@@ -78,12 +81,12 @@ fn in_turn(upstream: &[Upstream]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use diana_rules::{Document, Section};
 
-    fn said(text: &str) -> Vec<String> {
+    fn described(text: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let section = GatewaySection::parse(&Document::new("diana.yaml", text).parse().unwrap(), &mut problems);
         assert!(problems.is_empty(), "{problems:?}");
@@ -91,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_unusual_is_said() {
+    fn describes_all_settings_but_defaults() {
         let text = "
   tls: {listen: ['0.0.0.0:443', '[::]:443'], certificates: {certificate: a, key: b}}
   upstream: http://a
@@ -105,19 +108,22 @@ mod tests {
   methods: {any_case: allow}
 ";
         assert_eq!(
-            said(text),
+            described(text),
             [
                 "listens with TLS on 0.0.0.0:443 and [::]:443",
                 "/v1/**, host b.com goes to http://b, https://c and h2c://d:1 in turn",
-                "all else goes to http://a",
-                "clients' addresses are believed from 10.0.0.0/8, which begin with a PROXY header",
+                "other requests go to http://a",
+                "trusts client addresses from 10.0.0.0/8, in a PROXY header",
                 "requests must be signed in x-signature, at most 5 minutes ago",
                 "paths with an escaped slash are answered with 400",
                 "methods may be written in any letter case",
-                "no field tells how much is left",
+                "sends no rate limit headers",
                 "logs each request as JSON",
             ]
         );
-        assert_eq!(said("{}"), ["listens on 127.0.0.1:8080", "all requests go nowhere"]);
+        assert_eq!(
+            described("{}"),
+            ["listens on 127.0.0.1:8080", "no upstream: allowed requests are answered with 204"]
+        );
     }
 }

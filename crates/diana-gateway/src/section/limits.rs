@@ -29,13 +29,13 @@ pub(super) const FIELDS: [&str; 6] = ["header", "headers", "body", "connections"
 /// The range of `header`: less is too little for many browsers, and more belongs in a body.
 const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
 /// The maximum of `headers`, since each header is inspected.
-const MOST_HEADERS: u64 = 1_000;
+const MAX_HEADERS: u64 = 1_000;
 /// More connections than a machine can have.
-const MOST_CONNECTIONS: u64 = 100_000_000;
+const MAX_CONNECTIONS: u64 = 100_000_000;
 /// The minimum of `memory`: less than what two connections may use.
-const LEAST_MEMORY: u64 = 1 << 20;
+const MIN_MEMORY: u64 = 1 << 20;
 /// The number of stream ids of a connection.
-const MOST_STREAMS: u64 = (1 << 31) - 1;
+const MAX_STREAMS: u64 = (1 << 31) - 1;
 
 impl Default for GatewayLimits {
     fn default() -> Self {
@@ -48,31 +48,32 @@ impl GatewayLimits {
         let mut fields = MapReader::of(node, "`bounds`", FIELDS, problems)?;
         let header = |text: &str| {
             let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
-            HEADER.contains(&bytes).then_some(bytes).ok_or_else(|| "8KiB to 1MiB".to_owned())
+            HEADER.contains(&bytes).then_some(bytes).ok_or_else(|| "expected 8KiB to 1MiB".to_owned())
         };
         let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
         let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", parse_byte_size, problems));
         let memory = |text: &str| {
             let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
-            (bytes >= LEAST_MEMORY).then_some(bytes).ok_or_else(|| "at least 1MiB".to_owned())
+            (bytes >= MIN_MEMORY).then_some(bytes).ok_or_else(|| "expected at least 1MiB".to_owned())
         };
         let memory = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", memory, problems));
         let [headers, connections, streams] =
-            [("headers", MOST_HEADERS), ("connections", MOST_CONNECTIONS), ("streams", MOST_STREAMS)].map(
-                |(name, most)| {
-                    fields.take(name).and_then(|node| scalar::within(node, &format!("`{name}`"), 1..=most, problems))
+            [("headers", MAX_HEADERS), ("connections", MAX_CONNECTIONS), ("streams", MAX_STREAMS)].map(
+                |(name, max)| {
+                    fields.take(name).and_then(|node| scalar::within(node, &format!("`{name}`"), 1..=max, problems))
                 },
             );
         fields.finish(problems);
-        let usual = Self::default();
-        let size = |number: Option<u64>, usual| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usual);
+        let default = Self::default();
+        let size =
+            |number: Option<u64>, default| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(default);
         Some(Self {
-            header: size(header, usual.header),
-            headers: size(headers, usual.headers),
+            header: size(header, default.header),
+            headers: size(headers, default.headers),
             body,
-            connections: size(connections, usual.connections),
-            streams: streams.and_then(|number| u32::try_from(number).ok()).unwrap_or(usual.streams),
-            memory: size(memory, usual.memory),
+            connections: size(connections, default.connections),
+            streams: streams.and_then(|number| u32::try_from(number).ok()).unwrap_or(default.streams),
+            memory: size(memory, default.memory),
         })
     }
 }

@@ -21,19 +21,19 @@ pub struct Route {
 
 pub(super) const FIELDS: [&str; 2] = ["match", "upstream"];
 /// The maximum number of routes, since a request may check all of them.
-pub(super) const MOST_ROUTES: usize = 1_000;
+pub(super) const MAX_ROUTES: usize = 1_000;
 
 impl Route {
     /// Reads all routes.
     pub(super) fn parse_all(node: &Node, problems: &mut Vec<Problem>) -> Vec<Self> {
         let Value::List(items) = &node.value else {
-            let what = format!("`routes` is a list, but this is {}", node.value.kind());
-            problems.push(Problem::new(node.span, what).expected("routes, each with `- match: ...` in front"));
+            let message = format!("invalid `routes`: expected a list, found {}", node.value.kind());
+            problems.push(Problem::new(node.span, message).expected("start each route with `- match: ...`"));
             return Vec::new();
         };
-        if items.len() > MOST_ROUTES {
-            let problem = Problem::new(node.span, format!("there are {} routes", items.len()));
-            problems.push(problem.expected(format!("at most {MOST_ROUTES}")));
+        if items.len() > MAX_ROUTES {
+            let problem = Problem::new(node.span, format!("too many routes: {}", items.len()));
+            problems.push(problem.expected(format!("expected at most {MAX_ROUTES}")));
             return Vec::new();
         }
         let mut routes: Vec<Self> = Vec::with_capacity(items.len());
@@ -45,8 +45,8 @@ impl Route {
             }
             let hides = |earlier: &Self| earlier.matches == route.matches || earlier.matches.is_every_place();
             if let Some(earlier) = routes.iter().find(|earlier| hides(earlier)) {
-                let what = format!("no request can reach this route: {} went another way before", earlier.matches);
-                problems.push(Problem::new(span, what).expected("leave one of the two out"));
+                let message = format!("unreachable route: an earlier route matches {}", earlier.matches);
+                problems.push(Problem::new(span, message).expected("remove one of the two"));
             }
             routes.push(route);
         }
@@ -55,12 +55,12 @@ impl Route {
 
     /// Reads a route and the location of its `match`.
     fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
-        let mut fields = MapReader::of(node, "a route", FIELDS, problems)?;
+        let mut fields = MapReader::of(node, "route", FIELDS, problems)?;
         let matches = fields.require("match", problems).and_then(|node| {
             let matches = Match::parse_place(node, problems)?;
             if matches!(&node.value, Value::Map(entries) if entries.is_empty()) {
-                let problem = Problem::new(node.span, "this route is for all requests");
-                problems.push(problem.expected("`upstream` beside `routes`, or a `host` or `path` here"));
+                let problem = Problem::new(node.span, "this route matches all requests");
+                problems.push(problem.expected("use `upstream` beside `routes`, or add a `host` or `path`"));
             }
             Some((matches, node.span))
         });

@@ -42,8 +42,8 @@ impl Signature {
 fn secret(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
     let secret = scalar::text(node, "`secret`", problems)?;
     if secret.trim().is_empty() {
-        let problem = Problem::new(node.span, "`secret` is empty, so anybody could sign");
-        problems.push(problem.expected("a long random text, as in '${SECRET}'"));
+        let problem = Problem::new(node.span, "empty `secret`");
+        problems.push(problem.expected("expected a long random text, such as '${SECRET}'"));
         return None;
     }
     Some(Secret::new(secret))
@@ -52,5 +52,5 @@ fn secret(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
 fn header(text: &str) -> Result<String, String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_name = !text.is_empty() && text.bytes().all(is_token);
-    is_name.then(|| text.to_ascii_lowercase()).ok_or_else(|| "a name such as x-signature".to_owned())
+    is_name.then(|| text.to_ascii_lowercase()).ok_or_else(|| "expected a name such as x-signature".to_owned())
 }

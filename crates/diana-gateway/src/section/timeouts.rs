@@ -45,19 +45,19 @@ impl Default for Timeouts {
 impl Timeouts {
     pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`timeouts`", FIELDS, problems)?;
-        let own = FIELDS
+        let parsed = FIELDS
             .map(|name| fields.take(name).and_then(|node| positive_duration(node, &format!("`{name}`"), problems)));
         fields.finish(problems);
-        let [header, body, idle, connect, response, tunnel, stop] = own;
-        let usual = Self::default();
+        let [header, body, idle, connect, response, tunnel, stop] = parsed;
+        let default = Self::default();
         Some(Self {
-            header: header.unwrap_or(usual.header),
-            body: body.unwrap_or(usual.body),
-            idle: idle.unwrap_or(usual.idle),
-            connect: connect.unwrap_or(usual.connect),
-            response: response.unwrap_or(usual.response),
-            tunnel: tunnel.unwrap_or(usual.tunnel),
-            stop: stop.unwrap_or(usual.stop),
+            header: header.unwrap_or(default.header),
+            body: body.unwrap_or(default.body),
+            idle: idle.unwrap_or(default.idle),
+            connect: connect.unwrap_or(default.connect),
+            response: response.unwrap_or(default.response),
+            tunnel: tunnel.unwrap_or(default.tunnel),
+            stop: stop.unwrap_or(default.stop),
         })
     }
 }

@@ -45,7 +45,7 @@ impl Tls {
 
 impl Certificate {
     fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "a certificate", CERTIFICATE, problems)?;
+        let mut fields = MapReader::of(node, "certificate", CERTIFICATE, problems)?;
         let [certificate, key] =
             CERTIFICATE.map(|name| fields.require(name, problems).and_then(|node| path(node, name, problems)));
         fields.finish(problems);
@@ -56,14 +56,18 @@ impl Certificate {
 /// Reads the path of a file.
 pub(super) fn path(node: &Node, name: &str, problems: &mut Vec<Problem>) -> Option<PathBuf> {
     let is_path = |text: &str| !text.is_empty() && !text.contains('\0') && !text.starts_with("-----BEGIN");
-    let read = |text: &str| is_path(text).then(|| text.into()).ok_or_else(|| "the path of a PEM file".to_owned());
-    let what = format!("`{name}`");
+    let read =
+        |text: &str| is_path(text).then(|| text.into()).ok_or_else(|| "expected the path of a PEM file".to_owned());
+    let field = format!("`{name}`");
     match node.text() {
         // An inline key is not shown, since it would end up in a log.
         Some(text) if text.starts_with("-----BEGIN") => {
-            problems.push(Problem::new(node.span, format!("{what} is no file")).expected("the path of a PEM file"));
+            problems.push(
+                Problem::new(node.span, format!("invalid {field}: found PEM text"))
+                    .expected("expected the path of a PEM file"),
+            );
             None
         }
-        _ => scalar::parsed(node, &what, read, problems),
+        _ => scalar::parsed(node, &field, read, problems),
     }
 }

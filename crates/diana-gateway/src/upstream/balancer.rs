@@ -19,7 +19,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// How often a request is tried on one upstream that refuses its streams.
-const MOST_TRIES: u32 = 3;
+const MAX_TRIES: u32 = 3;
 
 /// All upstreams of one worker.
 pub(crate) struct Upstreams {
@@ -40,9 +40,9 @@ pub(crate) struct Balancer {
 }
 
 /// A response, and the upstream that sent it.
-pub(crate) struct Answer {
+pub(crate) struct UpstreamResponse {
     pub(crate) response: Response<UpstreamBody>,
-    pub(crate) from: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<Endpoint>,
 }
 
 impl Upstreams {
@@ -74,9 +74,9 @@ impl Upstreams {
     }
 
     /// Closes connections that have been idle for too long.
-    pub(crate) fn tidy(&self) {
+    pub(crate) fn close_idle(&self) {
         let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
-        endpoints.iter().for_each(|endpoint| endpoint.tidy(self.deadlines.now()));
+        endpoints.iter().for_each(|endpoint| endpoint.close_idle(self.deadlines.now()));
     }
 
     /// Sends a request to the upstream that a rule names.
@@ -85,7 +85,7 @@ impl Upstreams {
         upstream: &Upstream,
         request: UpstreamRequest<'_>,
         body: RequestBodyStream,
-    ) -> Result<Answer, UpstreamError> {
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let balancer = Balancer { endpoints: vec![self.endpoint(upstream)], next: AtomicUsize::new(0) };
         self.send(&balancer, request, body).await
     }
@@ -96,62 +96,62 @@ impl Upstreams {
         balancer: &Balancer,
         request: UpstreamRequest<'_>,
         body: RequestBodyStream,
-    ) -> Result<Answer, UpstreamError> {
+    ) -> Result<UpstreamResponse, UpstreamError> {
         if balancer.endpoints.is_empty() {
-            return Err(UpstreamError::Nowhere);
+            return Err(UpstreamError::NoUpstream);
         }
         let endpoint = balancer.next(self.deadlines.now());
         let now = self.deadlines.now();
-        let ready = poll_fn(|context| Poll::Ready(endpoint.free(context, now))).await;
+        let pooled = poll_fn(|context| Poll::Ready(endpoint.idle(context, now))).await;
         // The common case: a pooled connection. The other cases are boxed, so that this future stays small.
-        let (ready, body, repeat) = if let Some(PooledConn::Http1(connection, reused)) = ready {
-            let sent = self.send_over_http1(endpoint, connection, reused, request, body).await;
+        let (pooled, body, retry) = if let Some(PooledConn::Http1(connection, age)) = pooled {
+            let sent = self.send_over_http1(endpoint, connection, age, request, body).await;
             match sent {
-                Ok(answer) => {
+                Ok(response) => {
                     endpoint.succeeded();
-                    return Ok(answer);
+                    return Ok(response);
                 }
                 // The pooled connection was closed meanwhile, which is not a failure.
-                Err(SendError::Untouched(body, _)) => (None, body, Repeat::Once),
-                Err(SendError::Closed(_)) => (None, RequestBodyStream::empty(), Repeat::Done),
-                Err(SendError::Failed(failure)) => {
-                    endpoint.failed(&failure, self.deadlines.now());
-                    return Err(failure);
+                Err(SendError::Untouched(body, _)) => (None, body, Retry::Available),
+                Err(SendError::Closed(_)) => (None, RequestBodyStream::empty(), Retry::Used),
+                Err(SendError::Failed(error)) => {
+                    endpoint.failed(&error, self.deadlines.now());
+                    return Err(error);
                 }
             }
         } else {
-            (ready, body, Repeat::Once)
+            (pooled, body, Retry::Available)
         };
-        Box::pin(self.send_with_care(balancer, endpoint, ready, request, body, repeat)).await
+        Box::pin(self.send_with_retries(balancer, endpoint, pooled, request, body, retry)).await
     }
 
     /// Sends a request to an upstream, starting with a connection that may be closed, and to the others if no byte of
     /// it has been sent yet.
-    async fn send_with_care(
+    async fn send_with_retries(
         &self,
         balancer: &Balancer,
         first: &Arc<Endpoint>,
-        ready: Option<PooledConn>,
+        pooled: Option<PooledConn>,
         request: UpstreamRequest<'_>,
         body: RequestBodyStream,
-        mut repeat: Repeat,
-    ) -> Result<Answer, UpstreamError> {
-        let (mut endpoint, mut ready, mut body) = (first, ready, body);
-        let mut left = balancer.endpoints.len();
+        mut retry: Retry,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let (mut endpoint, mut pooled, mut body) = (first, pooled, body);
+        let mut remaining = balancer.endpoints.len();
         loop {
-            let unsent = match self.send_by(endpoint, ready.take(), request, body, &mut repeat).await {
-                Ok(answer) => {
+            let error = match self.send_to_endpoint(endpoint, pooled.take(), request, body, &mut retry).await {
+                Ok(response) => {
                     endpoint.succeeded();
-                    return Ok(answer);
+                    return Ok(response);
                 }
-                Err(unsent) => unsent,
+                Err(error) => error,
             };
-            endpoint.failed(unsent.failure(), self.deadlines.now());
-            left -= 1;
-            match unsent {
-                SendError::Untouched(again, _) if left > 0 => body = again,
-                SendError::Untouched(_, failure) | SendError::Closed(failure) | SendError::Failed(failure) => {
-                    return Err(failure);
+            endpoint.failed(error.cause(), self.deadlines.now());
+            remaining -= 1;
+            match error {
+                SendError::Untouched(unsent, _) if remaining > 0 => body = unsent,
+                SendError::Untouched(_, cause) | SendError::Closed(cause) | SendError::Failed(cause) => {
+                    return Err(cause);
                 }
             }
             endpoint = balancer.next(self.deadlines.now());
@@ -160,51 +160,51 @@ impl Upstreams {
 
     /// Sends a request to one upstream. A pooled connection that was closed, or accepts no more streams, is not a
     /// failure: another one is used.
-    async fn send_by(
+    async fn send_to_endpoint(
         &self,
         endpoint: &Arc<Endpoint>,
-        ready: Option<PooledConn>,
+        pooled: Option<PooledConn>,
         request: UpstreamRequest<'_>,
         body: RequestBodyStream,
-        repeat: &mut Repeat,
-    ) -> Result<Answer, SendError> {
-        let (mut body, mut refused) = (body, 0);
-        let mut ready = match ready {
-            Some(ready) => Ok(ready),
-            None if *repeat == Repeat::Once => endpoint.ready(&self.connector, &self.deadlines).await,
+        retry: &mut Retry,
+    ) -> Result<UpstreamResponse, SendError> {
+        let (mut body, mut resets) = (body, 0);
+        let mut connection = match pooled {
+            Some(pooled) => Ok(pooled),
+            None if *retry == Retry::Available => endpoint.ready(&self.connector, &self.deadlines).await,
             None => endpoint.connect(&self.connector, &self.deadlines).await,
         };
         loop {
-            let (sent, reused) = match ready {
-                Ok(PooledConn::Http1(connection, reused)) => {
-                    (self.send_over_http1(endpoint, connection, reused, request, body).await, reused)
+            let (sent, age) = match connection {
+                Ok(PooledConn::Http1(connection, age)) => {
+                    (self.send_over_http1(endpoint, connection, age, request, body).await, age)
                 }
-                Ok(PooledConn::Http2(slot, reused)) => {
-                    (self.send_over_http2(endpoint, slot, reused, request, body).await, reused)
+                Ok(PooledConn::Http2(slot, age)) => {
+                    (self.send_over_http2(endpoint, slot, age, request, body).await, age)
                 }
-                Err(failure) => return Err(SendError::Untouched(body, failure)),
+                Err(error) => return Err(SendError::Untouched(body, error)),
             };
-            let unsent = match sent {
-                Err(unsent) if reused == ConnAge::Before => unsent,
+            let error = match sent {
+                Err(error) if age == ConnAge::Reused => error,
                 sent => return sent,
             };
-            tracing::debug!("a connection to {} was of no use: {}", endpoint.upstream, unsent.failure());
-            body = match unsent {
-                SendError::Untouched(body, failure) => {
+            tracing::debug!("a pooled connection to {} failed: {}", endpoint.upstream, error.cause());
+            body = match error {
+                SendError::Untouched(body, error) => {
                     // A closed connection is not returned again, so the loop ends.
-                    refused += u32::from(failure.is_stream_reset());
-                    if refused == MOST_TRIES {
-                        return Err(SendError::Untouched(body, failure));
+                    resets += u32::from(error.is_stream_reset());
+                    if resets == MAX_TRIES {
+                        return Err(SendError::Untouched(body, error));
                     }
                     body
                 }
-                SendError::Closed(_) if *repeat == Repeat::Once => {
-                    *repeat = Repeat::Done;
+                SendError::Closed(_) if *retry == Retry::Available => {
+                    *retry = Retry::Used;
                     RequestBodyStream::empty()
                 }
-                unsent => return Err(unsent),
+                error => return Err(error),
             };
-            ready = endpoint.connect(&self.connector, &self.deadlines).await;
+            connection = endpoint.connect(&self.connector, &self.deadlines).await;
         }
     }
 
@@ -212,26 +212,26 @@ impl Upstreams {
         &self,
         endpoint: &Arc<Endpoint>,
         mut connection: Box<Http1>,
-        reused: ConnAge,
+        age: ConnAge,
         request: UpstreamRequest<'_>,
         body: RequestBodyStream,
-    ) -> Result<Answer, SendError> {
+    ) -> Result<UpstreamResponse, SendError> {
         let had_body = !body.is_empty();
         match connection.send(request, endpoint.authority.as_bytes(), body, self.timeout).await {
-            http1::Sent::Answered(response) => {
+            http1::Sent::Response(response) => {
                 let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
                 let mut response = response.map(|()| UpstreamBody::http1(connection, endpoint));
                 if !is_switching {
-                    response.body_mut().give_back_at_end();
+                    response.body_mut().release_at_end();
                 }
-                Ok(Answer { response, from: Arc::clone(endpoint) })
+                Ok(UpstreamResponse { response, endpoint: Arc::clone(endpoint) })
             }
-            http1::Sent::Untouched(body, failure) => Err(SendError::Untouched(body, failure)),
-            http1::Sent::Failed(failure) => {
+            http1::Sent::Untouched(body, error) => Err(SendError::Untouched(body, error)),
+            http1::Sent::Failed(error) => {
                 // A retry after an invalid response would fail in the same way.
-                let is_broken = matches!(failure, UpstreamError::Broken(WireError::Closed | WireError::Io(_)));
-                let is_closed = reused == ConnAge::Before && is_broken && connection.is_silent();
-                Err(SendError::new(failure, is_closed && !had_body && is_harmless(request)))
+                let is_broken = matches!(error, UpstreamError::Broken(WireError::Closed | WireError::Io(_)));
+                let is_closed = age == ConnAge::Reused && is_broken && connection.is_silent();
+                Err(SendError::new(error, is_closed && !had_body && is_safe_to_retry(request)))
             }
         }
     }
@@ -240,24 +240,25 @@ impl Upstreams {
         &self,
         endpoint: &Arc<Endpoint>,
         slot: http2::Slot,
-        reused: ConnAge,
+        age: ConnAge,
         request: UpstreamRequest<'_>,
         body: RequestBodyStream,
-    ) -> Result<Answer, SendError> {
+    ) -> Result<UpstreamResponse, SendError> {
         let had_body = !body.is_empty();
         let client = request.head.extensions.get::<StreamHandle>();
-        let asked = request.for_http2(&endpoint.upstream, body);
-        let sent = http2::send(slot, asked, self.deadlines.add(), self.timeout, client).await;
+        let request_http2 = request.for_http2(&endpoint.upstream, body);
+        let sent = http2::send(slot, request_http2, self.deadlines.add(), self.timeout, client).await;
         match sent {
-            http2::Sent::Answered(response) => {
-                Ok(Answer { response: response.map(UpstreamBody::http2), from: Arc::clone(endpoint) })
+            http2::Sent::Response(response) => {
+                let response = response.map(UpstreamBody::http2);
+                Ok(UpstreamResponse { response, endpoint: Arc::clone(endpoint) })
             }
-            http2::Sent::Untouched(body, failure) => Err(SendError::Untouched(body, failure)),
-            http2::Sent::Failed(failure) => {
+            http2::Sent::Untouched(body, error) => Err(SendError::Untouched(body, error)),
+            http2::Sent::Failed(error) => {
                 // A reset stream is the upstream's response to the request, not a closed connection.
-                let is_broken = matches!(&failure, UpstreamError::Broken(WireError::Http2(error)) if error.is_io());
-                let is_closed = reused == ConnAge::Before && is_broken;
-                Err(SendError::new(failure, is_closed && !had_body && is_harmless(request)))
+                let is_broken = matches!(&error, UpstreamError::Broken(WireError::Http2(error)) if error.is_io());
+                let is_closed = age == ConnAge::Reused && is_broken;
+                Err(SendError::new(error, is_closed && !had_body && is_safe_to_retry(request)))
             }
         }
     }
@@ -273,23 +274,23 @@ enum SendError {
 }
 
 impl SendError {
-    fn new(failure: UpstreamError, may_be_repeated: bool) -> Self {
-        if may_be_repeated { Self::Closed(failure) } else { Self::Failed(failure) }
+    fn new(error: UpstreamError, is_retryable: bool) -> Self {
+        if is_retryable { Self::Closed(error) } else { Self::Failed(error) }
     }
 
-    fn failure(&self) -> &UpstreamError {
+    fn cause(&self) -> &UpstreamError {
         match self {
-            Self::Untouched(_, failure) | Self::Closed(failure) | Self::Failed(failure) => failure,
+            Self::Untouched(_, error) | Self::Closed(error) | Self::Failed(error) => error,
         }
     }
 }
 
 /// Whether a request that an upstream may have seen can be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repeat {
-    Once,
+enum Retry {
+    Available,
     /// It has been retried.
-    Done,
+    Used,
 }
 
 impl Balancer {
@@ -297,14 +298,14 @@ impl Balancer {
     fn next(&self, now: u64) -> &Arc<Endpoint> {
         let length = self.endpoints.len();
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let turn = (0..length).map(|nth| &self.endpoints[(first.wrapping_add(nth)) % length]);
-        turn.clone().find(|endpoint| endpoint.is_well(now)).unwrap_or(&self.endpoints[first % length])
+        let order = (0..length).map(|offset| &self.endpoints[(first.wrapping_add(offset)) % length]);
+        order.clone().find(|endpoint| endpoint.is_healthy(now)).unwrap_or(&self.endpoints[first % length])
     }
 }
 
 /// Returns `true` if a request without a body may be sent twice: an upstream may close a connection just when it is
 /// reused.
-fn is_harmless(request: UpstreamRequest<'_>) -> bool {
+fn is_safe_to_retry(request: UpstreamRequest<'_>) -> bool {
     // An upgrade takes over the client's connection, so it can't be retried.
     request.upgrade.is_none() && matches!(request.head.method, Method::GET | Method::HEAD | Method::OPTIONS)
 }

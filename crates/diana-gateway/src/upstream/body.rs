@@ -13,16 +13,16 @@ use std::task::{Context, Poll};
 
 /// The body of an upstream's response.
 pub(crate) struct UpstreamBody {
-    flows: Flows,
+    source: BodySource,
 }
 
 /// The source of the body.
-enum Flows {
+enum BodySource {
     Http1(Box<Http1>, Arc<Endpoint>),
     /// The connection has been returned to the pool.
     Done,
     /// A separate task drives the connection.
-    Http2(Box<http2::Answer>),
+    Http2(Box<http2::ResponseStream>),
 }
 
 /// Why a body ends early.
@@ -35,27 +35,27 @@ pub(crate) enum BodyError {
 impl UpstreamBody {
     /// Creates a body over a connection, which returns to its endpoint at the end.
     pub(super) fn http1(connection: Box<Http1>, endpoint: &Arc<Endpoint>) -> Self {
-        Self { flows: Flows::Http1(connection, Arc::clone(endpoint)) }
+        Self { source: BodySource::Http1(connection, Arc::clone(endpoint)) }
     }
 
-    pub(super) fn http2(answer: Box<http2::Answer>) -> Self {
-        Self { flows: Flows::Http2(answer) }
+    pub(super) fn http2(stream: Box<http2::ResponseStream>) -> Self {
+        Self { source: BodySource::Http2(stream) }
     }
 
     /// Returns the connection to the pool if the body has ended.
-    pub(super) fn give_back_at_end(&mut self) {
-        if matches!(&self.flows, Flows::Http1(connection, _) if connection.is_over())
-            && let Flows::Http1(connection, endpoint) = std::mem::replace(&mut self.flows, Flows::Done)
+    pub(super) fn release_at_end(&mut self) {
+        if matches!(&self.source, BodySource::Http1(connection, _) if connection.is_over())
+            && let BodySource::Http1(connection, endpoint) = std::mem::replace(&mut self.source, BodySource::Done)
         {
-            endpoint.give_back(connection);
+            endpoint.release(connection);
         }
     }
 
     /// Returns the connection, after an upgrade.
     pub(crate) fn into_connection(self) -> Option<Box<Http1>> {
-        match self.flows {
-            Flows::Http1(connection, _) => Some(connection),
-            Flows::Done | Flows::Http2(_) => None,
+        match self.source {
+            BodySource::Http1(connection, _) => Some(connection),
+            BodySource::Done | BodySource::Http2(_) => None,
         }
     }
 }
@@ -68,42 +68,42 @@ impl Body for UpstreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = match &mut self.flows {
-            Flows::Done => return Poll::Ready(None),
-            Flows::Http1(connection, _) => connection.poll_frame(context),
-            Flows::Http2(answer) => answer.poll_frame(context),
+        let polled = match &mut self.source {
+            BodySource::Done => return Poll::Ready(None),
+            BodySource::Http1(connection, _) => connection.poll_frame(context),
+            BodySource::Http2(stream) => stream.poll_frame(context),
         };
         if let Poll::Ready(frame) = polled {
-            match &self.flows {
-                Flows::Http1(connection, _) => connection.deadline().clear(),
-                Flows::Http2(answer) => answer.deadline().clear(),
-                Flows::Done => {}
+            match &self.source {
+                BodySource::Http1(connection, _) => connection.deadline().clear(),
+                BodySource::Http2(stream) => stream.deadline().clear(),
+                BodySource::Done => {}
             }
             // The next request may need the connection before `is_end_stream` is called.
-            self.give_back_at_end();
+            self.release_at_end();
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)));
         }
-        let is_late = match &mut self.flows {
-            Flows::Done => return Poll::Ready(None),
-            Flows::Http1(connection, _) => connection.poll_stillness(context),
-            Flows::Http2(answer) => answer.poll_stillness(context),
+        let timed_out = match &mut self.source {
+            BodySource::Done => return Poll::Ready(None),
+            BodySource::Http1(connection, _) => connection.poll_idle_timeout(context),
+            BodySource::Http2(stream) => stream.poll_idle_timeout(context),
         };
-        is_late.map(|()| Some(Err(BodyError::TimedOut)))
+        timed_out.map(|()| Some(Err(BodyError::TimedOut)))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.flows {
-            Flows::Http1(connection, _) => connection.is_over(),
-            Flows::Done => true,
-            Flows::Http2(answer) => answer.is_end_stream(),
+        match &self.source {
+            BodySource::Http1(connection, _) => connection.is_over(),
+            BodySource::Done => true,
+            BodySource::Http2(stream) => stream.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.flows {
-            Flows::Http1(connection, _) => connection.size_hint(),
-            Flows::Done => SizeHint::with_exact(0),
-            Flows::Http2(answer) => answer.size_hint(),
+        match &self.source {
+            BodySource::Http1(connection, _) => connection.size_hint(),
+            BodySource::Done => SizeHint::with_exact(0),
+            BodySource::Http2(stream) => stream.size_hint(),
         }
     }
 }
@@ -111,8 +111,8 @@ impl Body for UpstreamBody {
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Broken(error) => write!(f, "the upstream broke off: {error}"),
-            Self::TimedOut => f.write_str("the upstream stopped in the middle"),
+            Self::Broken(error) => write!(f, "the upstream aborted the response: {error}"),
+            Self::TimedOut => f.write_str("the upstream stopped sending the response"),
         }
     }
 }

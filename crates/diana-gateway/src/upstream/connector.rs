@@ -1,6 +1,7 @@
 //! Opens connections to upstreams.
 
 use super::UpstreamError;
+use crate::connection::Protocol;
 use crate::connection::descriptors::{self, User};
 use diana_rules::upstream::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
@@ -23,13 +24,6 @@ use tokio_rustls::client::TlsStream;
 pub(crate) struct Connector {
     tls: TlsConnector,
     timeout: Duration,
-}
-
-/// The protocol of a new connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    Http1,
-    Http2,
 }
 
 /// A connection to an upstream.
@@ -62,7 +56,7 @@ impl Connector {
     async fn connect_to(&self, upstream: &Upstream) -> io::Result<(UpstreamIo, Protocol)> {
         let socket = TcpStream::connect((&*upstream.host, upstream.port)).await?;
         if descriptors::is_reserved(&socket, User::Upstreams) {
-            return Err(io::Error::other("too few file descriptors are left"));
+            return Err(io::Error::other("too few file descriptors left"));
         }
         socket.set_nodelay(true)?;
         match upstream.scheme {
@@ -71,9 +65,9 @@ impl Connector {
             Scheme::Https => {
                 let name = ServerName::try_from(upstream.host.clone()).map_err(io::Error::other)?;
                 let stream = self.tls.connect(name, socket).await?;
-                let speaks =
+                let protocol =
                     if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
-                Ok((UpstreamIo::Tls(Box::new(stream)), speaks))
+                Ok((UpstreamIo::Tls(Box::new(stream)), protocol))
             }
         }
     }
@@ -142,23 +136,23 @@ impl AsyncWrite for UpstreamIo {
 }
 
 /// Builds the TLS configuration that verifies upstreams: with the system's CA certificates and those of a file.
-pub(crate) fn tls_config(more: Option<&Path>) -> Result<rustls::ClientConfig, String> {
+pub(crate) fn tls_config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
     // A machine without CA certificates can still use plain upstreams, and the file's certificates.
     static NATIVE: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
     let native = NATIVE.get_or_init(|| rustls_native_certs::load_native_certs().certs);
     roots.add_parsable_certificates(native.iter().cloned());
-    if let Some(file) = more {
-        let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let certificates = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
-        let mut known = 0;
+    if let Some(file) = ca_file {
+        let invalid = |reason: &dyn std::fmt::Display| format!("{}: {reason}", file.display());
+        let certificates = CertificateDer::pem_file_iter(file).map_err(|error| invalid(&error))?;
+        let mut count = 0;
         for certificate in certificates {
-            let certificate = certificate.map_err(|error| wrong(&error))?;
-            roots.add(certificate).map_err(|error| wrong(&error))?;
-            known += 1;
+            let certificate = certificate.map_err(|error| invalid(&error))?;
+            roots.add(certificate).map_err(|error| invalid(&error))?;
+            count += 1;
         }
-        if known == 0 {
-            return Err(wrong(&"there is no certificate in it"));
+        if count == 0 {
+            return Err(invalid(&"no certificate found"));
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

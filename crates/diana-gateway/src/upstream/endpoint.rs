@@ -5,10 +5,9 @@
 //! time, longer each time. After that, one request tries it. If all are ejected, all are tried: that is better than
 //! failing every request.
 
-use super::connector::Protocol;
 use super::http1::Http1;
 use super::{Connector, UpstreamError, http2};
-use crate::connection::Deadlines;
+use crate::connection::{Deadlines, Protocol};
 use diana_metrics::Shard;
 use diana_rules::upstream::{Scheme, Upstream};
 use parking_lot::Mutex;
@@ -20,11 +19,11 @@ use std::task::Poll;
 /// How many failures in a row eject an upstream.
 const FAILURES: u32 = 3;
 /// How long an upstream is ejected at first, in milliseconds; and at most.
-const LEFT_OUT: u64 = 5_000;
-const LEFT_OUT_AT_MOST: u64 = 60_000;
+const EJECTION: u64 = 5_000;
+const MAX_EJECTION: u64 = 60_000;
 /// How many idle connections a worker keeps, and for how long, in milliseconds.
-const MOST_FREE: usize = 4_096;
-const LONGEST_FREE: u64 = 30_000;
+const MAX_IDLE: usize = 4_096;
+const MAX_IDLE_TIME: u64 = 30_000;
 
 /// The health of an upstream, shared by all workers.
 #[derive(Debug, Default)]
@@ -32,27 +31,27 @@ pub(crate) struct Health {
     /// Failures in a row.
     failures: AtomicU32,
     /// When the ejection ends, in milliseconds since the gateway started.
-    left_out_until: AtomicU64,
+    ejected_until: AtomicU64,
 }
 
 impl Health {
-    fn is_well(&self, now: u64) -> bool {
-        self.left_out_until.load(Ordering::Relaxed) <= now
+    fn is_healthy(&self, now: u64) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) <= now
     }
 
     fn succeeded(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
-            self.left_out_until.store(0, Ordering::Relaxed);
+            self.ejected_until.store(0, Ordering::Relaxed);
         }
     }
 
     /// Records a failure. Returns `true` if the upstream was healthy until now and is ejected from now on.
     fn failed(&self, now: u64) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let Some(beyond) = failures.checked_sub(FAILURES) else { return false };
-        let time = LEFT_OUT.saturating_mul(1 << beyond.min(8)).min(LEFT_OUT_AT_MOST);
-        self.left_out_until.swap(now + time, Ordering::Relaxed) <= now
+        let Some(excess) = failures.checked_sub(FAILURES) else { return false };
+        let time = EJECTION.saturating_mul(1 << excess.min(8)).min(MAX_EJECTION);
+        self.ejected_until.swap(now + time, Ordering::Relaxed) <= now
     }
 }
 
@@ -63,8 +62,8 @@ pub(crate) struct Endpoint {
     metrics: Arc<Shard>,
     /// The upstream's own name, for a request without a host.
     pub(super) authority: String,
-    #[allow(clippy::vec_box, reason = "they go from hand to hand, and are large")]
-    free: Mutex<Vec<Box<Http1>>>,
+    #[allow(clippy::vec_box, reason = "they are large, and are moved often")]
+    idle: Mutex<Vec<Box<Http1>>>,
     http2: Arc<http2::Pool>,
 }
 
@@ -77,8 +76,8 @@ pub(super) enum PooledConn {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnAge {
-    Before,
-    Never,
+    Reused,
+    New,
 }
 
 impl Endpoint {
@@ -86,32 +85,32 @@ impl Endpoint {
         let authority = upstream.authority();
         let http2 = Arc::new(http2::Pool::default());
         if upstream.scheme == Scheme::H2c {
-            http2.know();
+            http2.set_known();
         }
-        Self { upstream, health, metrics, authority, free: Mutex::default(), http2 }
+        Self { upstream, health, metrics, authority, idle: Mutex::default(), http2 }
     }
 
-    pub(super) fn is_well(&self, now: u64) -> bool {
-        self.health.is_well(now)
+    pub(super) fn is_healthy(&self, now: u64) -> bool {
+        self.health.is_healthy(now)
     }
 
     pub(super) fn succeeded(&self) {
         self.health.succeeded();
     }
 
-    pub(super) fn failed(&self, failure: &UpstreamError, now: u64) {
-        if matches!(failure, UpstreamError::ByClient) {
+    pub(super) fn failed(&self, error: &UpstreamError, now: u64) {
+        if matches!(error, UpstreamError::ByClient) {
             return;
         }
-        if matches!(failure, UpstreamError::Busy) {
-            tracing::debug!("upstream {}: {failure}", self.upstream);
+        if matches!(error, UpstreamError::Busy) {
+            tracing::debug!("upstream {}: {error}", self.upstream);
             return;
         }
         self.metrics.upstream_failed();
         if self.health.failed(now) {
-            tracing::warn!("upstream {} is left out for a while: {failure}", self.upstream);
+            tracing::warn!("upstream {} ejected: {error}", self.upstream);
         } else {
-            tracing::debug!("upstream {} failed: {failure}", self.upstream);
+            tracing::debug!("upstream {} failed: {error}", self.upstream);
         }
     }
 
@@ -122,8 +121,8 @@ impl Endpoint {
         deadlines: &Arc<Deadlines>,
     ) -> Result<PooledConn, UpstreamError> {
         let now = deadlines.now();
-        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context, now))).await {
-            return Ok(ready);
+        if let Some(connection) = poll_fn(|context| Poll::Ready(self.idle(context, now))).await {
+            return Ok(connection);
         }
         self.connect(connector, deadlines).await
     }
@@ -137,39 +136,39 @@ impl Endpoint {
         // Many requests share an HTTP/2 connection, so they wait for one that is being opened.
         let _connecting = if self.http2.is_known() {
             match self.http2.wait(|| deadlines.now(), connector.timeout()).await? {
-                http2::Turn::Ready(slot) => return Ok(PooledConn::Http2(slot, ConnAge::Before)),
-                http2::Turn::Connect(connecting) => Some(connecting),
-                http2::Turn::Wait => None,
+                http2::Checkout::Ready(slot) => return Ok(PooledConn::Http2(slot, ConnAge::Reused)),
+                http2::Checkout::Connect(connecting) => Some(connecting),
+                http2::Checkout::Wait => None,
             }
         } else {
             None
         };
-        let (io, speaks) = connector.connect(&self.upstream).await?;
-        Ok(match speaks {
-            Protocol::Http1 => PooledConn::Http1(Box::new(Http1::new(io, deadlines.add())), ConnAge::Never),
+        let (io, protocol) = connector.connect(&self.upstream).await?;
+        Ok(match protocol {
+            Protocol::Http1 => PooledConn::Http1(Box::new(Http1::new(io, deadlines.add())), ConnAge::New),
             Protocol::Http2 => {
                 let slot = self.http2.add(io, connector.timeout(), deadlines.now()).await?;
-                PooledConn::Http2(slot, ConnAge::Never)
+                PooledConn::Http2(slot, ConnAge::New)
             }
         })
     }
 
     /// Returns an idle connection, if there is one.
-    pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<PooledConn> {
+    pub(super) fn idle(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<PooledConn> {
         // The most recently used connection is the least likely to be closed.
-        while let Some(mut connection) = { self.free.lock().pop() } {
-            if connection.is_free(context) {
-                return Some(PooledConn::Http1(connection, ConnAge::Before));
+        while let Some(mut connection) = { self.idle.lock().pop() } {
+            if connection.is_idle(context) {
+                return Some(PooledConn::Http1(connection, ConnAge::Reused));
             }
         }
         if !self.http2.is_known() {
             return None;
         }
-        self.http2.free(now).map(|slot| PooledConn::Http2(slot, ConnAge::Before))
+        self.http2.idle(now).map(|slot| PooledConn::Http2(slot, ConnAge::Reused))
     }
 
     /// Returns a connection to the pool after the end of its response.
-    pub(super) fn give_back(self: &Arc<Self>, mut connection: Box<Http1>) {
+    pub(super) fn release(self: &Arc<Self>, mut connection: Box<Http1>) {
         if !connection.is_reusable() {
             return;
         }
@@ -179,27 +178,27 @@ impl Endpoint {
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move {
                     if let Some(connection) = connection.sent().await {
-                        endpoint.give_back(connection);
+                        endpoint.release(connection);
                     }
                 });
             }
             return;
         }
-        connection.used = connection.deadline().all().now();
+        connection.last_used = connection.deadline().all().now();
         connection.deadline().clear();
-        let mut free = self.free.lock();
-        if free.len() < MOST_FREE {
-            free.push(connection);
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(connection);
         }
     }
 
     /// Closes connections that have been idle for too long.
-    pub(super) fn tidy(&self, now: u64) {
-        self.http2.tidy(now, LONGEST_FREE);
-        let mut free = self.free.lock();
-        let old = free.iter().take_while(|connection| now.saturating_sub(connection.used) > LONGEST_FREE).count();
-        let gone: Vec<_> = free.drain(..old).collect();
-        drop(free);
-        drop(gone);
+    pub(super) fn close_idle(&self, now: u64) {
+        self.http2.close_idle(now, MAX_IDLE_TIME);
+        let mut idle = self.idle.lock();
+        let old = idle.iter().take_while(|connection| now.saturating_sub(connection.last_used) > MAX_IDLE_TIME).count();
+        let closed: Vec<_> = idle.drain(..old).collect();
+        drop(idle);
+        drop(closed);
     }
 }

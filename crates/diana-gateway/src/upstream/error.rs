@@ -9,7 +9,7 @@ pub(crate) enum WireError {
     /// The upstream closed the connection too early.
     Closed,
     /// The upstream sent invalid HTTP; contains the reason.
-    NoHttp(&'static str),
+    InvalidHttp(&'static str),
     /// The request's body was aborted.
     Body,
     Http2(h2::Error),
@@ -27,7 +27,7 @@ pub(crate) enum UpstreamError {
     /// All allowed connections are in use, and none became free in time.
     Busy,
     /// No upstream is configured for the request.
-    Nowhere,
+    NoUpstream,
     /// The client's body was invalid or incomplete.
     ByClient,
 }
@@ -42,11 +42,11 @@ impl UpstreamError {
 impl fmt::Display for UpstreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) => write!(f, "it can't be reached: {why}"),
-            Self::Broken(why) => write!(f, "the connection broke: {why}"),
-            Self::TimedOut => f.write_str("it took too long"),
-            Self::Busy => f.write_str("all connections to it are in use"),
-            Self::Nowhere => f.write_str("there is none"),
+            Self::Unreachable(reason) => write!(f, "cannot connect: {reason}"),
+            Self::Broken(error) => write!(f, "connection failed: {error}"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::Busy => f.write_str("all connections are in use"),
+            Self::NoUpstream => f.write_str("no upstream is configured"),
             Self::ByClient => f.write_str("the request body is invalid"),
         }
     }
@@ -62,9 +62,9 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Closed => f.write_str("it was closed before the answer was whole"),
-            Self::NoHttp(why) => f.write_str(why),
-            Self::Body => f.write_str("the request's body broke off"),
+            Self::Closed => f.write_str("closed before the response was complete"),
+            Self::InvalidHttp(reason) => write!(f, "invalid HTTP: {reason}"),
+            Self::Body => f.write_str("the request body was aborted"),
             Self::Http2(error) => error.fmt(f),
         }
     }

@@ -19,7 +19,7 @@ use super::connector::UpstreamIo;
 use super::response_timeout::ResponseTimeout;
 use super::{UpstreamError, WireError};
 use crate::connection::Deadline;
-use crate::http2::{SHARE, StreamHandle};
+use crate::http2::{MIN_READ, StreamHandle};
 use crate::listener::Rewind;
 use crate::request::RequestBodyStream;
 use crate::request::head::UpstreamRequest;
@@ -39,7 +39,7 @@ use tokio::task::unconstrained;
 /// hundred requests at once, its stream sets the read size.)
 const HEAD: usize = 4 << 10;
 const BODY: usize = 64 << 10;
-const _: () = assert!(HEAD <= SHARE);
+const _: () = assert!(HEAD <= MIN_READ);
 
 /// An HTTP/1 connection to an upstream.
 pub(crate) struct Http1 {
@@ -47,9 +47,9 @@ pub(crate) struct Http1 {
     /// Bytes that have been received but not consumed.
     input: BytesMut,
     /// The request being sent, or the last one.
-    asking: RequestWriter,
+    writer: RequestWriter,
     /// Decodes the rest of the response.
-    rest: BodyDecoder,
+    decoder: BodyDecoder,
     state: State,
     /// Whether the last read returned `Pending`, so that the owner is woken when there is more to read.
     is_watched: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Http1 {
     /// The client's stream, if it uses HTTP/2.
     client: Option<StreamHandle>,
     /// When the connection was last used, on the worker's clock.
-    pub(super) used: u64,
+    pub(super) last_used: u64,
 }
 
 /// Whether a connection can be reused after the response.
@@ -75,7 +75,7 @@ enum State {
 
 /// The result of sending a request.
 pub(super) enum Sent {
-    Answered(Response<()>),
+    Response(Response<()>),
     /// No byte of it was sent; its body can be sent to another upstream.
     Untouched(RequestBodyStream, UpstreamError),
     Failed(UpstreamError),
@@ -86,21 +86,21 @@ impl Http1 {
         Self {
             io,
             input: BytesMut::new(),
-            asking: RequestWriter::default(),
-            rest: BodyDecoder::Nothing,
+            writer: RequestWriter::default(),
+            decoder: BodyDecoder::Nothing,
             state: State::Open,
             is_watched: false,
             deadline,
             timeout: Duration::ZERO,
             seen: 0,
             client: None,
-            used: 0,
+            last_used: 0,
         }
     }
 
     /// Returns `true` if the connection can take a request: it is open, and the upstream has sent nothing, nor closed
     /// it.
-    pub(super) fn is_free(&mut self, context: &mut Context<'_>) -> bool {
+    pub(super) fn is_idle(&mut self, context: &mut Context<'_>) -> bool {
         if self.state != State::Open || !self.input.is_empty() {
             return false;
         }
@@ -114,7 +114,7 @@ impl Http1 {
 
     /// Returns `true` if a request is still being sent. An upstream may respond before it has all of it.
     pub(super) fn is_sending(&self) -> bool {
-        self.asking.is_under_way()
+        self.writer.is_sending()
     }
 
     /// Returns the deadline for the upstream's next bytes.
@@ -126,62 +126,64 @@ impl Http1 {
     pub(super) async fn send(
         &mut self,
         request: UpstreamRequest<'_>,
-        own: &[u8],
+        upstream_host: &[u8],
         body: RequestBodyStream,
         timeout: Duration,
     ) -> Sent {
-        let mut max_wait = ResponseTimeout::new(&body, timeout);
-        self.asking.begin(request, own, body);
+        let mut response_timeout = ResponseTimeout::new(&body, timeout);
+        self.writer.begin(request, upstream_host, body);
         self.timeout = timeout;
         self.client = request.head.extensions.get::<StreamHandle>().cloned();
         self.deadline.set(timeout);
-        let mut news = 0;
+        let mut interim = 0;
         let sent = poll_fn(|context| {
             // An upstream that stops reading a body may have responded with the reason, so the response is still read.
-            let broken = match self.asking.poll(&mut self.io, context) {
-                Poll::Ready(Err(fault)) => Some(fault),
+            let broken = match self.writer.poll(&mut self.io, context) {
+                Poll::Ready(Err(error)) => Some(error),
                 Poll::Ready(Ok(())) | Poll::Pending => None,
             };
             // The last read found nothing, and an upstream can't respond to a request that it has not read.
             let is_too_early = std::mem::take(&mut self.is_watched) && broken.is_none();
-            let head = if is_too_early { Poll::Pending } else { self.poll_head(request, &mut news, context) };
+            let head = if is_too_early { Poll::Pending } else { self.poll_head(request, &mut interim, context) };
             match (head, broken) {
                 (Poll::Ready(Ok(head)), None) => Poll::Ready(Ok(head)),
                 // The request was sent incompletely, so no other request can follow.
                 (Poll::Ready(Ok(head)), Some(_)) => {
-                    self.end_after_this();
+                    self.close_after_response();
                     Poll::Ready(Ok(head))
                 }
-                (Poll::Ready(Err(_)) | Poll::Pending, Some(fault)) | (Poll::Ready(Err(fault)), None) => {
-                    Poll::Ready(Err(UpstreamError::Broken(fault)))
+                (Poll::Ready(Err(_)) | Poll::Pending, Some(error)) | (Poll::Ready(Err(error)), None) => {
+                    Poll::Ready(Err(UpstreamError::Broken(error)))
                 }
-                (Poll::Pending, None) => max_wait.poll(&self.deadline, context).map(|()| Err(UpstreamError::TimedOut)),
+                (Poll::Pending, None) => {
+                    response_timeout.poll(&self.deadline, context).map(|()| Err(UpstreamError::TimedOut))
+                }
             }
         })
         .await;
         self.deadline.clear();
         match sent {
-            Ok(head) => Sent::Answered(self.begin_answer(head)),
-            Err(failure) => {
+            Ok(head) => Sent::Response(self.begin_response(head)),
+            Err(error) => {
                 self.state = State::Closed;
-                let failure = max_wait.blame(failure);
-                if self.asking.is_untouched() {
-                    Sent::Untouched(self.asking.take_back(), failure)
+                let error = response_timeout.attribute(error);
+                if self.writer.is_untouched() {
+                    Sent::Untouched(self.writer.take_body(), error)
                 } else {
-                    Sent::Failed(failure)
+                    Sent::Failed(error)
                 }
             }
         }
     }
 
     /// Closes the connection after the current response.
-    fn end_after_this(&mut self) {
+    fn close_after_response(&mut self) {
         self.state = State::Last;
-        self.asking.give_up();
+        self.writer.abort();
     }
 
-    fn begin_answer(&mut self, head: ResponseHead) -> Response<()> {
-        self.rest = head.rest;
+    fn begin_response(&mut self, head: ResponseHead) -> Response<()> {
+        self.decoder = head.decoder;
         if head.is_last && self.state == State::Open {
             self.state = State::Last;
         }
@@ -192,20 +194,20 @@ impl Http1 {
     fn poll_head(
         &mut self,
         request: UpstreamRequest<'_>,
-        news: &mut usize,
+        interim: &mut usize,
         context: &mut Context<'_>,
     ) -> Poll<Result<ResponseHead, WireError>> {
         loop {
             if !self.input.is_empty()
                 && let Some(head) = decode::read(&mut self.input, &request.head.method)?
             {
-                let is_news = head.response.status().is_informational();
-                if !is_news || head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                let is_interim = head.response.status().is_informational();
+                if !is_interim || head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     return Poll::Ready(Ok(head));
                 }
-                *news += 1;
-                if *news > decode::MOST_NEWS {
-                    return Poll::Ready(Err(WireError::NoHttp("it says too often that it goes on")));
+                *interim += 1;
+                if *interim > decode::MAX_INTERIM {
+                    return Poll::Ready(Err(WireError::InvalidHttp("too many interim responses")));
                 }
                 if let Some(client) = &self.client {
                     client.forward(head.response);
@@ -216,12 +218,12 @@ impl Http1 {
         }
     }
 
-    /// Reads at most `most` bytes. The end of the stream is an error.
-    fn poll_read(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<(), WireError>> {
-        if self.input.capacity() - self.input.len() < most.min(HEAD / 2) || most > HEAD {
-            self.input.reserve(most.max(HEAD));
+    /// Reads at most `max` bytes. The end of the stream is an error.
+    fn poll_read(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Result<(), WireError>> {
+        if self.input.capacity() - self.input.len() < max.min(HEAD / 2) || max > HEAD {
+            self.input.reserve(max.max(HEAD));
         }
-        match ready!(pin!(self.io.read_buf(&mut (&mut self.input).limit(most))).poll(context)) {
+        match ready!(pin!(self.io.read_buf(&mut (&mut self.input).limit(max))).poll(context)) {
             Ok(0) => Poll::Ready(Err(WireError::Closed)),
             Ok(_) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(WireError::Io(error))),
@@ -230,43 +232,43 @@ impl Http1 {
 
     /// Returns the next frame of the response body.
     pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
-        if self.is_sending() && matches!(self.asking.poll(&mut self.io, context), Poll::Ready(Err(_))) {
+        if self.is_sending() && matches!(self.writer.poll(&mut self.io, context), Poll::Ready(Err(_))) {
             // The response may still be complete.
-            self.end_after_this();
+            self.close_after_response();
         }
         loop {
-            match self.rest.take(&mut self.input) {
+            match self.decoder.take(&mut self.input) {
                 Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
-                Ok(None) if self.rest.is_over() => return Poll::Ready(None),
+                Ok(None) if self.decoder.is_over() => return Poll::Ready(None),
                 Ok(None) => {}
-                Err(fault) => return Poll::Ready(Some(Err(self.fail(fault)))),
+                Err(error) => return Poll::Ready(Some(Err(self.fail(error)))),
             }
-            let most = self.client.as_ref().map_or(BODY, StreamHandle::read_size);
-            match ready!(self.poll_read(context, self.rest.expects().clamp(HEAD, most))) {
+            let max = self.client.as_ref().map_or(BODY, StreamHandle::read_size);
+            match ready!(self.poll_read(context, self.decoder.expects().clamp(HEAD, max))) {
                 Ok(()) => {}
-                Err(WireError::Closed) if self.rest.ends_with_connection() => {
-                    self.rest = BodyDecoder::Nothing;
+                Err(WireError::Closed) if self.decoder.ends_with_connection() => {
+                    self.decoder = BodyDecoder::Nothing;
                     self.state = State::Closed;
                     return Poll::Ready(None);
                 }
-                Err(fault) => return Poll::Ready(Some(Err(self.fail(fault)))),
+                Err(error) => return Poll::Ready(Some(Err(self.fail(error)))),
             }
         }
     }
 
-    fn fail(&mut self, fault: WireError) -> WireError {
+    fn fail(&mut self, error: WireError) -> WireError {
         self.state = State::Closed;
-        fault
+        error
     }
 
     /// Returns `true` if the whole response has been returned.
     pub(super) fn is_over(&self) -> bool {
-        self.rest.is_over()
+        self.decoder.is_over()
     }
 
     /// Returns the length of the rest of the response.
     pub(super) fn size_hint(&self) -> SizeHint {
-        self.rest.size_hint()
+        self.decoder.size_hint()
     }
 
     /// Returns `true` if the connection can be reused, now that the response has ended.
@@ -275,7 +277,7 @@ impl Http1 {
         if self.input.capacity() > 2 * HEAD {
             self.input = BytesMut::from(&self.input[..]);
         }
-        self.asking.trim();
+        self.writer.trim();
         self.client = None;
         self.state == State::Open && self.input.is_empty()
     }
@@ -287,14 +289,14 @@ impl Http1 {
 
     /// Ready when the upstream has been idle for too long: it neither sends nor accepts data. Time spent waiting for
     /// the client, which has its own timeout, does not count.
-    pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_idle_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.deadline.is_set() {
             self.deadline.set(self.timeout);
         }
         ready!(self.deadline.poll(context));
-        let written = self.asking.written();
-        let has_moved = std::mem::replace(&mut self.seen, written) != written;
-        if has_moved || (self.is_sending() && !self.asking.is_blocked()) {
+        let written = self.writer.written();
+        let has_progress = std::mem::replace(&mut self.seen, written) != written;
+        if has_progress || (self.is_sending() && !self.writer.is_blocked()) {
             self.deadline.set(self.timeout);
             return Poll::Pending;
         }
@@ -304,9 +306,9 @@ impl Http1 {
     /// Drives the connection until its request has been sent. Returns the connection on success.
     pub(super) async fn sent(mut self: Box<Self>) -> Option<Box<Self>> {
         self.deadline.clear();
-        let is_sent = poll_fn(|context| match self.asking.poll(&mut self.io, context) {
+        let is_sent = poll_fn(|context| match self.writer.poll(&mut self.io, context) {
             Poll::Ready(sent) => Poll::Ready(sent.is_ok()),
-            Poll::Pending => self.poll_stillness(context).map(|()| false),
+            Poll::Pending => self.poll_idle_timeout(context).map(|()| false),
         })
         .await;
         is_sent.then_some(self)

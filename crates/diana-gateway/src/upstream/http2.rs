@@ -2,14 +2,14 @@
 
 mod pool;
 
-pub(super) use pool::{Pool, Slot, Turn};
+pub(super) use pool::{Checkout, Pool, Slot};
 
 use super::response_timeout::ResponseTimeout;
 use super::{UpstreamError, WireError};
 use crate::connection::Deadline;
-use crate::http2::{Http2Body, Piece, Pipe, PipeError, StreamHandle};
+use crate::http2::{Http2Body, Pipe, PipeError, SendChunk, StreamHandle};
 use crate::request::RequestBodyStream;
-use crate::request::head::may_trail;
+use crate::request::head::is_trailer_allowed;
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http::{Request, Response};
@@ -20,35 +20,35 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// How many interim responses an upstream may send.
-const MOST_INTERIM: usize = 16;
+const MAX_INTERIM: usize = 16;
 
 /// The result of sending a request.
 pub(super) enum Sent {
-    Answered(Response<Box<Answer>>),
+    Response(Response<Box<ResponseStream>>),
     /// The upstream has not processed it; it can be sent to another one.
     Untouched(RequestBodyStream, UpstreamError),
     Failed(UpstreamError),
 }
 
 /// The body of a response. The rest of the request's body is sent meanwhile.
-pub(super) struct Answer {
+pub(super) struct ResponseStream {
     body: Http2Body,
-    asking: Asking,
+    request_body: RequestBodySender,
     /// The deadline for the upstream's next frame.
     deadline: Deadline,
-    max_wait: ResponseTimeout,
+    response_timeout: ResponseTimeout,
     /// The client's stream, if it uses HTTP/2.
     client: Option<StreamHandle>,
     _slot: Slot,
 }
 
 /// The request body being sent.
-enum Asking {
-    Sending(Box<(RequestBodyStream, SendStream<Piece>, Pipe)>),
+enum RequestBodySender {
+    Sending(Box<(RequestBodyStream, SendStream<SendChunk>, Pipe)>),
     Done,
 }
 
-impl Asking {
+impl RequestBodySender {
     /// Sends the available data. Errors are ignored: an upstream may stop reading the body and still respond.
     fn poll(&mut self, context: &mut Context<'_>) {
         let Self::Sending(sending) = self else { return };
@@ -69,7 +69,7 @@ pub(super) async fn send(
     client: Option<&StreamHandle>,
 ) -> Sent {
     let (head, body) = request.into_parts();
-    let mut max_wait = ResponseTimeout::new(&body, timeout);
+    let mut response_timeout = ResponseTimeout::new(&body, timeout);
     deadline.set(timeout);
     let broken = |error| UpstreamError::Broken(WireError::Http2(error));
     let ready = poll_fn(|context| match slot.sender.poll_ready(context) {
@@ -77,54 +77,57 @@ pub(super) async fn send(
         Poll::Pending => deadline.poll(context).map(|()| Err(UpstreamError::TimedOut)),
     })
     .await;
-    if let Err(failure) = ready {
+    if let Err(error) = ready {
         slot.retire();
-        return Sent::Untouched(body, failure);
+        return Sent::Untouched(body, error);
     }
     let is_empty = body.is_empty();
-    let (mut answer, stream) = match slot.sender.send_request(Request::from_parts(head, ()), is_empty) {
+    let (mut response, stream) = match slot.sender.send_request(Request::from_parts(head, ()), is_empty) {
         Ok(sent) => sent,
         // The connection has just ended.
         Err(error) if error.is_io() || error.is_go_away() => return Sent::Untouched(body, broken(error)),
         Err(error) => return Sent::Failed(broken(error)),
     };
-    let mut asking =
-        if is_empty { Asking::Done } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
-    let mut news = 0;
-    let answered = poll_fn(|context| {
-        asking.poll(context);
-        while let Poll::Ready(Some(Ok(response))) = answer.poll_informational(context) {
-            news += 1;
-            if news > MOST_INTERIM {
-                return Poll::Ready(Err(UpstreamError::Broken(WireError::NoHttp("it says too often that it goes on"))));
+    let mut request_body = if is_empty {
+        RequestBodySender::Done
+    } else {
+        RequestBodySender::Sending(Box::new((body, stream, Pipe::to_upstream())))
+    };
+    let mut interim_count = 0;
+    let received = poll_fn(|context| {
+        request_body.poll(context);
+        while let Poll::Ready(Some(Ok(interim))) = response.poll_informational(context) {
+            interim_count += 1;
+            if interim_count > MAX_INTERIM {
+                return Poll::Ready(Err(UpstreamError::Broken(WireError::InvalidHttp("too many interim responses"))));
             }
             if let Some(client) = client {
-                client.forward(response);
+                client.forward(interim);
             }
         }
-        match Pin::new(&mut answer).poll(context) {
-            Poll::Ready(answer) => Poll::Ready(answer.map_err(broken)),
-            Poll::Pending => max_wait.poll(&deadline, context).map(|()| Err(UpstreamError::TimedOut)),
+        match Pin::new(&mut response).poll(context) {
+            Poll::Ready(response) => Poll::Ready(response.map_err(broken)),
+            Poll::Pending => response_timeout.poll(&deadline, context).map(|()| Err(UpstreamError::TimedOut)),
         }
     })
     .await;
     deadline.clear();
-    match answered {
+    match received {
         Ok(response) => {
             let (head, body) = response.into_parts();
             let body = Http2Body::new(body, &head.headers);
             let client = client.cloned();
-            let answer = Answer { body, asking, deadline, max_wait, client, _slot: slot };
-            Sent::Answered(Response::from_parts(head, Box::new(answer)))
+            let stream = ResponseStream { body, request_body, deadline, response_timeout, client, _slot: slot };
+            Sent::Response(Response::from_parts(head, Box::new(stream)))
         }
-        Err(failure) => {
-            if matches!(failure, UpstreamError::TimedOut) {
+        Err(error) => {
+            if matches!(error, UpstreamError::TimedOut) {
                 slot.retire();
             }
-            if is_empty && matches!(&failure, UpstreamError::Broken(WireError::Http2(error)) if is_untouched(error)) {
-                return Sent::Untouched(RequestBodyStream::empty(), failure);
+            if is_empty && matches!(&error, UpstreamError::Broken(WireError::Http2(error)) if is_untouched(error)) {
+                return Sent::Untouched(RequestBodyStream::empty(), error);
             }
-            Sent::Failed(max_wait.blame(failure))
+            Sent::Failed(response_timeout.attribute(error))
         }
     }
 }
@@ -135,13 +138,13 @@ fn is_untouched(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
-impl Answer {
+impl ResponseStream {
     /// Returns the next frame.
     pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
-        self.asking.poll(context);
-        let most = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
-        let Some(frame) = ready!(self.body.poll_frame(most, context)) else { return Poll::Ready(None) };
-        Poll::Ready(Some(frame.map(only_what_may_trail).map_err(WireError::Http2)))
+        self.request_body.poll(context);
+        let max = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
+        let Some(frame) = ready!(self.body.poll_frame(max, context)) else { return Poll::Ready(None) };
+        Poll::Ready(Some(frame.map(without_forbidden_trailers).map_err(WireError::Http2)))
     }
 
     /// Returns the deadline for the upstream's next frame.
@@ -151,8 +154,8 @@ impl Answer {
 
     /// Ready when the upstream has sent nothing for too long. Time while the request's body moves, or the client is
     /// waited for, does not count.
-    pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.max_wait.poll(&self.deadline, context)
+    pub(super) fn poll_idle_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.response_timeout.poll(&self.deadline, context)
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
@@ -165,11 +168,11 @@ impl Answer {
 }
 
 /// Removes the trailers that are not allowed.
-fn only_what_may_trail(frame: Frame<Bytes>) -> Frame<Bytes> {
+fn without_forbidden_trailers(frame: Frame<Bytes>) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(trailers) => {
-            let kept = trailers.iter().filter(|(name, _)| may_trail(name));
-            Frame::trailers(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+            let allowed = trailers.iter().filter(|(name, _)| is_trailer_allowed(name));
+            Frame::trailers(allowed.map(|(name, value)| (name.clone(), value.clone())).collect())
         }
         Err(frame) => frame,
     }

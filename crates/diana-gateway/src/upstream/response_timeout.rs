@@ -16,21 +16,21 @@ pub(super) struct ResponseTimeout {
 
 impl ResponseTimeout {
     pub(super) fn new(body: &RequestBodyStream, timeout: Duration) -> Self {
-        Self { body: body.ending(), seen: 0, timeout }
+        Self { body: body.progress(), seen: 0, timeout }
     }
 
     /// Attributes a failure to the client or the upstream: an upstream that got an incomplete request is not at fault.
-    pub(super) fn blame(&self, failure: UpstreamError) -> UpstreamError {
+    pub(super) fn attribute(&self, error: UpstreamError) -> UpstreamError {
         let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
-        let is_by_client = match &failure {
+        let is_by_client = match &error {
             UpstreamError::Broken(WireError::Body) => true,
             // The gateway reset the stream itself, since it could not send the whole request.
-            UpstreamError::Broken(WireError::Http2(error)) if error.is_reset() => {
-                !error.is_remote() && !error.is_library()
+            UpstreamError::Broken(WireError::Http2(http2)) if http2.is_reset() => {
+                !http2.is_remote() && !http2.is_library()
             }
             _ => false,
         };
-        if has_fault || is_by_client { UpstreamError::ByClient } else { failure }
+        if has_fault || is_by_client { UpstreamError::ByClient } else { error }
     }
 
     /// Ready when the timeout has expired. Starts it if it is not running.
@@ -41,7 +41,7 @@ impl ResponseTimeout {
         if deadline.poll(context).is_pending() {
             return Poll::Pending;
         }
-        if self.body.as_ref().is_some_and(|body| body.is_under_way(&mut self.seen)) {
+        if self.body.as_ref().is_some_and(|body| body.is_advancing(&mut self.seen)) {
             deadline.set(self.timeout);
             return Poll::Pending;
         }

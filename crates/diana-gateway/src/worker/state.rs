@@ -3,7 +3,7 @@
 
 use crate::access_log::AccessLog;
 use crate::connection::Deadlines;
-use crate::http2::Total;
+use crate::http2::TotalMemory;
 use crate::section::GatewaySection;
 use crate::upstream::{Balancer, Upstreams};
 use diana_http::{Filter, FilterChain};
@@ -24,7 +24,7 @@ pub(crate) struct WorkerState {
     pub(crate) routes: Vec<Balancer>,
     pub(crate) deadlines: Arc<Deadlines>,
     /// The memory that HTTP/2 clients occupy. All workers share it.
-    pub(crate) http2_memory: Arc<Total>,
+    pub(crate) http2_memory: Arc<TotalMemory>,
     pub(crate) metrics: Arc<Shard>,
     pub(crate) log: Option<AccessLog>,
 }
@@ -35,5 +35,5 @@ pub(crate) enum RouteTarget {
     /// The built-in upstream, which returns the request that it received.
     Echo,
     /// No upstream: the response only states that the request is allowed.
-    Answer,
+    Allow,
 }

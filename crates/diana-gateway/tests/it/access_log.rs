@@ -19,11 +19,11 @@ struct Sink(Arc<Written>);
 type Written = (Mutex<(Vec<u8>, bool)>, Condvar);
 
 impl Sink {
-    fn stop(&self) {
+    fn block(&self) {
         self.0.0.lock().1 = true;
     }
 
-    fn go_on(&self) {
+    fn resume(&self) {
         self.0.0.lock().1 = false;
         self.0.1.notify_all();
     }
@@ -36,7 +36,7 @@ impl Sink {
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.0.0.lock();
-        self.0.1.wait_while(&mut state, |(_, stopped)| *stopped);
+        self.0.1.wait_while(&mut state, |(_, is_blocked)| *is_blocked);
         state.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
@@ -46,7 +46,7 @@ impl Write for Sink {
     }
 }
 
-fn refused() -> Entry<'static> {
+fn denied() -> Entry<'static> {
     Entry {
         at: Timestamp::from_millis(1_794_773_572_345),
         client: Some([203, 0, 113, 7].into()),
@@ -75,7 +75,7 @@ fn forwarded() -> Entry<'static> {
         upstream_took: Some(Duration::from_micros(3_400)),
         took: Duration::from_micros(15_500),
         bytes_in: 0,
-        ..refused()
+        ..denied()
     }
 }
 
@@ -89,9 +89,9 @@ fn written(format: LogFormat, entries: &[Entry<'_>]) -> String {
 }
 
 #[test]
-fn a_line_of_text_is_the_combined_format_and_what_diana_knows() {
+fn text_lines_are_the_combined_format_with_extra_fields() {
     assert_eq!(
-        written(LogFormat::Text, &[refused(), forwarded(), Entry::default()]),
+        written(LogFormat::Text, &[denied(), forwarded(), Entry::default()]),
         "203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/1.1\" 503 162 \"-\" \"curl/8.5\" \
          outcome=refused time=0.045ms rule=each-account bytes_in=12 host=\"api.example.com\"\n\
          203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/2.0\" 200 162 \"https://example.com/\" \"curl/8.5\" \
@@ -102,8 +102,8 @@ fn a_line_of_text_is_the_combined_format_and_what_diana_knows() {
 }
 
 #[test]
-fn a_line_of_json_is_an_object() {
-    let lines = written(LogFormat::Json, &[refused(), forwarded()]);
+fn json_lines_are_objects() {
+    let lines = written(LogFormat::Json, &[denied(), forwarded()]);
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>();
     assert_eq!(
         lines[0],
@@ -116,9 +116,9 @@ fn a_line_of_json_is_an_object() {
 }
 
 #[test]
-fn what_a_client_sends_can_t_forge_a_line() {
-    let evil = "x\" 200 0\n127.0.0.1 - - \"\r\x1b[31m\u{202e}\u{7f}\\";
-    let entry = Entry { target: evil, user_agent: Some(b"\xff\x00\n"), host: Some(evil.as_bytes()), ..refused() };
+fn clients_cannot_forge_lines() {
+    let forged = "x\" 200 0\n127.0.0.1 - - \"\r\x1b[31m\u{202e}\u{7f}\\";
+    let entry = Entry { target: forged, user_agent: Some(b"\xff\x00\n"), host: Some(forged.as_bytes()), ..denied() };
     let text = written(LogFormat::Text, &[entry]);
     assert!(
         text.contains(r#""POST x\" 200 0\x0a127.0.0.1 - - \"\x0d\x1b[31m\xe2\x80\xae\x7f\\ HTTP/1.1" 503"#),
@@ -127,14 +127,14 @@ fn what_a_client_sends_can_t_forge_a_line() {
     assert!(text.contains(r#""\xff\x00\x0a""#), "{text}");
     let json = written(LogFormat::Json, &[entry]);
     let line = serde_json::from_str::<Value>(&json).unwrap();
-    assert_eq!((&line["target"], &line["user_agent"]), (&json!(evil), &json!("\u{fffd}\0\n")));
+    assert_eq!((&line["target"], &line["user_agent"]), (&json!(forged), &json!("\u{fffd}\0\n")));
     assert!(!json.trim_end().contains(|character: char| character.is_control() || character == '\u{202e}'), "{json:?}");
 }
 
 #[test]
-fn long_texts_are_cut() {
+fn long_texts_are_truncated() {
     let long = "ä".repeat(100_000);
-    let entry = Entry { target: &long, user_agent: Some(long.as_bytes()), host: Some(long.as_bytes()), ..refused() };
+    let entry = Entry { target: &long, user_agent: Some(long.as_bytes()), host: Some(long.as_bytes()), ..denied() };
     let text = written(LogFormat::Text, &[entry]);
     assert!(text.len() < 3 * 4 * 4096 + 1000 && text.contains("... HTTP/1.1"), "{}", text.len());
     let json = written(LogFormat::Json, &[entry]);
@@ -146,10 +146,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_bytes_make_one_line_that_reads_again(
+    fn any_bytes_make_one_valid_line(
         target in any::<String>(), agent in any::<Vec<u8>>(), host in any::<Vec<u8>>(), rule in any::<String>()
     ) {
-        let entry = Entry { target: &target, user_agent: Some(&agent), host: Some(&host), rule: Some(&rule), ..refused() };
+        let (user_agent, host, rule) = (Some(&*agent), Some(&*host), Some(&*rule));
+        let entry = Entry { target: &target, user_agent, host, rule, ..denied() };
         let json = written(LogFormat::Json, &[entry]);
         prop_assert_eq!(json.matches('\n').count(), 1);
         let line = serde_json::from_str::<Value>(&json).unwrap();
@@ -162,25 +163,25 @@ proptest! {
 }
 
 #[test]
-fn lines_are_written_soon_and_not_only_at_the_end() {
+fn lines_are_written_promptly() {
     let sink = Sink::default();
     let log = AccessLog::start(LogFormat::Text, sink.clone()).unwrap();
-    for nth in 1..=3 {
-        log.log(&refused());
-        let lines = || (sink.text().lines().count() == nth).then_some(());
+    for count in 1..=3 {
+        log.log(&denied());
+        let lines = || (sink.text().lines().count() == count).then_some(());
         wait_until("the line", Duration::from_secs(60), lines).unwrap();
     }
 }
 
 #[test]
-fn many_workers_lose_nothing_while_somebody_reads() {
+fn concurrent_workers_lose_no_lines() {
     let sink = Sink::default();
     let log = AccessLog::start(LogFormat::Json, sink.clone()).unwrap();
     let drops = log.drops();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let log = log.clone();
-            scope.spawn(move || (0..500).for_each(|_| log.log(&refused())));
+            scope.spawn(move || (0..500).for_each(|_| log.log(&denied())));
         }
     });
     drop(log);
@@ -190,25 +191,25 @@ fn many_workers_lose_nothing_while_somebody_reads() {
 }
 
 #[test]
-fn nobody_waits_for_whoever_does_not_read() {
+fn logging_never_waits_for_the_reader() {
     let sink = Sink::default();
-    sink.stop();
+    sink.block();
     let log = AccessLog::start(LogFormat::Text, sink.clone()).unwrap();
     let drops = log.drops();
-    // Far more than fits; this returns only because logging never waits.
+    // More than the buffer holds; logging never waits.
     for _ in 0..40_000 {
-        log.log(&refused());
+        log.log(&denied());
     }
     let dropped = drops.count();
     assert!(dropped > 0 && dropped < 40_000, "{dropped}");
-    sink.go_on();
+    sink.resume();
     drop(log);
     let lines = sink.text().lines().count();
     assert_eq!(lines as u64 + drops.count(), 40_000, "each line is written or counted");
 }
 
 #[test]
-fn a_sink_that_fails_is_counted() {
+fn counts_lines_dropped_by_write_errors() {
     struct Broken;
     impl Write for Broken {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -220,7 +221,7 @@ fn a_sink_that_fails_is_counted() {
     }
     let log = AccessLog::start(LogFormat::Text, Broken).unwrap();
     let drops = log.drops();
-    (0..10).for_each(|_| log.log(&refused()));
+    (0..10).for_each(|_| log.log(&denied()));
     drop(log);
     assert_eq!(drops.count(), 10);
 }

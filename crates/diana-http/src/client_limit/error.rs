@@ -31,11 +31,11 @@ pub struct Overloaded {
 impl fmt::Display for Overloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, max_wait, retry } = self;
-        write!(f, "limit `{limit}` has no room within {max_wait:?}, and nothing was sent: ")?;
+        write!(f, "call not sent: limit `{limit}` does not grant it within {max_wait:?}, ")?;
         match retry {
-            Retry::After(wait) => write!(f, "try again in {wait:?}"),
-            Retry::WhenReturned => f.write_str("try again when other calls are done"),
-            Retry::Never => f.write_str("waiting will not help"),
+            Retry::After(wait) => write!(f, "retry after {wait:?}"),
+            Retry::WhenReturned => f.write_str("retry when a permit is released"),
+            Retry::Never => f.write_str("retrying does not help"),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Error for Overloaded {}
 impl<E: fmt::Display> fmt::Display for ClientRateLimitError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Overloaded(busy) => busy.fmt(f),
+            Self::Overloaded(error) => error.fmt(f),
             Self::Client(error) => error.fmt(f),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The future of a call's permit, or of the error why it is not granted.
-pub type Turn<H> = Pin<Box<dyn Future<Output = Result<H, ClientLimitError>> + Send>>;
+pub type PermitFuture<P> = Pin<Box<dyn Future<Output = Result<P, ClientLimitError>> + Send>>;
 
 /// Why a call is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,25 +27,25 @@ impl From<Retry> for ClientLimitError {
 /// A limit for calls of type `R`.
 pub trait ClientLimit<R>: Send + Sync + 'static {
     /// The permit that a call holds until its response has arrived.
-    type Held: Send + 'static;
+    type Permit: Send + 'static;
 
     /// Waits until `request` is granted, at most `max_wait`. Dropping the future releases its reservation to the next
     /// call.
-    fn turn(self: Arc<Self>, request: &R, max_wait: Duration) -> Turn<Self::Held>;
+    fn acquire(self: Arc<Self>, request: &R, max_wait: Duration) -> PermitFuture<Self::Permit>;
 }
 
 impl<R> ClientLimit<R> for Limiter {
-    type Held = ();
+    type Permit = ();
 
-    fn turn(self: Arc<Self>, _request: &R, max_wait: Duration) -> Turn<()> {
+    fn acquire(self: Arc<Self>, _request: &R, max_wait: Duration) -> PermitFuture<()> {
         Box::pin(async move { granted(self.acquire_timeout(1, max_wait).await) })
     }
 }
 
 impl<R> ClientLimit<R> for ConcurrencyLimiter {
-    type Held = Permit;
+    type Permit = Permit;
 
-    fn turn(self: Arc<Self>, _request: &R, max_wait: Duration) -> Turn<Permit> {
+    fn acquire(self: Arc<Self>, _request: &R, max_wait: Duration) -> PermitFuture<Permit> {
         Box::pin(async move { self.acquire_timeout(1, max_wait).await.map_err(|_| Retry::WhenReturned.into()) })
     }
 }
@@ -55,9 +55,9 @@ impl<R> ClientLimit<R> for ConcurrencyLimiter {
 pub enum NoLimit {}
 
 impl<R> ClientLimit<R> for NoLimit {
-    type Held = ();
+    type Permit = ();
 
-    fn turn(self: Arc<Self>, _request: &R, _patience: Duration) -> Turn<()> {
+    fn acquire(self: Arc<Self>, _request: &R, _max_wait: Duration) -> PermitFuture<()> {
         match *self {}
     }
 }
@@ -78,9 +78,9 @@ impl<R, F> ClientLimit<R> for ByKey<F>
 where
     F: Fn(&R) -> Option<String> + Send + Sync + 'static,
 {
-    type Held = ();
+    type Permit = ();
 
-    fn turn(self: Arc<Self>, request: &R, max_wait: Duration) -> Turn<()> {
+    fn acquire(self: Arc<Self>, request: &R, max_wait: Duration) -> PermitFuture<()> {
         let Some(key) = (self.key)(request) else { return Box::pin(std::future::ready(Ok(()))) };
         let limiter = Arc::clone(&self.limiter);
         Box::pin(async move { granted(limiter.acquire_timeout(&key, 1, max_wait).await) })

@@ -1,7 +1,7 @@
 //! Outgoing calls under the rules of an engine.
 
-use super::limit::{ClientLimit, ClientLimitError, Turn};
-use crate::check_result::CheckResult;
+use super::limit::{ClientLimit, ClientLimitError, PermitFuture};
+use crate::check::CheckResult;
 use crate::filter::Filter;
 use crate::permit::RequestPermit;
 use diana::Retry;
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 impl<B> ClientLimit<Request<B>> for Filter {
-    type Held = RequestPermit;
+    type Permit = RequestPermit;
 
-    fn turn(self: Arc<Self>, request: &Request<B>, max_wait: Duration) -> Turn<RequestPermit> {
+    fn acquire(self: Arc<Self>, request: &Request<B>, max_wait: Duration) -> PermitFuture<RequestPermit> {
         let head = head(request.method(), request.uri().clone(), request.headers());
-        Box::pin(turn(self, head, max_wait))
+        Box::pin(acquire(self, head, max_wait))
     }
 }
 
@@ -34,33 +34,35 @@ pub(crate) fn head(method: &Method, uri: Uri, headers: &HeaderMap) -> Parts {
 }
 
 /// Waits until the rules grant a call.
-pub(crate) async fn turn(
+pub(crate) async fn acquire(
     filter: Arc<Filter>,
     head: Parts,
     max_wait: Duration,
 ) -> Result<RequestPermit, ClientLimitError> {
-    let end = Instant::now() + max_wait.min(FOREVER);
+    let deadline = Instant::now() + max_wait.min(FOREVER);
     loop {
-        let checking = filter.check_head(&head, None);
+        let check = filter.check_head(&head, None);
         // A rule's own `wait` may be longer than the maximum wait; a timeout refunds the charges.
-        let checked = tokio::time::timeout_at(end, checking).await;
-        let verdict = match checked {
+        let result = tokio::time::timeout_at(deadline, check).await;
+        let error = match result {
             Ok(CheckResult::Allow(mut permit)) => {
                 permit.begin();
                 return Ok(permit);
             }
-            Ok(CheckResult::Reroute(permit)) => no_turn(permit.verdict()),
-            Ok(CheckResult::Deny(denial)) => no_turn(denial.verdict()),
+            Ok(CheckResult::Reroute(permit)) => limit_error(permit.verdict()),
+            Ok(CheckResult::Deny(denial)) => limit_error(denial.verdict()),
             Err(_) => return Err(Retry::WhenReturned.into()),
         };
-        match verdict.retry {
-            Retry::After(wait) if !wait.is_zero() && wait <= end - Instant::now() => tokio::time::sleep(wait).await,
-            _ => return Err(verdict),
+        match error.retry {
+            Retry::After(wait) if !wait.is_zero() && wait <= deadline - Instant::now() => {
+                tokio::time::sleep(wait).await
+            }
+            _ => return Err(error),
         }
     }
 }
 
-fn no_turn(verdict: &Verdict) -> ClientLimitError {
+fn limit_error(verdict: &Verdict) -> ClientLimitError {
     let limit = verdict.refused_by().map(|rule| rule.name.as_str().into());
     ClientLimitError { limit, retry: verdict.retry().unwrap_or(Retry::Never) }
 }

@@ -1,13 +1,14 @@
-//! The client of the layer, and the future of a call.
+//! The client of the layer, the future of a call, and the wait for its permit, which all clients share.
 
 use super::ClientRateLimitLayer;
-use super::error::ClientRateLimitError;
-use super::limit::ClientLimit;
-use super::waiting::Waiting;
+use super::error::{ClientRateLimitError, Overloaded};
+use super::limit::{ClientLimit, ClientLimitError, PermitFuture};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tower_service::Service;
 
 /// A client whose calls wait until they are granted; created by [`ClientRateLimitLayer`].
@@ -36,64 +37,92 @@ where
 {
     type Response = C::Response;
     type Error = ClientRateLimitError<C::Error>;
-    type Future = ClientRateLimitFuture<R, L::Held, C>;
+    type Future = ClientRateLimitFuture<R, L::Permit, C>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context).map_err(ClientRateLimitError::Client)
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let waiting = self.layer.turn(&request);
+        let wait = self.layer.acquire(&request);
         // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
-        ClientRateLimitFuture { state: State::Waiting { waiting, asked: Some((request, client)) } }
+        ClientRateLimitFuture { state: State::Waiting { wait, call: Some((request, client)) } }
     }
 }
 
 pin_project! {
     /// A call that waits until it is granted, and then is made.
-    pub struct ClientRateLimitFuture<R, H, C: Service<R>> {
+    pub struct ClientRateLimitFuture<R, P, C: Service<R>> {
         #[pin]
-        state: State<R, H, C>,
+        state: State<R, P, C>,
     }
 }
 
 pin_project! {
-    #[project = StateNow]
-    enum State<R, H, C: Service<R>> {
-        Waiting { #[pin] waiting: Waiting<H>, asked: Option<(R, C)> },
-        Calling { #[pin] call: C::Future, held: H },
+    #[project = StateProj]
+    enum State<R, P, C: Service<R>> {
+        Waiting { #[pin] wait: PermitWait<P>, call: Option<(R, C)> },
+        Calling { #[pin] response: C::Future, permit: P },
     }
 }
 
-impl<R, H, C: Service<R>> Future for ClientRateLimitFuture<R, H, C> {
+impl<R, P, C: Service<R>> Future for ClientRateLimitFuture<R, P, C> {
     type Output = Result<C::Response, ClientRateLimitError<C::Error>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateNow::Waiting { waiting, asked } => {
+                StateProj::Waiting { wait, call } => {
                     // Polled after completion.
-                    if asked.is_none() {
+                    if call.is_none() {
                         return Poll::Pending;
                     }
-                    let turn = ready!(waiting.poll(context));
-                    let Some((request, mut client)) = asked.take() else { return Poll::Pending };
-                    let held = turn.map_err(ClientRateLimitError::Overloaded)?;
-                    State::Calling { call: client.call(request), held }
+                    let acquired = ready!(wait.poll(context));
+                    let Some((request, mut client)) = call.take() else { return Poll::Pending };
+                    let permit = acquired.map_err(ClientRateLimitError::Overloaded)?;
+                    State::Calling { response: client.call(request), permit }
                 }
                 // Its permit is released when the future is dropped, right after this.
-                StateNow::Calling { call, .. } => return call.poll(context).map_err(ClientRateLimitError::Client),
+                StateProj::Calling { response, .. } => {
+                    return response.poll(context).map_err(ClientRateLimitError::Client);
+                }
             };
             this.state.set(next);
         }
     }
 }
 
-impl<R, H, C: Service<R>> fmt::Debug for ClientRateLimitFuture<R, H, C> {
+impl<R, P, C: Service<R>> fmt::Debug for ClientRateLimitFuture<R, P, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientRateLimitFuture").finish_non_exhaustive()
+    }
+}
+
+/// A call that waits for its permit; returns the permit or the caller's error. Dropping it releases its reservation to
+/// the next call.
+pub(crate) struct PermitWait<P> {
+    permit: PermitFuture<P>,
+    name: Arc<str>,
+    max_wait: Duration,
+}
+
+impl<P> PermitWait<P> {
+    pub(super) fn new(permit: PermitFuture<P>, name: Arc<str>, max_wait: Duration) -> Self {
+        Self { permit, name, max_wait }
+    }
+}
+
+impl<P> Future for PermitWait<P> {
+    type Output = Result<P, Overloaded>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.permit.as_mut().poll(context).map_err(|ClientLimitError { limit, retry }| Overloaded {
+            limit: limit.unwrap_or_else(|| Arc::clone(&self.name)),
+            max_wait: self.max_wait,
+            retry,
+        })
     }
 }

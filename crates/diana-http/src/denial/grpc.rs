@@ -24,15 +24,15 @@ const INVALID_ARGUMENT: u8 = 3;
 pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
     let (code, message) = match (verdict.reason(), verdict.retry()) {
         (Some(Reason::Rule { why: DenyReason::Listed | DenyReason::Missing, .. }), _) => {
-            (PERMISSION_DENIED, "refused".to_owned())
+            (PERMISSION_DENIED, "denied".to_owned())
         }
         (Some(Reason::Rule { why: DenyReason::Cost, .. }), _) => {
-            (INVALID_ARGUMENT, "what the call would cost can't be computed".to_owned())
+            (INVALID_ARGUMENT, "the cost of the call cannot be computed".to_owned())
         }
         (_, Some(Retry::After(time))) => {
-            (RESOURCE_EXHAUSTED, format!("too many requests, again {}", when(whole_seconds(time))))
+            (RESOURCE_EXHAUSTED, format!("too many requests, retry {}", when(whole_seconds(time))))
         }
-        (_, Some(Retry::WhenReturned)) => (RESOURCE_EXHAUSTED, "too many requests at a time".to_owned()),
+        (_, Some(Retry::WhenReturned)) => (RESOURCE_EXHAUSTED, "too many concurrent requests".to_owned()),
         _ => (RESOURCE_EXHAUSTED, "too many requests".to_owned()),
     };
     headers.insert(STATUS, HeaderValue::from(u16::from(code)));
@@ -50,14 +50,14 @@ pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
 
 /// Encodes a `google.rpc.Status` with a `google.rpc.RetryInfo`.
 fn details(code: u8, message: &str, time: Duration) -> Vec<u8> {
-    const KIND: &str = "type.googleapis.com/google.rpc.RetryInfo";
+    const TYPE_URL: &str = "type.googleapis.com/google.rpc.RetryInfo";
     let mut delay = Vec::new();
     number(&mut delay, 1, time.as_secs());
     number(&mut delay, 2, u64::from(time.subsec_nanos()));
     let mut info = Vec::new();
     bytes(&mut info, 1, &delay);
     let mut any = Vec::new();
-    bytes(&mut any, 1, KIND.as_bytes());
+    bytes(&mut any, 1, TYPE_URL.as_bytes());
     bytes(&mut any, 2, &info);
     let mut status = Vec::new();
     number(&mut status, 1, u64::from(code));
@@ -67,24 +67,24 @@ fn details(code: u8, message: &str, time: Duration) -> Vec<u8> {
 }
 
 /// Encodes a protobuf number; 0 is omitted.
-fn number(into: &mut Vec<u8>, field: u8, value: u64) {
+fn number(buffer: &mut Vec<u8>, field: u8, value: u64) {
     if value != 0 {
-        into.push(field << 3);
-        varint(into, value);
+        buffer.push(field << 3);
+        varint(buffer, value);
     }
 }
 
-fn bytes(into: &mut Vec<u8>, field: u8, value: &[u8]) {
-    into.push(field << 3 | 2);
-    varint(into, u64::try_from(value.len()).unwrap_or(u64::MAX));
-    into.extend_from_slice(value);
+fn bytes(buffer: &mut Vec<u8>, field: u8, value: &[u8]) {
+    buffer.push(field << 3 | 2);
+    varint(buffer, u64::try_from(value.len()).unwrap_or(u64::MAX));
+    buffer.extend_from_slice(value);
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "seven bits at a time")]
-fn varint(into: &mut Vec<u8>, mut value: u64) {
+fn varint(buffer: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
-        into.push(value as u8 | 0x80);
+        buffer.push(value as u8 | 0x80);
         value >>= 7;
     }
-    into.push(value as u8);
+    buffer.push(value as u8);
 }

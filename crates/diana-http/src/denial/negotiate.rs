@@ -7,13 +7,13 @@ use http::{HeaderValue, Method};
 /// The response format that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseFormat {
-    pub(crate) form: Form,
+    pub(crate) body_format: BodyFormat,
     pub(crate) has_body: bool,
 }
 
-/// The format of a denial.
+/// The body of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BodyFormat {
     /// Problem details (RFC 9457).
     Json,
     /// An HTML page.
@@ -24,11 +24,11 @@ pub(crate) enum Form {
 
 impl ResponseFormat {
     pub(crate) fn of(request: &HttpAttributes<'_>) -> Self {
-        Self { form: Form::of(request), has_body: request.method != Method::HEAD }
+        Self { body_format: BodyFormat::of(request), has_body: request.method != Method::HEAD }
     }
 }
 
-impl Form {
+impl BodyFormat {
     fn of(request: &HttpAttributes<'_>) -> Self {
         let headers = request.headers;
         if let Some(grpc) = headers.get(CONTENT_TYPE).and_then(|value| grpc(value.as_bytes())) {
@@ -59,11 +59,12 @@ fn prefers_html(accept: &HeaderValue) -> bool {
     let Ok(accept) = accept.to_str() else { return false };
     let (mut html, mut json) = (0, 0);
     for range in accept.split(',') {
-        let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
-        let kind = kind.trim();
-        if kind.eq_ignore_ascii_case("text/html") || kind.eq_ignore_ascii_case("application/xhtml+xml") {
+        let (media_type, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let media_type = media_type.trim();
+        if media_type.eq_ignore_ascii_case("text/html") || media_type.eq_ignore_ascii_case("application/xhtml+xml") {
             html = html.max(quality(parameters));
-        } else if kind.eq_ignore_ascii_case("application/json") || kind.eq_ignore_ascii_case("application/problem+json")
+        } else if media_type.eq_ignore_ascii_case("application/json")
+            || media_type.eq_ignore_ascii_case("application/problem+json")
         {
             json = json.max(quality(parameters));
         }
@@ -75,10 +76,10 @@ fn prefers_html(accept: &HeaderValue) -> bool {
 fn quality(parameters: &str) -> u32 {
     let mut pairs = parameters.split(';').filter_map(|pair| pair.trim().split_once('='));
     let Some((_, value)) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("q")) else { return 1_000 };
-    let (whole, part) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
-    let part = part.bytes().take(3).enumerate().map(|(nth, digit)| {
+    let (whole, fraction) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
+    let thousandths = fraction.bytes().take(3).enumerate().map(|(index, digit)| {
         let digit = if digit.is_ascii_digit() { u32::from(digit - b'0') } else { 0 };
-        digit * [100, 10, 1].get(nth).copied().unwrap_or(0)
+        digit * [100, 10, 1].get(index).copied().unwrap_or(0)
     });
-    if whole == "1" { 1_000 } else { part.sum() }
+    if whole == "1" { 1_000 } else { thousandths.sum() }
 }

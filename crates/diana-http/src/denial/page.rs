@@ -8,21 +8,21 @@ pub(super) const TYPE: &str = "text/html; charset=utf-8";
 
 /// Returns the page.
 pub(super) fn body(status: StatusCode, retry: Option<u64>, verdict: &Verdict) -> Bytes {
-    let (title, words) = match (retry, status) {
-        (None, _) => ("This is refused", "Trying again will not help.".to_owned()),
+    let (title, message) = match (retry, status) {
+        (None, _) => ("Request denied", "Retrying does not help.".to_owned()),
         (Some(seconds), StatusCode::SERVICE_UNAVAILABLE) => (
-            "We are a little busy",
-            format!("There is more to do right now than we can manage. Please come again {}.", when(seconds)),
+            "Service overloaded",
+            format!("The service receives more requests than it can handle. Please try again {}.", when(seconds)),
         ),
         (Some(seconds), _) => (
-            "Not so fast, please",
-            format!("There were too many requests in a short time. Please come again {}.", when(seconds)),
+            "Too many requests",
+            format!("There were too many requests in a short time. Please try again {}.", when(seconds)),
         ),
     };
     // A rule's name has no characters that need escaping in HTML.
     let rule = verdict.refused_by().map_or("", |rule| &rule.name);
-    let page = include_str!("refusal.html");
-    let page = page.replace("{title}", title).replace("{words}", &words);
+    let page = include_str!("denial.html");
+    let page = page.replace("{title}", title).replace("{message}", &message);
     Bytes::from(page.replace("{status}", status.as_str()).replace("{rule}", rule))
 }
 

@@ -15,9 +15,9 @@ type Find = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
 
 /// Finds the address of the peer: by a function, or in the request's extensions.
 #[derive(Clone, Default)]
-pub(super) struct Finds(Option<Arc<Find>>);
+pub(super) struct PeerLookup(Option<Arc<Find>>);
 
-impl Finds {
+impl PeerLookup {
     pub(super) fn by(find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(find)))
     }
@@ -25,17 +25,17 @@ impl Finds {
     pub(super) fn peer(&self, head: &Parts) -> Option<IpAddr> {
         match &self.0 {
             Some(find) => find(head),
-            None => head.extensions.get::<ClientAddress>().map(|client| client.0).or_else(|| connected(head)),
+            None => head.extensions.get::<ClientAddress>().map(|client| client.0).or_else(|| connect_info(head)),
         }
     }
 }
 
 #[cfg(feature = "axum")]
-fn connected(head: &Parts) -> Option<IpAddr> {
+fn connect_info(head: &Parts) -> Option<IpAddr> {
     head.extensions.get::<axum::extract::ConnectInfo<std::net::SocketAddr>>().map(|info| info.0.ip())
 }
 
 #[cfg(not(feature = "axum"))]
-fn connected(_head: &Parts) -> Option<IpAddr> {
+fn connect_info(_head: &Parts) -> Option<IpAddr> {
     None
 }

@@ -18,7 +18,7 @@ pin_project! {
 }
 
 pin_project! {
-    #[project = KindNow]
+    #[project = KindProj]
     enum Kind<B> {
         Granted { #[pin] body: PermitBody<B> },
         Denied { #[pin] body: Full<Bytes> },
@@ -41,8 +41,8 @@ impl<B: Body> Body for RateLimitBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindNow::Granted { body } => body.poll_frame(context),
-            KindNow::Denied { body } => Poll::Ready(match ready!(body.poll_frame(context)) {
+            KindProj::Granted { body } => body.poll_frame(context),
+            KindProj::Denied { body } => Poll::Ready(match ready!(body.poll_frame(context)) {
                 None => None,
                 Some(Ok(frame)) => Some(Ok(frame)),
                 Some(Err(never)) => match never {},
@@ -67,6 +67,6 @@ impl<B: Body> Body for RateLimitBody<B> {
 
 impl<B> fmt::Debug for RateLimitBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBody").field("is_refusal", &matches!(self.kind, Kind::Denied { .. })).finish()
+        f.debug_struct("RateLimitBody").field("is_denied", &matches!(self.kind, Kind::Denied { .. })).finish()
     }
 }

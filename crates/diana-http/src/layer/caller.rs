@@ -1,12 +1,12 @@
 //! Sets the caller of a request for limits on the functions that handle it (feature `macros`).
 
 #[cfg(feature = "macros")]
-pub(super) use known::{By, Call};
+pub(super) use scoped::{CallFuture, RequestCaller};
 #[cfg(not(feature = "macros"))]
-pub(super) use nobody::{By, Call};
+pub(super) use unscoped::{CallFuture, RequestCaller};
 
 #[cfg(feature = "macros")]
-mod known {
+mod scoped {
     use crate::attributes::HttpAttributes;
     use diana::limited::{Caller, Scoped};
     use diana::rules::RuleSet;
@@ -16,12 +16,12 @@ mod known {
     use tower_service::Service;
 
     /// A call of the inner service, with the caller of the request.
-    pub(in super::super) type Call<F> = Scoped<F>;
+    pub(in super::super) type CallFuture<F> = Scoped<F>;
 
     /// The caller of a request.
-    pub(in super::super) struct By(Caller);
+    pub(in super::super) struct RequestCaller(Caller);
 
-    impl By {
+    impl RequestCaller {
         /// Returns its address, and the attributes of the file's `identity`. Rules compute the same, but do not keep
         /// it.
         pub(in super::super) fn of(rules: &RuleSet, head: &Parts, client: Option<IpAddr>) -> Self {
@@ -35,7 +35,7 @@ mod known {
             self,
             inner: &mut C,
             request: Request<B>,
-        ) -> Call<C::Future> {
+        ) -> CallFuture<C::Future> {
             let Self(caller) = self;
             let call = caller.clone().enter(|| inner.call(request));
             caller.scope(call)
@@ -44,7 +44,7 @@ mod known {
 }
 
 #[cfg(not(feature = "macros"))]
-mod nobody {
+mod unscoped {
     use diana::rules::RuleSet;
     use http::Request;
     use http::request::Parts;
@@ -52,12 +52,12 @@ mod nobody {
     use tower_service::Service;
 
     /// A call of the inner service.
-    pub(in super::super) type Call<F> = F;
+    pub(in super::super) type CallFuture<F> = F;
 
     /// Without the feature, the caller is not used.
-    pub(in super::super) struct By;
+    pub(in super::super) struct RequestCaller;
 
-    impl By {
+    impl RequestCaller {
         pub(in super::super) fn of(_: &RuleSet, _: &Parts, _: Option<IpAddr>) -> Self {
             Self
         }
@@ -67,7 +67,7 @@ mod nobody {
             self,
             inner: &mut C,
             request: Request<B>,
-        ) -> Call<C::Future> {
+        ) -> CallFuture<C::Future> {
             inner.call(request)
         }
     }

@@ -1,18 +1,15 @@
 //! The future of a request in the layer: check, inner service, response.
 
 use super::body::RateLimitBody;
-use super::caller::{By, Call};
+use super::caller::{CallFuture, RequestCaller};
 use super::{ReroutedTo, Rerouting};
-use crate::bandwidth::ThrottledBody;
-use crate::check_future::CheckFuture;
-use crate::check_result::CheckResult;
+use crate::check::{CheckFuture, CheckResult};
 use crate::permit::RequestPermit;
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use crate::problem::problem_response;
+use crate::throttle::ThrottledBody;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
-use http_body_util::Full;
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::net::IpAddr;
@@ -33,51 +30,51 @@ pin_project! {
 }
 
 pin_project! {
-    #[project = StateNow]
+    #[project = StateProj]
     enum State<C, B>
     where
         C: Service<Request<ThrottledBody<B>>>,
     {
-        Rejected { why: &'static str },
-        Checking { checking: CheckFuture, request: Option<Waiting<C, B>> },
-        Calling { #[pin] call: Call<C::Future>, permit: Option<RequestPermit> },
+        Rejected { detail: &'static str },
+        Checking { check: CheckFuture, request: Option<PendingRequest<C, B>> },
+        Calling { #[pin] response: CallFuture<C::Future>, permit: Option<RequestPermit> },
     }
 }
 
 /// A request that waits for its decision, and the inner service.
-pub(super) struct Waiting<C, B> {
+pub(super) struct PendingRequest<C, B> {
     pub(super) head: Parts,
     pub(super) body: B,
     pub(super) inner: C,
     pub(super) client: Option<IpAddr>,
-    pub(super) diverting: Rerouting,
+    pub(super) rerouting: Rerouting,
 }
 
 impl<C, B> RateLimitFuture<C, B>
 where
     C: Service<Request<ThrottledBody<B>>>,
 {
-    pub(super) fn new(checking: CheckFuture, request: Waiting<C, B>) -> Self {
-        Self { state: State::Checking { checking, request: Some(request) } }
+    pub(super) fn new(check: CheckFuture, request: PendingRequest<C, B>) -> Self {
+        Self { state: State::Checking { check, request: Some(request) } }
     }
 
     /// Creates a response with the status 400, before any rule is checked.
-    pub(super) fn rejected(why: &'static str) -> Self {
-        Self { state: State::Rejected { why } }
+    pub(super) fn rejected(detail: &'static str) -> Self {
+        Self { state: State::Rejected { detail } }
     }
 }
 
-impl<C, B> Waiting<C, B>
+impl<C, B> PendingRequest<C, B>
 where
     C: Service<Request<ThrottledBody<B>>>,
 {
     /// Applies the decision: calls the inner service, or denies the request.
-    #[allow(clippy::result_large_err, reason = "it is handed on once, and a box would cost each refusal more")]
-    fn go_on<R>(self, checked: CheckResult) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
-        let Self { mut head, body, mut inner, client, diverting } = self;
-        let mut permit = match checked {
+    #[allow(clippy::result_large_err, reason = "it is moved once, and a box would make each denial slower")]
+    fn apply<R>(self, result: CheckResult) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
+        let Self { mut head, body, mut inner, client, rerouting } = self;
+        let mut permit = match result {
             CheckResult::Allow(permit) => permit,
-            CheckResult::Reroute(permit) if diverting == Rerouting::Pass => {
+            CheckResult::Reroute(permit) if rerouting == Rerouting::Forward => {
                 if let Some(target) = permit.reroute_to() {
                     head.extensions.insert(ReroutedTo(target.clone()));
                 }
@@ -88,19 +85,11 @@ where
             }
             CheckResult::Deny(denial) => return Err(denial.into_response().map(RateLimitBody::denied)),
         };
-        let caller = By::of(permit.verdict().rules(), &head, client);
+        let caller = RequestCaller::of(permit.verdict().rules(), &head, client);
         let request = Request::from_parts(head, permit.request_body(body));
         permit.begin();
-        Ok(State::Calling { call: caller.call(&mut inner, request), permit: Some(permit) })
+        Ok(State::Calling { response: caller.call(&mut inner, request), permit: Some(permit) })
     }
-}
-
-fn bad_request(why: &str) -> Response<Full<Bytes>> {
-    let body = format!(r#"{{"title":"Bad Request","status":400,"detail":"{why}"}}"#);
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = StatusCode::BAD_REQUEST;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    response
 }
 
 impl<C, B, R> Future for RateLimitFuture<C, B>
@@ -114,21 +103,24 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateNow::Rejected { why } => return Poll::Ready(Ok(bad_request(why).map(RateLimitBody::denied))),
-                StateNow::Checking { checking, request } => {
-                    let checked = ready!(Pin::new(checking).poll(context));
+                StateProj::Rejected { detail } => {
+                    let response = problem_response(StatusCode::BAD_REQUEST, detail);
+                    return Poll::Ready(Ok(response.map(RateLimitBody::denied)));
+                }
+                StateProj::Checking { check, request } => {
+                    let result = ready!(Pin::new(check).poll(context));
                     // Polled after completion.
                     let Some(request) = request.take() else { return Poll::Pending };
-                    match request.go_on(checked) {
+                    match request.apply(result) {
                         Ok(next) => next,
                         Err(denial) => return Poll::Ready(Ok(denial)),
                     }
                 }
-                StateNow::Calling { call, permit } => {
-                    let response = ready!(call.poll(context))?;
+                StateProj::Calling { response, permit } => {
+                    let response = ready!(response.poll(context))?;
                     // Polled after completion.
                     let Some(permit) = permit.take() else { return Poll::Pending };
-                    return Poll::Ready(Ok(permit.answer(response).map(RateLimitBody::granted)));
+                    return Poll::Ready(Ok(permit.finish(response).map(RateLimitBody::granted)));
                 }
             };
             this.state.set(next);

@@ -1,10 +1,15 @@
-//! The service of the layer.
+//! The service of the layer. It rejects requests that rules and the inner service may interpret differently.
 
 use super::LayerState;
 use super::body::RateLimitBody;
-use super::future::{RateLimitFuture, Waiting};
-use super::malformed::malformed;
-use crate::bandwidth::ThrottledBody;
+use super::future::{PendingRequest, RateLimitFuture};
+use crate::options::FilterOptions;
+use crate::path::malformed_path;
+use crate::throttle::ThrottledBody;
+use diana::rules::matching::split_host;
+use http::header::{HOST, HeaderValue};
+use http::request::Parts;
+use http::uri::Authority;
 use http::{Request, Response};
 use http_body::Body;
 use std::fmt;
@@ -15,12 +20,12 @@ use tower_service::Service;
 /// A rate-limited service; created by [`RateLimitLayer`](super::RateLimitLayer).
 pub struct RateLimit<C> {
     inner: C,
-    set: Arc<LayerState>,
+    state: Arc<LayerState>,
 }
 
 impl<C> RateLimit<C> {
-    pub(super) fn new(inner: C, set: Arc<LayerState>) -> Self {
-        Self { inner, set }
+    pub(super) fn new(inner: C, state: Arc<LayerState>) -> Self {
+        Self { inner, state }
     }
 
     /// Returns the inner service.
@@ -44,22 +49,37 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (head, body) = request.into_parts();
-        let filter = &self.set.filter;
-        if let Some(why) = malformed(&head, filter.options()) {
-            return RateLimitFuture::rejected(why);
+        let filter = &self.state.filter;
+        if let Some(detail) = malformed(&head, filter.options()) {
+            return RateLimitFuture::rejected(detail);
         }
-        let client = self.set.finds.peer(&head).map(|peer| filter.client(&head.headers, peer));
-        let checking = filter.check_head(&head, client);
+        let client = self.state.peer_lookup.peer(&head).map(|peer| filter.client(&head.headers, peer));
+        let check = filter.check_head(&head, client);
         // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        RateLimitFuture::new(checking, Waiting { head, body, inner, client, diverting: self.set.diverting })
+        RateLimitFuture::new(check, PendingRequest { head, body, inner, client, rerouting: self.state.rerouting })
     }
+}
+
+/// Returns why a request is rejected with 400, before any rule is checked or charged; `None` if it is well-formed.
+fn malformed(head: &Parts, options: &FilterOptions) -> Option<&'static str> {
+    if let Some(problem) = malformed_path(head.uri.path(), options.http.escaped_slash) {
+        return Some(problem);
+    }
+    let mut hosts = head.headers.get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let header = hosts.next();
+    if hosts.next().is_some() {
+        return Some("duplicate `Host` header");
+    }
+    let authority = head.uri.authority().map(Authority::as_str).map(str::as_bytes);
+    let is_invalid = header.into_iter().chain(authority).any(|host| split_host(host).is_none());
+    is_invalid.then_some("invalid `Host` header")
 }
 
 impl<C: Clone> Clone for RateLimit<C> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), set: Arc::clone(&self.set) }
+        Self { inner: self.inner.clone(), state: Arc::clone(&self.state) }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A limit may be set at any level above the process, so all of them are read, and the tightest counts.
 
-use super::machine::{Seen, larger, share};
+use super::machine::{LoadSample, fraction, larger};
 use diana::Timestamp;
 
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -10,34 +10,34 @@ const MOUNT: &str = "/sys/fs/cgroup";
 /// The last sample of each level.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
-    used: Vec<Used>,
+    used: Vec<CpuUsage>,
 }
 
 /// The CPU time that the processes of one cgroup have used.
 #[derive(Debug)]
-struct Used {
+struct CpuUsage {
     directory: String,
     micros: u64,
     at: Timestamp,
 }
 
 impl Cgroups {
-    pub(super) fn look(&mut self, read: &impl Fn(&str) -> Option<String>, now: Timestamp) -> Seen {
-        let mut seen = Seen::default();
+    pub(super) fn sample(&mut self, read: &impl Fn(&str) -> Option<String>, now: Timestamp) -> LoadSample {
+        let mut sample = LoadSample::default();
         let mut used = Vec::new();
         for directory in directories(read) {
-            seen.memory = larger(seen.memory, memory(read, &directory));
+            sample.memory = larger(sample.memory, memory(read, &directory));
             let Some((quota, micros)) = cpu(read, &directory) else { continue };
             if let Some(before) = self.used.iter().find(|before| before.directory == directory) {
                 let elapsed = u64::try_from(now.since(before.at).as_micros()).unwrap_or(u64::MAX);
                 let used = micros.saturating_sub(before.micros);
-                let busy = (elapsed > 0).then(|| share(used, elapsed) / quota);
-                seen.cpu = larger(seen.cpu, busy);
+                let busy = (elapsed > 0).then(|| fraction(used, elapsed) / quota);
+                sample.cpu = larger(sample.cpu, busy);
             }
-            used.push(Used { directory, micros, at: now });
+            used.push(CpuUsage { directory, micros, at: now });
         }
         self.used = used;
-        seen
+        sample
     }
 }
 
@@ -60,19 +60,19 @@ fn directories(read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
 /// since it can be reclaimed.
 fn memory(read: &impl Fn(&str) -> Option<String>, directory: &str) -> Option<f64> {
     let number = |file: &str| read(&format!("{directory}/{file}"))?.trim().parse::<u64>().ok();
-    let most = number("memory.max").filter(|most| *most > 0)?;
+    let max = number("memory.max").filter(|max| *max > 0)?;
     let current = number("memory.current")?;
     let stat = read(&format!("{directory}/memory.stat")).unwrap_or_default();
     let cache = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
-    Some(share(current.saturating_sub(cache.unwrap_or(0)), most))
+    Some(fraction(current.saturating_sub(cache.unwrap_or(0)), max))
 }
 
 /// Returns the number of CPUs that a cgroup may use, if it is limited, and the microseconds of CPU time that it has
 /// used.
 fn cpu(read: &impl Fn(&str) -> Option<String>, directory: &str) -> Option<(f64, u64)> {
-    let most = read(&format!("{directory}/cpu.max"))?;
-    let (quota, period) = most.trim().split_once(' ')?;
-    let quota = share(quota.parse().ok().filter(|quota| *quota > 0)?, period.parse().ok()?);
+    let max = read(&format!("{directory}/cpu.max"))?;
+    let (quota, period) = max.trim().split_once(' ')?;
+    let quota = fraction(quota.parse().ok().filter(|quota| *quota > 0)?, period.parse().ok()?);
     let stat = read(&format!("{directory}/cpu.stat"))?;
     let used = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())?;
     Some((quota, used))

@@ -16,7 +16,7 @@ pub(super) struct Machine<R = Read> {
 
 /// The load of the machine, from 0 to 1 (slightly above if a cgroup exceeds its quota).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct LoadSample {
     /// CPU usage since the last sample.
     pub(super) cpu: Option<f64>,
     /// Memory usage.
@@ -47,20 +47,20 @@ impl<R: Fn(&str) -> Option<String>> Machine<R> {
     }
 
     /// Takes a sample.
-    pub(super) fn look(&mut self, now: Timestamp) -> Seen {
-        let times = (self.read)("/proc/stat").and_then(|text| CpuTimes::read(&text));
+    pub(super) fn sample(&mut self, now: Timestamp) -> LoadSample {
+        let times = (self.read)("/proc/stat").and_then(|text| CpuTimes::parse(&text));
         let cpu = times.zip(self.times).and_then(|(times, before)| times.busy_since(before));
         self.times = times;
         let memory = (self.read)("/proc/meminfo").and_then(|text| memory(&text));
-        let own = self.cgroups.look(&self.read, now);
-        Seen { cpu: larger(cpu, own.cpu), memory: larger(memory, own.memory) }
+        let cgroups = self.cgroups.sample(&self.read, now);
+        LoadSample { cpu: larger(cpu, cgroups.cpu), memory: larger(memory, cgroups.memory) }
     }
 }
 
 impl CpuTimes {
     /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. (Guest time is
     /// included in user.)
-    fn read(stat: &str) -> Option<Self> {
+    fn parse(stat: &str) -> Option<Self> {
         let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
         let times = numbers.take(8).map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;
         let idle = times.get(3)?.saturating_add(times.get(4).copied().unwrap_or(0));
@@ -71,7 +71,7 @@ impl CpuTimes {
     fn busy_since(self, before: Self) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
         let idle = self.idle.saturating_sub(before.idle).min(total);
-        Some(share(total - idle, total))
+        Some(fraction(total - idle, total))
     }
 }
 
@@ -82,12 +82,12 @@ fn memory(meminfo: &str) -> Option<f64> {
         line.trim_end_matches("kB").trim().parse::<u64>().ok()
     };
     let total = field("MemTotal:").filter(|total| *total > 0)?;
-    Some(share(total.saturating_sub(field("MemAvailable:")?), total))
+    Some(fraction(total.saturating_sub(field("MemAvailable:")?), total))
 }
 
 /// Returns `part` / `whole`.
-#[allow(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
-pub(super) fn share(part: u64, whole: u64) -> f64 {
+#[allow(clippy::cast_precision_loss, reason = "a fraction needs no more than 53 bits")]
+pub(super) fn fraction(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 

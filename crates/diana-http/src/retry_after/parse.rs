@@ -7,33 +7,33 @@ use std::time::Duration;
 
 /// Returns how long a response asks to pause. Invalid values are ignored.
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
-    let is_refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let retry_after = if is_refused { retry_after(headers) } else { None };
+    let is_denied = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let retry_after = if is_denied { retry_after(headers) } else { None };
     // A successful response may also report that no permits are left. `Retry-After` is more precise: `t` of `RateLimit`
     // is when the limit is reset, and enough permits for one request come back earlier.
-    retry_after.or_else(|| used_up(headers)).filter(|time| !time.is_zero())
+    retry_after.or_else(|| exhausted(headers)).filter(|time| !time.is_zero())
 }
 
 /// Parses seconds or a date; the date is taken relative to the response's own, as clocks differ.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let said = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Some(seconds) = number(said) {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Some(seconds) = number(value) {
         return Some(Duration::from_secs(seconds));
     }
-    let then = httpdate::parse_http_date(said).ok()?;
+    let time = httpdate::parse_http_date(value).ok()?;
     let now = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
-    then.duration_since(now).ok()
+    time.duration_since(now).ok()
 }
 
 /// Returns the longest time for which a limit of `RateLimit: "a";r=0;t=31, "b";r=7` is exhausted.
-fn used_up(headers: &HeaderMap) -> Option<Duration> {
+fn exhausted(headers: &HeaderMap) -> Option<Duration> {
     let fields = headers.get_all(RATE_LIMIT).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok());
     let limits = fields.flat_map(|field| outside_strings(field, ','));
-    limits.filter_map(time_of).max().map(Duration::from_secs)
+    limits.filter_map(reset_seconds).max().map(Duration::from_secs)
 }
 
 /// Returns the seconds until an exhausted limit is reset.
-fn time_of(limit: &str) -> Option<u64> {
+fn reset_seconds(limit: &str) -> Option<u64> {
     let (mut remaining, mut time) = (None, None);
     for parameter in outside_strings(limit, ';').skip(1) {
         match parameter.trim().split_once('=') {
@@ -78,22 +78,22 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_counts_where_something_was_refused() {
+    fn reads_retry_after_of_denials_only() {
         assert_eq!(seconds(429, &[("retry-after", "120")]), Some(120));
         assert_eq!(seconds(503, &[("retry-after", " 7 ")]), Some(7));
         assert_eq!(seconds(301, &[("retry-after", "120")]), None);
-        let then = ("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT");
-        assert_eq!(seconds(503, &[then, ("date", "Wed, 21 Oct 2015 07:28:00 GMT")]), Some(30));
-        assert_eq!(seconds(503, &[then, ("date", "Wed, 21 Oct 2015 07:29:00 GMT")]), None);
-        assert_eq!(seconds(503, &[then]), None);
-        for wrong in ["", "0", "-1", "1.5", "soon", "+3", "1, 2"] {
-            assert_eq!(seconds(429, &[("retry-after", wrong)]), None, "{wrong}");
+        let date = ("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT");
+        assert_eq!(seconds(503, &[date, ("date", "Wed, 21 Oct 2015 07:28:00 GMT")]), Some(30));
+        assert_eq!(seconds(503, &[date, ("date", "Wed, 21 Oct 2015 07:29:00 GMT")]), None);
+        assert_eq!(seconds(503, &[date]), None);
+        for invalid in ["", "0", "-1", "1.5", "soon", "+3", "1, 2"] {
+            assert_eq!(seconds(429, &[("retry-after", invalid)]), None, "{invalid}");
         }
         assert_eq!(seconds(429, &[("retry-after", "99999999999999999999999")]), Some(u64::from(u32::MAX)));
     }
 
     #[test]
-    fn a_limit_that_is_used_up_counts_whatever_the_status() {
+    fn reads_exhausted_rate_limits_of_any_status() {
         assert_eq!(seconds(200, &[("ratelimit", "\"a\";r=0;t=31")]), Some(31));
         assert_eq!(seconds(200, &[("ratelimit", "\"a\";r=1;t=31")]), None);
         assert_eq!(seconds(200, &[("ratelimit", "\"a\";r=0")]), None);
@@ -101,7 +101,7 @@ mod tests {
             seconds(200, &[("ratelimit", "\"a\"; t=5; r=0, \"b\";r=0;t=9"), ("ratelimit", "\"c\";r=0;t=7")]),
             Some(9)
         );
-        // The content of a name is no parameter.
+        // Text inside of a name is not a parameter.
         assert_eq!(seconds(200, &[("ratelimit", r#""a;r=0;t=9, \";r=0;t=9";r=3;t=4"#)]), None);
         assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=31"), ("retry-after", "40")]), Some(40));
         assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=60"), ("retry-after", "30")]), Some(30));
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_may_be_said(text in "[ -~]{0,40}", status in 200_u16..600) {
+        fn accepts_any_header_values(text in "[ -~]{0,40}", status in 200_u16..600) {
             let _ = seconds(status, &[("ratelimit", &text), ("retry-after", &text), ("date", &text)]);
         }
     }

@@ -1,7 +1,7 @@
 //! The client of the layer, and the future of a call.
 
 use super::RetryAfterLayer;
-use super::waiting::Waiting;
+use super::waiting::PauseWait;
 use crate::client_ext::{RequestHost, ResponseMeta};
 use crate::client_limit::{ClientLimit, ClientRateLimitError, NoLimit};
 use pin_project_lite::pin_project;
@@ -44,28 +44,28 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let waiting = self.layer.wait(&request);
+        let wait = self.layer.wait(&request);
         // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
-        RetryAfterFuture { waiting, state: State::Waiting { asked: Some((request, client)) } }
+        RetryAfterFuture { wait, state: State::Waiting { call: Some((request, client)) } }
     }
 }
 
 pin_project! {
     /// A call that waits for the end of a pause, and then is made.
     pub struct RetryAfterFuture<R, L: ClientLimit<R>, C: Service<R>> {
-        waiting: Waiting<R, L>,
+        wait: PauseWait<R, L>,
         #[pin]
-        state: State<R, L::Held, C>,
+        state: State<R, L::Permit, C>,
     }
 }
 
 pin_project! {
-    #[project = StateNow]
-    enum State<R, H, C: Service<R>> {
-        Waiting { asked: Option<(R, C)> },
-        Calling { #[pin] call: C::Future, held: Option<H> },
+    #[project = StateProj]
+    enum State<R, P, C: Service<R>> {
+        Waiting { call: Option<(R, C)> },
+        Calling { #[pin] response: C::Future, permit: Option<P> },
     }
 }
 
@@ -81,18 +81,18 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateNow::Waiting { asked } => {
+                StateProj::Waiting { call } => {
                     // Polled after completion.
-                    let Some((request, _)) = asked else { return Poll::Pending };
-                    let turn = ready!(this.waiting.poll(request, context));
-                    let Some((request, mut client)) = asked.take() else { return Poll::Pending };
-                    let held = turn.map_err(ClientRateLimitError::Overloaded)?;
-                    State::Calling { call: client.call(request), held }
+                    let Some((request, _)) = call else { return Poll::Pending };
+                    let acquired = ready!(this.wait.poll(request, context));
+                    let Some((request, mut client)) = call.take() else { return Poll::Pending };
+                    let permit = acquired.map_err(ClientRateLimitError::Overloaded)?;
+                    State::Calling { response: client.call(request), permit }
                 }
                 // Its permit is released when the future is dropped, right after this.
-                StateNow::Calling { call, .. } => {
-                    let response = ready!(call.poll(context)).map_err(ClientRateLimitError::Client)?;
-                    this.waiting.heard(&response);
+                StateProj::Calling { response, .. } => {
+                    let response = ready!(response.poll(context)).map_err(ClientRateLimitError::Client)?;
+                    this.wait.observe(&response);
                     return Poll::Ready(Ok(response));
                 }
             };
@@ -103,6 +103,6 @@ where
 
 impl<R, L: ClientLimit<R>, C: Service<R>> fmt::Debug for RetryAfterFuture<R, L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryAfterFuture").field("host", &self.waiting.host()).finish_non_exhaustive()
+        f.debug_struct("RetryAfterFuture").field("host", &self.wait.host()).finish_non_exhaustive()
     }
 }

@@ -18,7 +18,7 @@ fn query(name: &str) -> Attribute {
 }
 
 #[test]
-fn the_parts_of_a_request_are_found_by_name() {
+fn finds_attributes_by_name() {
     let request = Request::post("/a/../sms;v=1?to=1&to=2&empty=&bare&plus=a+b%2Bc&na%6De=x&bad=%ff&%26=and")
         .header("Host", "api.example.com:8080")
         .header("X-Account-Id", "alice")
@@ -28,7 +28,7 @@ fn the_parts_of_a_request_are_found_by_name() {
         .header("Cookie", "a=2; d=4")
         .body(())
         .unwrap();
-    let seen = HttpAttributes::of(&request, Some([203, 0, 113, 7].into()));
+    let attributes = HttpAttributes::of(&request, Some([203, 0, 113, 7].into()));
     for (attribute, expected) in [
         (Attribute::Ip, Some("203.0.113.7")),
         (Attribute::Method, Some("POST")),
@@ -56,13 +56,13 @@ fn the_parts_of_a_request_are_found_by_name() {
         (Attribute::Named("account".into()), None),
         (Attribute::Jwt("sub".into()), None),
     ] {
-        assert_eq!(seen.get(&attribute).as_deref(), expected, "{attribute}");
+        assert_eq!(attributes.get(&attribute).as_deref(), expected, "{attribute}");
     }
-    assert_eq!(seen.ip(), Some([203, 0, 113, 7].into()));
+    assert_eq!(attributes.ip(), Some([203, 0, 113, 7].into()));
 }
 
 #[test]
-fn the_host_of_the_uri_wins_over_the_header() {
+fn the_host_of_the_uri_takes_precedence_over_the_header() {
     let request = Request::get("http://user@api.example.com:8080/").header("host", "other.example").body(()).unwrap();
     assert_eq!(HttpAttributes::of(&request, None).get(&Attribute::Host).as_deref(), Some("api.example.com"));
     let request = Request::get("/").body(()).unwrap();
@@ -71,11 +71,11 @@ fn the_host_of_the_uri_wins_over_the_header() {
 }
 
 #[test]
-fn the_head_of_a_request_says_the_same() {
+fn a_head_has_the_same_attributes() {
     let (head, ()) = Request::get("/a?b=c").header("d", "e").body(()).unwrap().into_parts();
-    let seen = HttpAttributes::of_head(&head, None);
-    let all =
-        [Attribute::Method, Attribute::Path, query("b"), header("d")].map(|attribute| seen.get(&attribute).unwrap());
+    let attributes = HttpAttributes::of_head(&head, None);
+    let all = [Attribute::Method, Attribute::Path, query("b"), header("d")]
+        .map(|attribute| attributes.get(&attribute).unwrap());
     assert_eq!(all, ["GET", "/a", "c", "e"]);
 }
 
@@ -83,8 +83,8 @@ fn the_head_of_a_request_says_the_same() {
 fn a_path_is_decoded_and_has_other_forms() {
     let forms = |path: &str| {
         let request = Request::get(path).body(()).unwrap();
-        let seen = HttpAttributes::of(&request, None);
-        (seen.get(&Attribute::Path).unwrap().into_owned(), seen.other_paths().to_vec())
+        let attributes = HttpAttributes::of(&request, None);
+        (attributes.get(&Attribute::Path).unwrap().into_owned(), attributes.other_paths().to_vec())
     };
     let is = |path: &str, others: &[&str]| {
         (path.to_owned(), others.iter().map(|form| (*form).to_owned()).collect::<Vec<_>>())
@@ -103,25 +103,25 @@ fn a_path_is_decoded_and_has_other_forms() {
 }
 
 #[test]
-fn values_and_methods_are_compared_without_padding_and_case() {
+fn trims_values_and_normalizes_methods() {
     let request = Request::builder().method("pOsT").uri("/").header("x-account", " alice\t").header("host", " a:80 ");
     let request = request.body(()).unwrap();
-    let seen = HttpAttributes::of(&request, None);
-    assert_eq!(seen.get(&header("x-account")).as_deref(), Some("alice"));
-    assert_eq!(seen.get(&Attribute::Host).as_deref(), Some("a"));
-    assert_eq!(seen.get(&Attribute::Method).as_deref(), Some("POST"));
-    let own = Request::builder().method("purge").uri("/").body(()).unwrap();
-    assert_eq!(HttpAttributes::of(&own, None).get(&Attribute::Method).as_deref(), Some("purge"));
+    let attributes = HttpAttributes::of(&request, None);
+    assert_eq!(attributes.get(&header("x-account")).as_deref(), Some("alice"));
+    assert_eq!(attributes.get(&Attribute::Host).as_deref(), Some("a"));
+    assert_eq!(attributes.get(&Attribute::Method).as_deref(), Some("POST"));
+    let custom = Request::builder().method("purge").uri("/").body(()).unwrap();
+    assert_eq!(HttpAttributes::of(&custom, None).get(&Attribute::Method).as_deref(), Some("purge"));
 }
 
 /// Rack 2 separates parameters by `;` as well; others do not.
 #[test]
-fn what_a_semicolon_makes_ambiguous_has_one_key() {
+fn pairs_next_to_a_semicolon_are_ambiguous() {
     let value = |uri: &str, name: &str| {
         let request = Request::get(uri).body(()).unwrap();
         HttpAttributes::of(&request, None).get(&query(name)).map(Cow::into_owned)
     };
-    // Long queries are read in another way than short ones.
+    // Long queries are indexed, short ones are not.
     for more in [String::new(), format!("&pad={}", "x".repeat(300))] {
         let value = |text: &str, name: &str| value(&format!("/?{text}{more}"), name);
         for text in ["x=1;k=real", "k=real;x=1", "k=real;junk", ";k=real", "k=real;", "x=1&y;k=real", "k=a;k=a", "k;x"]
@@ -130,7 +130,7 @@ fn what_a_semicolon_makes_ambiguous_has_one_key() {
         }
         assert_eq!(value("k=real&x=1;y=2", "k").as_deref(), Some("real"));
         assert_eq!(value("k=real&x=1;k=other", "k").as_deref(), Some("(several)"));
-        assert_eq!(value("k=a%3Bb", "k").as_deref(), Some("a;b"), "an escaped one separates nothing");
+        assert_eq!(value("k=a%3Bb", "k").as_deref(), Some("a;b"), "an escaped semicolon is not a separator");
         assert_eq!(value("k=1&k=2", "k").as_deref(), Some("(several)"));
         assert_eq!(value("k=1&%6b=%31", "k").as_deref(), Some("1"));
         assert_eq!(value("a+b=c+d", "a b").as_deref(), Some("c d"));

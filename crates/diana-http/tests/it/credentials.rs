@@ -1,6 +1,6 @@
 //! Malformed or ambiguous credentials: they never make a request one without an account, which rules would skip.
 
-use crate::support::{client, filter, now, refused};
+use crate::support::{client, denied, filter, now};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use diana_http::{CheckResult, Filter};
@@ -28,9 +28,9 @@ fn by_account(from: &str, rest: &str) -> Filter {
     .0
 }
 
-fn passes(filter: &Filter, request: &Request<()>) -> bool {
-    let CheckResult::Allow(mut pass) = now(filter.check(request, client())) else { return false };
-    pass.begin();
+fn is_granted(filter: &Filter, request: &Request<()>) -> bool {
+    let CheckResult::Allow(mut permit) = now(filter.check(request, client())) else { return false };
+    permit.begin();
     true
 }
 
@@ -43,12 +43,12 @@ fn authorized(value: &str) -> Request<()> {
 }
 
 /// Returns how many of ten requests are granted.
-fn passing(filter: &Filter, request: impl Fn(usize) -> Request<()>) -> usize {
-    (0..10).filter(|n| passes(filter, &request(*n))).count()
+fn granted_count(filter: &Filter, request: impl Fn(usize) -> Request<()>) -> usize {
+    (0..10).filter(|n| is_granted(filter, &request(*n))).count()
 }
 
 #[test]
-fn what_lenient_services_accept_is_the_same_account() {
+fn lenient_spellings_of_a_token_are_the_same_account() {
     let alice = of("alice");
     let (message, signature) = alice.rsplit_once('.').unwrap();
     let bytes = URL_SAFE_NO_PAD.decode(signature).unwrap();
@@ -68,38 +68,38 @@ fn what_lenient_services_accept_is_the_same_account() {
     ];
     for spelling in spellings {
         let filter = by_account("header(authorization)", "");
-        assert!(passes(&filter, &authorized(&format!("Bearer {alice}"))));
-        assert!(!passes(&filter, &authorized(&spelling)), "{spelling:?} is nobody");
-        assert!(passes(&filter, &authorized(&format!("Bearer {}", of("bob")))));
+        assert!(is_granted(&filter, &authorized(&format!("Bearer {alice}"))));
+        assert!(!is_granted(&filter, &authorized(&spelling)), "{spelling:?} has another key");
+        assert!(is_granted(&filter, &authorized(&format!("Bearer {}", of("bob")))));
     }
-    // A blank that only Latin-1 knows.
+    // The no-break space of Latin-1.
     let filter = by_account("header(authorization)", "");
-    assert!(passes(&filter, &authorized(&format!("Bearer {alice}"))));
+    assert!(is_granted(&filter, &authorized(&format!("Bearer {alice}"))));
     let mut blank = b"Bearer\xa0".to_vec();
     blank.extend_from_slice(alice.as_bytes());
-    assert!(!passes(&filter, &Request::get("/").header("authorization", &*blank).body(()).unwrap()));
+    assert!(!is_granted(&filter, &Request::get("/").header("authorization", &*blank).body(()).unwrap()));
 }
 
 #[test]
-fn cookies_are_the_same_however_they_are_written() {
+fn all_spellings_of_a_cookie_are_one_key() {
     let alice = of("alice");
     let escaped = alice.replacen('e', "%65", 2);
     let octal = alice.replacen('e', "\\145", 1);
     for spelling in [format!("\"{alice}\""), escaped.clone(), format!("\"{escaped}\""), format!("\"{octal}\"")] {
         let filter = by_account("cookie(session)", "");
-        assert!(passes(&filter, &with("cookie", &format!("session={alice}"))));
-        assert!(!passes(&filter, &with("cookie", &format!("a=b; session = {spelling}"))), "{spelling}");
+        assert!(is_granted(&filter, &with("cookie", &format!("session={alice}"))));
+        assert!(!is_granted(&filter, &with("cookie", &format!("a=b; session = {spelling}"))), "{spelling}");
     }
     let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
-    assert!(passes(&filter, &with("cookie", "session=a b")));
+    assert!(is_granted(&filter, &with("cookie", "session=a b")));
     for same in ["session=a%20b", "session=\"a b\"", "session=\"a\\ b\"", "session=\"a\\040b\"", "session=%61%20%62"] {
-        assert!(!passes(&filter, &with("cookie", same)), "{same}");
+        assert!(!is_granted(&filter, &with("cookie", same)), "{same}");
     }
-    assert!(passes(&filter, &with("cookie", "session=a+b")), "a plus is no blank in a cookie");
+    assert!(is_granted(&filter, &with("cookie", "session=a+b")), "a plus in a cookie is not a space");
 }
 
 #[test]
-fn a_doubled_token_has_one_key_with_all_others() {
+fn repeated_tokens_share_one_key() {
     for rest in ["", ", missing: skip", ", missing: shared"] {
         for real_first in [true, false] {
             let both = |n: usize, between: &str| {
@@ -108,10 +108,14 @@ fn a_doubled_token_has_one_key_with_all_others() {
                 if real_first { format!("{real}{between}{other}") } else { format!("{other}{between}{real}") }
             };
             let filter = by_account("cookie(t)", rest);
-            assert_eq!(passing(&filter, |n| with("cookie", &format!("t={}", both(n, "; t=")))), 1, "cookie{rest}");
+            assert_eq!(
+                granted_count(&filter, |n| with("cookie", &format!("t={}", both(n, "; t=")))),
+                1,
+                "cookie{rest}"
+            );
             let filter = by_account("query(t)", rest);
             let query = |n| Request::get(format!("/?t={}", both(n, "&t="))).body(()).unwrap();
-            assert_eq!(passing(&filter, query), 1, "query{rest}");
+            assert_eq!(granted_count(&filter, query), 1, "query{rest}");
             for name in ["authorization", "x-token"] {
                 let filter = by_account(&format!("header({name})"), rest);
                 let twice = |n| {
@@ -120,14 +124,14 @@ fn a_doubled_token_has_one_key_with_all_others() {
                     let request = Request::get("/").header(name, values.next().unwrap());
                     request.header(name, values.next().unwrap()).body(()).unwrap()
                 };
-                assert_eq!(passing(&filter, twice), 1, "{name}{rest}");
+                assert_eq!(granted_count(&filter, twice), 1, "{name}{rest}");
             }
         }
     }
 }
 
 #[test]
-fn a_token_that_cannot_be_verified_is_counted() {
+fn an_unverified_token_is_counted() {
     let forged = |n: usize| format!("{}x{n}", of("alice").trim_end_matches(char::is_alphanumeric));
     let garbage: [(&str, &dyn Fn(usize) -> String); 5] = [
         ("forged", &forged),
@@ -138,10 +142,10 @@ fn a_token_that_cannot_be_verified_is_counted() {
     ];
     for (what, token) in garbage {
         let filter = by_account("header(authorization)", "");
-        assert_eq!(passing(&filter, |n| authorized(&format!("Bearer {}", token(n)))), 1, "{what}");
+        assert_eq!(granted_count(&filter, |n| authorized(&format!("Bearer {}", token(n)))), 1, "{what}");
         let filter = by_account("cookie(t)", "");
-        assert_eq!(passing(&filter, |n| with("cookie", &format!("t={}", token(n)))), 1, "{what}");
-        // With an address beside it, each address has its own.
+        assert_eq!(granted_count(&filter, |n| with("cookie", &format!("t={}", token(n)))), 1, "{what}");
+        // With the address in the key, each address has its own count.
         let text = "rules: [{name: each, by: [account, ip], limit: 1/h}]";
         let (each, _) = self::filter(&format!("identity: {{account: jwt(sub), jwt: {{secret: '{SECRET}'}}}}\n{text}"));
         for host in [1, 2] {
@@ -150,66 +154,69 @@ fn a_token_that_cannot_be_verified_is_counted() {
             assert!(check(), "{what}, {host}");
         }
     }
-    // What is no token at all is nobody's, as before.
+    // Other schemes and empty values are not tokens, and have no account.
     for other in ["Basic YTpi", "Bearer", "Bearer ", "Digest username=\"a\""] {
         let filter = by_account("header(authorization)", "");
-        assert_eq!(passing(&filter, |_| authorized(other)), 10, "{other}");
+        assert_eq!(granted_count(&filter, |_| authorized(other)), 10, "{other}");
     }
 }
 
 #[test]
-fn an_expired_token_is_counted_for_its_account_alone() {
+fn an_expired_token_is_counted_for_its_account_only() {
     let expired = |name: &str| authorized(&format!("Bearer {}", token(&format!(r#"{{"sub":"{name}","exp":1}}"#))));
     let filter = by_account("header(authorization)", "");
-    // Its owner can't be kept out by an old token, nor by those of others.
-    assert!(passes(&filter, &expired("alice")) && !passes(&filter, &expired("alice")));
-    assert!(passes(&filter, &expired("bob")));
-    assert!(passes(&filter, &authorized(&format!("Bearer {}", of("alice")))));
+    // Neither an expired token nor those of others use up the account's limit.
+    assert!(is_granted(&filter, &expired("alice")) && !is_granted(&filter, &expired("alice")));
+    assert!(is_granted(&filter, &expired("bob")));
+    assert!(is_granted(&filter, &authorized(&format!("Bearer {}", of("alice")))));
 }
 
 #[test]
-fn where_a_token_is_required_no_doubt_is_good_enough() {
+fn with_missing_deny_an_ambiguous_or_invalid_token_is_denied() {
     let twice = format!("t={}; t={}", of("alice"), of("bob"));
     let expired = format!("t={}", token(r#"{"sub":"alice","exp":1}"#));
     for cookie in [&*twice, "t=x", &*expired, "t=", "u=v"] {
         let filter = by_account("cookie(t)", ", missing: deny");
-        assert_eq!(passing(&filter, |_| with("cookie", cookie)), 0, "{cookie}");
+        assert_eq!(granted_count(&filter, |_| with("cookie", cookie)), 0, "{cookie}");
     }
 }
 
 #[test]
-fn nobody_leaves_a_list_of_denied_keys_by_adding_values() {
+fn added_values_do_not_evade_a_deny_list() {
     let (filter, _) = filter("rules: [{name: each, by: header(x-key), deny: [thief], limit: 100/h}]");
     let both = |one: &str, other: &str| Request::get("/").header("x-key", one).header("x-key", other).body(()).unwrap();
-    assert!(passes(&filter, &with("x-key", "honest")));
-    assert!(!passes(&filter, &with("x-key", "thief")));
-    assert!(!passes(&filter, &both("thief", "honest")));
-    assert!(!passes(&filter, &both("honest", "thief")));
-    assert!(!passes(&by_account("cookie(t)", ", deny: [thief]"), &with("cookie", &format!("t={}; t=x", of("thief")))));
-    // A list of addresses says nothing about keys.
+    assert!(is_granted(&filter, &with("x-key", "honest")));
+    assert!(!is_granted(&filter, &with("x-key", "thief")));
+    assert!(!is_granted(&filter, &both("thief", "honest")));
+    assert!(!is_granted(&filter, &both("honest", "thief")));
+    assert!(!is_granted(
+        &by_account("cookie(t)", ", deny: [thief]"),
+        &with("cookie", &format!("t={}; t=x", of("thief")))
+    ));
+    // A list of addresses does not apply to other keys.
     let (filter, _) = self::filter("rules: [{name: each, by: header(x-key), deny: [192.0.2.1], limit: 100/h}]");
-    assert!(passes(&filter, &both("one", "other")));
+    assert!(is_granted(&filter, &both("one", "other")));
 }
 
 #[test]
-fn a_name_whose_expression_fails_is_counted() {
+fn a_failed_identity_expression_is_counted() {
     let (filter, _) = filter(
         "identity: {account: 'cel(\"string(int(request.headers[''x-id'']))\")'}\n\
          rules: [{name: each, by: account, limit: 1/h}]",
     );
-    assert!(passes(&filter, &with("x-id", "7")) && !passes(&filter, &with("x-id", "7")));
-    assert_eq!(passing(&filter, |n| with("x-id", &format!("no{n}"))), 1);
+    assert!(is_granted(&filter, &with("x-id", "7")) && !is_granted(&filter, &with("x-id", "7")));
+    assert_eq!(granted_count(&filter, |n| with("x-id", &format!("no{n}"))), 1);
     let claims = format!(
         "identity: {{account: 'cel(\"request.jwt.sub\")', jwt: {{secret: '{SECRET}'}}}}\n\
          rules: [{{name: each, by: account, limit: 1/h}}]"
     );
     let (filter, _) = self::filter(&claims);
-    assert_eq!(passing(&filter, |n| authorized(&format!("Bearer x{n}"))), 1);
-    assert_eq!(passing(&filter, |_| Request::new(())), 10, "nobody sent anything");
+    assert_eq!(granted_count(&filter, |n| authorized(&format!("Bearer x{n}"))), 1);
+    assert_eq!(granted_count(&filter, |_| Request::new(())), 10, "without any token");
 }
 
 #[test]
-fn nobody_leaves_the_rules_of_a_plan_by_a_token_that_cannot_be_read() {
+fn an_unreadable_token_does_not_evade_the_rules_of_a_plan() {
     let rules = format!(
         "identity: {{account: jwt(sub), jwt: {{secret: '{SECRET}', from: cookie(t)}}}}\n\
          rules:\n  - {{name: free, match: {{when: 'request.jwt.plan == \"free\"'}}, by: account, limit: 1/h}}\n  \
@@ -218,18 +225,18 @@ fn nobody_leaves_the_rules_of_a_plan_by_a_token_that_cannot_be_read() {
     );
     let free = token(r#"{"sub":"alice","plan":"free"}"#);
     let (plain, _) = filter(&rules);
-    assert_eq!(passing(&plain, |_| with("cookie", &format!("t={free}"))), 1);
-    assert_eq!(passing(&plain, |_| Request::new(())), 4);
+    assert_eq!(granted_count(&plain, |_| with("cookie", &format!("t={free}"))), 1);
+    assert_eq!(granted_count(&plain, |_| Request::new(())), 4);
     for twice in [format!("t={free}; t=x"), format!("t=x; t={free}"), "t=x".to_owned()] {
         let (filter, _) = filter(&rules);
-        assert_eq!(passing(&filter, |_| with("cookie", &twice)), 1, "{twice}");
+        assert_eq!(granted_count(&filter, |_| with("cookie", &twice)), 1, "{twice}");
     }
 }
 
 #[test]
-fn who_has_no_account_may_be_answered_otherwise_than_who_is_over_the_limit() {
+fn a_missing_key_and_an_exceeded_limit_can_have_different_statuses() {
     let (filter, _) = filter("rules: [{name: each, by: header(x-key), missing: {deny: 401}, status: 429, limit: 1/h}]");
-    assert_eq!(refused(filter.check(&Request::new(()), client())).status(), 401);
-    assert!(passes(&filter, &with("x-key", "a")));
-    assert_eq!(refused(filter.check(&with("x-key", "a"), client())).status(), 429);
+    assert_eq!(denied(filter.check(&Request::new(()), client())).status(), 401);
+    assert!(is_granted(&filter, &with("x-key", "a")));
+    assert_eq!(denied(filter.check(&with("x-key", "a"), client())).status(), 429);
 }

@@ -46,18 +46,18 @@ async fn get(url: &str) -> Response<Bytes> {
 }
 
 /// Calls a server that allows three requests per client.
-async fn three_are_answered_and_the_fourth_is_refused(url: &str) {
-    for left in ["2", "1", "0"] {
+async fn check_three_requests_per_client(url: &str) {
+    for remaining in ["2", "1", "0"] {
         let response = get(url).await;
         assert_eq!((response.status().as_u16(), &response.body()[..]), (200, &b"hello\n"[..]));
         let field = response.headers()["ratelimit"].to_str().unwrap();
-        assert!(field.starts_with(&format!("\"each-client\";r={left};t=")), "{field}");
+        assert!(field.starts_with(&format!("\"each-client\";r={remaining};t=")), "{field}");
     }
-    let refused = get(url).await;
-    assert_eq!(refused.status(), 429);
-    assert_eq!(refused.headers()["content-type"], "application/problem+json");
-    assert!(refused.headers().contains_key("retry-after"));
-    let problem: serde_json::Value = serde_json::from_slice(refused.body()).unwrap();
+    let denied = get(url).await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(denied.headers()["content-type"], "application/problem+json");
+    assert!(denied.headers().contains_key("retry-after"));
+    let problem: serde_json::Value = serde_json::from_slice(denied.body()).unwrap();
     assert_eq!(problem["violated-policies"][0], "each-client", "{problem}");
 }
 
@@ -65,14 +65,14 @@ async fn three_are_answered_and_the_fourth_is_refused(url: &str) {
 async fn axum() {
     let (listener, address) = listener().await;
     tokio::spawn(axum_server::serve(listener, axum_server::app().unwrap()));
-    three_are_answered_and_the_fourth_is_refused(&format!("http://{address}/")).await;
+    check_three_requests_per_client(&format!("http://{address}/")).await;
 }
 
 #[tokio::test]
 async fn hyper() {
     let (listener, address) = listener().await;
     tokio::spawn(hyper_server::serve(listener, file(hyper_server::RULES)));
-    three_are_answered_and_the_fourth_is_refused(&format!("http://{address}/")).await;
+    check_three_requests_per_client(&format!("http://{address}/")).await;
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -116,13 +116,13 @@ async fn tonic() {
     for _ in 0..2 {
         client.check(HealthCheckRequest::default()).await.unwrap();
     }
-    let refused = client.check(HealthCheckRequest::default()).await.unwrap_err();
-    assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused}");
-    let status = RpcStatus::decode(refused.details()).unwrap();
+    let denied = client.check(HealthCheckRequest::default()).await.unwrap_err();
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted, "{denied}");
+    let status = RpcStatus::decode(denied.details()).unwrap();
     assert_eq!(status.code, 8);
     let info = status.details.iter().find(|any| any.type_url == "type.googleapis.com/google.rpc.RetryInfo").unwrap();
     let delay = RetryInfo::decode(&info.value[..]).unwrap().retry_delay.unwrap();
-    // Two an hour: the next one comes within half an hour, and not at once.
+    // Two per hour: the next permit is available within half an hour.
     let delay = Duration::new(delay.seconds.try_into().unwrap(), delay.nanos.try_into().unwrap());
     assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1_800), "{delay:?}");
 }
@@ -130,8 +130,8 @@ async fn tonic() {
 #[tokio::test]
 async fn outgoing() {
     let (listener, address) = listener().await;
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counts = Arc::clone(&asked);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&requests);
     let count = axum::routing::get(move || {
         counts.fetch_add(1, Ordering::Relaxed);
         std::future::ready("hello")
@@ -141,18 +141,18 @@ async fn outgoing() {
 
     let url: Uri = format!("http://{address}/").parse().unwrap();
     let mut client = outgoing_client::client("2/h".parse().unwrap(), Duration::from_secs(5));
-    assert_eq!(outgoing_client::ask(&mut client, &url).await.unwrap(), 200);
-    assert_eq!(outgoing_client::ask(&mut client.clone(), &url).await.unwrap(), 200);
-    let error = outgoing_client::ask(&mut client, &url).await.unwrap_err().to_string();
-    assert!(error.starts_with("limit `partner` has no room within 5s, and nothing was sent"), "{error}");
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(outgoing_client::get(&mut client, &url).await.unwrap(), 200);
+    assert_eq!(outgoing_client::get(&mut client.clone(), &url).await.unwrap(), 200);
+    let error = outgoing_client::get(&mut client, &url).await.unwrap_err().to_string();
+    assert!(error.starts_with("call not sent: limit `partner` does not grant it within 5s"), "{error}");
+    assert_eq!(requests.load(Ordering::Relaxed), 2);
 
-    // A client that has maximum wait gets all its answers; and rules can be its limit.
+    // With a longer maximum wait, all calls are sent.
     let quick = outgoing_client::client("1000/s burst 1".parse().unwrap(), Duration::from_secs(60));
     let calls = (0..20).map(|_| {
         let (mut client, url) = (quick.clone(), url.clone());
-        async move { outgoing_client::ask(&mut client, &url).await.unwrap() }
+        async move { outgoing_client::get(&mut client, &url).await.unwrap() }
     });
     assert_eq!(futures_util::future::join_all(calls).await, [200; 20]);
-    assert_eq!(asked.load(Ordering::Relaxed), 22);
+    assert_eq!(requests.load(Ordering::Relaxed), 22);
 }

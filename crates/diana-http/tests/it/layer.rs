@@ -38,7 +38,7 @@ fn request(path: &str, ip: u8) -> Request<Full<Bytes>> {
     request
 }
 
-/// A server that records its requests, and responds with as many bytes as the path says.
+/// A server that records its requests, and responds with as many bytes as the path states.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<Vec<String>>>);
 
@@ -49,35 +49,35 @@ impl Server {
     {
         let server = self.clone();
         service_fn(move |request: Request<B>| {
-            let diverted = request.extensions().get::<ReroutedTo>();
-            let said = diverted.map_or_else(|| request.uri().path().to_owned(), |to| format!("to {}", to.0));
+            let rerouted = request.extensions().get::<ReroutedTo>();
+            let entry = rerouted.map_or_else(|| request.uri().path().to_owned(), |to| format!("to {}", to.0));
             let size = request.uri().path().trim_start_matches('/').parse::<usize>().unwrap_or(5);
-            server.0.lock().push(said);
+            server.0.lock().push(entry);
             std::future::ready(Ok(Response::new(Full::new(Bytes::from(vec![b'x'; size])))))
         })
     }
 
-    fn seen(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         self.0.lock().clone()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_does_not_reach_the_service() {
+async fn a_denied_request_does_not_reach_the_service() {
     let server = Server::default();
     let service =
         ServiceBuilder::new().layer(layer("{name: each, by: ip, limit: 1/h, status: 429}")).service(server.service());
     assert_eq!(service.clone().oneshot(request("/a", 7)).await.unwrap().status(), StatusCode::OK);
-    let refused = service.clone().oneshot(request("/b", 7)).await.unwrap();
-    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"3600".parse().unwrap()));
-    assert!(!refused.into_body().collect().await.unwrap().to_bytes().is_empty());
+    let denied = service.clone().oneshot(request("/b", 7)).await.unwrap();
+    assert_eq!((denied.status().as_u16(), &denied.headers()["retry-after"]), (429, &"3600".parse().unwrap()));
+    assert!(!denied.into_body().collect().await.unwrap().to_bytes().is_empty());
     assert_eq!(service.oneshot(request("/c", 8)).await.unwrap().status(), StatusCode::OK);
-    assert_eq!(server.seen(), ["/a", "/c"]);
+    assert_eq!(server.requests(), ["/a", "/c"]);
 }
 
 /// Rules and services may interpret these differently. No rule is checked, so nothing is charged, and no request waits.
 #[tokio::test(start_paused = true)]
-async fn what_can_be_read_in_two_ways_is_rejected() {
+async fn ambiguous_requests_are_rejected() {
     let server = Server::default();
     let rule = "{name: one, limit: 1/h, status: 429}";
     let file = file(rule);
@@ -86,34 +86,34 @@ async fn what_can_be_read_in_two_ways_is_rejected() {
     let service = ServiceBuilder::new()
         .layer(RateLimitLayer::of(Filter::with_options(engine, options)))
         .service(server.service());
-    let of_host = |host: &str| {
+    let with_host = |host: &str| {
         let mut request = request("/a", 7);
         request.headers_mut().append("host", host.parse().unwrap());
         request
     };
-    let mut twice = of_host("a");
+    let mut twice = with_host("a");
     twice.headers_mut().append("host", "b".parse().unwrap());
-    let bad = [
+    let ambiguous = [
         request("/a%2fb", 7),
         request("/a%5Cb", 7),
         request("/x%2f..%2fa", 7),
         request("/a\\b/../a", 7),
-        of_host("a:x"),
-        of_host("a:80,b"),
+        with_host("a:x"),
+        with_host("a:80,b"),
         twice,
     ];
-    for request in bad {
-        let what = format!("{request:?}");
-        assert_eq!(service.clone().oneshot(request).await.unwrap().status(), StatusCode::BAD_REQUEST, "{what}");
+    for request in ambiguous {
+        let message = format!("{request:?}");
+        assert_eq!(service.clone().oneshot(request).await.unwrap().status(), StatusCode::BAD_REQUEST, "{message}");
     }
-    assert_eq!(service.clone().oneshot(of_host("a:80")).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(service.clone().oneshot(with_host("a:80")).await.unwrap().status(), StatusCode::OK);
     assert_eq!(service.oneshot(request("/a", 7)).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(server.seen(), ["/a"]);
+    assert_eq!(server.requests(), ["/a"]);
 }
 
 /// A router uses the prefix of a path, a rule its normal form.
 #[tokio::test(start_paused = true)]
-async fn a_path_that_stands_for_another_is_no_good_request() {
+async fn a_path_with_dot_segments_is_rejected() {
     let server = Server::default();
     let rule = "{name: graphql, match: {path: /graphql/**}, limit: 1/h}";
     let service = ServiceBuilder::new().layer(layer(rule)).service(server.service());
@@ -124,12 +124,12 @@ async fn a_path_that_stands_for_another_is_no_good_request() {
             "{path}"
         );
     }
-    assert_eq!(server.seen(), <[String; 0]>::default());
+    assert_eq!(server.requests(), <[String; 0]>::default());
     assert_eq!(service.oneshot(request("/graphql/x", 7)).await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_address_comes_from_the_function_if_there_is_one() {
+async fn uses_the_address_function() {
     let server = Server::default();
     let by_header = |head: &http::request::Parts| head.headers.get("x-peer")?.to_str().ok()?.parse().ok();
     let layer = layer("{name: each, by: ip, limit: 1/h}").client_address(by_header);
@@ -141,7 +141,7 @@ async fn the_address_comes_from_the_function_if_there_is_one() {
     }
 }
 
-async fn ask<C, B>(service: &C) -> Response<B>
+async fn send<C, B>(service: &C) -> Response<B>
 where
     C: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible> + Clone,
 {
@@ -149,72 +149,73 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_comes_back_when_the_body_ends() {
+async fn permits_are_released_when_the_body_ends() {
     let server = Server::default();
     let service = ServiceBuilder::new().layer(layer("{name: few, concurrent: 1}")).service(server.service());
-    let first = ask(&service).await;
-    assert_eq!(ask(&service).await.status(), 503);
+    let first = send(&service).await;
+    assert_eq!(send(&service).await.status(), 503);
     first.into_body().collect().await.unwrap();
-    let second = ask(&service).await;
-    assert_eq!((second.status().as_u16(), ask(&service).await.status().as_u16()), (200, 503));
+    let second = send(&service).await;
+    assert_eq!((second.status().as_u16(), send(&service).await.status().as_u16()), (200, 503));
     drop(second);
-    assert_eq!(ask(&service).await.status(), 200);
+    assert_eq!(send(&service).await.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_while_it_waits_gives_everything_back() {
+async fn a_cancelled_wait_is_refunded() {
     let server = Server::default();
     let layer = layer("{name: each, limit: 1/s, burst: 1, wait: 10s}");
     let service = ServiceBuilder::new().layer(layer).service(server.service());
     let start = Instant::now();
     assert_eq!(service.clone().oneshot(request("/a", 7)).await.unwrap().status(), 200);
-    let given_up = tokio::time::timeout(Duration::from_millis(100), service.clone().oneshot(request("/b", 7))).await;
-    assert!(given_up.is_err());
+    let cancelled = tokio::time::timeout(Duration::from_millis(100), service.clone().oneshot(request("/b", 7))).await;
+    assert!(cancelled.is_err());
     assert_eq!(service.oneshot(request("/c", 7)).await.unwrap().status(), 200);
-    // Had the one in between kept its turn, this would be 2 s.
+    // Without the refund this would be 2 s.
     assert_eq!(start.elapsed(), Duration::from_secs(1));
-    assert_eq!(server.seen(), ["/a", "/c"]);
+    assert_eq!(server.requests(), ["/a", "/c"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_go_elsewhere_are_refused_unless_the_service_wants_them() {
+async fn rerouted_requests_are_denied_unless_forwarded() {
     let rules = "{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}";
-    for (passes, status, seen) in [(false, 503, vec!["/a"]), (true, 200, vec!["/a", "to http://127.0.0.1:3001"])] {
+    for (forwards, status, requests) in [(false, 503, vec!["/a"]), (true, 200, vec!["/a", "to http://127.0.0.1:3001"])]
+    {
         let (server, layer) = (Server::default(), layer(rules));
-        let layer = if passes { layer.pass_diverted() } else { layer };
+        let layer = if forwards { layer.forward_rerouted() } else { layer };
         let service = ServiceBuilder::new().layer(layer).service(server.service());
         assert_eq!(service.clone().oneshot(request("/a", 7)).await.unwrap().status(), 200);
         let second = service.oneshot(request("/b", 7)).await.unwrap();
         assert_eq!(second.status(), status);
         assert!(second.headers().contains_key("ratelimit"), "{:?}", second.headers());
-        assert_eq!(server.seen(), seen);
+        assert_eq!(server.requests(), requests);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_in_an_answer_from_elsewhere_does_not_reach_the_client() {
-    let layer = layer("{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}").pass_diverted();
-    let says_cost = service_fn(|request: Request<ThrottledBody<Full<Bytes>>>| {
-        let diverted = request.extensions().get::<ReroutedTo>().is_some();
-        let response = Response::builder().header("x-diana-cost", "5").header("x-diverted", diverted.to_string());
+async fn the_cost_header_of_a_rerouted_response_is_removed() {
+    let layer = layer("{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}").forward_rerouted();
+    let with_cost = service_fn(|request: Request<ThrottledBody<Full<Bytes>>>| {
+        let rerouted = request.extensions().get::<ReroutedTo>().is_some();
+        let response = Response::builder().header("x-diana-cost", "5").header("x-rerouted", rerouted.to_string());
         std::future::ready(Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap()))
     });
-    let service = ServiceBuilder::new().layer(layer).service(says_cost);
-    for diverted in ["false", "true"] {
+    let service = ServiceBuilder::new().layer(layer).service(with_cost);
+    for rerouted in ["false", "true"] {
         let response = service.clone().oneshot(request("/", 7)).await.unwrap();
-        assert_eq!(response.headers()["x-diverted"], diverted);
+        assert_eq!(response.headers()["x-rerouted"], rerouted);
         assert!(!response.headers().contains_key("x-diana-cost"), "{:?}", response.headers());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_are_slowed_down_both_ways() {
+async fn throttles_both_bodies() {
     let layer = layer("{name: slow, by: request, bandwidth: {rate: 1000B/s, burst: 100B, of: both}}");
-    let reads = service_fn(|request: Request<ThrottledBody<Full<Bytes>>>| async move {
+    let echo = service_fn(|request: Request<ThrottledBody<Full<Bytes>>>| async move {
         let read = request.into_body().collect().await?.to_bytes();
         Ok::<_, Infallible>(Response::new(Full::new(read)))
     });
-    let service = ServiceBuilder::new().layer(layer).service(reads);
+    let service = ServiceBuilder::new().layer(layer).service(echo);
     let start = Instant::now();
     let request = Request::post("/").body(Full::new(Bytes::from(vec![b'x'; 600]))).unwrap();
     let response = service.oneshot(request).await.unwrap();
@@ -224,7 +225,7 @@ async fn bodies_are_slowed_down_both_ways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_pace_outgoing_calls_too() {
+async fn rules_limit_outgoing_calls() {
     let server = Server::default();
     let rules = "{name: partner, by: host, limit: 10/s, burst: 1}, {name: never, match: {path: /never}, limit: 1/day}";
     let layer = ClientRateLimitLayer::by_rules(filter(rules)).max_wait(Duration::from_secs(3));
@@ -236,5 +237,5 @@ async fn rules_pace_outgoing_calls_too() {
     assert_eq!(start.elapsed(), Duration::from_millis(200));
     client.clone().oneshot(request("http://c.example/never", 7)).await.unwrap();
     let error = client.oneshot(request("http://d.example/never", 7)).await.unwrap_err().to_string();
-    assert!(error.starts_with("limit `never` has no room within 3s, and nothing was sent"), "{error}");
+    assert!(error.starts_with("call not sent: limit `never` does not grant it within 3s"), "{error}");
 }

@@ -1,30 +1,30 @@
 //! All integration tests of this crate in one program, since each program takes as long to link as all of them.
 //!
 //! `cargo test -p diana-http --test it NAME` runs a part.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod ambiguous;
+mod ambiguous_values;
 mod attributes;
-mod bandwidth;
-#[cfg(all(feature = "axum", feature = "macros"))]
-mod calls;
-mod client;
+mod client_ip;
+mod client_limit;
+mod cost_header;
 mod credentials;
+mod denial;
+mod docs_page;
 #[cfg(feature = "axum")]
 mod examples;
-mod fields;
-mod giving_back;
-mod heeding;
 mod layer;
-mod load;
-mod outgoing;
-mod page;
+#[cfg(all(feature = "axum", feature = "macros"))]
+mod limited_handlers;
+mod overload;
 mod path;
-mod refusals;
+mod path_forms;
+mod ratelimit_headers;
+mod refund;
 #[cfg(feature = "reqwest")]
 mod reqwest;
-mod settling;
+mod retry_after;
 mod signature;
-mod spellings;
 mod support;
+mod throttle;
 mod transcript;

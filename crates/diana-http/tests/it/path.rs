@@ -52,10 +52,10 @@ fn every_spelling_has_one_normal_form() {
         ("/caf%c3", "/caf%C3"),
         ("/%ff%fe", "/%FF%FE"),
         ("/%c3%28", "/%C3("),
-        // Once, and not twice.
+        // Decoded once.
         ("/%2573ms", "/%2573ms"),
         ("/%252e%252e/a", "/%252e%252e/a"),
-        // What is no escape.
+        // Invalid escapes.
         ("/100%", "/100%25"),
         ("/%zz", "/%25zz"),
         ("/%4", "/%254"),
@@ -67,7 +67,7 @@ fn every_spelling_has_one_normal_form() {
         ("/a/..;/b", "/b"),
         ("/a/.;x/b", "/a/b"),
         ("/;x/a", "/a"),
-        // A parameter ends at a slash: what it holds is none of the path.
+        // A parameter ends at a slash, and is not part of the path.
         ("/a;x\\b", "/a"),
         ("/a;x%2fb/c", "/a/c"),
     ] {
@@ -91,7 +91,7 @@ fn the_decoded_form_has_no_escaped_separators() {
         ("//host/login", "/host/login"),
         ("/login;\\x", "/login"),
         ("/%6cogin;v=1", "/login"),
-        // Once, and not twice.
+        // Decoded once.
         ("/a%252fb", "/a%252fb"),
         ("/100%%2f", "/100%25/"),
     ] {
@@ -100,7 +100,7 @@ fn the_decoded_form_has_no_escaped_separators() {
 }
 
 #[test]
-fn dot_segments_are_found_in_every_form() {
+fn dot_segments_are_malformed_in_every_form() {
     for path in [
         "/x%2f..%2flogin",
         "/x/..%2flogin",
@@ -113,7 +113,7 @@ fn dot_segments_are_found_in_every_form() {
         "/a;\\..",
         "/.%2f",
     ] {
-        assert_eq!(malformed_path(path, Spelling::Allow), Some("the path has `.` or `..` in it"), "{path}");
+        assert_eq!(malformed_path(path, Spelling::Allow), Some("the path contains a `.` or `..` segment"), "{path}");
     }
     for path in ["/a%2fb", "/...%2f", "/a;..", "/..a%2f", "/%252e%252e%2f", "/a%3b.."] {
         assert_eq!(malformed_path(path, Spelling::Allow), None, "{path}");
@@ -123,7 +123,7 @@ fn dot_segments_are_found_in_every_form() {
 #[test]
 fn escaped_control_characters_are_malformed() {
     for path in ["/login%0a", "/%00", "/a%7Fb", "/a%1f", "/x;%0D"] {
-        let problem = Some("the path has an escaped control character in it");
+        let problem = Some("the path contains an escaped control character");
         assert_eq!(malformed_path(path, Spelling::Allow), problem, "{path}");
     }
     for path in ["/a%20b", "/a%0", "/a%+1", "/%250a", "/%c2%85"] {
@@ -132,9 +132,9 @@ fn escaped_control_characters_are_malformed() {
 }
 
 #[test]
-fn a_long_path_that_can_be_read_in_many_ways_is_malformed() {
-    let long = |piece: &str, bytes: usize| format!("/{}", piece.repeat(bytes / piece.len()));
-    let problem = Some("the path can be read in too many ways for its length");
+fn a_long_path_with_many_interpretations_is_malformed() {
+    let long = |part: &str, bytes: usize| format!("/{}", part.repeat(bytes / part.len()));
+    let problem = Some("the path has too many interpretations for its length");
     assert_eq!(malformed_path(&long("a", 60_000), Spelling::Allow), None);
     assert_eq!(malformed_path(&long("a%2Fb", 20_000), Spelling::Allow), None);
     assert_eq!(malformed_path(&long("/\\a;b%2fc%5cd%3bf", 1_000), Spelling::Allow), None);
@@ -151,25 +151,25 @@ fn a_normal_path_is_not_copied() {
 
 /// Paths with dangerous parts, and a few others.
 fn paths() -> impl Strategy<Value = String> {
-    let pieces = prop::sample::select(vec![
+    let parts = prop::sample::select(vec![
         "/", "\\", ".", "..", ";", "%", "%2e", "%2E", "%2f", "%5c", "%25", "%3b", "%c3", "%a9", "%f0", "%00", "2", "e",
         "a", "é", "🦉", "?", "#", " ", "|", "[",
     ]);
-    prop_oneof![prop::collection::vec(pieces, 0..16).prop_map(|pieces| pieces.concat()), any::<String>()]
+    prop_oneof![prop::collection::vec(parts, 0..16).prop_map(|parts| parts.concat()), any::<String>()]
 }
 
 proptest! {
     #[test]
-    fn a_normal_form_is_its_own(path in paths()) {
+    fn normalization_is_idempotent(path in paths()) {
         let normal = normal_path(&path).into_owned();
         prop_assert_eq!(&*normal_path(&normal), &*normal);
     }
 
     #[test]
-    fn no_segment_of_a_normal_form_is_empty_or_dots(path in paths()) {
+    fn a_normal_form_has_no_empty_or_dot_segments(path in paths()) {
         let normal = normal_path(&path);
         if normal != "*" {
-            let segments = normal.strip_prefix('/').expect("it begins with a slash").split('/').collect::<Vec<_>>();
+            let segments = normal.strip_prefix('/').expect("an absolute path").split('/').collect::<Vec<_>>();
             let (last, others) = segments.split_last().unwrap();
             prop_assert!(others.iter().all(|segment| !["", ".", ".."].contains(segment)), "{normal}");
             prop_assert!(![".", ".."].contains(last), "{normal}");
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn spelling_a_path_otherwise_changes_nothing(
+    fn all_spellings_have_the_same_normal_form(
         segments in prop::collection::vec("[a-z0-9]{1,6}", 1..5),
         spellings in prop::collection::vec(0..6, 5),
     ) {

@@ -1,7 +1,7 @@
 //! Clients of reqwest wait for their limits and respect retry times, over real connections and on time that the tests
 //! control.
 
-mod heeding;
-mod site;
-mod waiting;
-mod world;
+mod client_limit;
+mod retry_after;
+mod server;
+mod virtual_time;

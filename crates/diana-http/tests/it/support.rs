@@ -38,20 +38,20 @@ pub(crate) fn client() -> Option<IpAddr> {
 
 /// Returns the immediate result.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
-    futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
+    futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("the future is pending"))
 }
 
-pub(crate) fn passed(checking: CheckFuture) -> RequestPermit {
-    match now(checking) {
-        CheckResult::Allow(pass) => pass,
-        other => panic!("it does not pass: {other:?}"),
+pub(crate) fn granted(check: CheckFuture) -> RequestPermit {
+    match now(check) {
+        CheckResult::Allow(permit) => permit,
+        other => panic!("not granted: {other:?}"),
     }
 }
 
-pub(crate) fn refused(checking: CheckFuture) -> Denial {
-    match now(checking) {
-        CheckResult::Deny(refused) => refused,
-        other => panic!("it is not refused: {other:?}"),
+pub(crate) fn denied(check: CheckFuture) -> Denial {
+    match now(check) {
+        CheckResult::Deny(denial) => denial,
+        other => panic!("not denied: {other:?}"),
     }
 }
 

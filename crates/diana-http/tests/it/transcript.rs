@@ -1,15 +1,15 @@
 //! Transcripts of requests and responses, as clients see them.
 
-use crate::support::{body, client, empty, filter, get, head, passed, refused};
+use crate::support::{body, client, denied, empty, filter, get, granted, head};
 
 #[test]
-fn a_granted_request_is_told_where_it_stands_and_a_refused_one_when_to_come_again() {
+fn responses_report_the_limit_and_denials_the_retry_time() {
     let (filter, clock) = filter("rules: [{name: each-client, by: ip, limit: 2/min, status: 429}]");
-    let ask = || passed(filter.check(&get("/"), client())).answer(empty());
-    assert_eq!(head(&ask()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=1;t=30");
-    assert_eq!(head(&ask()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=0;t=60");
+    let send = || granted(filter.check(&get("/"), client())).finish(empty());
+    assert_eq!(head(&send()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=1;t=30");
+    assert_eq!(head(&send()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=0;t=60");
     clock.advance(std::time::Duration::from_millis(500));
-    let response = refused(filter.check(&get("/"), client())).into_response();
+    let response = denied(filter.check(&get("/"), client())).into_response();
     assert_eq!(
         head(&response),
         "429\n\
@@ -25,5 +25,5 @@ fn a_granted_request_is_told_where_it_stands_and_a_refused_one_when_to_come_agai
         \"status\":429,\"violated-policies\":[\"each-client\"]}\n"
     );
     clock.advance(std::time::Duration::from_millis(29_500));
-    assert_eq!(head(&ask()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=0;t=60");
+    assert_eq!(head(&send()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=0;t=60");
 }

@@ -8,7 +8,7 @@ fn misspelled(user: &User) -> Result<u32, diana::Limited> {
 }
 
 #[diana::limited("sms", phone = "{fone}")]
-fn told_wrongly(phone: &str) -> Result<usize, diana::Limited> {
+fn unknown_name(phone: &str) -> Result<usize, diana::Limited> {
     Ok(phone.len())
 }
 
@@ -33,7 +33,7 @@ fn no_name() -> Result<(), diana::Limited> {
 }
 
 #[diana::rate_limit(rate = 1, timeout = "1s")]
-fn somebody_elses_future() -> impl Future<Output = Result<(), diana::Limited>> {
+fn future_made_elsewhere() -> impl Future<Output = Result<(), diana::Limited>> {
     std::future::ready(Ok(()))
 }
 

@@ -9,8 +9,8 @@ end
 
 -- The configuration of a new state, and its creation time: permits that were taken from it are not refunded to a later
 -- state that replaced it after a reset.
-local function newborn(place)
-  return format('%s-%.0f', argv[place - 1], now)
+local function newborn(base)
+  return format('%s-%.0f', argv[base - 1], now)
 end
 
 -- The creation time of the state that ends with `since`.

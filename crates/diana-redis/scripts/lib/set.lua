@@ -5,17 +5,17 @@
 local set = {}
 
 -- The head of the set at `key`, or that of a new set; nil if the parameters differ.
-function set.head(key, parameters, place)
+function set.head(key, parameters, base)
   local first = redis.pcall('ZRANGE', key, 0, 0)
   if first.err then return end
   local head = first[1]
-  if not head then return format('=%s %s', parameters, argv[place - 1]) end
+  if not head then return format('=%s %s', parameters, argv[base - 1]) end
   if sub(head, 1, #parameters + 2) == '=' .. parameters .. ' ' then return head end
 end
 
 -- Lets the set expire when it equals a new key; see the prelude for the exception if the caller provided the time.
 function set.expire(key, fresh_at)
-  if handed_in then
+  if caller_time then
     redis.call('PEXPIRE', key, '3600000')
   else
     redis.call('PEXPIREAT', key, format('%.0f', ceil(fresh_at / 1000)))

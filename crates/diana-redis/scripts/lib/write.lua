@@ -7,7 +7,7 @@ local function write(key, value, fresh_at)
       redis.call('SET', key, value)
       return
     elseif fresh_at > now then
-      if handed_in then
+      if caller_time then
         redis.call('SET', key, value, 'PX', '3600000')
       else
         redis.call('SET', key, value, 'PXAT', format('%.0f', ceil(fresh_at / 1000)))

@@ -7,13 +7,13 @@
 use crate::args::Args;
 use crate::parameters::{duration_text, parse_duration};
 use crate::rational_time::END;
-use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
+use crate::scripted::{AskArgs, Body, Effect, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{Algorithm, Answer, Concurrency, ConcurrencyState, MaxWait, Outcome, Receipt, Timestamp};
 use std::time::Duration;
 
 /// The highest number of nanoseconds that a script can represent exactly: 104 days, longer than any wait.
-const LONGEST_WAIT: u64 = (1 << 53) - 1;
+const MAX_WAIT_NANOS: u64 = (1 << 53) - 1;
 
 impl Scripted for Concurrency {
     const MODULE: Module = Module {
@@ -23,9 +23,9 @@ impl Scripted for Concurrency {
         libraries: &[Library::SET],
     };
 
-    fn why_not(&self) -> Option<String> {
-        let is_too_long = self.first_delay() > Duration::from_nanos(LONGEST_WAIT);
-        is_too_long.then(|| format!("its delay of {:?} is longer than 104 days", self.first_delay()))
+    fn unsupported_reason(&self) -> Option<String> {
+        let is_too_long = self.first_delay() > Duration::from_nanos(MAX_WAIT_NANOS);
+        is_too_long.then(|| format!("a delay of {:?} is longer than 104 days", self.first_delay()))
     }
 
     fn parameters(&self) -> String {
@@ -39,17 +39,17 @@ impl Scripted for Concurrency {
         Some(limit.with_burst(burst.parse().ok()?).with_delay(parse_duration(delay)?))
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
-        push_lease(args, asking.ticket, asking.cost.get());
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
+        push_lease(args, ask.ticket, ask.cost.get());
         args.push(self.limit());
         args.push(self.capacity());
-        args.push(max_wait(asking).as_nanos());
-        args.push(asking.permits_for.as_micros().min(u128::from(END)));
+        args.push(max_wait(ask).as_nanos());
+        args.push(ask.permits_for.as_micros().min(u128::from(END)));
         args.push(self.first_delay().as_nanos());
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        self.take_args(args, asking);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        self.take_args(args, ask);
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -71,14 +71,14 @@ impl Scripted for Concurrency {
         Some(ConcurrencyState::new(numbers.whole(0)?, Duration::from_nanos(numbers.whole(1)?)))
     }
 
-    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+    fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
         let mut state = self.seen(numbers, now)?;
         let seen = state;
-        let mut answer = Algorithm::answer(self, &mut state, now, asking.cost, max_wait(asking));
+        let mut answer = Algorithm::answer(self, &mut state, now, ask.cost, max_wait(ask));
         if let Outcome::Granted { wait, .. } = answer.outcome {
             // The time is when the request proceeds, so that its duration can be computed when it finishes; the mark
             // has no space for the wait beside the ticket.
-            let receipt = Receipt::new(asking.cost, now + wait).with_mark(asking.ticket);
+            let receipt = Receipt::new(ask.cost, now + wait).with_mark(ask.ticket);
             answer.outcome = Outcome::Granted { wait, receipt };
         }
         if effect == Effect::None {
@@ -88,22 +88,22 @@ impl Scripted for Concurrency {
     }
 
     fn read(&self, body: &Body, now: Timestamp) -> Option<ConcurrencyState> {
-        let Leases { live, unit, .. } = Leases::read(body, now)?;
+        let LeaseSet { live, unit, .. } = LeaseSet::read(body, now)?;
         let permits = live.iter().fold(0, |sum: u64, lease| sum.saturating_add(lease.cost));
         Some(if permits == 0 { self.fresh(now) } else { ConcurrencyState::new(permits, unit) })
     }
 
     /// Writes only new states: the counts of another kind of limit are not held permits, and a change of parameters
-    /// [migrates](Self::carried) the leases themselves.
-    fn write(&self, _state: &ConcurrencyState, _now: Timestamp) -> Written {
-        Written { body: None, fresh_at: None }
+    /// [migrates](Self::migrate) the leases themselves.
+    fn write(&self, _state: &ConcurrencyState, _now: Timestamp) -> StoredState {
+        StoredState { body: None, fresh_at: None }
     }
 
     /// Keeps every lease, even over the new capacity, as the algorithm does.
-    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+    fn migrate(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
         let mut state = old.read(body, now)?;
         self.rescale(&mut state, old, now);
-        let Leases { live, fresh_at, .. } = Leases::read(body, now)?;
+        let LeaseSet { live, fresh_at, .. } = LeaseSet::read(body, now)?;
         if live.is_empty() {
             return Some(self.write(&state, now));
         }
@@ -112,7 +112,7 @@ impl Scripted for Concurrency {
             ("unit".to_owned(), format!("-{}", state.unit().as_nanos())),
         ];
         members.extend(live.into_iter().map(|lease| (lease.member, lease.ends.to_string())));
-        Some(Written { body: Some(Body::Set(members)), fresh_at: Some(fresh_at) })
+        Some(StoredState { body: Some(Body::Set(members)), fresh_at: Some(fresh_at) })
     }
 
     fn divided(&self, instances: u64) -> Self {
@@ -125,7 +125,7 @@ impl Scripted for Concurrency {
 }
 
 /// A sorted set as the script writes it.
-struct Leases {
+struct LeaseSet {
     /// Those that have not ended.
     live: Vec<Lease>,
     unit: Duration,
@@ -139,7 +139,7 @@ struct Lease {
     ends: u64,
 }
 
-impl Leases {
+impl LeaseSet {
     fn read(body: &Body, now: Timestamp) -> Option<Self> {
         let Body::Set(members) = body else { return None };
         let mut leases = Self { live: Vec::new(), unit: Duration::ZERO, fresh_at: 0 };
@@ -164,8 +164,8 @@ fn push_lease(args: &mut Args, ticket: u128, cost: u64) {
 }
 
 /// Returns the maximum wait, capped at what a script can represent, so that both sides agree.
-fn max_wait(asking: &Asking) -> MaxWait {
-    asking.max_wait.min(MaxWait::up_to(Duration::from_nanos(LONGEST_WAIT)))
+fn max_wait(ask: &AskArgs) -> MaxWait {
+    ask.max_wait.min(MaxWait::up_to(Duration::from_nanos(MAX_WAIT_NANOS)))
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parameters_are_parsed_back() {
         let pool = Concurrency::new(3).unwrap();
         assert_eq!(pool.parameters(), "3+0@0s");
         for pool in [pool.clone(), pool.with_burst(4).with_delay(Duration::from_millis(100))] {
@@ -185,21 +185,23 @@ mod tests {
     }
 
     #[test]
-    fn leases_come_over_by_name_and_those_that_ended_do_not() {
+    fn live_leases_are_migrated_and_ended_ones_are_removed() {
         let set = [("used", "-6"), ("unit", "-500"), ("a:1", "1000"), ("b:2", "2000"), ("c:3", "3000")];
         let body = Body::Set(set.map(|(member, score)| (member.to_owned(), score.to_owned())).to_vec());
         let (old, new) = (Concurrency::new(9).unwrap(), Concurrency::new(2).unwrap());
-        let carried = |micros| new.carried(&old, &body, Timestamp::from_micros(micros)).unwrap();
+        let migrate = |micros| new.migrate(&old, &body, Timestamp::from_micros(micros)).unwrap();
 
-        let Written { body: Some(Body::Set(members)), fresh_at } = carried(1_000) else { panic!("it is in use") };
+        let StoredState { body: Some(Body::Set(members)), fresh_at } = migrate(1_000) else {
+            panic!("no state was written")
+        };
         let members = members.iter().map(|(member, score)| (&**member, &**score)).collect::<Vec<_>>();
         assert_eq!(members, [("used", "-5"), ("unit", "-500"), ("b:2", "2000"), ("c:3", "3000")]);
         assert_eq!(fresh_at, Some(3_000));
-        assert_eq!(carried(3_000).body, None);
+        assert_eq!(migrate(3_000).body, None);
     }
 
     #[test]
-    fn an_instance_has_its_share_and_at_least_one() {
+    fn a_share_is_at_least_one() {
         let pool = Concurrency::new(10).unwrap().with_burst(3);
         let share = |instances| (pool.divided(instances).limit(), pool.divided(instances).capacity());
         assert_eq!([share(1), share(3), share(100)], [(10, 13), (3, 4), (1, 1)]);

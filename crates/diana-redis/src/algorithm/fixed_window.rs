@@ -4,7 +4,7 @@
 use crate::args::Args;
 use crate::parameters::{parse_quota, quota_text};
 use crate::rational_time::END;
-use crate::scripted::{Asking, Body, Effect, Leasing, Numbers, Scripted, Written, with_mark};
+use crate::scripted::{AskArgs, Body, Effect, Leasing, Numbers, Scripted, StoredState, with_mark};
 use crate::scripts::{Library, Module};
 use diana_core::{
     Answer, Calendar, FixedWindow, FixedWindowState, MAX_PERMITS, Quota, Receipt, Timestamp, WindowStart,
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The maximum difference between Redis's clock and this process's: the script receives the dates of all windows that
 /// it may need within it.
-const APART: Duration = Duration::from_secs(86_400);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(86_400);
 
 /// The parameters' suffix for windows that the first request starts.
 const FIRST: &str = "+first";
@@ -29,7 +29,7 @@ impl Scripted for FixedWindow {
         libraries: &[Library::FIELDS],
     };
 
-    fn why_not(&self) -> Option<String> {
+    fn unsupported_reason(&self) -> Option<String> {
         let quota = self.quota();
         let (length, parts) = length(&quota);
         // Half of a script's number range is reserved for the clock.
@@ -39,14 +39,14 @@ impl Scripted for FixedWindow {
         // On the clock, the script multiplies the elapsed part of a window by the denominator.
         let is_on_the_clock = self.window_start() == Some(WindowStart::OnTheClock);
         let is_too_fine = is_on_the_clock && parts > 1 && length.saturating_mul(parts) >= MAX_PERMITS;
-        is_too_fine.then(|| format!("a window of {quota} is longer than Redis can count to the nanosecond"))
+        is_too_fine.then(|| format!("a window of {quota} is too long to be counted to the nanosecond on Redis"))
     }
 
     /// `quota`, `quota+first`, or `limit/unit@zone`.
     fn parameters(&self) -> String {
         let quota = self.quota();
         match (self.dates(), self.window_start()) {
-            (Some((unit, zone)), _) => format!("{}/{}@{zone}", quota.permits(), name_of(unit)),
+            (Some((unit, zone)), _) => format!("{}/{}@{zone}", quota.permits(), unit_name(unit)),
             (None, Some(WindowStart::FirstRequest)) => format!("{}{FIRST}", quota_text(&quota)),
             (None, Some(WindowStart::OnTheClock) | None) => quota_text(&quota),
         }
@@ -64,9 +64,9 @@ impl Scripted for FixedWindow {
         }
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
         let quota = self.quota();
-        args.push(asking.cost.get());
+        args.push(ask.cost.get());
         args.push(quota.permits());
         match self.window_start() {
             Some(WindowStart::FirstRequest) => {
@@ -80,7 +80,7 @@ impl Scripted for FixedWindow {
                 args.push(parts);
             }
             None => {
-                let (from, ends) = dates(self, asking.about);
+                let (from, ends) = dates(self, ask.local_now);
                 args.push("dates");
                 args.push(from);
                 ends.for_each(|end| args.push(end));
@@ -88,16 +88,16 @@ impl Scripted for FixedWindow {
         }
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        self.take_args(args, asking);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        self.take_args(args, ask);
     }
 
-    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
+    fn charged(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
         let ends = match numbers.whole(0)? {
             0 => self.comes_back(now),
             ends => Timestamp::from_micros(ends),
         };
-        Some(Receipt::new(asking.cost, now).with_mark(mark(numbers.whole(2)?, u128::from(ends.as_nanos()))))
+        Some(Receipt::new(ask.cost, now).with_mark(mark(numbers.whole(2)?, u128::from(ends.as_nanos()))))
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -108,8 +108,8 @@ impl Scripted for FixedWindow {
     }
 
     /// The receipt is marked with the creation time of the state, so that it is void after a reset.
-    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
+    fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let answer = self.answer_to_state(self.seen(numbers, now)?, ask, now, effect);
         let ends = answer.receipt().map_or(0, |receipt| receipt.mark());
         Some(with_mark(answer, mark(numbers.whole(2)?, ends)))
     }
@@ -127,10 +127,10 @@ impl Scripted for FixedWindow {
         Some(FixedWindowState::new(ends.min(latest), count.parse().ok()?))
     }
 
-    fn write(&self, state: &FixedWindowState, now: Timestamp) -> Written {
+    fn write(&self, state: &FixedWindowState, now: Timestamp) -> StoredState {
         let (ends, count) = (micros(state.ends()), state.count().min(MAX_PERMITS));
-        let is_kept = count > 0 && ends > now.as_micros();
-        Written { body: is_kept.then(|| Body::Text(format!("{ends} {count}"))), fresh_at: Some(ends) }
+        let is_stored = count > 0 && ends > now.as_micros();
+        StoredState { body: is_stored.then(|| Body::Text(format!("{ends} {count}"))), fresh_at: Some(ends) }
     }
 
     fn leasing(&self) -> Leasing {
@@ -166,20 +166,22 @@ fn length(quota: &Quota) -> (u64, u64) {
 }
 
 /// Converts a time to microseconds, rounded up.
-fn micros(moment: Timestamp) -> u64 {
-    moment.as_nanos().div_ceil(1_000).min(END)
+fn micros(time: Timestamp) -> u64 {
+    time.as_nanos().div_ceil(1_000).min(END)
 }
 
-/// Returns a time that is at least [`APART`] earlier, and the ends of all windows from then until [`APART`] later.
-fn dates(window: &FixedWindow, about: Timestamp) -> (u64, impl Iterator<Item = u64>) {
-    let from =
-        Timestamp::from_nanos(about.as_nanos().saturating_sub(u64::try_from(APART.as_nanos()).unwrap_or(u64::MAX)));
-    let until = about + APART;
+/// Returns a time that is at least [`MAX_CLOCK_SKEW`] earlier, and the ends of all windows from then until
+/// [`MAX_CLOCK_SKEW`] later.
+fn dates(window: &FixedWindow, local_now: Timestamp) -> (u64, impl Iterator<Item = u64>) {
+    let from = Timestamp::from_nanos(
+        local_now.as_nanos().saturating_sub(u64::try_from(MAX_CLOCK_SKEW.as_nanos()).unwrap_or(u64::MAX)),
+    );
+    let until = local_now + MAX_CLOCK_SKEW;
     let next = move |end: &Timestamp| (*end <= until).then(|| window.comes_back(*end)).filter(|next| next > end);
     (from.as_micros(), std::iter::successors(Some(window.comes_back(from)), next).map(micros))
 }
 
-fn name_of(unit: Calendar) -> &'static str {
+fn unit_name(unit: Calendar) -> &'static str {
     UNITS.into_iter().find(|(other, _)| *other == unit).map_or("", |(_, name)| name)
 }
 
@@ -196,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_back() {
-        let opened = window("5/s burst 9").with_window_start(WindowStart::FirstRequest);
-        assert_eq!(opened.parameters(), "5/1s*9+first");
+    fn parameters_are_parsed_back() {
+        let first = window("5/s burst 9").with_window_start(WindowStart::FirstRequest);
+        assert_eq!(first.parameters(), "5/1s*9+first");
         assert_eq!(days(5).parameters(), "5/day@Europe/Berlin");
         let months = FixedWindow::calendar(7, Calendar::Month, "UTC").unwrap();
         let weeks = FixedWindow::calendar(7, Calendar::Week, "america/ARGENTINA/buenos_aires").unwrap();
-        for window in [window("5/s"), window("1/7ns"), opened, days(5), weeks, months] {
+        for window in [window("5/s"), window("1/7ns"), first, days(5), weeks, months] {
             assert_eq!(FixedWindow::from_parameters(&window.parameters()), Some(window));
         }
         for text in
@@ -221,18 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_a_double_can_not_count_are_not_kept() {
-        assert_eq!(window("5/month").why_not(), None);
-        assert_eq!(window("5/7ns").why_not(), None);
+    fn windows_that_a_double_cannot_count_are_not_supported() {
+        assert_eq!(window("5/month").unsupported_reason(), None);
+        assert_eq!(window("5/7ns").unsupported_reason(), None);
         let odd = Quota::new(5, Duration::from_secs(110 * 86_400) + Duration::from_nanos(1)).unwrap();
-        assert!(FixedWindow::new(odd).why_not().is_some());
-        assert_eq!(FixedWindow::new(odd).with_window_start(WindowStart::FirstRequest).why_not(), None);
+        assert!(FixedWindow::new(odd).unsupported_reason().is_some());
+        assert_eq!(FixedWindow::new(odd).with_window_start(WindowStart::FirstRequest).unsupported_reason(), None);
         let long = Quota::new(5, Duration::from_secs(200 * 365 * 86_400)).unwrap();
-        assert!(FixedWindow::new(long).why_not().is_some());
+        assert!(FixedWindow::new(long).unsupported_reason().is_some());
     }
 
     #[test]
-    fn all_dates_within_a_day_are_told() {
+    fn all_window_ends_within_a_day_are_sent() {
         let hours = |hours: u64| Timestamp::from_secs(hours * 3_600);
         // 2024-03-31 in Berlin, which has 23 hours: from 30 March 23:00 UTC to 31 March 22:00 UTC.
         let noon = hours(475_524);

@@ -2,20 +2,20 @@
 
 use crate::args::Args;
 use crate::rational_time::{END, Fractions, Time};
-use crate::scripted::{Body, Written};
+use crate::scripted::{Body, StoredState};
 use diana_core::{Quota, Timestamp};
 
 /// Returns why a schedule of this rate with a capacity of `limit` permits can't be stored, or `None` if it can.
-pub(super) fn why_not(quota: &Quota, limit: u64) -> Option<String> {
+pub(super) fn unsupported_reason(quota: &Quota, limit: u64) -> Option<String> {
     let Some(fractions) = Fractions::new(quota.interval()) else {
-        return Some(format!("{quota} is finer than Redis can count"));
+        return Some(format!("{quota} is too fine to be counted on Redis"));
     };
     // Half of a script's number range is reserved for the clock.
     let is_too_long = fractions.time(ticks_of(quota, limit)).micros >= END / 2;
-    is_too_long.then(|| format!("{limit} permits of {quota} take more than 140 years to come back"))
+    is_too_long.then(|| format!("{limit} permits of {quota} take more than 140 years to refill"))
 }
 
-/// Returns the representation of this rate's times. The rate must pass [`why_not`].
+/// Returns the representation of this rate's times. The rate must pass [`unsupported_reason`].
 pub(super) fn fractions(quota: &Quota) -> Fractions {
     Fractions::new(quota.interval()).unwrap_or_else(|| unreachable!("checked when the limit was first seen"))
 }
@@ -36,7 +36,7 @@ pub(super) fn push_never(args: &mut Args) {
 }
 
 /// Parses a time as lib/gcra.lua writes it, corrected if the clock was set back.
-pub(super) fn read_moment(body: &Body, now: Timestamp) -> Option<Time> {
+pub(super) fn parse_time(body: &Body, now: Timestamp) -> Option<Time> {
     let Body::Text(text) = body else { return None };
     let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
     let time = Time { micros: numbers.next()??, numerator: numbers.next()?? };
@@ -45,11 +45,11 @@ pub(super) fn read_moment(body: &Body, now: Timestamp) -> Option<Time> {
 }
 
 /// Formats a time as lib/gcra.lua reads it.
-pub(super) fn write_moment(time: Time, now: Timestamp) -> Written {
+pub(super) fn format_time(time: Time, now: Timestamp) -> StoredState {
     let fresh_at = time.micros + u64::from(time.numerator > 0);
     let ahead = time.micros.saturating_sub(now.as_micros()).div_ceil(1_000_000);
     let body = Body::Text(format!("{} {} {ahead}", time.micros, time.numerator));
-    Written { body: (fresh_at > now.as_micros()).then_some(body), fresh_at: Some(fresh_at) }
+    StoredState { body: (fresh_at > now.as_micros()).then_some(body), fresh_at: Some(fresh_at) }
 }
 
 /// Returns the rate and burst of one of `instances`: the rate exactly, the burst at least 1.

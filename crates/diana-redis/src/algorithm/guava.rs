@@ -2,30 +2,30 @@
 
 use crate::args::Args;
 use crate::rational_time::END;
-use crate::scripted::{Asking, Body, Numbers, Written};
+use crate::scripted::{AskArgs, Body, Numbers, StoredState};
 use diana_core::{Algorithm, Receipt, SmoothRate, SmoothState, Timestamp};
 
 /// Half of a script's number range, in microseconds; the other half is reserved for the clock.
-const LONGEST: f64 = (END / 2) as f64;
+const MAX_MICROS: f64 = (END / 2) as f64;
 
 /// Returns why such a limiter can't be stored, or `None` if it can.
-pub(super) fn why_not(smooth: &SmoothRate) -> Option<String> {
+pub(super) fn unsupported_reason(smooth: &SmoothRate) -> Option<String> {
     let rate = smooth.rate_given();
     if rate.is_infinite() || smooth.max_permits().is_infinite() {
-        return Some(format!("{rate:?}/s lets everything pass, which needs no shared count; count it in process"));
+        return Some(format!("{rate:?}/s never denies, so it needs no shared count; count it in process"));
     }
     let fills = smooth.max_permits() * smooth.cool_down_interval_micros();
     // Written so that NaN counts as too long as well.
-    let is_short = smooth.stable_interval_micros() < LONGEST && fills < LONGEST;
-    (!is_short).then(|| format!("{rate:?}/s takes more than 140 years to give a permit, or to fill its store"))
+    let is_short = smooth.stable_interval_micros() < MAX_MICROS && fills < MAX_MICROS;
+    (!is_short).then(|| format!("{rate:?}/s takes more than 140 years to refill"))
 }
 
-pub(super) fn take_args(smooth: &SmoothRate, args: &mut Args, asking: &Asking) {
-    push(smooth, args, asking.stored);
-    args.push(asking.keeps.as_micros().min(u128::from(END / 2)));
+pub(super) fn take_args(smooth: &SmoothRate, args: &mut Args, ask: &AskArgs) {
+    push(smooth, args, ask.stored);
+    args.push(ask.min_expiry.as_micros().min(u128::from(END / 2)));
     args.push(format_args!("{:?}", smooth.stable_interval_micros()));
-    args.push(asking.cost.get());
-    args.push((asking.max_wait.as_nanos() / 1_000).min(END));
+    args.push(ask.cost.get());
+    args.push((ask.max_wait.as_nanos() / 1_000).min(END));
     if let Some((threshold, slope)) = smooth.threshold_and_slope() {
         args.push(format_args!("{threshold:?}"));
         args.push(format_args!("{slope:?}"));
@@ -60,17 +60,21 @@ pub(super) fn read(body: &Body, now: Timestamp) -> Option<SmoothState> {
 }
 
 /// Formats a state as the script reads it.
-pub(super) fn write<A: Algorithm<State = SmoothState>>(algorithm: &A, state: &SmoothState, now: Timestamp) -> Written {
+pub(super) fn write<A: Algorithm<State = SmoothState>>(
+    algorithm: &A,
+    state: &SmoothState,
+    now: Timestamp,
+) -> StoredState {
     let next_free = state.next_free_micros().min(END);
     let ahead = next_free.saturating_sub(now.as_micros()).div_ceil(1_000_000);
     // It resets when it is paid and full, which equals a new key.
     let fresh_at = (now + algorithm.status(state, now).reset).as_nanos().div_ceil(1_000).min(END);
     let body = Body::Text(format!("{:?} {next_free} {ahead}", state.stored_permits()));
-    Written { body: (!algorithm.is_fresh(state, now)).then_some(body), fresh_at: Some(fresh_at) }
+    StoredState { body: (!algorithm.is_fresh(state, now)).then_some(body), fresh_at: Some(fresh_at) }
 }
 
 /// Returns the rate of one of `instances`.
-#[allow(clippy::cast_precision_loss, reason = "nobody has 2^53 instances")]
+#[allow(clippy::cast_precision_loss, reason = "there are fewer than 2^53 instances")]
 pub(super) fn divided_rate(smooth: &SmoothRate, instances: u64) -> f64 {
     smooth.rate_given() / instances.max(1) as f64
 }
@@ -86,13 +90,13 @@ pub(super) fn stored_after_change(smooth: &SmoothRate, old: &SmoothRate, stored:
 }
 
 /// Migrates a state of `old`. A state that equals a new key's is removed, and migrated as if it had not existed.
-pub(super) fn carried<A>(algorithm: &A, old: &A, body: &Body, now: Timestamp) -> Option<Written>
+pub(super) fn migrate<A>(algorithm: &A, old: &A, body: &Body, now: Timestamp) -> Option<StoredState>
 where
     A: Algorithm<State = SmoothState>,
 {
     let mut state = read(body, now)?;
     if old.is_fresh(&state, now) {
-        return Some(Written { body: None, fresh_at: None });
+        return Some(StoredState { body: None, fresh_at: None });
     }
     algorithm.rescale(&mut state, old, now);
     Some(write(algorithm, &state, now))

@@ -1,10 +1,10 @@
 //! The leaky bucket on Redis: `scripts/leaky_bucket.lua`.
 
-use super::gcra::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
+use super::gcra::{divided_rate, format_time, fractions, parse_time, push, push_never, ticks_of, unsupported_reason};
 use crate::args::Args;
 use crate::parameters::{parse_quota, quota_text};
 use crate::rational_time::Time;
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{LeakyBucket, LeakyBucketState, Receipt, Timestamp};
 
@@ -19,8 +19,8 @@ impl Scripted for LeakyBucket {
         libraries: &[Library::GCRA, Library::QUEUE],
     };
 
-    fn why_not(&self) -> Option<String> {
-        why_not(&self.quota(), room(self))
+    fn unsupported_reason(&self) -> Option<String> {
+        unsupported_reason(&self.quota(), capacity(self))
     }
 
     /// `quota,queue,delay`.
@@ -32,26 +32,26 @@ impl Scripted for LeakyBucket {
     fn from_parameters(text: &str) -> Option<Self> {
         let (quota, rest) = text.split_once(',')?;
         let (queue, delay) = rest.split_once(',')?;
-        let line = Self::new(parse_quota(quota)?).with_queue(queue.parse().ok()?);
-        Some(if delay == NODELAY { line.without_delay() } else { line.with_delay(delay.parse().ok()?) })
+        let bucket = Self::new(parse_quota(quota)?).with_queue(queue.parse().ok()?);
+        Some(if delay == NODELAY { bucket.without_delay() } else { bucket.with_delay(delay.parse().ok()?) })
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
-        push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
+        push(args, fractions.time(ticks_of(&quota, ask.cost.get())));
         args.push(fractions.denominator());
-        if asking.cost.get() > room(self) {
+        if ask.cost.get() > capacity(self) {
             push_never(args);
         } else {
-            push(args, fractions.time(ticks_of(&quota, room(self))));
+            push(args, fractions.time(ticks_of(&quota, capacity(self))));
         }
-        let max_wait = fractions.of_nanos(asking.max_wait.as_nanos());
+        let max_wait = fractions.of_nanos(ask.max_wait.as_nanos());
         push(args, fractions.time(grace(self).saturating_add(max_wait)));
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
-        push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
+        push(args, fractions.time(ticks_of(&quota, ask.cost.get())));
         args.push(fractions.denominator());
     }
 
@@ -70,33 +70,33 @@ impl Scripted for LeakyBucket {
     }
 
     fn read(&self, body: &Body, now: Timestamp) -> Option<LeakyBucketState> {
-        read_moment(body, now).map(|time| LeakyBucketState::from_ticks(fractions(&self.quota()).ticks(time)))
+        parse_time(body, now).map(|time| LeakyBucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }
 
-    fn write(&self, state: &LeakyBucketState, now: Timestamp) -> Written {
-        write_moment(fractions(&self.quota()).time_from(state.ticks()), now)
+    fn write(&self, state: &LeakyBucketState, now: Timestamp) -> StoredState {
+        format_time(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 
     fn divided(&self, instances: u64) -> Self {
         let instances = instances.max(1);
         // The capacity is divided, so that all shares together don't exceed it.
-        let line =
-            Self::new(divided_rate(&self.quota(), instances)).with_queue((room(self) / instances).saturating_sub(1));
+        let bucket = Self::new(divided_rate(&self.quota(), instances))
+            .with_queue((capacity(self) / instances).saturating_sub(1));
         match self.undelayed() {
-            Some(permits) => line.with_delay(permits / instances),
-            None => line.without_delay(),
+            Some(permits) => bucket.with_delay(permits / instances),
+            None => bucket.without_delay(),
         }
     }
 }
 
 /// Returns the capacity of the bucket: one permit that is being served, and the queued ones.
-fn room(line: &LeakyBucket) -> u64 {
-    line.queue_length() + 1
+fn capacity(bucket: &LeakyBucket) -> u64 {
+    bucket.queue_length() + 1
 }
 
 /// Returns how long before its turn a request may proceed, in ticks.
-fn grace(line: &LeakyBucket) -> u128 {
-    ticks_of(&line.quota(), line.undelayed().unwrap_or_else(|| room(line)))
+fn grace(bucket: &LeakyBucket) -> u128 {
+    ticks_of(&bucket.quota(), bucket.undelayed().unwrap_or_else(|| capacity(bucket)))
 }
 
 #[cfg(test)]
@@ -104,12 +104,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_back() {
-        let line = LeakyBucket::new("3/s burst 7".parse().unwrap()).with_queue(4);
-        assert_eq!(line.parameters(), "3/1s*7,4,0");
-        for line in [line.clone(), line.clone().with_delay(2), line.clone().with_delay(u64::MAX), line.without_delay()]
+    fn parameters_are_parsed_back() {
+        let bucket = LeakyBucket::new("3/s burst 7".parse().unwrap()).with_queue(4);
+        assert_eq!(bucket.parameters(), "3/1s*7,4,0");
+        for bucket in
+            [bucket.clone(), bucket.clone().with_delay(2), bucket.clone().with_delay(u64::MAX), bucket.without_delay()]
         {
-            assert_eq!(LeakyBucket::from_parameters(&line.parameters()), Some(line));
+            assert_eq!(LeakyBucket::from_parameters(&bucket.parameters()), Some(bucket));
         }
         for text in ["", "3/1s*7", "3/1s*7,4", "3/1s*7,4,", "3/1s*7,-1,0", "3/1s*7,4,no", "3/1s*7,4,0,0"] {
             assert_eq!(LeakyBucket::from_parameters(text), None, "{text}");
@@ -117,22 +118,22 @@ mod tests {
     }
 
     #[test]
-    fn shares_hold_no_more_than_the_whole() {
-        let line = LeakyBucket::new("10/s".parse().unwrap()).with_queue(4).with_delay(2);
-        let share = line.divided(2);
+    fn shares_do_not_exceed_the_whole() {
+        let bucket = LeakyBucket::new("10/s".parse().unwrap()).with_queue(4).with_delay(2);
+        let share = bucket.divided(2);
         assert_eq!((share.queue_length(), share.undelayed()), (1, Some(1)));
         assert_eq!(share.quota().interval(), (200_000_000, 1));
         // At least the one that is being served.
         assert_eq!(
-            line.without_delay().divided(100),
+            bucket.without_delay().divided(100),
             LeakyBucket::new("10/100s burst 1".parse().unwrap()).without_delay()
         );
     }
 
     #[test]
-    fn a_line_of_centuries_is_not_kept() {
-        let line = LeakyBucket::new("1/day".parse().unwrap());
-        assert_eq!(line.why_not(), None);
-        assert!(line.with_queue(100_000).why_not().is_some());
+    fn a_queue_of_centuries_is_not_supported() {
+        let bucket = LeakyBucket::new("1/day".parse().unwrap());
+        assert_eq!(bucket.unsupported_reason(), None);
+        assert!(bucket.with_queue(100_000).unsupported_reason().is_some());
     }
 }

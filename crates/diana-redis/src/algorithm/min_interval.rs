@@ -1,10 +1,10 @@
 //! The minimum interval on Redis: `scripts/min_interval.lua`.
 
-use super::gcra::{push, push_never, read_moment, write_moment};
+use super::gcra::{format_time, parse_time, push, push_never};
 use crate::args::Args;
 use crate::parameters::{duration_text, parse_duration};
 use crate::rational_time::{END, Fractions, Time};
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{IntervalState, MinInterval, Receipt, Timestamp};
 
@@ -16,7 +16,7 @@ impl Scripted for MinInterval {
         libraries: &[Library::GCRA, Library::QUEUE],
     };
 
-    fn why_not(&self) -> Option<String> {
+    fn unsupported_reason(&self) -> Option<String> {
         // Half of a script's number range is reserved for the clock.
         let is_too_long = interval(self).micros >= END / 2;
         is_too_long.then(|| format!("an interval of {:?} is longer than 140 years", self.interval()))
@@ -30,12 +30,12 @@ impl Scripted for MinInterval {
         Self::new(parse_duration(text)?).ok()
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
-        self.charge_args(args, asking);
-        args.push((asking.max_wait.as_nanos() / 1_000).min(END));
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
+        self.charge_args(args, ask);
+        args.push((ask.max_wait.as_nanos() / 1_000).min(END));
     }
 
-    fn charge_args(&self, args: &mut Args, _asking: &Asking) {
+    fn charge_args(&self, args: &mut Args, _asking: &AskArgs) {
         push(args, interval(self));
         args.push(fractions(self).denominator());
     }
@@ -52,11 +52,11 @@ impl Scripted for MinInterval {
     }
 
     fn read(&self, body: &Body, now: Timestamp) -> Option<IntervalState> {
-        state_at(self, read_moment(body, now)?)
+        state_at(self, parse_time(body, now)?)
     }
 
-    fn write(&self, state: &IntervalState, now: Timestamp) -> Written {
-        write_moment(fractions(self).time_from(u128::from(state.next_free().as_nanos())), now)
+    fn write(&self, state: &IntervalState, now: Timestamp) -> StoredState {
+        format_time(fractions(self).time_from(u128::from(state.next_free().as_nanos())), now)
     }
 
     fn divided(&self, instances: u64) -> Self {
@@ -89,7 +89,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn parameters_are_read_back() {
+    fn parameters_are_parsed_back() {
         for nanos in [1, 1_500, 200_000_000, u64::MAX] {
             let every = MinInterval::new(Duration::from_nanos(nanos)).unwrap();
             assert_eq!(MinInterval::from_parameters(&every.parameters()), Some(every));
@@ -103,13 +103,13 @@ mod tests {
     fn a_state_is_written_to_the_nanosecond() {
         let every = MinInterval::new(Duration::from_nanos(1_500)).unwrap();
         let state = IntervalState::new(Timestamp::from_nanos(4_500));
-        let Written { body, fresh_at } = every.write(&state, Timestamp::from_micros(1));
+        let StoredState { body, fresh_at } = every.write(&state, Timestamp::from_micros(1));
         assert_eq!((&body, fresh_at), (&Some(Body::Text("4 1 1".to_owned())), Some(5)));
         assert_eq!(every.read(&body.unwrap(), Timestamp::from_micros(1)), Some(state));
     }
 
     #[test]
-    fn a_share_waits_for_the_others() {
+    fn a_share_multiplies_the_interval() {
         let every = MinInterval::new(Duration::from_millis(200)).unwrap();
         assert_eq!(every.divided(3).interval(), Duration::from_millis(600));
         assert_eq!(every.divided(0), every);

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::parameters::{parse_quota, quota_text};
 use crate::rational_time::END;
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{Cost, MAX_PERMITS, Quota, Receipt, RefillingBucket, RefillingState, Timestamp};
 
@@ -15,14 +15,14 @@ impl Scripted for RefillingBucket {
         libraries: &[Library::FIELDS],
     };
 
-    fn why_not(&self) -> Option<String> {
+    fn unsupported_reason(&self) -> Option<String> {
         let quota = self.quota();
         if !quota.period().as_nanos().is_multiple_of(1_000) {
-            return Some(format!("Redis counts microseconds, and the period of {quota} is no whole number of them"));
+            return Some(format!("the period of {quota} must be a whole number of microseconds on Redis"));
         }
         // Half of a script's number range is reserved for the clock.
-        let is_too_long = memory(&quota) >= END / 2;
-        is_too_long.then(|| format!("{} permits of {quota} take more than 140 years to come back", quota.burst()))
+        let is_too_long = phase_lifetime(&quota) >= END / 2;
+        is_too_long.then(|| format!("{} permits of {quota} take more than 140 years to refill", quota.burst()))
     }
 
     fn parameters(&self) -> String {
@@ -33,13 +33,13 @@ impl Scripted for RefillingBucket {
         parse_quota(text).map(Self::new)
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
-        push(args, &self.quota(), asking.cost);
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
+        push(args, &self.quota(), ask.cost);
         args.push(self.quota().burst());
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        push(args, &self.quota(), asking.cost);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        push(args, &self.quota(), ask.cost);
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -64,17 +64,17 @@ impl Scripted for RefillingBucket {
         Some(RefillingState::new(missing, stepped, granted))
     }
 
-    fn write(&self, state: &RefillingState, now: Timestamp) -> Written {
+    fn write(&self, state: &RefillingState, now: Timestamp) -> StoredState {
         let (quota, missing) = (self.quota(), state.missing().min(MAX_PERMITS));
         let (stepped, granted) = (state.stepped().as_micros(), state.granted().as_micros());
         let refills = missing.div_ceil(quota.permits());
         let refilled = stepped.saturating_add(refills.saturating_mul(micros(&quota)));
         // Strictly later than the phase is stored.
-        let forgotten = granted.saturating_add(memory(&quota)).saturating_add(1);
-        let fresh_at = refilled.max(forgotten).min(END);
-        let is_kept = missing > 0 && fresh_at > now.as_micros();
-        let body = is_kept.then(|| Body::Text(format!("{missing} {stepped} {granted}")));
-        Written { body, fresh_at: Some(fresh_at) }
+        let phase_ends = granted.saturating_add(phase_lifetime(&quota)).saturating_add(1);
+        let fresh_at = refilled.max(phase_ends).min(END);
+        let is_stored = missing > 0 && fresh_at > now.as_micros();
+        let body = is_stored.then(|| Body::Text(format!("{missing} {stepped} {granted}")));
+        StoredState { body, fresh_at: Some(fresh_at) }
     }
 
     fn divided(&self, instances: u64) -> Self {
@@ -82,8 +82,8 @@ impl Scripted for RefillingBucket {
         let burst = (quota.burst() / instances).max(1);
         // The size of a refill is divided, not its frequency. If a refill is too small for that, one token is added
         // less often, so that the shares together don't exceed the rate.
-        let seldom = u32::try_from(instances.div_ceil(quota.permits())).ok();
-        let period = seldom.and_then(|times| quota.period().checked_mul(times)).unwrap_or(quota.period());
+        let factor = u32::try_from(instances.div_ceil(quota.permits())).ok();
+        let period = factor.and_then(|times| quota.period().checked_mul(times)).unwrap_or(quota.period());
         let share = Quota::new((quota.permits() / instances).max(1), period).and_then(|share| share.with_burst(burst));
         Self::new(share.unwrap_or(quota))
     }
@@ -93,7 +93,7 @@ impl Scripted for RefillingBucket {
 fn push(args: &mut Args, quota: &Quota, cost: Cost) {
     args.push(quota.permits());
     args.push(micros(quota));
-    args.push(memory(quota));
+    args.push(phase_lifetime(quota));
     args.push(cost.get());
 }
 
@@ -103,7 +103,7 @@ fn micros(quota: &Quota) -> u64 {
 }
 
 /// Returns how long after the last grant the phase is stored, in microseconds: until the bucket is full.
-fn memory(quota: &Quota) -> u64 {
+fn phase_lifetime(quota: &Quota) -> u64 {
     quota.burst().div_ceil(quota.permits()).saturating_mul(micros(quota))
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_back() {
+    fn parameters_are_parsed_back() {
         for bucket in [bucket("3/s burst 7"), bucket("2/10s"), bucket("1/month burst 9")] {
             assert_eq!(RefillingBucket::from_parameters(&bucket.parameters()), Some(bucket));
         }
@@ -126,22 +126,22 @@ mod tests {
 
     #[test]
     fn periods_are_whole_microseconds() {
-        assert_eq!(bucket("1/us").why_not(), None);
+        assert_eq!(bucket("1/us").unsupported_reason(), None);
         assert_eq!(
-            bucket("5/1500ns").why_not().unwrap(),
-            "Redis counts microseconds, and the period of 5/1500ns is no whole number of them",
+            bucket("5/1500ns").unsupported_reason().unwrap(),
+            "the period of 5/1500ns must be a whole number of microseconds on Redis",
         );
-        assert!(bucket("1/month burst 2000").why_not().is_some());
+        assert!(bucket("1/month burst 2000").unsupported_reason().is_some());
     }
 
     #[test]
-    fn a_state_is_kept_exactly_until_it_is_fresh() {
+    fn a_state_is_stored_exactly_until_it_is_fresh() {
         let bucket = bucket("2/10s burst 4");
         // Of five tokens that are missing after a charge, the last is refilled with the third refill; the phase expires
         // later than two refills after the grant.
         for (missing, stepped, granted) in [(5, 3, 4), (1, 3, 12), (4, 3, 3), (1, 3, 3)] {
             let state = RefillingState::new(missing, Timestamp::from_secs(stepped), Timestamp::from_secs(granted));
-            let Written { body, fresh_at } = bucket.write(&state, Timestamp::from_secs(granted));
+            let StoredState { body, fresh_at } = bucket.write(&state, Timestamp::from_secs(granted));
             assert_eq!(bucket.read(&body.unwrap(), Timestamp::from_secs(granted)), Some(state));
             let fresh_at = fresh_at.unwrap();
             assert!(bucket.is_fresh(&state, Timestamp::from_micros(fresh_at)), "{state:?}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_bring_no_more_than_the_whole() {
+    fn shares_do_not_exceed_the_whole() {
         let share = |quota, instances| bucket(quota).divided(instances).quota();
         assert_eq!(share("100/min", 3), "33/min".parse().unwrap());
         assert_eq!(share("3/10s burst 7", 7), "1/30s".parse().unwrap());

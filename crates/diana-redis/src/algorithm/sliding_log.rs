@@ -7,7 +7,7 @@ use super::sliding_window::{divided_count, too_long};
 use crate::args::Args;
 use crate::parameters::{parse_quota, quota_text};
 use crate::rational_time::END;
-use crate::scripted::{Asking, Body, Effect, Numbers, Remembered, Report, Scripted, Written};
+use crate::scripted::{AskArgs, Body, CachedState, Effect, Numbers, Report, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{Answer, Outcome, Quota, Receipt, Retry, SlidingLog, SlidingLogState, Status, Timestamp};
 use std::cmp::Reverse;
@@ -21,7 +21,7 @@ impl Scripted for SlidingLog {
         libraries: &[Library::SET],
     };
 
-    fn why_not(&self) -> Option<String> {
+    fn unsupported_reason(&self) -> Option<String> {
         self.windows().iter().find_map(too_long)
     }
 
@@ -34,9 +34,9 @@ impl Scripted for SlidingLog {
         Self::several(windows).ok()
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
         let longest = longest(self);
-        args.push(asking.cost.get());
+        args.push(ask.cost.get());
         args.push(longest.permits());
         args.push(micros(&longest));
         args.push(self.windows().len());
@@ -46,13 +46,13 @@ impl Scripted for SlidingLog {
         }
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        self.take_args(args, asking);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        self.take_args(args, ask);
     }
 
     /// A charge is in the window from now on, whatever the state was before.
-    fn charged(&self, _numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
-        Some(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos())))
+    fn charged(&self, _numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
+        Some(Receipt::new(ask.cost, now).with_mark(u128::from(now.as_nanos())))
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -61,17 +61,17 @@ impl Scripted for SlidingLog {
         args.push(micros(&longest(self)));
     }
 
-    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+    fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
         let mut uses = uses(self, numbers)?;
         let limit = self.windows().iter().map(Quota::permits).min()?;
-        let denied = uses.iter().filter_map(|each| each.retry(asking.cost.get(), now)).reduce(Retry::later);
+        let denied = uses.iter().filter_map(|each| each.retry(ask.cost.get(), now)).reduce(Retry::later);
         let outcome = match denied {
-            _ if asking.cost.get() > limit => Outcome::never(),
+            _ if ask.cost.get() > limit => Outcome::never(),
             Some(retry) => Outcome::Denied { retry },
-            None => Outcome::granted(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos()))),
+            None => Outcome::granted(Receipt::new(ask.cost, now).with_mark(u128::from(now.as_nanos()))),
         };
         if effect == Effect::Taken {
-            uses.iter_mut().for_each(|each| each.take(asking.cost.get(), now));
+            uses.iter_mut().for_each(|each| each.take(ask.cost.get(), now));
         }
         let each = uses.iter().map(|each| each.status(now));
         let (remaining, reset) = each.min_by_key(|(remaining, reset)| (*remaining, Reverse(*reset)))?;
@@ -79,26 +79,26 @@ impl Scripted for SlidingLog {
     }
 
     /// The log is not returned, but the report is valid until the oldest entry leaves its window.
-    fn remembered(
+    fn cached_state(
         &self,
         numbers: Numbers<'_>,
-        asking: &Asking,
+        ask: &AskArgs,
         now: Timestamp,
         effect: Effect,
-    ) -> Option<Remembered<SlidingLogState>> {
-        let Answer { outcome, status } = self.answer_to(numbers, asking, now, effect)?;
+    ) -> Option<CachedState<SlidingLogState>> {
+        let Answer { outcome, status } = self.answer_to(numbers, ask, now, effect)?;
         let denied = match outcome.retry() {
-            Some(Retry::After(until)) => Some((asking.cost, until)),
+            Some(Retry::After(until)) => Some((ask.cost, until)),
             _ => None,
         };
         let uses = uses(self, numbers)?.into_iter().filter_map(|mut each| {
             if effect == Effect::Taken {
-                each.take(asking.cost.get(), now);
+                each.take(ask.cost.get(), now);
             }
             (each.used > 0).then(|| each.status(now).1)
         });
-        let lasts = uses.min().unwrap_or(Duration::MAX);
-        Some(Remembered::Report(Report { status, at: now, lasts, denied }))
+        let valid_for = uses.min().unwrap_or(Duration::MAX);
+        Some(CachedState::Report(Report { status, at: now, valid_for, denied }))
     }
 
     /// Entries in the future were written before the clock was set back, and count as at now.
@@ -111,14 +111,14 @@ impl Scripted for SlidingLog {
         entries.collect::<Option<Vec<_>>>().map(SlidingLogState::from_entries)
     }
 
-    fn write(&self, state: &SlidingLogState, now: Timestamp) -> Written {
+    fn write(&self, state: &SlidingLogState, now: Timestamp) -> StoredState {
         let (mut total, mut members, mut fresh_at) = (0_u64, Vec::new(), 0);
         for (time, held) in state.entries() {
             total = total.saturating_add(held);
             members.push((format!("{total}:{held}"), time.as_micros().to_string()));
             fresh_at = time.as_micros().saturating_add(micros(&longest(self))).min(END);
         }
-        Written { body: (fresh_at > now.as_micros()).then_some(Body::Set(members)), fresh_at: Some(fresh_at) }
+        StoredState { body: (fresh_at > now.as_micros()).then_some(Body::Set(members)), fresh_at: Some(fresh_at) }
     }
 
     fn divided(&self, instances: u64) -> Self {
@@ -128,7 +128,7 @@ impl Scripted for SlidingLog {
 }
 
 /// One window, as the script returns it.
-struct Use {
+struct WindowUse {
     window: Quota,
     used: u64,
     /// The oldest entry in it; meaningless if no permits are used.
@@ -137,10 +137,10 @@ struct Use {
     freeing: Timestamp,
 }
 
-impl Use {
-    fn read(window: Quota, numbers: Numbers<'_>, place: usize) -> Option<Self> {
-        let moment = |place| numbers.whole(place).map(Timestamp::from_micros);
-        Some(Self { window, used: numbers.whole(place)?, oldest: moment(place + 1)?, freeing: moment(place + 2)? })
+impl WindowUse {
+    fn parse(window: Quota, numbers: Numbers<'_>, offset: usize) -> Option<Self> {
+        let time = |index| numbers.whole(index).map(Timestamp::from_micros);
+        Some(Self { window, used: numbers.whole(offset)?, oldest: time(offset + 1)?, freeing: time(offset + 2)? })
     }
 
     fn take(&mut self, cost: u64, now: Timestamp) {
@@ -161,8 +161,8 @@ impl Use {
     }
 }
 
-fn uses(log: &SlidingLog, numbers: Numbers<'_>) -> Option<Vec<Use>> {
-    log.windows().iter().enumerate().map(|(nth, window)| Use::read(*window, numbers, 3 * nth)).collect()
+fn uses(log: &SlidingLog, numbers: Numbers<'_>) -> Option<Vec<WindowUse>> {
+    log.windows().iter().enumerate().map(|(index, window)| WindowUse::parse(*window, numbers, 3 * index)).collect()
 }
 
 /// Returns the window that determines how long an entry matters; of equally long ones the one with the highest count.
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parameters_are_parsed_back() {
         let (second, minute) = (Quota::per_second(1).unwrap(), Quota::per_minute(5).unwrap());
         let log = SlidingLog::several([second, minute]).unwrap();
         assert_eq!(log.parameters(), "1/1s*1+5/60s*5");
@@ -195,22 +195,22 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_read_as_it_was_written() {
+    fn a_state_is_parsed_back() {
         let log = SlidingLog::new(Quota::per_minute(5).unwrap());
-        let (now, moments) = (Timestamp::from_secs(100), [(70, 2), (80, 1), (90, 1)]);
-        let moments = moments.map(|(secs, permits)| (Timestamp::from_secs(secs), permits));
-        let Written { body, fresh_at } = log.write(&SlidingLogState::from_entries(moments), now);
+        let (now, entries) = (Timestamp::from_secs(100), [(70, 2), (80, 1), (90, 1)]);
+        let entries = entries.map(|(secs, permits)| (Timestamp::from_secs(secs), permits));
+        let StoredState { body, fresh_at } = log.write(&SlidingLogState::from_entries(entries), now);
         assert_eq!(fresh_at, Some(150_000_000));
         let body = body.unwrap();
-        assert!(log.read(&body, now).unwrap().entries().eq(moments));
+        assert!(log.read(&body, now).unwrap().entries().eq(entries));
         // After the clock was set back, entries in the future count as at now.
         let now = Timestamp::from_secs(75);
         assert!(log.read(&body, now).unwrap().entries().eq([(Timestamp::from_secs(70), 2), (now, 2)]));
     }
 
     #[test]
-    fn a_window_that_outlasts_the_clock_is_not_kept() {
+    fn a_window_longer_than_the_clock_is_not_supported() {
         let long = Quota::new(1, Duration::from_nanos(u64::MAX)).unwrap();
-        assert!(SlidingLog::new(long).why_not().unwrap().contains("140 years"));
+        assert!(SlidingLog::new(long).unsupported_reason().unwrap().contains("140 years"));
     }
 }

@@ -3,20 +3,20 @@
 use crate::args::Args;
 use crate::parameters::{duration_text, parse_duration, parse_quota, quota_text};
 use crate::rational_time::END;
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::Module;
 use diana_core::{Edge, Quota, Receipt, SlidingWindow, SlidingWindowState, Timestamp};
 use std::fmt::Write;
 
 /// The maximum number of buckets: each decision reads all that are in use.
-const MOST_BUCKETS: u64 = 1_024;
+const MAX_BUCKETS: u64 = 1_024;
 
 /// The minimum width in nanoseconds: a microsecond, Redis's resolution.
-const FINEST: u64 = 1_000;
+const MIN_WIDTH_NANOS: u64 = 1_000;
 
 /// The largest numerator of a width of which the script computes fractions: three of them must add up to less than
 /// 2^53.
-const WIDEST: u64 = 1 << 51;
+const MAX_NUMERATOR: u64 = 1 << 51;
 
 /// The parameters' suffix for a weighted edge; none for a loose one.
 const WEIGHTED: &str = "+weighted";
@@ -30,21 +30,21 @@ impl Scripted for SlidingWindow {
         libraries: &[],
     };
 
-    fn why_not(&self) -> Option<String> {
+    fn unsupported_reason(&self) -> Option<String> {
         let (precision, buckets) = (self.precision(), self.buckets());
-        if buckets > MOST_BUCKETS {
+        if buckets > MAX_BUCKETS {
             return Some(format!(
-                "a denial would have to look at every one of {buckets} buckets; use a coarser precision than \
-                 {precision:?}, for {MOST_BUCKETS} buckets at most"
+                "{buckets} buckets are not supported, at most {MAX_BUCKETS}; use a coarser precision than \
+                 {precision:?}"
             ));
         }
         let (numerator, denominator) = width(self);
         let is_exact = u128::from(numerator) * u128::from(denominator) <= 1 << 53;
-        if nanos(self) < FINEST || !is_exact {
-            return Some(format!("buckets of {precision:?} can't be told apart on Redis; use whole microseconds"));
+        if nanos(self) < MIN_WIDTH_NANOS || !is_exact {
+            return Some(format!("buckets of {precision:?} can't be distinguished on Redis; use whole microseconds"));
         }
-        if self.edge() == Edge::Weighted && numerator > WIDEST {
-            return Some(format!("parts of a bucket of {precision:?} can't be told on Redis; use more buckets"));
+        if self.edge() == Edge::Weighted && numerator > MAX_NUMERATOR {
+            return Some(format!("fractions of a bucket of {precision:?} can't be counted on Redis; use more buckets"));
         }
         too_long(&self.quota())
     }
@@ -68,19 +68,19 @@ impl Scripted for SlidingWindow {
         Some(window.with_edge(edge))
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
-        args.push(asking.cost.get());
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
+        args.push(ask.cost.get());
         args.push(self.quota().permits());
         push(self, args);
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        self.take_args(args, asking);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        self.take_args(args, ask);
     }
 
     /// A charge is in the window from now on, whatever the state was before.
-    fn charged(&self, _numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
-        Some(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos())))
+    fn charged(&self, _numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
+        Some(Receipt::new(ask.cost, now).with_mark(u128::from(now.as_nanos())))
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -103,7 +103,7 @@ impl Scripted for SlidingWindow {
         Some(SlidingWindowState::from_counts(self, counts))
     }
 
-    fn write(&self, state: &SlidingWindowState, now: Timestamp) -> Written {
+    fn write(&self, state: &SlidingWindowState, now: Timestamp) -> StoredState {
         let mut text = String::new();
         let mut fresh_at = 0;
         for (bucket, count) in state.in_use() {
@@ -115,7 +115,7 @@ impl Scripted for SlidingWindow {
                 fresh_at = u64::try_from(leaves.div_ceil(1_000)).unwrap_or(END).min(END);
             }
         }
-        Written { body: (fresh_at > now.as_micros()).then_some(Body::Text(text)), fresh_at: Some(fresh_at) }
+        StoredState { body: (fresh_at > now.as_micros()).then_some(Body::Text(text)), fresh_at: Some(fresh_at) }
     }
 
     fn divided(&self, instances: u64) -> Self {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parameters_are_parsed_back() {
         let window = per_minute(5);
         assert_eq!(window.parameters(), "5/60s*5@6s");
         for buckets in [1, 7, 60, 1_000] {
@@ -195,22 +195,22 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_says_why() {
-        assert_eq!(per_minute(5).with_buckets(1_024).unwrap().why_not(), None);
-        assert!(per_minute(5).with_buckets(1_025).unwrap().why_not().unwrap().contains("coarser precision"));
+    fn an_unsupported_window_has_a_reason() {
+        assert_eq!(per_minute(5).with_buckets(1_024).unwrap().unsupported_reason(), None);
+        assert!(per_minute(5).with_buckets(1_025).unwrap().unsupported_reason().unwrap().contains("coarser precision"));
         let period = |nanos| SlidingWindow::new(Quota::new(1, Duration::from_nanos(nanos)).unwrap());
-        assert!(period(100).why_not().unwrap().contains("whole microseconds"));
-        assert!(period(u64::MAX).why_not().is_some());
+        assert!(period(100).unsupported_reason().unwrap().contains("whole microseconds"));
+        assert!(period(u64::MAX).unsupported_reason().is_some());
         let wide = period(80 * 365 * 86_400 * 1_000_000_000).with_buckets(1).unwrap();
-        assert_eq!(wide.why_not(), None);
-        assert!(wide.with_edge(Edge::Weighted).why_not().unwrap().contains("use more buckets"));
+        assert_eq!(wide.unsupported_reason(), None);
+        assert!(wide.with_edge(Edge::Weighted).unsupported_reason().unwrap().contains("use more buckets"));
         // A year in seven buckets, none of which is a whole number of microseconds.
         let odd = period(365 * 24 * 3_600 * 1_000_000_000).with_buckets(7).unwrap();
-        assert!(odd.why_not().unwrap().contains("whole microseconds"));
+        assert!(odd.unsupported_reason().unwrap().contains("whole microseconds"));
     }
 
     #[test]
-    fn a_clock_that_was_put_back_takes_the_buckets_with_it() {
+    fn buckets_move_back_with_the_clock() {
         let window = per_minute(5);
         let body = Body::Text("100:2,103:1".to_owned());
         let state = |secs| window.read(&body, Timestamp::from_secs(secs)).unwrap().in_use().collect::<Vec<_>>();

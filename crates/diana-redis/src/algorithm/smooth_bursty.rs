@@ -2,7 +2,7 @@
 
 use crate::algorithm::guava;
 use crate::args::Args;
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{InitialPermits, Receipt, SmoothBursty, SmoothState, Timestamp};
 
@@ -14,12 +14,12 @@ impl Scripted for SmoothBursty {
         libraries: &[Library::GUAVA],
     };
 
-    fn why_not(&self) -> Option<String> {
+    fn unsupported_reason(&self) -> Option<String> {
         match self.initial_permits() {
             InitialPermits::Empty => {
-                Some("an idle key that starts empty would never be as good as new; use starts: full".to_owned())
+                Some("an idle key that starts empty never equals a new one; use `starts: full`".to_owned())
             }
-            InitialPermits::Full => guava::why_not(self.in_micros()),
+            InitialPermits::Full => guava::unsupported_reason(self.in_micros()),
         }
     }
 
@@ -33,12 +33,12 @@ impl Scripted for SmoothBursty {
         Some(limiter.with_initial_permits(InitialPermits::Full))
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
-        guava::take_args(self.in_micros(), args, asking);
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
+        guava::take_args(self.in_micros(), args, ask);
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        guava::take_args(self.in_micros(), args, asking);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        guava::take_args(self.in_micros(), args, ask);
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -53,12 +53,12 @@ impl Scripted for SmoothBursty {
         guava::read(body, now)
     }
 
-    fn write(&self, state: &SmoothState, now: Timestamp) -> Written {
+    fn write(&self, state: &SmoothState, now: Timestamp) -> StoredState {
         guava::write(self, state, now)
     }
 
-    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
-        guava::carried(self, old, body, now)
+    fn migrate(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
+        guava::migrate(self, old, body, now)
     }
 
     fn stored_after_change(&self, old: &Self, stored: Option<f64>, at: Timestamp) -> Option<f64> {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parameters_are_parsed_back() {
         for (rate, burst_seconds) in [(5.0, 1.0), (1.0 / 3.0, 2.5), (1e-7, 0.0), (1e20, 1e3)] {
             let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(burst_seconds).unwrap();
             let limiter = limiter.with_initial_permits(InitialPermits::Full);
@@ -87,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_says_why() {
+    fn an_unsupported_limiter_has_a_reason() {
         let guava = SmoothBursty::new(5.0).unwrap();
-        assert!(guava.why_not().unwrap().contains("use starts: full"));
-        assert_eq!(guava.with_initial_permits(InitialPermits::Full).why_not(), None);
+        assert!(guava.unsupported_reason().unwrap().contains("use `starts: full`"));
+        assert_eq!(guava.with_initial_permits(InitialPermits::Full).unsupported_reason(), None);
         let endless = guava.with_rate(f64::INFINITY).unwrap().with_initial_permits(InitialPermits::Full);
-        assert!(endless.why_not().unwrap().contains("needs no shared count"));
+        assert!(endless.unsupported_reason().unwrap().contains("needs no shared count"));
         let slow = guava.with_rate(1e-320).unwrap().with_initial_permits(InitialPermits::Full);
-        assert!(slow.why_not().unwrap().contains("140 years"));
+        assert!(slow.unsupported_reason().unwrap().contains("140 years"));
     }
 }

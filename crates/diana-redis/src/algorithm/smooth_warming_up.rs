@@ -3,7 +3,7 @@
 use crate::algorithm::guava;
 use crate::args::Args;
 use crate::parameters::{duration_text, parse_duration};
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{Receipt, SmoothState, SmoothWarmingUp, Timestamp};
 
@@ -15,8 +15,8 @@ impl Scripted for SmoothWarmingUp {
         libraries: &[Library::GUAVA],
     };
 
-    fn why_not(&self) -> Option<String> {
-        guava::why_not(self.in_micros())
+    fn unsupported_reason(&self) -> Option<String> {
+        guava::unsupported_reason(self.in_micros())
     }
 
     fn parameters(&self) -> String {
@@ -31,12 +31,12 @@ impl Scripted for SmoothWarmingUp {
         limiter.with_cold_factor(cold_factor.parse().ok()?).ok()
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
-        guava::take_args(self.in_micros(), args, asking);
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
+        guava::take_args(self.in_micros(), args, ask);
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        guava::take_args(self.in_micros(), args, asking);
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        guava::take_args(self.in_micros(), args, ask);
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -51,12 +51,12 @@ impl Scripted for SmoothWarmingUp {
         guava::read(body, now)
     }
 
-    fn write(&self, state: &SmoothState, now: Timestamp) -> Written {
+    fn write(&self, state: &SmoothState, now: Timestamp) -> StoredState {
         guava::write(self, state, now)
     }
 
-    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
-        guava::carried(self, old, body, now)
+    fn migrate(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
+        guava::migrate(self, old, body, now)
     }
 
     fn stored_after_change(&self, old: &Self, stored: Option<f64>, at: Timestamp) -> Option<f64> {
@@ -74,12 +74,12 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parameters_are_parsed_back() {
         for (rate, micros, cold_factor) in [(5.0, 2_000_000, 3.0), (1.0 / 3.0, 1, 0.1), (1e9, 86_400_000_000, 1.0)] {
             let limiter = SmoothWarmingUp::new(rate, Duration::from_micros(micros)).unwrap();
             let limiter = limiter.with_cold_factor(cold_factor).unwrap();
             assert_eq!(SmoothWarmingUp::from_parameters(&limiter.parameters()), Some(limiter));
-            assert_eq!(limiter.why_not(), None);
+            assert_eq!(limiter.unsupported_reason(), None);
         }
         for text in ["", "5.0", "5.0*2s", "5.0*0s*3", "5.0*2s*0", "5.0*2*3"] {
             assert_eq!(SmoothWarmingUp::from_parameters(text), None, "{text}");

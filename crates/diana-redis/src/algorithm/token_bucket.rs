@@ -1,10 +1,12 @@
 //! The token bucket on Redis: `scripts/token_bucket.lua`.
 
-use super::gcra::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
+use super::gcra::{divided_rate, format_time, fractions, parse_time, push, push_never, ticks_of, unsupported_reason};
 use crate::args::Args;
 use crate::parameters::{parse_quota, quota_text};
 use crate::rational_time::Time;
-use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Over, Scripted, Written, with_mark};
+use crate::scripted::{
+    AskArgs, Body, Effect, EndedLease, LeaseRequest, Leasing, Numbers, Scripted, StoredState, with_mark,
+};
 use crate::scripts::{Library, Module};
 use diana_core::{Algorithm, Answer, BucketState, MaxWait, Receipt, Timestamp, TokenBucket};
 
@@ -16,8 +18,8 @@ impl Scripted for TokenBucket {
         libraries: &[Library::GCRA],
     };
 
-    fn why_not(&self) -> Option<String> {
-        why_not(&self.quota(), self.quota().burst())
+    fn unsupported_reason(&self) -> Option<String> {
+        unsupported_reason(&self.quota(), self.quota().burst())
     }
 
     fn parameters(&self) -> String {
@@ -28,21 +30,21 @@ impl Scripted for TokenBucket {
         parse_quota(text).map(Self::new)
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
-        push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
+        push(args, fractions.time(ticks_of(&quota, ask.cost.get())));
         args.push(fractions.denominator());
-        if asking.cost.get() > quota.burst() {
+        if ask.cost.get() > quota.burst() {
             push_never(args);
         } else {
-            let room = ticks_of(&quota, quota.burst()) + fractions.of_nanos(asking.max_wait.as_nanos());
-            push(args, fractions.time(room));
+            let capacity = ticks_of(&quota, quota.burst()) + fractions.of_nanos(ask.max_wait.as_nanos());
+            push(args, fractions.time(capacity));
         }
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
-        push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
+        push(args, fractions.time(ticks_of(&quota, ask.cost.get())));
         args.push(fractions.denominator());
     }
 
@@ -61,12 +63,12 @@ impl Scripted for TokenBucket {
 
     /// While permits are leased, a receipt is computed without them: they are not part of the stored time, and are
     /// refilled separately.
-    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
+    fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let answer = self.answer_to_state(self.seen(numbers, now)?, ask, now, effect);
         let (Some(micros), Some(numerator)) = (numbers.whole(2), numbers.whole(3)) else { return Some(answer) };
         let bare = Time { micros, numerator };
         let mut bare = BucketState::from_ticks(fractions(&self.quota()).ticks(bare));
-        let taken = self.take(&mut bare, now, asking.cost, MaxWait::FOREVER);
+        let taken = self.take(&mut bare, now, ask.cost, MaxWait::FOREVER);
         Some(with_mark(answer, taken.receipt().map_or(0, |receipt| receipt.mark())))
     }
 
@@ -80,22 +82,22 @@ impl Scripted for TokenBucket {
             Some(fractions.ticks(Time { micros: fields.next()??, numerator: fields.next()?? }))
         });
         let out = out.sum::<Option<u128>>()?;
-        let ticks = fractions.ticks(read_moment(body, now)?);
+        let ticks = fractions.ticks(parse_time(body, now)?);
         let ticks = if out == 0 { ticks } else { ticks.max(fractions.of_nanos(now.as_nanos())) + out };
         Some(BucketState::from_ticks(ticks))
     }
 
-    fn write(&self, state: &BucketState, now: Timestamp) -> Written {
-        write_moment(fractions(&self.quota()).time_from(state.ticks()), now)
+    fn write(&self, state: &BucketState, now: Timestamp) -> StoredState {
+        format_time(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 
     /// The stored time under the new parameters, and every lease unchanged: its holder continues to spend it until it
     /// ends.
-    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+    fn migrate(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
         let Body::Text(text) = body else { return None };
-        let Some(leases) = text.split(' ').nth(3) else { return self.carried_over(old, body, now) };
+        let Some(leases) = text.split(' ').nth(3) else { return self.migrate_state(old, body, now) };
         let (before, after) = (fractions(&old.quota()), fractions(&self.quota()));
-        let mut state = BucketState::from_ticks(before.ticks(read_moment(body, now)?));
+        let mut state = BucketState::from_ticks(before.ticks(parse_time(body, now)?));
         self.rescale(&mut state, old, now);
         let time = after.time_from(state.ticks());
         let (mut texts, mut last, mut out) = (Vec::new(), 0, 0);
@@ -110,29 +112,32 @@ impl Scripted for TokenBucket {
             texts.push(format!("{id}:{}:{}:{ends}", taken.micros, taken.numerator));
             (last, out) = (last.max(ends), out + taken.micros + 1);
         }
-        let Written { body, .. } = write_moment(time, now);
+        let StoredState { body, .. } = format_time(time, now);
         // A time in the past is written too, because of the leases beside it.
-        let moment = match body {
-            Some(Body::Text(moment)) => moment,
+        let time_text = match body {
+            Some(Body::Text(text)) => text,
             _ => format!("{} 0 0", now.as_micros()),
         };
         let fresh_at = time.micros.max(last) + out + 1;
-        Some(Written { body: Some(Body::Text(format!("{moment} {}", texts.join(",")))), fresh_at: Some(fresh_at) })
+        Some(StoredState {
+            body: Some(Body::Text(format!("{time_text} {}", texts.join(",")))),
+            fresh_at: Some(fresh_at),
+        })
     }
 
     fn leasing(&self) -> Leasing {
         Leasing::ByScript
     }
 
-    fn lease_args(&self, args: &mut Args, lease: &LeaseCall<'_>) {
+    fn lease_args(&self, args: &mut Args, lease: &LeaseRequest<'_>) {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
         let time = |permits| fractions.time(ticks_of(&quota, permits));
         args.push(fractions.denominator());
         push(args, time(quota.burst()));
         args.push(format_args!("{:x}", lease.id));
-        args.push(lease.lasts.as_micros());
-        args.push(lease.over.len());
-        for Over { id, spent } in lease.over {
+        args.push(lease.duration.as_micros());
+        args.push(lease.ended.len());
+        for EndedLease { id, spent } in lease.ended {
             args.push(format_args!("{id:x}"));
             push(args, time(*spent));
         }

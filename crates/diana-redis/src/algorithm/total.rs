@@ -1,7 +1,7 @@
 //! The total on Redis: `scripts/total.lua`.
 
 use crate::args::Args;
-use crate::scripted::{Asking, Body, Effect, Leasing, Numbers, Scripted, Written, with_mark};
+use crate::scripted::{AskArgs, Body, Effect, Leasing, Numbers, Scripted, StoredState, with_mark};
 use crate::scripts::{Library, Module};
 use diana_core::{Answer, MAX_PERMITS, Receipt, Timestamp, Total, TotalState};
 
@@ -21,17 +21,17 @@ impl Scripted for Total {
         Self::new(text.parse().ok()?).ok()
     }
 
-    fn take_args(&self, args: &mut Args, asking: &Asking) {
-        args.push(asking.cost.get());
+    fn take_args(&self, args: &mut Args, ask: &AskArgs) {
+        args.push(ask.cost.get());
         args.push(self.limit());
     }
 
-    fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        args.push(asking.cost.get());
+    fn charge_args(&self, args: &mut Args, ask: &AskArgs) {
+        args.push(ask.cost.get());
     }
 
-    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
-        Some(Receipt::new(asking.cost, now).with_mark(u128::from(numbers.whole(1)?)))
+    fn charged(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
+        Some(Receipt::new(ask.cost, now).with_mark(u128::from(numbers.whole(1)?)))
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
@@ -40,8 +40,8 @@ impl Scripted for Total {
     }
 
     /// The receipt is marked with the creation time of the state, so that it is void after a reset.
-    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
+    fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let answer = self.answer_to_state(self.seen(numbers, now)?, ask, now, effect);
         Some(with_mark(answer, u128::from(numbers.whole(1)?)))
     }
 
@@ -54,8 +54,8 @@ impl Scripted for Total {
         used.parse().ok().map(TotalState::new)
     }
 
-    fn write(&self, state: &TotalState, _now: Timestamp) -> Written {
-        Written { body: Some(Body::Text(state.used().min(MAX_PERMITS).to_string())), fresh_at: None }
+    fn write(&self, state: &TotalState, _now: Timestamp) -> StoredState {
+        StoredState { body: Some(Body::Text(state.used().min(MAX_PERMITS).to_string())), fresh_at: None }
     }
 
     fn leasing(&self) -> Leasing {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_back() {
+    fn parameters_are_parsed_back() {
         for limit in [1, 8, MAX_PERMITS] {
             let total = Total::new(limit).unwrap();
             assert_eq!(Total::from_parameters(&total.parameters()), Some(total));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_still_kept() {
+    fn a_fully_refunded_total_is_still_stored() {
         let written = Total::new(8).unwrap().write(&TotalState::new(0), Timestamp::EPOCH);
         assert_eq!((written.body, written.fresh_at), (Some(Body::Text("0".to_owned())), None));
     }

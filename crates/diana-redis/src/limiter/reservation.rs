@@ -22,7 +22,7 @@ impl Reservation {
     }
 
     /// Returns the decision to the caller; its permits are not refunded.
-    pub(super) fn keep(mut self) -> Decision {
+    pub(super) fn into_decision(mut self) -> Decision {
         self.decision.take().unwrap_or_else(|| Decision::new([]))
     }
 
@@ -48,7 +48,7 @@ pub(super) fn refund(limiter: &SharedLimiter, key: &[u8], decision: &Decision) {
     let refund = limiter.start_refund(key, decision);
     limiter.store.runtime().spawn(async move {
         if let Err(error) = refund.await {
-            tracing::debug!(%error, "permits could not be given back; time will do it");
+            tracing::debug!(%error, "permits could not be refunded; time refills them");
         }
     });
 }

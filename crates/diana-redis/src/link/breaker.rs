@@ -1,10 +1,10 @@
 //! The breaker: whether a part of Redis is up.
 //!
 //! ```text
-//!           a request fails or waits too long
-//!   up ────────────────────────────────────────▶ down: nobody asks
-//!      ◀────────────────────────────────────────
-//!           the repairer could write, in time
+//!        a call fails or times out
+//!   up ──────────────────────────────────▶ down: no calls are sent
+//!      ◀──────────────────────────────────
+//!        a probe could write in time
 //! ```
 //!
 //! A single server is one part. A cluster has many, since one of its masters may be unreachable while the others are
@@ -24,8 +24,8 @@ const SLOTS: u16 = 16_384;
 pub(crate) struct Breaker {
     /// Odd while the part is down; incremented with each change, so that a late failure can't take down a part that is
     /// up again.
-    turn: AtomicU64,
-    trouble: Mutex<Option<Outage>>,
+    generation: AtomicU64,
+    outage: Mutex<Option<Outage>>,
     /// The clock of the node that has this part.
     pub(crate) offset: ClockOffset,
 }
@@ -38,41 +38,42 @@ pub(crate) struct Outage {
 }
 
 impl Breaker {
-    /// Returns the current turn if the part is up; `None` while it is down.
+    /// Returns the current generation if the part is up; `None` while it is down.
     pub(crate) fn up(&self) -> Option<u64> {
-        let turn = self.turn.load(Ordering::Acquire);
-        turn.is_multiple_of(2).then_some(turn)
+        let generation = self.generation.load(Ordering::Acquire);
+        generation.is_multiple_of(2).then_some(generation)
     }
 
-    /// Takes the part down, if this is still the turn in which it failed. Returns `true` if this call did it.
-    pub(crate) fn take_down(&self, turn: u64, trouble: Outage) -> bool {
-        let mut current = self.trouble.lock();
-        let is_first = self.turn.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    /// Takes the part down, if this is still the generation in which it failed. Returns `true` if this call did it.
+    pub(crate) fn take_down(&self, generation: u64, outage: Outage) -> bool {
+        let mut current = self.outage.lock();
+        let is_first =
+            self.generation.compare_exchange(generation, generation + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if is_first {
-            *current = Some(trouble);
+            *current = Some(outage);
         }
         is_first
     }
 
     /// Brings the part up again. Returns the outage that ended.
     pub(crate) fn bring_up(&self) -> Option<Outage> {
-        let trouble = self.trouble.lock().take();
-        if trouble.is_some() {
-            self.turn.fetch_add(1, Ordering::AcqRel);
+        let outage = self.outage.lock().take();
+        if outage.is_some() {
+            self.generation.fetch_add(1, Ordering::AcqRel);
         }
-        trouble
+        outage
     }
 
     /// Updates the reason why the part is down, if it is. Returns `true` if the reason is new.
     pub(crate) fn explain(&self, reason: &str) -> bool {
-        let mut trouble = self.trouble.lock();
-        let Some(trouble) = trouble.as_mut().filter(|trouble| trouble.reason != reason) else { return false };
-        reason.clone_into(&mut trouble.reason);
+        let mut outage = self.outage.lock();
+        let Some(outage) = outage.as_mut().filter(|outage| outage.reason != reason) else { return false };
+        reason.clone_into(&mut outage.reason);
         true
     }
 
-    pub(crate) fn trouble(&self) -> Option<Outage> {
-        self.trouble.lock().clone()
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        self.outage.lock().clone()
     }
 }
 
@@ -104,22 +105,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_failure_does_not_break_what_was_repaired() {
-        let part = Breaker::default();
-        let trouble = || Outage { since: Timestamp::from_secs(1), reason: "gone".to_owned() };
-        let before = part.up().unwrap();
-        assert!(part.take_down(before, trouble()));
-        assert!(!part.take_down(before, trouble()));
-        assert_eq!(part.up(), None);
-        assert_eq!(part.bring_up(), Some(trouble()));
-        assert!(!part.take_down(before, trouble()));
-        assert!(part.up().is_some());
-        assert_eq!(part.bring_up(), None);
-        assert!(part.up().is_some());
+    fn a_late_failure_does_not_take_down_a_restored_part() {
+        let breaker = Breaker::default();
+        let outage = || Outage { since: Timestamp::from_secs(1), reason: "connection closed".to_owned() };
+        let before = breaker.up().unwrap();
+        assert!(breaker.take_down(before, outage()));
+        assert!(!breaker.take_down(before, outage()));
+        assert_eq!(breaker.up(), None);
+        assert_eq!(breaker.bring_up(), Some(outage()));
+        assert!(!breaker.take_down(before, outage()));
+        assert!(breaker.up().is_some());
+        assert_eq!(breaker.bring_up(), None);
+        assert!(breaker.up().is_some());
     }
 
     #[test]
-    fn every_part_has_a_name_of_its_own() {
+    fn every_part_has_its_own_probe() {
         for (part, probe) in probes("diana").iter().enumerate() {
             assert_eq!(part_of(crate::key::slot(probe.as_bytes())), part);
         }
@@ -128,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_with_a_hash_tag_comes_to_an_end() {
+    fn probes_terminate_for_a_prefix_with_a_hash_tag() {
         assert_eq!(probes("{shop}").len(), 1);
     }
 
     #[test]
-    fn no_state_is_called_like_a_probe() {
+    fn no_state_has_the_name_of_a_probe() {
         for probe in probes("diana") {
             // A state's name has a colon after the prefix, and another one after the limit.
             assert_eq!(probe.matches(':').count(), 1, "{probe}");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long the best sample is valid. Clocks drift by about 20 ppm, 0.2 ms in that time.
-const REMEMBERED: Duration = Duration::from_secs(10);
+const SAMPLE_LIFETIME: Duration = Duration::from_secs(10);
 /// A difference that no latency explains: one of the clocks was set.
 const STEP_MICROS: i64 = 1_000_000;
 
@@ -27,7 +27,7 @@ impl ClockOffset {
     pub(crate) fn learn(&self, redis_micros: u64, now: Timestamp) {
         let sample = signed(redis_micros) - signed(now.as_micros());
         let (best, seen) = (self.micros.load(Ordering::Relaxed), self.seen.load(Ordering::Relaxed));
-        let is_old = now.since(Timestamp::from_nanos(seen)) > REMEMBERED;
+        let is_old = now.since(Timestamp::from_nanos(seen)) > SAMPLE_LIFETIME;
         if seen == 0 || sample > best || is_old || best - sample > STEP_MICROS {
             self.micros.store(sample, Ordering::Relaxed);
             self.seen.store(now.as_nanos().max(1), Ordering::Relaxed);
@@ -35,11 +35,11 @@ impl ClockOffset {
     }
 
     /// Converts this process's time to Redis's, in microseconds; `None` before the first sample.
-    pub(crate) fn redis_micros(&self, moment: Timestamp) -> Option<u64> {
+    pub(crate) fn redis_micros(&self, time: Timestamp) -> Option<u64> {
         if self.seen.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        u64::try_from(signed(moment.as_micros()) + self.micros.load(Ordering::Relaxed)).ok()
+        u64::try_from(signed(time.as_micros()) + self.micros.load(Ordering::Relaxed)).ok()
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_reply_tells_best() {
+    fn the_fastest_reply_is_the_best_sample() {
         let offset = ClockOffset::default();
         assert_eq!(offset.redis_micros(at(1)), None);
         offset.learn(5_000_100, at(1_000_400)); // the reply took 300 µs
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_noticed_at_once() {
+    fn a_clock_step_is_detected_at_once() {
         let offset = ClockOffset::default();
         offset.learn(50_000_000, at(50_000_000));
         offset.learn(40_000_000, at(50_000_001));

@@ -20,14 +20,14 @@ impl Connection {
     /// Sends a command, and waits for the reply. An error reply is returned as an error.
     pub(crate) async fn send(&mut self, cmd: &Cmd) -> Result<Value, RedisError> {
         match self {
-            Self::One(connection) => connection.req_packed_command(cmd).await.and_then(answered),
-            Self::Cluster(connection) => send_after(connection, cmd).await,
+            Self::One(connection) => connection.req_packed_command(cmd).await.and_then(into_result),
+            Self::Cluster(connection) => send_with_redirects(connection, cmd).await,
         }
     }
 }
 
 /// Converts an error reply to an error. Only the reply itself: an error within it belongs to one of several requests.
-fn answered(value: Value) -> Result<Value, RedisError> {
+fn into_result(value: Value) -> Result<Value, RedisError> {
     match value {
         Value::ServerError(error) => Err(error.into()),
         value => Ok(value),
@@ -35,33 +35,33 @@ fn answered(value: Value) -> Result<Value, RedisError> {
 }
 
 /// Sends a command to the node that has its slot, also while the slot is being moved.
-async fn send_after(connection: &mut ClusterConnection, cmd: &Cmd) -> Result<Value, RedisError> {
-    let mut answer = connection.req_packed_command(cmd).await.and_then(answered);
+async fn send_with_redirects(connection: &mut ClusterConnection, cmd: &Cmd) -> Result<Value, RedisError> {
+    let mut reply = connection.req_packed_command(cmd).await.and_then(into_result);
     for _ in 0..REDIRECTIONS {
-        let Err(error) = &answer else { break };
-        answer = match (error.kind(), address(error)) {
-            (ErrorKind::Server(ServerErrorKind::Ask), Some(node)) => asking(connection, cmd, node).await,
+        let Err(error) = &reply else { break };
+        reply = match (error.kind(), address(error)) {
+            (ErrorKind::Server(ServerErrorKind::Ask), Some(node)) => send_asking(connection, cmd, node).await,
             // By now the client knows which node has the slot.
             (ErrorKind::Server(ServerErrorKind::Moved), _) => {
-                connection.req_packed_command(cmd).await.and_then(answered)
+                connection.req_packed_command(cmd).await.and_then(into_result)
             }
             _ => break,
         };
     }
-    answer
+    reply
 }
 
 /// Sends a command to a node that does not have the slot yet. `ASKING` applies to the next command on the connection,
 /// so both are sent at once: otherwise it could apply to another request's command.
-async fn asking(
+async fn send_asking(
     connection: &mut ClusterConnection,
     cmd: &Cmd,
     node: SingleNodeRoutingInfo,
 ) -> Result<Value, RedisError> {
     let mut both = redis::pipe();
     both.cmd("ASKING").add_command(cmd.clone());
-    let answers = connection.route_pipeline(both, 1, 1, node).await?;
-    answered(answers.into_iter().next().unwrap_or(Value::Nil))
+    let replies = connection.route_pipeline(both, 1, 1, node).await?;
+    into_result(replies.into_iter().next().unwrap_or(Value::Nil))
 }
 
 /// Returns the node that an error redirects to.

@@ -27,21 +27,21 @@ pub(super) async fn run(link: Weak<Inner>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let Some(inner) = link.upgrade() else { return };
-        let woken = Arc::clone(&inner.woken);
-        if inner.is_whole() {
+        let wake = Arc::clone(&inner.wake);
+        if inner.is_all_up() {
             drop(inner);
             // Sleeps without a strong reference, so that the link can be dropped.
-            if tokio::time::timeout(HEARTBEAT, woken.notified()).await.is_err() {
+            if tokio::time::timeout(HEARTBEAT, wake.notified()).await.is_err() {
                 // Only now: a part that fails repeatedly as soon as it is up must not be probed more often.
                 pause = FIRST_PAUSE;
             }
-            if let Some(inner) = link.upgrade().filter(|inner| inner.is_whole()) {
-                beat(&inner).await;
+            if let Some(inner) = link.upgrade().filter(|inner| inner.is_all_up()) {
+                heartbeat(&inner).await;
             }
             continue;
         }
         reconnect_once(&inner).await;
-        if !inner.is_whole() {
+        if !inner.is_all_up() {
             let jittered = pause.mul_f64(inner.jitter());
             pause = (pause * 2).min(LONGEST_PAUSE);
             drop(inner);
@@ -51,11 +51,11 @@ pub(super) async fn run(link: Weak<Inner>) {
 }
 
 /// Registers the instance over the current connection.
-async fn beat(inner: &Inner) {
-    let Some(turn) = inner.home().up() else { return };
+async fn heartbeat(inner: &Inner) {
+    let Some(generation) = inner.registry_breaker().up() else { return };
     let Some(mut connection) = inner.connection() else { return };
     if let Err(error) = announce(inner, &mut connection).await {
-        inner.break_off(inner.home(), turn, &error.to_string());
+        inner.take_down(inner.registry_breaker(), generation, &error.to_string());
     }
 }
 
@@ -65,15 +65,16 @@ async fn reconnect_once(inner: &Inner) {
         Ok(connection) => connection,
         Err(error) => {
             let reason = CallError::from(error).to_string();
-            inner.parts.iter().for_each(|part| inner.tell(part, &reason));
+            inner.breakers.iter().for_each(|breaker| inner.warn_still_down(breaker, &reason));
             return;
         }
     };
-    let down = (0..inner.parts.len()).filter(|index| inner.parts.get(*index).is_some_and(|part| part.up().is_none()));
+    let down = (0..inner.breakers.len())
+        .filter(|index| inner.breakers.get(*index).is_some_and(|breaker| breaker.up().is_none()));
     if inner.probes.is_empty() {
         for index in down {
             let announced = announce(inner, &mut connection).await;
-            tried(inner, index, announced, &connection);
+            finish_probe(inner, index, announced, &connection);
         }
         return;
     }
@@ -82,26 +83,26 @@ async fn reconnect_once(inner: &Inner) {
     for index in down {
         let Some(probe) = inner.probes.get(index).cloned() else { continue };
         let (connection, timeout) = (connection.clone(), inner.timeout);
-        probing.spawn(async move { (index, try_to_write(connection, &probe, timeout).await) });
+        probing.spawn(async move { (index, probe_write(connection, &probe, timeout).await) });
     }
     while let Some(probed) = probing.join_next().await {
         if let Ok((index, written)) = probed {
-            tried(inner, index, written, &connection);
+            finish_probe(inner, index, written, &connection);
         }
     }
     // A part that stays down must not prevent the heartbeat of this instance.
-    beat(inner).await;
+    heartbeat(inner).await;
 }
 
 /// Brings a part up if the write over this connection succeeded; the connection is used from then on.
-fn tried(inner: &Inner, index: usize, written: Result<(), CallError>, connection: &Connection) {
-    let Some(part) = inner.parts.get(index) else { return };
+fn finish_probe(inner: &Inner, index: usize, written: Result<(), CallError>, connection: &Connection) {
+    let Some(breaker) = inner.breakers.get(index) else { return };
     match written {
         Ok(()) => {
             inner.install(connection);
-            inner.restore(part);
+            inner.restore(breaker);
         }
-        Err(error) => inner.tell(part, &error.to_string()),
+        Err(error) => inner.warn_still_down(breaker, &error.to_string()),
     }
 }
 
@@ -114,24 +115,24 @@ pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Resu
     let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
     let reply = match reply.map_err(|_| CallError::TimedOut(inner.timeout))?.map_err(CallError::from) {
         // A foreign key with this name. Redis works, and it checks whether it can write before it checks the type.
-        Err(CallError::Failed(error)) if error.contains("WRONGTYPE") => {
-            let reason = format!("key `{name}`: {error}; delete it, or give Diana another prefix");
-            inner.complain(&reason, "instances can't be counted");
+        Err(CallError::ScriptFailed(error)) if error.contains("WRONGTYPE") => {
+            let reason = format!("key `{name}`: {error}; delete the key, or set another prefix");
+            inner.warn_throttled(&reason, "instances cannot be counted");
             return Ok(());
         }
         reply => reply?,
     };
-    let Value::Array(numbers) = reply else { return Err(CallError::nonsense()) };
-    let [Value::Int(now), Value::Int(instances)] = numbers[..] else { return Err(CallError::nonsense()) };
+    let Value::Array(numbers) = reply else { return Err(CallError::invalid_reply()) };
+    let [Value::Int(now), Value::Int(instances)] = numbers[..] else { return Err(CallError::invalid_reply()) };
     if let Ok(now) = u64::try_from(now) {
-        inner.learn(inner.home(), now);
+        inner.learn(inner.registry_breaker(), now);
     }
     inner.counters.learn_instances(u64::try_from(instances).unwrap_or(1), inner.clock.now(), ALIVE);
     Ok(())
 }
 
 /// Writes a key that expires shortly afterwards, in a part of a cluster.
-async fn try_to_write(mut connection: Connection, probe: &str, timeout: Duration) -> Result<(), CallError> {
+async fn probe_write(mut connection: Connection, probe: &str, timeout: Duration) -> Result<(), CallError> {
     let mut cmd = redis::cmd("SET");
     cmd.arg(probe).arg("").arg("PX").arg(100);
     let reply = tokio::time::timeout(timeout, connection.send(&cmd)).await;

@@ -12,12 +12,12 @@ pub(crate) fn split_scheme(url: &str) -> Option<(&str, &str)> {
 /// Returns the URL with `***` for the password.
 pub(crate) fn without_password(url: &str) -> String {
     match split_scheme(url) {
-        Some((scheme, rest)) => format!("{scheme}://{}", rest_without(rest)),
-        None => rest_without(url),
+        Some((scheme, rest)) => format!("{scheme}://{}", redact_rest(rest)),
+        None => redact_rest(url),
     }
 }
 
-fn rest_without(rest: &str) -> String {
+fn redact_rest(rest: &str) -> String {
     let Some((user, hosts)) = rest.rsplit_once('@') else { return before_query(rest) };
     if user.contains('?') {
         // A password with a `?`, or one with an `@` in the query.
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        for (url, shown) in [
+        for (url, redacted) in [
             ("redis://h:1", "redis://h:1"),
             ("redis://user:s3cret@h:1/2", "redis://user:***@h:1/2"),
             ("redis://user@h:1/2", "redis://user@h:1/2"),
@@ -57,7 +57,7 @@ mod tests {
             ("user:s3cret@h://1", "user:***@h://1"),
             ("h:1", "h:1"),
         ] {
-            assert_eq!(without_password(url), shown);
+            assert_eq!(without_password(url), redacted);
         }
     }
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 /// The address of Redis, parsed from its URL.
 pub(crate) struct Target {
-    place: Place,
+    address: Address,
     /// The URL without its password, for logs and errors.
-    shown: String,
+    redacted: String,
 }
 
-enum Place {
+enum Address {
     One(Client),
     Cluster(Vec<ConnectionInfo>),
     Sentinel { sentinels: Vec<ConnectionInfo>, master: String, node: SentinelNodeConnectionInfo },
@@ -24,45 +24,46 @@ enum Place {
 
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.redacted)
     }
 }
 
 impl Target {
     /// Parses a URL. Returns the reason if it is invalid.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        let shown = without_password(url);
-        let (scheme, rest) = split_scheme(url).ok_or("it has no scheme")?;
+        let redacted = without_password(url);
+        let (scheme, rest) = split_scheme(url).ok_or("missing scheme")?;
         if scheme.starts_with("rediss") {
             // Without one the client panics. An error means that the program has installed its own, which works too.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let place = match scheme {
+        let address = match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => {
                 let info = url.into_connection_info().map_err(|error| reason(&error))?;
-                Place::One(Client::open(info.set_tcp_settings(tcp())).map_err(|error| reason(&error))?)
+                Address::One(Client::open(info.set_tcp_settings(tcp())).map_err(|error| reason(&error))?)
             }
             "redis+cluster" | "rediss+cluster" => {
                 let (nodes, _) = nodes(scheme, rest)?;
                 // Reports now what the client considers invalid.
                 cluster(&nodes, Duration::from_secs(1)).map_err(|error| reason(&error))?;
-                Place::Cluster(nodes)
+                Address::Cluster(nodes)
             }
             "redis+sentinel" | "rediss+sentinel" => {
                 let (nodes, path) = nodes(scheme, rest)?;
                 let mut path = path.split('/');
                 let master = path.next().filter(|name| !name.is_empty());
-                let master = master.ok_or("it does not name the master, as in redis+sentinel://host:26379/mymaster")?;
-                let database = path.next().map_or(Ok(0), str::parse).map_err(|_| "the database is no number")?;
+                let master = master.ok_or("missing master name, as in redis+sentinel://host:26379/mymaster")?;
+                let database =
+                    path.next().map_or(Ok(0), str::parse).map_err(|_| "invalid database: expected a number")?;
                 Self::sentinel(nodes, master.to_owned(), database)
             }
-            _ => return Err(format!("`{scheme}` is no scheme of Redis")),
+            _ => return Err(format!("unknown scheme `{scheme}`")),
         };
-        Ok(Self { place, shown })
+        Ok(Self { address, redacted })
     }
 
     /// The URL's user and password are for the master; sentinels are queried without.
-    fn sentinel(nodes: Vec<ConnectionInfo>, master: String, database: i64) -> Place {
+    fn sentinel(nodes: Vec<ConnectionInfo>, master: String, database: i64) -> Address {
         let mut node = SentinelNodeConnectionInfo::default().set_tcp_settings(tcp());
         if let Some(first) = nodes.first() {
             node = node.set_redis_connection_info(first.redis_settings().clone().set_db(database));
@@ -71,16 +72,16 @@ impl Target {
             }
         }
         let bare = |node: ConnectionInfo| node.set_redis_settings(redis::RedisConnectionInfo::default());
-        Place::Sentinel { sentinels: nodes.into_iter().map(bare).collect(), master, node }
+        Address::Sentinel { sentinels: nodes.into_iter().map(bare).collect(), master, node }
     }
 
     /// Returns the URL without its password.
-    pub(crate) fn shown(&self) -> &str {
-        &self.shown
+    pub(crate) fn redacted(&self) -> &str {
+        &self.redacted
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.place, Place::Cluster(_))
+        matches!(self.address, Address::Cluster(_))
     }
 
     /// Opens a new connection, within this time.
@@ -88,34 +89,36 @@ impl Target {
         // The link's timeouts apply to whole requests; the client's would only shorten them.
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(within)).set_response_timeout(None);
         let connecting = async {
-            match &self.place {
-                Place::One(client) => {
+            match &self.address {
+                Address::One(client) => {
                     client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
                 }
-                Place::Cluster(nodes) => cluster(nodes, within)?.get_async_connection().await.map(Connection::Cluster),
-                Place::Sentinel { sentinels, master, node } => {
+                Address::Cluster(nodes) => {
+                    cluster(nodes, within)?.get_async_connection().await.map(Connection::Cluster)
+                }
+                Address::Sentinel { sentinels, master, node } => {
                     let mut client = known_master(sentinels, master, node)?;
                     client.get_async_connection_with_config(&config).await.map(Connection::One)
                 }
             }
         };
-        in_time(within, connecting).await
+        with_timeout(within, connecting).await
     }
 
     /// Opens a connection for a subscription, within this time: in a cluster to any node, since messages reach all of
     /// them; the time applies to each node.
     pub(crate) async fn listener(&self, within: Duration) -> Result<PubSub, RedisError> {
         let connecting = async {
-            match &self.place {
-                Place::One(client) => client.get_async_pubsub().await,
-                Place::Sentinel { sentinels, master, node } => {
+            match &self.address {
+                Address::One(client) => client.get_async_pubsub().await,
+                Address::Sentinel { sentinels, master, node } => {
                     known_master(sentinels, master, node)?.async_get_client().await?.get_async_pubsub().await
                 }
-                Place::Cluster(nodes) => {
+                Address::Cluster(nodes) => {
                     let mut last = None;
                     for node in nodes {
                         let client = Client::open(node.clone())?;
-                        match in_time(within, client.get_async_pubsub()).await {
+                        match with_timeout(within, client.get_async_pubsub()).await {
                             Ok(listener) => return Ok(listener),
                             Err(error) => last = Some(error),
                         }
@@ -124,11 +127,11 @@ impl Target {
                 }
             }
         };
-        let most = match &self.place {
-            Place::Cluster(nodes) => within * u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+        let timeout = match &self.address {
+            Address::Cluster(nodes) => within * u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             _ => within,
         };
-        in_time(most, connecting).await
+        with_timeout(timeout, connecting).await
     }
 }
 
@@ -154,13 +157,13 @@ fn known_master(
     SentinelClient::build(sentinels.to_vec(), master, Some(node.clone()), SentinelServerType::Master)
 }
 
-async fn in_time<T>(
+async fn with_timeout<T>(
     within: Duration,
     connecting: impl Future<Output = Result<T, RedisError>>,
 ) -> Result<T, RedisError> {
     match tokio::time::timeout(within, connecting).await {
         Ok(connection) => connection,
-        Err(_) => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "no connection in time").into()),
+        Err(_) => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "connection timed out").into()),
     }
 }
 
@@ -170,7 +173,7 @@ fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a st
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if path.contains('@') {
         // Then the apparent host is the beginning of the password, which must not be shown.
-        return Err("there is an `@` after a `/`; a `/` in the password is written as `%2F`".to_owned());
+        return Err("unexpected `@` after `/`; write a `/` in the password as `%2F`".to_owned());
     }
     let (user, hosts) = match authority.rsplit_once('@') {
         Some((user, hosts)) => (format!("{user}@"), hosts),
@@ -178,7 +181,7 @@ fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a st
     };
     let each = hosts.split(',').map(|host| {
         if host.is_empty() {
-            return Err("a host is missing".to_owned());
+            return Err("missing host".to_owned());
         }
         format!("{plain}://{user}{host}")
             .into_connection_info()
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_every_kind_of_place() {
+    fn parses_every_kind_of_address() {
         for url in [
             "redis://127.0.0.1:6379",
             "redis://:secret@127.0.0.1/2",
@@ -212,18 +215,18 @@ mod tests {
     }
 
     #[test]
-    fn no_request_waits_for_an_acknowledgement() {
+    fn nagles_algorithm_is_disabled() {
         let has_nodelay = |info: &ConnectionInfo| info.tcp_settings().nodelay();
-        let place = |url| Target::parse(url).unwrap().place;
+        let address = |url| Target::parse(url).unwrap().address;
         for url in ["redis://h:1", "rediss://h:1", "redis+cluster://h:1,i:2", "redis+sentinel://h:1,i:2/m"] {
-            let (hosts, others) = match place(url) {
-                Place::One(client) => (vec![client.get_connection_info().clone()], String::new()),
+            let (hosts, others) = match address(url) {
+                Address::One(client) => (vec![client.get_connection_info().clone()], String::new()),
                 // Nodes that the client discovers use the builder's settings.
-                Place::Cluster(nodes) => {
+                Address::Cluster(nodes) => {
                     let client = cluster(&nodes, Duration::from_secs(1)).unwrap();
                     (nodes, format!("{client:?}"))
                 }
-                Place::Sentinel { sentinels, node, .. } => (sentinels, format!("{node:?}")),
+                Address::Sentinel { sentinels, node, .. } => (sentinels, format!("{node:?}")),
             };
             assert!(hosts.iter().all(has_nodelay), "{url}");
             assert!(others.is_empty() || others.contains("nodelay: true"), "{url}: {others}");
@@ -231,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
-        let wrong = |url: &str| Target::parse(url).unwrap_err();
-        assert_eq!(wrong("127.0.0.1:6379"), "it has no scheme");
-        assert_eq!(wrong("http://127.0.0.1"), "`http` is no scheme of Redis");
-        assert_eq!(wrong("redis+cluster://a:1,,b:2"), "a host is missing");
-        assert!(wrong("redis+sentinel://a:1").starts_with("it does not name the master"));
-        assert_eq!(wrong("redis+sentinel://a:1/m/x"), "the database is no number");
-        assert!(wrong("redis+cluster://a:port").starts_with("host `a:port`: "));
+    fn an_invalid_url_is_reported_with_its_reason() {
+        let reason = |url: &str| Target::parse(url).unwrap_err();
+        assert_eq!(reason("127.0.0.1:6379"), "missing scheme");
+        assert_eq!(reason("http://127.0.0.1"), "unknown scheme `http`");
+        assert_eq!(reason("redis+cluster://a:1,,b:2"), "missing host");
+        assert!(reason("redis+sentinel://a:1").starts_with("missing master name"));
+        assert_eq!(reason("redis+sentinel://a:1/m/x"), "invalid database: expected a number");
+        assert!(reason("redis+cluster://a:port").starts_with("host `a:port`: "));
     }
 }

@@ -22,11 +22,11 @@ async fn two_processes(redis: &RedisServer, limiter: impl Fn(&RedisStore) -> Sha
 }
 
 #[tokio::test]
-async fn five_that_come_together_go_one_interval_apart() {
+async fn concurrent_callers_proceed_one_interval_apart() {
     let redis = RedisServer::start().unwrap();
     let limiters = two_processes(&redis, |store| SharedLimiter::new(store, "five", one_by_one())).await;
-    let callers = (0..5).map(|nth| {
-        let limiter = limiters[nth % 2].clone();
+    let callers = (0..5).map(|index| {
+        let limiter = limiters[index % 2].clone();
         tokio::spawn(async move { limiter.acquire("x", 1).await.unwrap().waited() })
     });
     let mut waits = Vec::new();
@@ -34,16 +34,16 @@ async fn five_that_come_together_go_one_interval_apart() {
         waits.push(caller.await.unwrap());
     }
     waits.sort();
-    // 0, 100, 200, 300 and 400 ms; in the seeds' Java four of them waited for the same time.
-    for (nth, wait) in (0..).zip(&waits) {
-        let least = Duration::from_millis(100 * nth);
+    // 0, 100, 200, 300 and 400 ms: no two of them wait for the same time.
+    for (index, wait) in (0..).zip(&waits) {
+        let min = Duration::from_millis(100 * index);
         // They don't arrive at exactly the same time, so the later ones wait a little less.
-        assert!(*wait + Duration::from_millis(30) >= least, "{waits:?}");
+        assert!(*wait + Duration::from_millis(30) >= min, "{waits:?}");
     }
 }
 
 #[tokio::test]
-async fn who_has_too_little_patience_is_told_at_once_and_takes_nothing() {
+async fn a_too_short_timeout_is_denied_at_once_and_takes_nothing() {
     let redis = RedisServer::start().unwrap();
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "brief", one_by_one())).await;
     assert!(first.check("x", 1).await.is_ok());
@@ -55,7 +55,7 @@ async fn who_has_too_little_patience_is_told_at_once_and_takes_nothing() {
 }
 
 #[tokio::test]
-async fn who_stops_waiting_gives_the_reservation_back() {
+async fn a_cancelled_wait_refunds_its_reservation() {
     let redis = RedisServer::start().unwrap();
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "quits", one_by_one())).await;
     assert!(first.acquire("x", 1).await.is_ok());
@@ -77,18 +77,18 @@ async fn who_stops_waiting_gives_the_reservation_back() {
             break;
         }
     }
-    assert!(longest > Duration::from_millis(100), "nobody reserved: {longest:?}");
+    assert!(longest > Duration::from_millis(100), "nothing was reserved: {longest:?}");
     waiting.abort();
     for _ in 0..100 {
         if reserved().await <= Duration::from_millis(100) {
             return;
         }
     }
-    panic!("the reservation was not given back");
+    panic!("the reservation was not refunded");
 }
 
 #[tokio::test]
-async fn a_window_is_waited_for() {
+async fn acquire_waits_for_the_next_window() {
     let redis = RedisServer::start().unwrap();
     let window = || FixedWindow::new("2/200ms".parse::<Quota>().unwrap()).with_window_start(WindowStart::FirstRequest);
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "window", window())).await;
@@ -96,14 +96,14 @@ async fn a_window_is_waited_for() {
     let waited = second.acquire("x", 1).await.unwrap().waited();
     assert!(waited > Duration::from_millis(100), "{waited:?}");
     assert!(second.acquire_timeout("x", 2, Duration::from_millis(10)).await.unwrap_err().retry().is_some());
-    assert!(second.acquire("x", 3).await.unwrap_err().retry().is_some(), "above the capacity, no maximum wait helps");
+    assert!(second.acquire("x", 3).await.unwrap_err().retry().is_some(), "a cost above the capacity is denied at once");
 }
 
 #[tokio::test]
-async fn a_place_is_waited_for_across_processes_and_comes_free_when_the_guard_is_dropped() {
+async fn hold_waits_across_processes_and_releases_on_drop() {
     let redis = RedisServer::start().unwrap();
-    let places = || Concurrency::new(1).unwrap();
-    let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "places", places())).await;
+    let pool = || Concurrency::new(1).unwrap();
+    let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "pool", pool())).await;
     let held = first.hold("x", 1, Duration::ZERO).await.unwrap();
     assert!(second.hold("x", 1, Duration::from_millis(30)).await.is_err());
     let waiting = tokio::spawn(async move { second.hold("x", 1, Duration::from_secs(5)).await.is_ok() });
@@ -113,7 +113,7 @@ async fn a_place_is_waited_for_across_processes_and_comes_free_when_the_guard_is
 }
 
 #[tokio::test]
-async fn a_crashed_holder_loses_its_place_after_its_time() {
+async fn permits_of_a_crashed_holder_expire() {
     let redis = RedisServer::start().unwrap();
     let brief = options().permits_for(Duration::from_millis(300));
     let limiter = SharedLimiter::new(&store(&redis.url(), brief).await, "crash", Concurrency::new(1).unwrap());
@@ -129,7 +129,7 @@ async fn a_crashed_holder_loses_its_place_after_its_time() {
 }
 
 #[test]
-fn a_thread_can_wait_too() {
+fn a_thread_can_wait() {
     let redis = RedisServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = runtime.block_on(store(&redis.url(), options()));
@@ -141,7 +141,7 @@ fn a_thread_can_wait_too() {
 }
 
 #[tokio::test]
-async fn limiters_by_name_are_few_and_forget_nothing() {
+async fn named_limiters_are_bounded_and_keep_their_counts() {
     let redis = RedisServer::start().unwrap();
     let limiters = SharedLimiters::new(&store(&redis.url(), options()).await).with_max_limiters(2);
     let daily = || TokenBucket::new("1/day".parse::<Quota>().unwrap());
@@ -158,7 +158,7 @@ async fn limiters_by_name_are_few_and_forget_nothing() {
 }
 
 #[tokio::test]
-async fn limiters_that_nobody_asks_for_are_dropped() {
+async fn idle_limiters_are_dropped() {
     let redis = RedisServer::start().unwrap();
     let limiters =
         SharedLimiters::new(&store(&redis.url(), options()).await).with_idle_timeout(Duration::from_millis(20));

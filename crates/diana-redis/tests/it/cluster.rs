@@ -67,13 +67,13 @@ impl Busy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_within_a_slot_across_slots_and_while_slots_move() {
     let cluster = tokio::task::block_in_place(RedisCluster::start).unwrap();
-    decides_over_all_limits_of_a_key_at_once(&cluster).await;
-    across_slots_what_is_refused_is_given_back(&cluster).await;
-    a_slot_that_moves_is_followed(&cluster).await;
-    between_two_masters_what_can_be_decided_is(&cluster).await;
+    all_limits_of_a_key_are_decided_in_one_call(&cluster).await;
+    a_denial_across_slots_is_refunded(&cluster).await;
+    requests_follow_a_moving_slot(&cluster).await;
+    keys_of_a_half_moved_slot_are_decided(&cluster).await;
 }
 
-async fn decides_over_all_limits_of_a_key_at_once(cluster: &RedisCluster) {
+async fn all_limits_of_a_key_are_decided_in_one_call(cluster: &RedisCluster) {
     let store = healthy_store(&url(cluster), options(WhenDown::Deny)).await;
     let (few, more) = (bucket("few", "5/h"), bucket("more", "10/h"));
     assert_eq!(granted(&store, &few, "x", 8).await, 5);
@@ -82,11 +82,11 @@ async fn decides_over_all_limits_of_a_key_at_once(cluster: &RedisCluster) {
         both += u64::from(ask_all(&store, &[(few.clone(), "y"), (more.clone(), "y")]).await);
     }
     assert_eq!(both, 5);
-    assert_eq!(left(&store, &more, "y").await, 5);
+    assert_eq!(remaining(&store, &more, "y").await, 5);
     assert!(is_healthy(&store));
 }
 
-async fn across_slots_what_is_refused_is_given_back(cluster: &RedisCluster) {
+async fn a_denial_across_slots_is_refunded(cluster: &RedisCluster) {
     let (few, more) = (bucket("across-few", "60/h"), bucket("across-more", "100/h"));
     let mut stores = Vec::new();
     for _ in 0..3 {
@@ -108,7 +108,7 @@ async fn across_slots_what_is_refused_is_given_back(cluster: &RedisCluster) {
         }
         let mut seen = (0, 0);
         for _ in 0..200 {
-            seen = (left(&stores[1], &few, one).await, left(&stores[1], &more, other).await);
+            seen = (remaining(&stores[1], &few, one).await, remaining(&stores[1], &more, other).await);
             if seen == (60 - granted, 100 - granted) {
                 break;
             }
@@ -122,7 +122,7 @@ async fn across_slots_what_is_refused_is_given_back(cluster: &RedisCluster) {
     }
 }
 
-async fn a_slot_that_moves_is_followed(cluster: &RedisCluster) {
+async fn requests_follow_a_moving_slot(cluster: &RedisCluster) {
     let store = healthy_store(&url(cluster), options(WhenDown::Deny)).await;
     let limit = bucket("moves", "1000/day burst 100000");
     let busy = Busy::with(&store, &[(&limit, "wanderer")], 8);
@@ -133,7 +133,7 @@ async fn a_slot_that_moves_is_followed(cluster: &RedisCluster) {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let (granted, denied) = busy.end().await;
     until_healthy(&store).await;
-    let charged = 100_000 - left(&store, &limit, "wanderer").await;
+    let charged = 100_000 - remaining(&store, &limit, "wanderer").await;
     measured("slot moved three times: granted, denied by policy, charged", (granted, denied, charged));
     assert!(charged >= granted && charged <= granted + denied, "{granted} granted, {denied} denied, {charged} charged");
     assert!(denied * 50 <= granted, "{granted} granted, {denied} denied");
@@ -143,7 +143,7 @@ fn pool(name: &str) -> Limit {
     Limit::new(name, Concurrency::new(1).unwrap())
 }
 
-async fn between_two_masters_what_can_be_decided_is(cluster: &RedisCluster) {
+async fn keys_of_a_half_moved_slot_are_decided(cluster: &RedisCluster) {
     let store = healthy_store(&url(cluster), options(WhenDown::Deny)).await;
     let (known, new) = (bucket("known", "10/h"), bucket("new", "10/h"));
     assert_eq!(granted(&store, &known, "traveller", 2).await, 2);
@@ -165,7 +165,7 @@ async fn between_two_masters_what_can_be_decided_is(cluster: &RedisCluster) {
     assert!(both.is_granted());
     let asks = [Ask::one(&held, "traveller"), Ask::one(&held_too, "traveller")];
     store.refund(&asks, &both, SystemClock.now()).await.unwrap();
-    assert_eq!((left(&store, &held, "traveller").await, left(&store, &held_too, "traveller").await), (1, 1));
+    assert_eq!((remaining(&store, &held, "traveller").await, remaining(&store, &held_too, "traveller").await), (1, 1));
     moving.carry_keys().unwrap();
     assert_eq!(granted(&store, &known, "traveller", 2).await, 2);
     assert!(ask_all(&store, &[(known.clone(), "traveller"), (new.clone(), "traveller")]).await);
@@ -184,7 +184,7 @@ fn apart(cluster: &RedisCluster) -> (&'static str, &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_dies_takes_only_its_own_keys_along() {
+async fn a_dead_master_affects_only_its_own_keys() {
     let mut cluster = tokio::task::block_in_place(RedisCluster::start).unwrap();
     for node in cluster.nodes() {
         // Otherwise the whole cluster stops as soon as a part of it is unreachable.
@@ -200,7 +200,7 @@ async fn a_master_that_dies_takes_only_its_own_keys_along() {
         until(SOON, "all instances are seen", || store.link().instances == 3).await;
     }
     let (first, second, plenty) = (bucket("first", "600/h"), bucket("second", "300/h"), bucket("plenty", "1000/s"));
-    a_master_that_is_frozen_for_a_moment(&cluster, &deny, &plenty, (doomed, safe)).await;
+    a_briefly_frozen_master(&cluster, &deny, &plenty, (doomed, safe)).await;
     let across = stores.iter().map(|store| Busy::with(store, &[(&first, doomed), (&second, safe)], 2));
     let across = across.collect::<Vec<_>>();
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -208,7 +208,7 @@ async fn a_master_that_dies_takes_only_its_own_keys_along() {
     tokio::task::block_in_place(|| cluster.kill_master_of(doomed)).unwrap();
     let (killed_at, before) = (SystemClock.now(), deny.link().waits);
     until_degraded_for(&deny, &plenty, doomed).await;
-    measured("master killed: noticed, waits", (SystemClock.now().since(killed_at), deny.link().waits - before));
+    measured("master killed: detected, waits", (SystemClock.now().since(killed_at), deny.link().waits - before));
     // Requests for the other master's keys are answered by it.
     let (mut by_redis, mut without) = (0, 0);
     while !is_healthy(&deny) && SystemClock.now().since(killed_at) < SOON {
@@ -241,7 +241,7 @@ async fn a_master_that_dies_takes_only_its_own_keys_along() {
 }
 
 /// For less than the time after which it counts as failed.
-async fn a_master_that_is_frozen_for_a_moment(
+async fn a_briefly_frozen_master(
     cluster: &RedisCluster,
     store: &RedisStore,
     limit: &Limit,
@@ -253,7 +253,7 @@ async fn a_master_that_is_frozen_for_a_moment(
     node.freeze().unwrap();
     let frozen_at = SystemClock.now();
     until_degraded_for(store, limit, frozen).await;
-    measured("master frozen: noticed, waits", (SystemClock.now().since(frozen_at), store.link().waits - before));
+    measured("master frozen: detected, waits", (SystemClock.now().since(frozen_at), store.link().waits - before));
     let (mut by_redis, mut without) = (0, 0);
     while SystemClock.now().since(frozen_at) < Duration::from_millis(700) {
         let is_granted = ask(store, limit, other).await.is_granted();
@@ -268,7 +268,7 @@ async fn a_master_that_is_frozen_for_a_moment(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_hangs_keeps_nobody_off_those_that_work() {
+async fn a_hanging_node_does_not_affect_the_others() {
     let cluster = tokio::task::block_in_place(RedisCluster::start).unwrap();
     let store = healthy_store(&url(&cluster), options(WhenDown::Deny).timeout(PATIENT)).await;
     let (plenty, few) = (bucket("plenty", "1000/s"), bucket("few", "10/h"));
@@ -281,7 +281,7 @@ async fn a_node_that_hangs_keeps_nobody_off_those_that_work() {
     measured("master hangs: healthy after", SystemClock.now().since(frozen_at));
     assert_eq!(granted(&store, &few, "x", 20).await, 10);
     let new = healthy_store(&url(&cluster), options(WhenDown::Deny).timeout(PATIENT)).await;
-    assert_eq!(left(&new, &few, "x").await, 0);
+    assert_eq!(remaining(&new, &few, "x").await, 0);
     assert!(is_healthy(&store) && is_healthy(&new), "{:?}, {:?}", store.link(), new.link());
     hanging.thaw().unwrap();
 }

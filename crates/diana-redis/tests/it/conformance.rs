@@ -30,7 +30,7 @@ async fn passes(options: fn(Options) -> Options) {
 }
 
 #[tokio::test]
-async fn the_shared_store_passes() {
+async fn the_shared_store_passes_without_caches() {
     passes(|options| options.deny_cache(DenyCache::Off).batching(Batching::Off)).await;
 }
 

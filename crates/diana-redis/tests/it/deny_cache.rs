@@ -33,7 +33,7 @@ fn remaining(decision: &Decision) -> Vec<u64> {
 }
 
 /// Repeats the request until it is answered without Redis. Returns that answer.
-async fn until_remembered(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
+async fn until_cached(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
     for _ in 0..1_000 {
         let before = store.link().saved_by_deny_cache;
         let decision = ask_all(store, limits, key).await;
@@ -42,21 +42,21 @@ async fn until_remembered(store: &RedisStore, limits: &[&Limit], key: &str) -> D
             return decision;
         }
     }
-    panic!("nothing is remembered: {:?}", store.link());
+    panic!("nothing is cached: {:?}", store.link());
 }
 
 #[tokio::test]
-async fn a_remembered_denial_says_what_the_other_limits_have_left() {
+async fn a_cached_denial_reports_every_limit() {
     let redis = RedisServer::start().unwrap();
     let store = warm(&redis, options()).await;
     let (few, many) = (bucket("few", "3/h"), bucket("many", "50/h"));
-    for left in [(2, 49), (1, 48), (0, 47)] {
+    for remaining_permits in [(2, 49), (1, 48), (0, 47)] {
         let decision = ask_all(&store, &[&few, &many], "x").await;
         assert!(decision.is_granted());
-        assert_eq!(remaining(&decision), [left.0, left.1]);
+        assert_eq!(remaining(&decision), [remaining_permits.0, remaining_permits.1]);
     }
     for _ in 0..20 {
-        let denied = until_remembered(&store, &[&few, &many], "x").await;
+        let denied = until_cached(&store, &[&few, &many], "x").await;
         assert_eq!(remaining(&denied), [0, 47]);
         assert!(!denied.answers()[0].is_granted() && denied.answers()[1].is_granted());
         assert_eq!(denied.binding(), Some(0));
@@ -64,7 +64,7 @@ async fn a_remembered_denial_says_what_the_other_limits_have_left() {
 }
 
 #[tokio::test]
-async fn the_longest_retry_is_reported_also_if_another_limit_is_known_to_deny() {
+async fn the_longest_retry_is_reported_if_only_another_limit_is_cached() {
     let redis = RedisServer::start().unwrap();
     let (store, other) = (warm(&redis, options()).await, warm(&redis, options()).await);
     let (quick, hourly) = (bucket("quick", "1/5min"), bucket("hourly", "1/h"));
@@ -83,7 +83,7 @@ async fn the_longest_retry_is_reported_also_if_another_limit_is_known_to_deny() 
 }
 
 #[tokio::test]
-async fn a_limit_that_the_cache_knows_nothing_of_is_asked_for() {
+async fn an_uncached_limit_is_queried() {
     let redis = RedisServer::start().unwrap();
     let store = warm(&redis, options()).await;
     let (few, many) = (bucket("few", "1/h"), bucket("many", "50/h"));
@@ -95,12 +95,12 @@ async fn a_limit_that_the_cache_knows_nothing_of_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_this_process_takes_and_charges_is_in_the_next_report() {
+async fn own_takes_and_charges_are_in_the_next_report() {
     let redis = RedisServer::start().unwrap();
     let store = warm(&redis, options()).await;
     let (each, all) = (bucket("each", "1/h"), bucket("all", "50/h"));
     let both = |key: &'static str| {
-        let asks = [Ask::one(&each, key), Ask::one(&all, "everybody")];
+        let asks = [Ask::one(&each, key), Ask::one(&all, "all")];
         let store = &store;
         async move { store.decide(&asks, now(), MaxWait::NONE).await.unwrap() }
     };
@@ -109,19 +109,19 @@ async fn what_this_process_takes_and_charges_is_in_the_next_report() {
     assert!(both("y").await.is_granted());
     let before = store.link().commands;
     assert_eq!(remaining(&both("x").await), [0, 48]);
-    assert_eq!(store.link().commands, before, "this process has taken it, and knows");
-    store.charge(Ask::new(&all, "everybody", Cost::new(8).unwrap()), now()).await.unwrap();
+    assert_eq!(store.link().commands, before, "the cache has the permits that this process took");
+    store.charge(Ask::new(&all, "all", Cost::new(8).unwrap()), now()).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 40]);
-    let taken = store.decide(&[Ask::one(&all, "everybody")], now(), MaxWait::NONE).await.unwrap();
+    let taken = store.decide(&[Ask::one(&all, "all")], now(), MaxWait::NONE).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 39]);
-    store.refund(&[Ask::one(&all, "everybody")], &taken, now()).await.unwrap();
+    store.refund(&[Ask::one(&all, "all")], &taken, now()).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 40]);
-    store.reset(&all, b"everybody", now()).await.unwrap();
+    store.reset(&all, b"all", now()).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 50]);
 }
 
 #[tokio::test]
-async fn a_report_on_a_log_holds_until_the_first_moment_leaves_any_window() {
+async fn a_cached_log_report_is_valid_until_an_entry_expires() {
     let redis = RedisServer::start().unwrap();
     let shared = store(&redis.url(), options().times(Times::OfCaller)).await;
     let memory = MemoryStore::default();
@@ -136,25 +136,25 @@ async fn a_report_on_a_log_holds_until_the_first_moment_leaves_any_window() {
             shared.charge(charge, at).await.unwrap();
         }
         let asks = [Ask::one(&limit, "x")];
-        let (here, there) = (
+        let (from_memory, from_redis) = (
             memory.decide(&asks, at, MaxWait::NONE).await.unwrap(),
             shared.decide(&asks, at, MaxWait::NONE).await.unwrap(),
         );
-        assert_eq!(here.answers()[0].status, there.answers()[0].status);
+        assert_eq!(from_memory.answers()[0].status, from_redis.answers()[0].status);
     }
 }
 
 #[tokio::test]
-async fn what_is_in_flight_denies_only_when_redis_says_so() {
+async fn concurrency_limits_are_denied_only_by_redis() {
     let redis = RedisServer::start().unwrap();
-    let (here, there) = (warm(&redis, options()).await, warm(&redis, options()).await);
+    let (store, other) = (warm(&redis, options()).await, warm(&redis, options()).await);
     let (hourly, pool) = (bucket("hourly", "2/h"), Limit::new("pool", Concurrency::new(1).unwrap()));
-    let held = ask_all(&there, &[&pool], "x").await;
+    let held = ask_all(&other, &[&pool], "x").await;
     assert!(held.is_granted());
-    assert_eq!(ask_all(&here, &[&hourly, &pool], "x").await.retry(), Some(Retry::WhenReturned));
+    assert_eq!(ask_all(&store, &[&hourly, &pool], "x").await.retry(), Some(Retry::WhenReturned));
     // The other process releases, which is not announced.
-    there.refund(&[Ask::one(&pool, "x")], &held, now()).await.unwrap();
-    assert!(ask_all(&here, &[&hourly, &pool], "x").await.is_granted());
+    other.refund(&[Ask::one(&pool, "x")], &held, now()).await.unwrap();
+    assert!(ask_all(&store, &[&hourly, &pool], "x").await.is_granted());
 }
 
 /// The number of keys, so that some requests are in flight at once.
@@ -212,7 +212,7 @@ impl Both {
         asked.iter().map(|(limit, cost)| Ask::new(&self.limits[*limit], key, Cost::new(*cost).unwrap())).collect()
     }
 
-    async fn play(&mut self, step: Step) -> Result<(), TestCaseError> {
+    async fn run(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Ask(key, asked) => self.ask(vec![key], asked).await,
             Step::AskForAll(asked) => self.ask((0..KEYS).collect(), asked).await,
@@ -223,9 +223,9 @@ impl Both {
                 self.shared.charge(ask, now()).await.unwrap();
                 Ok(())
             }
-            Step::Refund(nth) => {
+            Step::Refund(index) => {
                 if !self.granted.is_empty() {
-                    let (key, asked, memory, shared) = self.granted.remove(nth % self.granted.len());
+                    let (key, asked, memory, shared) = self.granted.remove(index % self.granted.len());
                     let key = key.to_string();
                     let asks = self.asks(&key, &asked);
                     self.memory.refund(&asks, &memory, now()).await.unwrap();
@@ -245,25 +245,25 @@ impl Both {
     }
 
     async fn ask(&mut self, keys: Vec<u64>, asked: Asked) -> Result<(), TestCaseError> {
-        let mut under_way = JoinSet::new();
+        let mut in_flight = JoinSet::new();
         for key in &keys {
             let (shared, limits, asked, key) = (self.shared.clone(), self.limits.clone(), asked.clone(), *key);
-            under_way.spawn(async move {
+            in_flight.spawn(async move {
                 let name = key.to_string();
                 let ask = |(limit, cost): &(usize, u64)| Ask::new(&limits[*limit], &name, Cost::new(*cost).unwrap());
                 let asks = asked.iter().map(ask).collect::<Vec<_>>();
                 (key, shared.decide(&asks, now(), MaxWait::NONE).await.unwrap())
             });
         }
-        let mut answered = under_way.join_all().await;
+        let mut answered = in_flight.join_all().await;
         answered.sort_by_key(|(key, _)| *key);
         for (key, shared) in answered {
             let name = key.to_string();
             let asks = self.asks(&name, &asked);
             let memory = self.memory.decide(&asks, now(), MaxWait::NONE).await.unwrap();
-            let are_alike = memory.answers().iter().zip(shared.answers()).all(|(memory, shared)| same(memory, shared));
+            let are_equal = memory.answers().iter().zip(shared.answers()).all(|(memory, shared)| same(memory, shared));
             prop_assert!(
-                are_alike && memory.binding() == shared.binding(),
+                are_equal && memory.binding() == shared.binding(),
                 "{asks:?}:\n  memory {:?}\n  redis  {:?}",
                 memory.answers(),
                 shared.answers()
@@ -278,8 +278,8 @@ impl Both {
 
 /// Returns `true` if two answers are equal, except for the time between the two queries.
 fn same(memory: &Answer, shared: &Answer) -> bool {
-    const WHILE_IT_RUNS: Duration = Duration::from_secs(600);
-    let is_near = |a: Duration, b: Duration| a.abs_diff(b) < WHILE_IT_RUNS;
+    const TEST_DURATION: Duration = Duration::from_secs(600);
+    let is_near = |a: Duration, b: Duration| a.abs_diff(b) < TEST_DURATION;
     let retries = match (memory.retry(), shared.retry()) {
         (Some(Retry::After(a)), Some(Retry::After(b))) => is_near(a, b),
         (a, b) => a == b,
@@ -289,28 +289,28 @@ fn same(memory: &Answer, shared: &Answer) -> bool {
 }
 
 #[test]
-fn with_default_options_decisions_and_reports_are_those_of_the_store_in_process() {
+fn default_options_answer_as_the_memory_store_does() {
     let redis = RedisServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { failure_persistence: None, cases: 150, max_shrink_iters: 512, ..Config::default() };
-    let (next, remembered, batched) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let played = TestRunner::new(config).run(&steps(), |steps| {
+    let (next, cached, batched) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let result = TestRunner::new(config).run(&steps(), |steps| {
         runtime.block_on(async {
             let prefix = format!("default-{}", next.fetch_add(1, Ordering::Relaxed));
             let shared = store(&redis.url(), options().prefix(prefix)).await;
             let mut both = Both { shared, memory: MemoryStore::default(), limits: limits(), granted: Vec::new() };
             for step in steps {
-                both.play(step).await?;
+                both.run(step).await?;
             }
             let link = both.shared.link();
-            remembered.fetch_add(link.saved_by_deny_cache, Ordering::Relaxed);
+            cached.fetch_add(link.saved_by_deny_cache, Ordering::Relaxed);
             batched.fetch_add(link.saved_by_batching, Ordering::Relaxed);
             Ok(())
         })
     });
-    if let Err(failure) = played {
+    if let Err(failure) = result {
         panic!("{failure}");
     }
-    let (remembered, batched) = (remembered.into_inner(), batched.into_inner());
-    assert!(remembered > 100 && batched > 100, "{remembered} remembered, {batched} batched");
+    let (cached, batched) = (cached.into_inner(), batched.into_inner());
+    assert!(cached > 100 && batched > 100, "{cached} cached, {batched} batched");
 }

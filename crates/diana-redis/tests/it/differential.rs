@@ -13,10 +13,10 @@ use diana_core::{
 };
 use diana_redis::{Batching, DenyCache, Options, RedisStore, Times, WhenDown};
 use diana_testing::RedisServer;
-use limits::{Carried, Kind};
+use limits::{Kind, Migration};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use script::{Change, KEYS, Place, Script, Step, scripts};
+use script::{AskSpec, Change, KEYS, Script, Step, scripts};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -27,15 +27,15 @@ const YEARS: Duration = Duration::from_secs(50 * 365 * 86_400);
 const NAMES: [&[u8]; KEYS] = [b"a", b"b", b"c"];
 
 /// Runs a thousand random scripts, or `PROPTEST_CASES`. Returns how often the deny cache answered.
-fn play(options: fn(Options) -> Options) -> u64 {
+fn run(options: fn(Options) -> Options) -> u64 {
     let redis = RedisServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut config = Config { failure_persistence: None, max_shrink_iters: 4_096, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = 1_000;
     }
-    let (next, remembered) = (AtomicU64::new(0), AtomicU64::new(0));
-    let played = TestRunner::new(config).run(&scripts(), |script| {
+    let (next, cached) = (AtomicU64::new(0), AtomicU64::new(0));
+    let result = TestRunner::new(config).run(&scripts(), |script| {
         runtime.block_on(async {
             let prefix = format!("script-{}", next.fetch_add(1, Ordering::Relaxed));
             // An answer without Redis would prove nothing.
@@ -43,26 +43,26 @@ fn play(options: fn(Options) -> Options) -> u64 {
             let options = options.times(Times::OfCaller).permits_for(YEARS).timeout(Duration::from_secs(10));
             let shared = healthy_store(&redis.url(), options).await;
             let mut both = Both::new(shared, &script);
-            let played = both.play(&script.steps).await;
-            remembered.fetch_add(both.shared.link().saved_by_deny_cache, Ordering::Relaxed);
-            played
+            let result = both.run(&script.steps).await;
+            cached.fetch_add(both.shared.link().saved_by_deny_cache, Ordering::Relaxed);
+            result
         })
     });
-    if let Err(failure) = played {
+    if let Err(failure) = result {
         panic!("{failure}");
     }
-    remembered.into_inner()
+    cached.into_inner()
 }
 
 #[test]
 fn memory_and_redis_answer_alike() {
-    assert_eq!(play(|options| options.deny_cache(DenyCache::Off).batching(Batching::Off)), 0);
+    assert_eq!(run(|options| options.deny_cache(DenyCache::Off).batching(Batching::Off)), 0);
 }
 
 #[test]
 fn memory_and_redis_answer_alike_by_default() {
-    let remembered = play(|options| options);
-    assert!(remembered > 100, "only {remembered} denials were remembered");
+    let cached = run(|options| options);
+    assert!(cached > 100, "only {cached} denials were cached");
 }
 
 /// A receipt from before the changes may match the state again, which then differs from that of a new key.
@@ -80,7 +80,7 @@ async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
         let after = between.changed_to(rates[0]);
         let ask = Ask::one(&before, "x");
         let taken = memory.decide(&[ask], now, MaxWait::NONE).await.unwrap();
-        let taken_there = shared.decide(&[ask], now, MaxWait::NONE).await.unwrap();
+        let taken_on_redis = shared.decide(&[ask], now, MaxWait::NONE).await.unwrap();
         for limit in [&between, &after] {
             let ask = [Ask::one(limit, "x")];
             let _ = memory.peek(&ask, now, MaxWait::NONE).await.unwrap();
@@ -88,10 +88,10 @@ async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
         }
         let ask = [Ask::one(&after, "x")];
         memory.refund(&ask, &taken, now).await.unwrap();
-        shared.refund(&ask, &taken_there, now).await.unwrap();
-        let here = memory.peek(&ask, now, MaxWait::NONE).await.unwrap();
-        let there = shared.peek(&ask, now, MaxWait::NONE).await.unwrap();
-        assert_eq!(here.answers()[0].status, there.answers()[0].status, "{number}");
+        shared.refund(&ask, &taken_on_redis, now).await.unwrap();
+        let from_memory = memory.peek(&ask, now, MaxWait::NONE).await.unwrap();
+        let from_redis = shared.peek(&ask, now, MaxWait::NONE).await.unwrap();
+        assert_eq!(from_memory.answers()[0].status, from_redis.answers()[0].status, "{number}");
     }
 }
 
@@ -103,7 +103,7 @@ struct Both<'a> {
     limits: Vec<Current>,
     now: Timestamp,
     /// The wait that the last answer returned.
-    told: Duration,
+    reported_wait: Duration,
     decided: Vec<Decided>,
 }
 
@@ -112,12 +112,12 @@ struct Current {
     kind: Kind,
     limit: Limit,
     /// How its keys were migrated to it.
-    carried: Carried,
+    migration: Migration,
 }
 
 /// A request that may be refunded.
 struct Decided {
-    places: Vec<Place>,
+    specs: Vec<AskSpec>,
     memory: Decision,
     shared: Decision,
 }
@@ -126,125 +126,125 @@ impl<'a> Both<'a> {
     fn new(shared: RedisStore, script: &'a Script) -> Self {
         let named = |(index, family): (usize, &Vec<Kind>)| {
             let (kind, limit) = (family[0].clone(), family[0].limit(&format!("limit-{index}")));
-            Current { kind, limit, carried: Carried::Alike }
+            Current { kind, limit, migration: Migration::Equal }
         };
         Self {
             shared,
             memory: MemoryStore::default(),
             script,
             limits: script.limits.iter().enumerate().map(named).collect(),
-            now: Timestamp::from_micros(script.begins),
-            told: Duration::ZERO,
+            now: Timestamp::from_micros(script.start),
+            reported_wait: Duration::ZERO,
             decided: Vec::new(),
         }
     }
 
-    async fn play(&mut self, steps: &[Step]) -> Result<(), TestCaseError> {
+    async fn run(&mut self, steps: &[Step]) -> Result<(), TestCaseError> {
         for step in steps {
             match step {
                 Step::Wait(micros) => self.now = self.now + Duration::from_micros(*micros),
-                Step::WaitAsTold(more) => self.wait_as_told(*more),
-                Step::Ask(places, max_wait) => self.ask(places, *max_wait).await?,
-                Step::Peek(places, max_wait) => self.peek(places, *max_wait).await?,
-                Step::Charge(place) => {
-                    let ask = self.asks(&[*place])[0];
+                Step::WaitAsReported(more) => self.wait_as_reported(*more),
+                Step::Ask(specs, max_wait) => self.ask(specs, *max_wait).await?,
+                Step::Peek(specs, max_wait) => self.peek(specs, *max_wait).await?,
+                Step::Charge(spec) => {
+                    let ask = self.asks(&[*spec])[0];
                     self.memory.charge(ask, self.now).await.unwrap();
                     self.shared.charge(ask, self.now).await.unwrap();
                 }
-                Step::Refund(nth) if !self.decided.is_empty() => {
+                Step::Refund(index) if !self.decided.is_empty() => {
                     let newest = self.decided.len() - 1;
-                    let Decided { places, memory, shared } = self.decided.remove(newest - nth % (newest + 1));
-                    let asks = self.asks(&places);
+                    let Decided { specs, memory, shared } = self.decided.remove(newest - index % (newest + 1));
+                    let asks = self.asks(&specs);
                     self.memory.refund(&asks, &memory, self.now).await.unwrap();
                     self.shared.refund(&asks, &shared, self.now).await.unwrap();
-                    self.look_at_all().await?;
+                    self.compare_all().await?;
                 }
                 Step::Refund(_) => {}
-                Step::Reset(place) => self.reset(place).await?,
+                Step::Reset(spec) => self.reset(spec).await?,
                 Step::Change(change) => self.change(change).await?,
             }
         }
-        self.look_at_all().await
+        self.compare_all().await
     }
 
     /// To the next whole microsecond; at most a year, so that the clock does not overflow.
-    fn wait_as_told(&mut self, more: i64) {
-        let micros = u64::try_from(self.told.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+    fn wait_as_reported(&mut self, more: i64) {
+        let micros = u64::try_from(self.reported_wait.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         let micros = micros.min(365 * 86_400 * 1_000_000).saturating_add_signed(more);
         self.now = Timestamp::from_micros(self.now.as_micros() + micros);
     }
 
-    async fn ask(&mut self, places: &[Place], max_wait: MaxWait) -> Result<(), TestCaseError> {
-        let asks = self.asks(places);
+    async fn ask(&mut self, specs: &[AskSpec], max_wait: MaxWait) -> Result<(), TestCaseError> {
+        let asks = self.asks(specs);
         let memory = self.memory.decide(&asks, self.now, max_wait).await.unwrap();
         let shared = self.shared.decide(&asks, self.now, max_wait).await.unwrap();
         self.compare("decide", &asks, max_wait, &memory, &shared)?;
         let answer = &memory.answers()[0];
-        self.told = match (memory.retry(), memory.wait()) {
+        self.reported_wait = match (memory.retry(), memory.wait()) {
             (Some(Retry::After(after)), _) => after,
             (_, Some(wait)) if !wait.is_zero() => wait,
             _ => answer.status.reset,
         };
         // Denials too: their refund has no effect.
-        self.decided.push(Decided { places: places.to_vec(), memory, shared });
+        self.decided.push(Decided { specs: specs.to_vec(), memory, shared });
         Ok(())
     }
 
-    async fn peek(&self, places: &[Place], max_wait: MaxWait) -> Result<(), TestCaseError> {
-        let asks = self.asks(places);
+    async fn peek(&self, specs: &[AskSpec], max_wait: MaxWait) -> Result<(), TestCaseError> {
+        let asks = self.asks(specs);
         let memory = self.memory.peek(&asks, self.now, max_wait).await.unwrap();
         let shared = self.shared.peek(&asks, self.now, max_wait).await.unwrap();
         self.compare("peek", &asks, max_wait, &memory, &shared)
     }
 
-    async fn reset(&mut self, place: &Place) -> Result<(), TestCaseError> {
-        let limit = &self.limits[place.limit].limit;
-        self.memory.reset(limit, NAMES[place.key], self.now).await.unwrap();
-        self.shared.reset(limit, NAMES[place.key], self.now).await.unwrap();
+    async fn reset(&mut self, spec: &AskSpec) -> Result<(), TestCaseError> {
+        let limit = &self.limits[spec.limit].limit;
+        self.memory.reset(limit, NAMES[spec.key], self.now).await.unwrap();
+        self.shared.reset(limit, NAMES[spec.key], self.now).await.unwrap();
         // Whether a receipt is valid after a reset depends on the store: one that counts held permits accepts it, one
         // that knows each permit by name does not.
-        self.drop_receipts(|other| (other.limit, other.key) == (place.limit, place.key));
-        self.look_at_all().await
+        self.drop_receipts(|other| (other.limit, other.key) == (spec.limit, spec.key));
+        self.compare_all().await
     }
 
     async fn change(&mut self, change: &Change) -> Result<(), TestCaseError> {
-        let to = &self.script.limits[change.family][change.nth];
-        let Current { kind, limit, carried: before } = &self.limits[change.limit];
-        let carried = to.carries(kind);
-        if carried == Carried::Otherwise || (carried, *before) == (Carried::Rounded, Carried::Rounded) {
+        let to = &self.script.limits[change.family][change.index];
+        let Current { kind, limit, migration: before } = &self.limits[change.limit];
+        let migration = to.migration_from(kind);
+        if migration == Migration::Different || (migration, *before) == (Migration::Rounded, Migration::Rounded) {
             return Ok(());
         }
         // A refund after a migration with rounding rounds again, to more than a tick in total.
-        let keeps_receipts = to.keeps_receipts_of(kind) && carried != Carried::Rounded;
-        self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), carried };
+        let keeps_receipts = to.keeps_receipts_of(kind) && migration != Migration::Rounded;
+        self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), migration };
         if !keeps_receipts {
-            self.drop_receipts(|place| place.limit == change.limit);
+            self.drop_receipts(|spec| spec.limit == change.limit);
         }
         // Stores may migrate a key at once, or at its next use: after this both are the same.
-        self.look_at_all().await
+        self.compare_all().await
     }
 
-    /// Removes the requests with an ask for which `is_meant`.
-    fn drop_receipts(&mut self, is_meant: impl Fn(&Place) -> bool) {
-        self.decided.retain(|decided| !decided.places.iter().any(&is_meant));
+    /// Removes the requests with an ask that matches `filter`.
+    fn drop_receipts(&mut self, filter: impl Fn(&AskSpec) -> bool) {
+        self.decided.retain(|decided| !decided.specs.iter().any(&filter));
     }
 
     /// Compares the status of each key of each limit, without an effect.
-    async fn look_at_all(&self) -> Result<(), TestCaseError> {
+    async fn compare_all(&self) -> Result<(), TestCaseError> {
         for limit in 0..self.limits.len() {
             for key in 0..KEYS {
-                self.peek(&[Place { limit, key, cost: 1 }], MaxWait::NONE).await?;
+                self.peek(&[AskSpec { limit, key, cost: 1 }], MaxWait::NONE).await?;
             }
         }
         Ok(())
     }
 
-    fn asks(&self, places: &[Place]) -> Vec<Ask<'_>> {
-        let ask = |place: &Place| {
-            let cost = Cost::new(place.cost).unwrap();
-            Ask::new(&self.limits[place.limit].limit, NAMES[place.key], cost)
+    fn asks(&self, specs: &[AskSpec]) -> Vec<Ask<'_>> {
+        let ask = |spec: &AskSpec| {
+            let cost = Cost::new(spec.cost).unwrap();
+            Ask::new(&self.limits[spec.limit].limit, NAMES[spec.key], cost)
         };
-        places.iter().map(ask).collect()
+        specs.iter().map(ask).collect()
     }
 
     fn compare(
@@ -255,10 +255,10 @@ impl<'a> Both<'a> {
         memory: &Decision,
         shared: &Decision,
     ) -> Result<(), TestCaseError> {
-        let are_alike = memory.answers().len() == shared.answers().len()
+        let are_equal = memory.answers().len() == shared.answers().len()
             && memory.answers().iter().zip(shared.answers()).all(|(memory, shared)| same(memory, shared));
         prop_assert!(
-            are_alike,
+            are_equal,
             "{what} {asks:?} at {:?}, {max_wait:?}:\n  memory {:?}\n  redis  {:?}",
             self.now,
             memory.answers(),

@@ -4,22 +4,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 mod acquire;
-mod away;
-mod charged_back;
+mod charge_after_outage;
 mod cluster;
 mod conformance;
+mod connect_errors;
 mod deny_cache;
 mod differential;
-mod fewer_trips;
-mod floods;
-mod long_way;
-mod refused_at_start;
+mod high_latency;
+mod never_over_limit;
+mod not_writable;
+mod outage;
+mod redis_states;
 mod regressions;
 mod releases;
-mod scripts_forgotten;
+mod round_trips;
+mod script_flush;
 mod sentinel;
-mod spans;
-mod states;
 mod support;
 mod tls;
-mod unwritable;

@@ -38,7 +38,7 @@ async fn all_of(store: &RedisStore, limit: &Limit) -> u64 {
 }
 
 #[tokio::test]
-async fn a_block_from_before_a_reset_is_not_given_back_to_what_comes_after() {
+async fn a_block_from_before_a_reset_is_not_refunded_after_it() {
     let redis = RedisServer::start().unwrap();
     let limits = [
         Limit::new("total", Total::new(100).unwrap()),
@@ -57,7 +57,7 @@ async fn a_block_from_before_a_reset_is_not_given_back_to_what_comes_after() {
 }
 
 #[tokio::test]
-async fn a_dropped_store_and_a_changed_limit_give_blocks_back() {
+async fn a_dropped_store_and_a_changed_limit_release_blocks() {
     let redis = RedisServer::start().unwrap();
     let limit = Limit::new("total", Total::new(100).unwrap());
     let plain = store(&redis.url(), options()).await;
@@ -66,31 +66,31 @@ async fn a_dropped_store_and_a_changed_limit_give_blocks_back() {
     let larger = limit.changed_to(Total::new(101).unwrap());
     used += u64::from(ask(&leasing, &larger, "x").await.is_granted());
     drop(leasing);
-    let left = async || {
+    let remaining = async || {
         let seen = plain.peek(&[Ask::one(&larger, "x")], now(), MaxWait::NONE).await.unwrap();
         seen.answers()[0].status.remaining
     };
     let began = now();
-    while left().await + used != 101 {
-        assert!(now().since(began) < Duration::from_secs(5), "{} left, {used} used of 101", left().await);
+    while remaining().await + used != 101 {
+        assert!(now().since(began) < Duration::from_secs(5), "{} remaining, {used} used of 101", remaining().await);
     }
 }
 
 #[tokio::test]
-async fn a_reset_takes_what_others_hold_on_lease_along() {
+async fn a_reset_revokes_leases_of_other_instances() {
     let redis = RedisServer::start().unwrap();
     let limit = bucket("bucket", "1/h burst 100");
     let (a, b) = (store(&redis.url(), options()).await, store(&redis.url(), options().leases(Leases::Of(40))).await);
     let listening = || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|reply| reply.contains('1'));
-    until(Duration::from_secs(10), "b listens", listening).await;
+    until(Duration::from_secs(10), "b is subscribed", listening).await;
     until_leased(&b, &limit).await;
     a.reset(&limit, b"x", now()).await.unwrap();
-    until(Duration::from_secs(5), "b hears of it", || b.link().leased == 0).await;
+    until(Duration::from_secs(5), "b drops its lease", || b.link().leased == 0).await;
     assert_eq!(all_of(&a, &limit).await, 100);
 }
 
 #[tokio::test]
-async fn a_lease_stays_out_when_the_limit_changes() {
+async fn a_lease_stays_counted_when_the_limit_changes() {
     let redis = RedisServer::start().unwrap();
     // If the machine stalls, the lease ends before it is checked; then the test is retried.
     for attempt in 0..10 {
@@ -107,15 +107,15 @@ async fn a_lease_stays_out_when_the_limit_changes() {
         let too_much = ask_for(&a, &other, "x", 99 - leased + 2).await.is_granted();
         let just_enough = ask_for(&a, &other, "x", 99 - leased - 1).await.is_granted();
         if now().since(began) < Duration::from_millis(900) {
-            assert_eq!((too_much, just_enough), (false, true), "{leased} are on lease");
+            assert_eq!((too_much, just_enough), (false, true), "{leased} are leased");
             return;
         }
     }
-    panic!("this machine is too busy to tell");
+    panic!("the machine is too busy for this test");
 }
 
 #[tokio::test]
-async fn a_receipt_is_worth_the_same_while_others_hold_leases() {
+async fn a_refund_of_refilled_permits_has_no_effect_while_others_hold_leases() {
     let redis = RedisServer::start().unwrap();
     let limit = bucket("bucket", "100/s burst 100");
     let (a, b) = (store(&redis.url(), options()).await, store(&redis.url(), options().leases(Leases::Of(40))).await);
@@ -134,7 +134,7 @@ async fn a_receipt_is_worth_the_same_while_others_hold_leases() {
 }
 
 #[tokio::test]
-async fn who_stops_waiting_gives_back_while_others_hold_leases() {
+async fn a_cancelled_wait_is_refunded_while_others_hold_leases() {
     let redis = RedisServer::start().unwrap();
     let limit = bucket("bucket", "10/s burst 40");
     let (a, b) = (store(&redis.url(), options()).await, store(&redis.url(), options().leases(Leases::Of(10))).await);
@@ -146,11 +146,11 @@ async fn who_stops_waiting_gives_back_while_others_hold_leases() {
     let longest = a.peek(&asks, now(), MaxWait::FOREVER).await.unwrap().wait().unwrap();
     a.refund(&asks, &waits, now()).await.unwrap();
     let wait = a.peek(&asks, now(), MaxWait::FOREVER).await.unwrap().wait().unwrap();
-    assert!(wait + Duration::from_millis(1_500) < longest, "{longest:?} behind it, {wait:?} without it");
+    assert!(wait + Duration::from_millis(1_500) < longest, "{longest:?} with it, {wait:?} without it");
 }
 
 #[tokio::test]
-async fn two_limits_of_one_name_in_one_request_are_one() {
+async fn two_limits_with_one_name_share_one_state() {
     let redis = RedisServer::start().unwrap();
     let store = store(&redis.url(), options()).await;
     let (one, other) = (bucket("same", "100/h"), bucket("same", "100/h"));
@@ -162,15 +162,15 @@ async fn two_limits_of_one_name_in_one_request_are_one() {
 }
 
 #[tokio::test]
-async fn a_state_that_makes_no_sense_does_not_hurt_what_is_counted_beside_it() {
+async fn an_invalid_state_does_not_affect_other_states() {
     let redis = RedisServer::start().unwrap();
     let store = store(&redis.url(), options().when_down(WhenDown::Allow)).await;
-    let places = Limit::new("places", Concurrency::new(10).unwrap());
+    let pool = Limit::new("pool", Concurrency::new(10).unwrap());
     let odd = Limit::new("odd", Concurrency::new(10).unwrap());
     assert!(ask(&store, &odd, "x").await.is_granted());
-    redis.cli(&["zadd", "diana:odd:{x}", "1", "made by somebody else"]).unwrap();
+    redis.cli(&["zadd", "diana:odd:{x}", "1", "foreign"]).unwrap();
     for _ in 0..20 {
-        let both = [places.clone(), odd.clone(), places.clone(), odd.clone()];
+        let both = [pool.clone(), odd.clone(), pool.clone(), odd.clone()];
         let tasks = both.map(|limit| {
             let store = store.clone();
             tokio::spawn(async move {
@@ -183,12 +183,12 @@ async fn a_state_that_makes_no_sense_does_not_hurt_what_is_counted_beside_it() {
             task.await.unwrap();
         }
     }
-    let seen = store.peek(&[Ask::one(&places, "x")], now(), MaxWait::NONE).await.unwrap();
-    assert_eq!(seen.answers()[0].status.remaining, 10, "nobody is in flight");
+    let seen = store.peek(&[Ask::one(&pool, "x")], now(), MaxWait::NONE).await.unwrap();
+    assert_eq!(seen.answers()[0].status.remaining, 10, "no permit is in use");
 }
 
 #[tokio::test]
-async fn who_can_wait_waits_for_redis_too() {
+async fn acquire_waits_for_an_unreachable_redis() {
     let mut redis = RedisServer::start().unwrap();
     let brief = Options::default().timeout(Duration::from_millis(200)).when_down(WhenDown::Deny);
     let limiter =

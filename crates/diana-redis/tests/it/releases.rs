@@ -19,16 +19,16 @@ fn options() -> Options {
 async fn one_after_the_other(store: &Arc<RedisStore>, between: impl Fn(usize)) {
     let limit = Limit::new("one", Concurrency::new(1).unwrap());
     let asks = [Ask::one(&limit, "x")];
-    for nth in 0..TIMES {
+    for index in 0..TIMES {
         let decision = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
-        assert!(decision.is_granted(), "the {nth}th: {decision:?}");
-        between(nth);
+        assert!(decision.is_granted(), "request {index}: {decision:?}");
+        between(index);
         drop(store.start_refund(&asks, &decision, SystemClock.now()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_question_of_this_process_finds_the_permit() {
+async fn the_next_query_of_this_process_gets_the_permit() {
     let redis = RedisServer::start().unwrap();
     let store = Arc::new(store(&redis.url(), options()).await);
     one_after_the_other(&store, |_| ()).await;
@@ -36,13 +36,13 @@ async fn the_next_question_of_this_process_finds_the_permit() {
 
 /// A release whose script Redis has not cached must be sent twice, and so arrives after the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn also_if_the_release_is_overtaken() {
+async fn an_overtaken_release_is_waited_for() {
     let redis = RedisServer::start().unwrap();
     let store = Arc::new(store(&redis.url(), options()).await);
     let other = Limit::new("other", Concurrency::new(1_000_000).unwrap());
     let runtime = tokio::runtime::Handle::current();
-    one_after_the_other(&store, |nth| {
-        if nth % 10 == 0 {
+    one_after_the_other(&store, |index| {
+        if index % 10 == 0 {
             redis.cli(&["SCRIPT", "FLUSH"]).unwrap();
             // Now Redis has cached the script that takes, and not the one that releases.
             assert!(tokio::task::block_in_place(|| runtime.block_on(ask(&store, &other, "y"))).is_granted());
@@ -52,7 +52,7 @@ async fn also_if_the_release_is_overtaken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_by_local_counts() {
+async fn local_counts_release_at_once() {
     let redis = RedisServer::start().unwrap();
     let proxy = Proxy::to(redis.port()).unwrap();
     proxy.refuse().unwrap();
@@ -62,23 +62,23 @@ async fn the_same_by_local_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_held_can_be_held_again_at_once() {
+async fn a_dropped_permit_can_be_held_again_at_once() {
     let redis = RedisServer::start().unwrap();
     let store = store(&redis.url(), options()).await;
     let limiter = SharedLimiter::new(&store, "held", Concurrency::new(1).unwrap());
-    for nth in 0..TIMES {
+    for index in 0..TIMES {
         let held = limiter.hold("x", 1, Duration::ZERO).await;
-        assert!(held.is_ok(), "the {nth}th: {held:?}");
+        assert!(held.is_ok(), "request {index}: {held:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_permit_that_is_held_by_another_is_denied_also_while_others_are_released() {
+async fn a_held_permit_is_denied_while_others_are_released() {
     let redis = RedisServer::start().unwrap();
     let store = Arc::new(store(&redis.url(), options()).await);
     let limit = Limit::new("two", Concurrency::new(2).unwrap());
     let asks = [Ask::one(&limit, "x")];
-    let kept = ask(&store, &limit, "x").await;
+    let held = ask(&store, &limit, "x").await;
     for _ in 0..TIMES {
         let released = ask(&store, &limit, "x").await;
         assert!(released.is_granted());
@@ -88,12 +88,12 @@ async fn a_permit_that_is_held_by_another_is_denied_also_while_others_are_releas
         assert!(!ask(&store, &limit, "x").await.is_granted());
         store.refund(&asks, &next, SystemClock.now()).await.unwrap();
     }
-    store.refund(&asks, &kept, SystemClock.now()).await.unwrap();
-    assert_eq!(left(&store, &limit, "x").await, 2);
+    store.refund(&asks, &held, SystemClock.now()).await.unwrap();
+    assert_eq!(remaining(&store, &limit, "x").await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_could_not_be_released_is_released_when_redis_is_back() {
+async fn a_failed_release_is_repeated_when_redis_is_reachable_again() {
     let redis = RedisServer::start().unwrap();
     let proxy = Proxy::to(redis.port()).unwrap();
     let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT).permits_for(SOON * 360)).await;
@@ -107,13 +107,13 @@ async fn what_could_not_be_released_is_released_when_redis_is_back() {
     assert!(store.refund(&asks, &held, SystemClock.now()).await.is_err());
     proxy.pass().unwrap();
     until_healthy(&store).await;
-    until_all_left(&store, &limit, "x").await;
+    until_released(&store, &limit, "x").await;
     assert!(ask(&store, &limit, "x").await.is_granted());
 }
 
 /// Regression: a take whose answer was late held its permit until it expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_taken_by_a_call_that_timed_out_is_released() {
+async fn a_permit_taken_by_a_timed_out_call_is_released() {
     let redis = RedisServer::start().unwrap();
     let proxy = Proxy::to(redis.port()).unwrap();
     let timeout = Duration::from_secs(1);
@@ -127,16 +127,16 @@ async fn what_was_taken_by_a_call_that_timed_out_is_released() {
     proxy.delay(timeout * 3 / 5).unwrap();
     let local = ask(&store, &limit, "x").await;
     assert!(store.is_fallback(&local));
-    assert_eq!(left(&other, &limit, "x").await, 0, "it was not taken on Redis");
+    assert_eq!(remaining(&other, &limit, "x").await, 0, "the permit was not taken on Redis");
     proxy.pass().unwrap();
-    until_all_left(&other, &limit, "x").await;
+    until_released(&other, &limit, "x").await;
     store.refund(&asks, &local, SystemClock.now()).await.unwrap();
     assert!(ask(&store, &limit, "x").await.is_granted());
 }
 
 /// Regression: so did the permits of a request across slots, of which one part was granted and the other was late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_taken_across_slots_is_released_also_if_redis_goes_away() {
+async fn permits_taken_across_slots_are_released_after_an_outage() {
     let (redis, proxy) = one_node_cluster();
     let url = format!("redis+cluster://127.0.0.1:{}", proxy.port());
     let timeout = Duration::from_secs(2);
@@ -155,13 +155,13 @@ async fn what_was_taken_across_slots_is_released_also_if_redis_goes_away() {
     let held = || redis.cli(&["KEYS", "diana:one:*"]).unwrap().lines().count();
     assert_ne!(held(), 0, "nothing was taken on Redis");
     proxy.pass().unwrap();
-    until(SOON, "all is released", || held() == 0).await;
+    until(SOON, "all permits are released", || held() == 0).await;
 }
 
-async fn until_all_left(store: &RedisStore, limit: &Limit, key: &str) {
+async fn until_released(store: &RedisStore, limit: &Limit, key: &str) {
     let began = SystemClock.now();
-    while left(store, limit, key).await == 0 {
-        assert!(SystemClock.now().since(began) < SOON, "it is still held");
+    while remaining(store, limit, key).await == 0 {
+        assert!(SystemClock.now().since(began) < SOON, "the permit is still held");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

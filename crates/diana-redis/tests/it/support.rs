@@ -39,15 +39,15 @@ pub(crate) fn is_healthy(store: &RedisStore) -> bool {
     store.link().health == Health::Healthy
 }
 
-/// Waits until `holds` returns `true`, at most for `most`. Returns how long that took; panics on a timeout.
-pub(crate) async fn until(most: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+/// Waits until `holds` returns `true`, at most for `max`. Returns how long that took; panics on a timeout.
+pub(crate) async fn until(max: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let began = SystemClock.now();
     loop {
         let passed = SystemClock.now().since(began);
         if holds() {
             return passed;
         }
-        assert!(passed < most, "{what}: not within {most:?}");
+        assert!(passed < max, "{what}: not within {max:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -74,7 +74,7 @@ pub(crate) async fn until_healthy(store: &RedisStore) -> Duration {
 pub(crate) async fn until_degraded(store: &RedisStore, limit: &Limit) -> Duration {
     let began = SystemClock.now();
     while is_healthy(store) {
-        let _ = ask(store, limit, "somebody else").await;
+        let _ = ask(store, limit, "other").await;
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(SystemClock.now().since(began) < SOON, "still healthy: {:?}", store.link());
     }
@@ -93,13 +93,13 @@ pub(crate) fn reason(store: &RedisStore) -> String {
 pub(crate) async fn granted_without_waiting(store: &RedisStore, limit: &Limit, key: &str) -> usize {
     let before = store.link().waits;
     let granted = granted(store, limit, key, 200).await;
-    assert!(!is_healthy(store), "Redis came back too soon for this test");
-    assert_eq!(store.link().waits, before, "requests waited for a Redis that was known to be away");
+    assert!(!is_healthy(store), "Redis was reachable too soon for this test");
+    assert_eq!(store.link().waits, before, "requests waited for a Redis that was known to be unreachable");
     granted
 }
 
 /// Returns the remaining permits of `key`, from Redis.
-pub(crate) async fn left(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
+pub(crate) async fn remaining(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
     let seen = store.peek(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap();
     seen.answers()[0].status.remaining
 }
@@ -108,18 +108,18 @@ pub(crate) async fn left(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
 /// not cleared by itself. It has the default prefix.
 pub(crate) async fn warm(redis: &RedisServer, options: Options) -> RedisStore {
     let store = store(&redis.url(), options).await;
-    let (limit, mut heard, mut tries) = (bucket("warm", "1/h"), 0, 0);
-    let _ = ask(&store, &limit, "anybody").await;
+    let (limit, mut queries, mut tries) = (bucket("warm", "1/h"), 0, 0);
+    let _ = ask(&store, &limit, "key").await;
     // It clears its cache once when the subscription starts, and then the keys of each message: at the second time it
     // is subscribed.
-    while heard < 2 {
-        assert!(tries < 1_000, "nobody listens");
+    while queries < 2 {
+        assert!(tries < 1_000, "the store is not subscribed");
         tries += 1;
         tokio::time::sleep(Duration::from_millis(5)).await;
-        redis.cli(&["PUBLISH", "diana:returned", "gdiana:warm:{anybody}"]).unwrap();
+        redis.cli(&["PUBLISH", "diana:returned", "gdiana:warm:{key}"]).unwrap();
         let before = store.link().commands;
-        assert!(!ask(&store, &limit, "anybody").await.is_granted());
-        heard += store.link().commands - before;
+        assert!(!ask(&store, &limit, "key").await.is_granted());
+        queries += store.link().commands - before;
     }
     store
 }

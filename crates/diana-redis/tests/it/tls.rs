@@ -19,14 +19,14 @@ fn run_inside(port: u16, expected: &str, trusted: Option<&std::path::Path>) {
         command.env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");
     }
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "{said}");
-    eprintln!("{}", said.lines().filter(|line| line.starts_with("measured")).collect::<Vec<_>>().join("\n"));
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("1 passed"), "{printed}");
+    eprintln!("{}", printed.lines().filter(|line| line.starts_with("measured")).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
-fn a_private_authority_is_trusted_if_the_environment_names_it_and_not_otherwise() {
+fn a_private_ca_is_trusted_only_if_the_environment_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -57,13 +57,13 @@ fn a_private_authority_is_trusted_if_the_environment_names_it_and_not_otherwise(
 }
 
 #[test]
-fn what_speaks_no_tls_is_away() {
+fn a_server_without_tls_is_unreachable() {
     let redis = RedisServer::start().unwrap();
     run_inside(redis.port(), "foreign", None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "run by the others, in a process of its own"]
+#[ignore = "run by the other tests in a separate process"]
 async fn inside() {
     let Ok(port) = std::env::var(PORT) else { return };
     let url = format!("rediss://127.0.0.1:{port}");

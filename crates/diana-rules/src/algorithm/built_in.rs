@@ -35,13 +35,13 @@ pub(crate) fn register(registry: &mut Registry) {
 
 /// The descriptions, for editors.
 const DESCRIPTIONS: [(&str, &str); 7] = [
-    ("token_bucket", "at most burst + rate × t in any time t; the burst may go at once"),
-    ("leaky_bucket", "one by one at an even rate; `burst` may wait in line, and beyond it requests are refused"),
-    ("fixed_window", "so many in each window, by the clock, by the calendar, or from the first request on"),
-    ("sliding_window", "so many in a window that slides, in steps of `buckets` or `precision`"),
-    ("sliding_log", "so many in any window at all, exactly; memory grows with the limit"),
-    ("smooth_bursty", "as Guava's RateLimiter: evenly, with what was unused for `burst_seconds` saved up"),
-    ("smooth_warming_up", "as Guava's RateLimiter: evenly, and slower after a pause, for `warm_up`"),
+    ("token_bucket", "at most burst + rate × t in any time t; the burst may be used at once"),
+    ("leaky_bucket", "one by one at an even rate; `burst` requests may be queued, and requests over that are denied"),
+    ("fixed_window", "a count for each window: aligned to the clock or the calendar, or starting at the first request"),
+    ("sliding_window", "a count for a window that slides in steps, set by `buckets` or `precision`"),
+    ("sliding_log", "an exact count for any window; memory grows with the limit"),
+    ("smooth_bursty", "Guava's SmoothBursty: an even rate; permits unused for up to `burst_seconds` are saved"),
+    ("smooth_warming_up", "Guava's SmoothWarmingUp: an even rate, slower after a pause for the time of `warm_up`"),
 ];
 
 /// `refill: {every: 1min}` adds the tokens of a minute all at once, rather than one by one.
@@ -53,14 +53,14 @@ fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
     let tokens = given.and_then(|node| scalar::count(node, "`tokens`", 1, problems));
     let every = fields.require("every", problems).and_then(|node| scalar::duration(node, "`every`", problems));
     fields.finish(problems);
-    let is_told = problems.len() > before;
-    let every = every.filter(|_| !is_told)?;
+    let has_problems = problems.len() > before;
+    let every = every.filter(|_| !has_problems)?;
     let tokens = refilled(quota, given.and(tokens.map(|tokens| (tokens, refill.span))), every, options)?;
-    let bucket = told(Quota::new(tokens, every), options)?;
+    let bucket = or_report(Quota::new(tokens, every), options)?;
     // A bucket that is smaller than one refill would never reach its rate.
-    let says_burst = options.node("burst").is_some() || quota.burst() != quota.permits();
-    let burst = if says_burst { quota.burst() } else { quota.burst().max(tokens) };
-    let bucket = told(bucket.with_burst(burst), options)?;
+    let has_burst = options.node("burst").is_some() || quota.burst() != quota.permits();
+    let burst = if has_burst { quota.burst() } else { quota.burst().max(tokens) };
+    let bucket = or_report(bucket.with_burst(burst), options)?;
     Some(Configured::new(RefillingBucket::new(bucket)))
 }
 
@@ -72,19 +72,19 @@ fn refilled(
     every: Duration,
     options: &mut AlgorithmOptions<'_, '_>,
 ) -> Option<u64> {
-    let (gives, period) = (u128::from(quota.permits()).saturating_mul(every.as_nanos()), quota.period().as_nanos());
-    let whole = gives.is_multiple_of(period).then(|| u64::try_from(gives / period).ok()).flatten();
+    let (tokens, period) = (u128::from(quota.permits()).saturating_mul(every.as_nanos()), quota.period().as_nanos());
+    let whole = tokens.is_multiple_of(period).then(|| u64::try_from(tokens / period).ok()).flatten();
     let whole = whole.filter(|tokens| (1..=MAX_PERMITS).contains(tokens));
     let (rate, time) = (quota.with_burst(quota.permits()).unwrap_or(quota), scalar::time(every));
     let (span, what) = match given {
         Some((tokens, _)) if whole == Some(tokens) => return whole,
         None if whole.is_some() => return whole,
-        Some((tokens, span)) => (span, format!("`refill` gives {tokens} in {time}, but the limit is {rate}")),
-        None => (options.span(), format!("{rate} gives no whole number of tokens in {time}")),
+        Some((tokens, span)) => (span, format!("`refill` of {tokens} per {time} does not match the limit {rate}")),
+        None => (options.span(), format!("{rate} is not a whole number of tokens per {time}")),
     };
     let expected = match whole {
-        Some(tokens) => format!("{{every: {time}}}, which is {tokens} at once, or a limit of the same rate"),
-        None => "a limit of the same rate, such as 100/min with {every: 1min}".to_owned(),
+        Some(tokens) => format!("use {{every: {time}}}, which adds {tokens} at once, or a limit of the same rate"),
+        None => "expected a limit of the same rate, such as 100/min with {every: 1min}".to_owned(),
     };
     options.problem(Problem::new(span, what).expected(expected));
     None
@@ -92,14 +92,16 @@ fn refilled(
 
 /// The burst of a leaky bucket is its queue.
 fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
-    // By default there is no queue: a quota's own burst is its count.
+    // The default is an empty queue: a quota's own burst is its count.
     let queue = options.count("burst", 0).unwrap_or(0);
     let bucket = LeakyBucket::new(quota).with_queue(queue);
     let (delay, nodelay) = (options.count("delay", 0), options.flag("nodelay"));
     Some(Configured::new(match (delay, nodelay) {
         (Some(_), Some(true)) => {
             let span = options.node("nodelay")?.span;
-            options.problem(Problem::new(span, "`nodelay` and `delay` exclude each other").expected("one of the two"));
+            options.problem(
+                Problem::new(span, "`nodelay` and `delay` cannot be used together").expected("remove one of the two"),
+            );
             return None;
         }
         (_, Some(true)) => bucket.without_delay(),
@@ -118,20 +120,22 @@ fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
         return Some(Configured::new(FixedWindow::new(quota).with_window_start(opens)));
     };
     if let Some(opens) = options.node("opens") {
-        let problem =
-            Problem::new(opens.span, "`opens` and `time_zone` exclude each other: a calendar's days begin at midnight");
-        options.problem(problem.expected("one of the two"));
+        let problem = Problem::new(
+            opens.span,
+            "`opens` and `time_zone` cannot be used together: calendar days start at midnight",
+        );
+        options.problem(problem.expected("remove one of the two"));
         return None;
     }
     const DAY: Duration = Duration::from_secs(86_400);
     let unit = [(DAY, Calendar::Day), (DAY * 7, Calendar::Week), (DAY * 30, Calendar::Month)];
     let Some((_, unit)) = unit.into_iter().find(|(length, _)| *length == quota.period()) else {
-        let what = format!("a calendar has days, weeks and months, but the limit is {quota}");
+        let what = format!("`time_zone` needs a limit per day, week or month, found {quota}");
         let span = options.span();
-        options.problem(Problem::new(span, what).expected("a limit such as 1000/day, or no `time_zone`"));
+        options.problem(Problem::new(span, what).expected("use a limit such as 1000/day, or remove `time_zone`"));
         return None;
     };
-    told_at(FixedWindow::calendar(quota.permits(), unit, zone), "time_zone", options).map(Configured::new)
+    or_report_at(FixedWindow::calendar(quota.permits(), unit, zone), "time_zone", options).map(Configured::new)
 }
 
 fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
@@ -145,30 +149,30 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
     let divided = match (buckets, precision) {
         (Some(_), Some(_)) => {
             let span = options.node("precision")?.span;
-            let problem = Problem::new(span, "`buckets` and `precision` say the same in two ways");
-            options.problem(problem.expected("one of the two"));
+            let problem = Problem::new(span, "`buckets` and `precision` cannot be used together");
+            options.problem(problem.expected("remove one of the two"));
             return None;
         }
         (Some(buckets), None) => window.with_buckets(buckets),
         (None, Some(precision)) => window.with_precision(precision),
         (None, None) => Ok(window),
     };
-    let divided = told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options)?;
+    let divided = or_report_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options)?;
     if let Some((precision, node)) = precision.zip(options.node("precision"))
         && precision > quota.period()
     {
         let (window, precision) = (scalar::time(quota.period()), scalar::time(precision));
         let what = format!("`precision` {precision} is longer than the window of {window}");
-        options.problem(Problem::new(node.span, what).expected("a part of the window"));
+        options.problem(Problem::new(node.span, what).expected("expected a part of the window"));
         return None;
     }
     Some(Configured::new(divided))
 }
 
 fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
-    let smooth = told(SmoothBursty::new(a_second(&quota)), options)?;
+    let smooth = or_report(SmoothBursty::new(per_second(&quota)), options)?;
     let smooth = match options.number("burst_seconds") {
-        Some(seconds) => told_at(smooth.with_burst_seconds(seconds), "burst_seconds", options)?,
+        Some(seconds) => or_report_at(smooth.with_burst_seconds(seconds), "burst_seconds", options)?,
         None => smooth,
     };
     // With many keys, an idle one must equal a new one; a single limiter may start as Guava's does.
@@ -183,38 +187,38 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
     let Some(warm_up) = options.duration("warm_up") else {
         if options.node("warm_up").is_none() {
             let span = options.span();
-            let problem = Problem::new(span, "`smooth_warming_up` has no `warm_up`");
-            options.problem(problem.expected("how long it takes to warm up, as in `warm_up: 10s`"));
+            let problem = Problem::new(span, "`smooth_warming_up` needs a `warm_up`");
+            options.problem(problem.expected("add the warm-up time, such as `warm_up: 10s`"));
         }
         return None;
     };
-    let smooth = told(SmoothWarmingUp::new(a_second(&quota), warm_up), options)?;
+    let smooth = or_report(SmoothWarmingUp::new(per_second(&quota), warm_up), options)?;
     let smooth = match options.number("cold_factor") {
         Some(factor) if factor < 1.0 => {
             // Guava's formula accepts it, and is then faster when cold: the opposite of a warm-up.
             let node = options.node("cold_factor")?;
-            let what = format!("with a `cold_factor` of {factor} a cold start would be quicker than a warm one");
-            options.problem(Problem::new(node.span, what).expected("a number from 1 on, such as 3"));
+            let what = format!("`cold_factor` {factor} is out of range: a cold start would be faster than a warm one");
+            options.problem(Problem::new(node.span, what).expected("expected a number of at least 1, such as 3"));
             return None;
         }
-        Some(factor) => told_at(smooth.with_cold_factor(factor), "cold_factor", options)?,
+        Some(factor) => or_report_at(smooth.with_cold_factor(factor), "cold_factor", options)?,
         None => smooth,
     };
     Some(Configured::new(smooth))
 }
 
 /// The rate in permits per second.
-fn a_second(quota: &Quota) -> f64 {
+fn per_second(quota: &Quota) -> f64 {
     quota.permits() as f64 / quota.period().as_secs_f64()
 }
 
 /// Returns the value, or reports the error at one of the options.
-fn told_at<T, E: Display>(made: Result<T, E>, name: &str, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
+fn or_report_at<T, E: Display>(result: Result<T, E>, name: &str, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
     let span = options.node(name).map_or_else(|| options.span(), |node| node.span);
-    made.map_err(|error| options.problem(Problem::new(span, error.to_string()))).ok()
+    result.map_err(|error| options.problem(Problem::new(span, error.to_string()))).ok()
 }
 
 /// Returns the value, or reports the error.
-fn told<T, E: Display>(made: Result<T, E>, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
-    made.map_err(|error| invalid(error, options)).ok()
+fn or_report<T, E: Display>(result: Result<T, E>, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
+    result.map_err(|error| invalid(error, options)).ok()
 }

@@ -18,10 +18,10 @@ impl<'a, 'p> AlgorithmOptions<'a, 'p> {
         Self { given, span, problems }
     }
 
-    /// Reads an integer of at least `least`.
-    pub fn count(&mut self, name: &str, least: u64) -> Option<u64> {
+    /// Reads an integer of at least `min`.
+    pub fn count(&mut self, name: &str, min: u64) -> Option<u64> {
         let node = self.node(name)?;
-        scalar::count(node, &quoted(name), least, self.problems)
+        scalar::count(node, &quoted(name), min, self.problems)
     }
 
     /// Reads a number that is not negative.

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 /// Describes all limits of a rule.
 pub(super) fn of_rule(rule: &Rule) -> String {
-    let mut said = rule.limits.iter().map(one).collect::<Vec<_>>();
+    let mut parts = rule.limits.iter().map(one).collect::<Vec<_>>();
     if rule.adaptive {
-        said.push("as many at a time as the latency of the answers allows".to_owned());
+        parts.push("an adaptive number at a time, by response latency".to_owned());
     }
-    said.extend(rule.bandwidth.as_ref().map(bandwidth));
-    said.extend(rule.load.as_ref().map(load));
-    if said.is_empty() {
-        return "no limit, only who is refused at once".to_owned();
+    parts.extend(rule.bandwidth.as_ref().map(bandwidth));
+    parts.extend(rule.load.as_ref().map(load));
+    if parts.is_empty() {
+        return "no limit, only denied keys".to_owned();
     }
-    said.join(", and ")
+    parts.join(", and ")
 }
 
 /// Describes several limits that all apply.
@@ -31,7 +31,7 @@ pub(super) fn all(limits: &[LimitRule]) -> String {
 
 fn one(limit: &LimitRule) -> String {
     let LimitRule { configured, algorithm, written, .. } = limit;
-    let known = configured.words().map(str::to_owned);
+    let known = configured.description().map(str::to_owned);
     let known = known.or_else(|| bucket(configured)).or_else(|| windows(configured)).or_else(|| simple(configured));
     let known = known.or_else(|| smooth(configured, &limit.written));
     known.unwrap_or_else(|| format!("{written} by `{algorithm}`"))
@@ -61,9 +61,11 @@ fn bucket(configured: &Configured) -> Option<String> {
     };
     Some(match (bucket.queue_length(), bucket.undelayed()) {
         (0, _) => even,
-        (queue, None) => format!("{even}, {queue} more may come at once"),
-        (queue, Some(0)) => format!("{even}, {queue} may wait in line"),
-        (queue, Some(undelayed)) => format!("{even}, {queue} may wait in line, the first {undelayed} of them at once"),
+        (queue, None) => format!("{even}, {queue} more at once"),
+        (queue, Some(0)) => format!("{even}, {queue} may be queued"),
+        (queue, Some(undelayed)) => {
+            format!("{even}, {queue} may be queued, the first {undelayed} of them without delay")
+        }
     })
 }
 
@@ -80,7 +82,7 @@ fn windows(configured: &Configured) -> Option<String> {
         }
         return Some(match fixed.window_start() {
             Some(WindowStart::FirstRequest) => {
-                format!("{permits} in each {} from the first request on", period(quota.period()))
+                format!("{permits} in each {} from the first request", period(quota.period()))
             }
             _ => format!("{permits} in each {} by the clock", period(quota.period())),
         });
@@ -93,7 +95,7 @@ fn windows(configured: &Configured) -> Option<String> {
         let (permits, window) = (quota.permits(), period(window));
         return Some(match sliding.edge() {
             Edge::Loose => {
-                format!("{permits} in a sliding {window}, in steps of {step}; over an edge up to twice that")
+                format!("{permits} in a sliding {window}, in steps of {step}; up to twice that across an edge")
             }
             Edge::Weighted => format!("{permits} in a sliding {window}, in steps of {step}, the oldest in proportion"),
             Edge::Strict => format!("at most {permits} in any {window}, in steps of {step}"),
@@ -108,28 +110,28 @@ fn windows(configured: &Configured) -> Option<String> {
 fn simple(configured: &Configured) -> Option<String> {
     let apart =
         configured.algorithm::<MinInterval>().map(|every| format!("at least {} apart", duration(every.interval())));
-    let total = || configured.algorithm::<Total>().map(|total| format!("{} in all, until reset", total.limit()));
-    let places = || {
-        let places = configured.algorithm::<Concurrency>()?;
-        let more = match places.capacity() - places.limit() {
+    let total = || configured.algorithm::<Total>().map(|total| format!("{} in total, until reset", total.limit()));
+    let concurrency = || {
+        let concurrency = configured.algorithm::<Concurrency>()?;
+        let more = match concurrency.capacity() - concurrency.limit() {
             0 => String::new(),
-            burst => format!(", {burst} more after a wait ({} at first)", duration(places.first_delay())),
+            burst => format!(", {burst} more after a delay ({} at first)", duration(concurrency.first_delay())),
         };
-        Some(format!("{} at a time{more}", places.limit()))
+        Some(format!("{} at a time{more}", concurrency.limit()))
     };
-    apart.or_else(total).or_else(places)
+    apart.or_else(total).or_else(concurrency)
 }
 
 /// These algorithms only store their rate in permits per second, so the rate is shown as written.
 fn smooth(configured: &Configured, written: &str) -> Option<String> {
     let rate = written.parse::<Quota>().map_or_else(|_| written.to_owned(), rate);
     if let Some(bursty) = configured.algorithm::<SmoothBursty>() {
-        let start = if bursty.initial_permits() == InitialPermits::Empty { ", nothing at the start" } else { "" };
-        return Some(format!("{rate}, evenly; what is unused for {} s is saved up{start}", bursty.burst_seconds()));
+        let start = if bursty.initial_permits() == InitialPermits::Empty { ", starts empty" } else { "" };
+        return Some(format!("{rate}, evenly; unused permits are saved for {} s{start}", bursty.burst_seconds()));
     }
     let warming = configured.algorithm::<SmoothWarmingUp>()?;
     let (factor, warm_up) = (warming.cold_factor(), duration(warming.warm_up()));
-    Some(format!("{rate}, evenly; after a pause {factor} times slower, warm after {warm_up}"))
+    Some(format!("{rate}, evenly; {factor} times slower after a pause, warm after {warm_up}"))
 }
 
 fn bandwidth(bandwidth: &Bandwidth) -> String {
@@ -146,11 +148,11 @@ fn bandwidth(bandwidth: &Bandwidth) -> String {
 }
 
 fn load(load: &Overload) -> String {
-    let said = [
-        load.cpu.map(|share| format!("processors up to {share}")),
+    let parts = [
+        load.cpu.map(|share| format!("CPU up to {share}")),
         load.memory.map(|share| format!("memory up to {share}")),
         load.connections.map(|count| format!("{count} connections")),
         load.traffic.map(|traffic| format!("{} of traffic", byte_rate(traffic))),
     ];
-    format!("this machine busy: {}", said.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    format!("load of this machine: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }

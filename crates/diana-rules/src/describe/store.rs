@@ -18,8 +18,8 @@ impl StoreSection {
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn describe(&self) -> Vec<String> {
-        let mut said = Vec::new();
-        said.extend(self.redis.as_ref().map(shared));
+        let mut lines = Vec::new();
+        lines.extend(self.redis.as_ref().map(shared));
         let memory = &self.memory;
         if memory.ceiling.is_some() || memory.on_full.is_some() {
             let size = memory.ceiling.and_then(|bytes| u64::try_from(bytes).ok());
@@ -30,19 +30,19 @@ impl StoreSection {
                 OnFullKeys::Allow => "when they are full, new keys are allowed",
             });
             let both = size.into_iter().chain(full.map(str::to_owned)).collect::<Vec<_>>();
-            said.push(format!("counts in this process: {}", both.join("; ")));
+            lines.push(format!("counts in this process: {}", both.join("; ")));
         }
-        said
+        lines
     }
 }
 
 fn shared(redis: &RedisSection) -> String {
     let mut text = format!("shared counts are on {}", redact_url(redis.url.reveal()));
     if let Some(prefix) = &redis.prefix {
-        text.push_str(&format!(", under names that begin with `{prefix}`"));
+        text.push_str(&format!(", with the key prefix `{prefix}`"));
     }
     if let Some(timeout) = redis.timeout {
-        text.push_str(&format!(", asked for at most {}", units::duration(timeout)));
+        text.push_str(&format!(", with a timeout of {}", units::duration(timeout)));
     }
     match redis.lease {
         None | Some(Lease::Off) => {}
@@ -62,13 +62,13 @@ fn shared(redis: &RedisSection) -> String {
 mod tests {
     use crate::{Document, Registry, RuleFile};
 
-    fn said(text: &str) -> Vec<String> {
+    fn lines(text: &str) -> Vec<String> {
         RuleFile::read(&Document::new("diana.yaml", text), &Registry::default()).unwrap().store.describe()
     }
 
     #[test]
-    fn the_store_is_said() {
-        assert!(said("rules: []").is_empty());
+    fn describes_the_store() {
+        assert!(lines("rules: []").is_empty());
         let text = "
 store:
   memory: 64MiB
@@ -80,14 +80,14 @@ store:
 rules: []
 ";
         assert_eq!(
-            said(text),
+            lines(text),
             [
-                "shared counts are on rediss+cluster://a:1,b:2, under names that begin with `shop`, asked for at most 50ms, with leases of 100 for busy keys; while it is unreachable, each instance counts for itself",
+                "shared counts are on rediss+cluster://a:1,b:2, with the key prefix `shop`, with a timeout of 50ms, with leases of 100 for busy keys; while it is unreachable, each instance counts for itself",
                 "counts in this process: take at most 64 MiB; when they are full, new keys are denied",
             ]
         );
         assert_eq!(
-            said("{store: {on_full: share}, rules: []}"),
+            lines("{store: {on_full: share}, rules: []}"),
             ["counts in this process: when they are full, new keys share a few counts"]
         );
     }

@@ -14,12 +14,12 @@ const WIDTH: usize = 100;
 /// The space between two columns.
 const GAP: usize = 2;
 /// The minimum width of a column.
-const NARROWEST: usize = 8;
+const MIN_WIDTH: usize = 8;
 /// The maximum word length that widens a column; a longer word is broken.
-const LONGEST_WORD: usize = 32;
+const MAX_WORD: usize = 32;
 /// The maximum length of a cell.
-const LONGEST: usize = 1_000;
-const HEADS: [&str; 5] = ["rule", "who", "what", "limit", "beyond"];
+const MAX_CELL: usize = 1_000;
+const HEADERS: [&str; 5] = ["rule", "key", "match", "limit", "over limit"];
 
 /// Describes all rules of a file in a table.
 ///
@@ -30,34 +30,34 @@ const HEADS: [&str; 5] = ["rule", "who", "what", "limit", "beyond"];
 /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 10000/s}, {name: slow, by: ip, bandwidth: 512KiB/s}]");
 /// let file = RuleFile::read(&document, &Registry::default())?;
 /// assert_eq!(table(&file), "\
-/// rule      who                       what          limit                          beyond
-/// --------  ------------------------  ------------  -----------------------------  ----------------
-/// everyone  everyone together         all requests  at most 10000 a second         refused with 503
-/// slow      each address or IPv6 /64  all requests  responses at 512 KiB a second  slowed down
+/// rule      key                       match         limit                          over limit
+/// --------  ------------------------  ------------  -----------------------------  ---------------
+/// everyone  everyone together         all requests  at most 10000 a second         denied with 503
+/// slow      each address or IPv6 /64  all requests  responses at 512 KiB a second  throttled
 /// ");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
 pub fn table(file: &RuleFile) -> String {
     let rows = file.rules.iter().map(|rule| {
         let RuleDescription { who, what, limit, beyond, notes } = super::rule(rule);
-        let cells = [rule.name.clone(), who, what, limit, beyond].map(|cell| shown(&cell, LONGEST));
+        let cells = [rule.name.clone(), who, what, limit, beyond].map(|cell| shown(&cell, MAX_CELL));
         (cells, notes)
     });
     let rows = rows.collect::<Vec<_>>();
     let widths = widths(rows.iter().map(|(cells, _)| cells));
     let mut table = String::new();
-    line(&mut table, &HEADS.map(str::to_owned), &widths);
+    line(&mut table, &HEADERS.map(str::to_owned), &widths);
     line(&mut table, &widths.map(|width| "-".repeat(width)), &widths);
     let indent = widths[0] + GAP;
     for (cells, notes) in &rows {
         let wrapped = [0, 1, 2, 3, 4].map(|column| wrap(&cells[column], widths[column]));
-        for nth in 0..wrapped.iter().map(Vec::len).max().unwrap_or(0) {
-            line(&mut table, &wrapped.each_ref().map(|lines| lines.get(nth).cloned().unwrap_or_default()), &widths);
+        for index in 0..wrapped.iter().map(Vec::len).max().unwrap_or(0) {
+            line(&mut table, &wrapped.each_ref().map(|lines| lines.get(index).cloned().unwrap_or_default()), &widths);
         }
         for note in notes {
-            let room = WIDTH.saturating_sub(indent + 2).max(NARROWEST);
-            for (nth, text) in wrap(&shown(note, LONGEST), room).iter().enumerate() {
-                let dash = if nth == 0 { "- " } else { "  " };
+            let room = WIDTH.saturating_sub(indent + 2).max(MIN_WIDTH);
+            for (index, text) in wrap(&shown(note, MAX_CELL), room).iter().enumerate() {
+                let dash = if index == 0 { "- " } else { "  " };
                 table.push_str(&format!("{:indent$}{dash}{text}\n", ""));
             }
         }
@@ -67,7 +67,7 @@ pub fn table(file: &RuleFile) -> String {
 
 /// Computes the width of each column: that of its content, unless the table is too wide.
 fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5] {
-    let mut widths = HEADS.map(str::len);
+    let mut widths = HEADERS.map(str::len);
     for cells in rows.clone() {
         for (width, cell) in widths.iter_mut().zip(cells) {
             *width = (*width).max(cell.chars().count());
@@ -75,19 +75,19 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5]
     }
     let room = WIDTH - GAP * (widths.len() - 1);
     let natural = widths;
-    let rows = || rows.clone().map(|cells| cells.each_ref().map(String::as_str)).chain([HEADS]);
+    let rows = || rows.clone().map(|cells| cells.each_ref().map(String::as_str)).chain([HEADERS]);
     // First keep whole words, then parts of words, then only the minimum width.
-    let words = least(rows(), |cell| cell.split(' ').map(length).max()).map(|width| width.min(LONGEST_WORD));
-    let pieces = least(rows(), |cell| cell.split(' ').flat_map(pieces).map(length).max());
-    for least in [words, pieces, [NARROWEST; 5]] {
+    let words = min_widths(rows(), |cell| cell.split(' ').map(length).max()).map(|width| width.min(MAX_WORD));
+    let pieces = min_widths(rows(), |cell| cell.split(' ').flat_map(pieces).map(length).max());
+    for minimum in [words, pieces, [MIN_WIDTH; 5]] {
         while widths.iter().sum::<usize>() > room {
-            let free = (0..widths.len()).filter(|column| widths[*column] > least[*column]);
+            let free = (0..widths.len()).filter(|column| widths[*column] > minimum[*column]);
             // A column that is wrapped already is narrowed before another one.
-            let gives_way = |column: &usize| {
+            let priority = |column: &usize| {
                 let is_wrapped = widths[*column] < natural[*column];
-                widths[*column] + if is_wrapped { GAP + NARROWEST } else { 0 }
+                widths[*column] + if is_wrapped { GAP + MIN_WIDTH } else { 0 }
             };
-            let Some(column) = free.max_by_key(gives_way) else { break };
+            let Some(column) = free.max_by_key(priority) else { break };
             widths[column] -= 1;
         }
     }
@@ -95,14 +95,14 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5]
 }
 
 /// Computes the minimum width of each column from the result of `longest` for each cell.
-fn least<'a>(rows: impl Iterator<Item = [&'a str; 5]>, longest: impl Fn(&'a str) -> Option<usize>) -> [usize; 5] {
-    let mut least = [NARROWEST; 5];
+fn min_widths<'a>(rows: impl Iterator<Item = [&'a str; 5]>, longest: impl Fn(&'a str) -> Option<usize>) -> [usize; 5] {
+    let mut minimum = [MIN_WIDTH; 5];
     for cells in rows {
-        for (least, cell) in least.iter_mut().zip(cells) {
-            *least = (*least).max(longest(cell).unwrap_or(0));
+        for (minimum, cell) in minimum.iter_mut().zip(cells) {
+            *minimum = (*minimum).max(longest(cell).unwrap_or(0));
         }
     }
-    least
+    minimum
 }
 
 fn length(text: &str) -> usize {
@@ -110,11 +110,11 @@ fn length(text: &str) -> usize {
 }
 
 /// Separators after which a word may be broken.
-const SIGNS: [char; 12] = ['/', ',', '.', ';', ':', '-', '_', '=', '&', '|', '(', ')'];
+const SEPARATORS: [char; 12] = ['/', ',', '.', ';', ':', '-', '_', '=', '&', '|', '(', ')'];
 
 /// Splits a word after its separators: `/accounts/`, `{name}/`, `login`.
 fn pieces(word: &str) -> impl Iterator<Item = &str> {
-    word.split_inclusive(SIGNS)
+    word.split_inclusive(SEPARATORS)
 }
 
 fn line(table: &mut String, cells: &[String; 5], widths: &[usize; 5]) {

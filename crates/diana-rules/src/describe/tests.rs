@@ -13,16 +13,16 @@ fn file(text: &str, registry: &Registry) -> RuleFile {
     read.unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn words(rule: &str) -> RuleDescription {
-    let home = if rule.contains("store: ") { "" } else { "store: local, " };
+fn described(rule: &str) -> RuleDescription {
+    let store = if rule.contains("store: ") { "" } else { "store: local, " };
     let text = format!(
-        "identity: {{jwt: {{verify: false}}}}\nstore: {{redis: redis://a}}\nrules: [{{name: a, {home}{rule}}}]"
+        "identity: {{jwt: {{verify: false}}}}\nstore: {{redis: redis://a}}\nrules: [{{name: a, {store}{rule}}}]"
     );
     super::rule(&file(&text, &Registry::default()).rules[0])
 }
 
 #[test]
-fn each_algorithm_says_what_it_allows() {
+fn describes_each_algorithm() {
     for (rule, limit) in [
         ("limit: 100/s", "at most 100 a second"),
         ("limit: 100/s burst 200", "at most 100 a second (200 at once)"),
@@ -36,19 +36,19 @@ fn each_algorithm_says_what_it_allows() {
         ("limit: 100/min burst 7, refill: {tokens: 100, every: 1min}", "100 more every minute, at most 7 at once"),
         ("limit: 5/s, refill: {every: 1min}", "300 more every minute, at most 300 at once"),
         ("limit: 500/s, algorithm: leaky_bucket", "one every 2ms"),
-        ("limit: 500/s, algorithm: leaky_bucket, burst: 50", "one every 2ms, 50 may wait in line"),
-        ("limit: 1/min, algorithm: leaky_bucket, burst: 5, nodelay: true", "one every minute, 5 more may come at once"),
+        ("limit: 500/s, algorithm: leaky_bucket, burst: 50", "one every 2ms, 50 may be queued"),
+        ("limit: 1/min, algorithm: leaky_bucket, burst: 5, nodelay: true", "one every minute, 5 more at once"),
         (
             "limit: 3/s, algorithm: leaky_bucket, burst: 50, delay: 8",
-            "3 a second, evenly, 50 may wait in line, the first 8 of them at once",
+            "3 a second, evenly, 50 may be queued, the first 8 of them without delay",
         ),
         ("limit: 1/min, algorithm: fixed_window", "1 in each minute by the clock"),
-        ("limit: 1/min, algorithm: fixed_window, opens: first_request", "1 in each minute from the first request on"),
+        ("limit: 1/min, algorithm: fixed_window, opens: first_request", "1 in each minute from the first request"),
         ("limit: 9/day, algorithm: fixed_window, time_zone: Europe/Berlin", "9 in each day of Europe/Berlin"),
         ("limit: 9/week, algorithm: fixed_window, time_zone: UTC", "9 in each week, from Monday on, of UTC"),
         (
             "limit: 20/s, algorithm: sliding_window",
-            "20 in a sliding second, in steps of 100ms; over an edge up to twice that",
+            "20 in a sliding second, in steps of 100ms; up to twice that across an edge",
         ),
         (
             "limit: 20/5min, algorithm: sliding_window, buckets: 5, edge: weighted",
@@ -58,18 +58,18 @@ fn each_algorithm_says_what_it_allows() {
         ("limit: 5/min, algorithm: sliding_log", "at most 5 in any minute"),
         (
             "limit: 5/s, algorithm: smooth_bursty, burst_seconds: 2.5, starts: empty",
-            "5 a second, evenly; what is unused for 2.5 s is saved up, nothing at the start",
+            "5 a second, evenly; unused permits are saved for 2.5 s, starts empty",
         ),
         (
             "limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s",
-            "5 a second, evenly; after a pause 3 times slower, warm after 10 seconds",
+            "5 a second, evenly; 3 times slower after a pause, warm after 10 seconds",
         ),
         ("every: 200ms", "at least 200ms apart"),
-        ("total: 1000", "1000 in all, until reset"),
+        ("total: 1000", "1000 in total, until reset"),
         ("concurrent: 4", "4 at a time"),
         ("concurrent: {limit: 5}", "5 at a time"),
-        ("concurrent: {limit: 4, burst: 8, delay: 200ms}", "4 at a time, 8 more after a wait (200ms at first)"),
-        ("concurrent: adaptive", "as many at a time as the latency of the answers allows"),
+        ("concurrent: {limit: 4, burst: 8, delay: 200ms}", "4 at a time, 8 more after a delay (200ms at first)"),
+        ("concurrent: adaptive", "an adaptive number at a time, by response latency"),
         ("bandwidth: 512KiB/s", "responses at 512 KiB a second"),
         ("bandwidth: 100Mbit/s", "responses at 12.5 MB a second"),
         (
@@ -78,17 +78,17 @@ fn each_algorithm_says_what_it_allows() {
         ),
         (
             "load: {cpu: 85%, memory: 99.5%, connections: 20000, traffic: 800MiB/s}",
-            "this machine busy: processors up to 85%, memory up to 99.5%, 20000 connections, 800 MiB a second of traffic",
+            "load of this machine: CPU up to 85%, memory up to 99.5%, 20000 connections, 800 MiB a second of traffic",
         ),
-        ("deny: 10.0.0.1", "no limit, only who is refused at once"),
+        ("deny: 10.0.0.1", "no limit, only denied keys"),
     ] {
-        assert_eq!(words(rule).limit, limit, "{rule}");
+        assert_eq!(described(rule).limit, limit, "{rule}");
     }
 }
 
 #[test]
-fn each_key_says_whom_it_counts() {
-    for (by, who) in [
+fn describes_each_key() {
+    for (by, key) in [
         ("global", "everyone together"),
         ("account", "each account"),
         ("ip", "each address or IPv6 /64"),
@@ -107,34 +107,34 @@ fn each_key_says_whom_it_counts() {
         if by.contains("param") {
             rule.push_str(", match: {path: '/users/{id}'}");
         }
-        assert_eq!(words(&rule).who, who, "{by}");
+        assert_eq!(described(&rule).who, key, "{by}");
     }
-    assert_eq!(words("by: request, bandwidth: 5B/s").who, "each request on its own");
+    assert_eq!(described("by: request, bandwidth: 5B/s").who, "each request on its own");
 }
 
 #[test]
-fn what_happens_beyond_is_said() {
-    for (rule, beyond) in [
-        ("limit: 5/s", "refused with 503"),
-        ("limit: 5/s, status: 429", "refused with 429"),
-        ("limit: 5/s, wait: 2s", "waits, at most 2 seconds; then refused with 503"),
-        ("limit: 5/s, wait: 2s, queue: 50", "waits in line, at most 50 for 2 seconds; then refused with 503"),
-        ("limit: 5/s, over: {divert: 'http://b:1'}", "goes to http://b:1"),
-        ("limit: 5/s, answer: {type: a/b, text: c}", "refused with 503, in your own words"),
+fn describes_the_handling_over_the_limit() {
+    for (rule, over_limit) in [
+        ("limit: 5/s", "denied with 503"),
+        ("limit: 5/s, status: 429", "denied with 429"),
+        ("limit: 5/s, wait: 2s", "waits at most 2 seconds, then denied with 503"),
+        ("limit: 5/s, wait: 2s, queue: 50", "queued (at most 50), waits at most 2 seconds, then denied with 503"),
+        ("limit: 5/s, over: {divert: 'http://b:1'}", "rerouted to http://b:1"),
+        ("limit: 5/s, answer: {type: a/b, text: c}", "denied with 503 and a custom response"),
         ("limit: 5/s, shadow: true", "only reported (shadow)"),
-        ("bandwidth: 5B/s", "slowed down"),
-        ("by: account, missing: deny", "refused with 503"),
+        ("bandwidth: 5B/s", "throttled"),
+        ("by: account, missing: deny", "denied with 503"),
     ] {
-        assert_eq!(words(rule).beyond, beyond, "{rule}");
+        assert_eq!(described(rule).beyond, over_limit, "{rule}");
     }
 }
 
 #[test]
-fn what_else_is_to_be_known_is_said() {
-    let notes = |rule: &str| words(rule).notes;
+fn describes_other_settings_as_notes() {
+    let notes = |rule: &str| described(rule).notes;
     assert_eq!(notes("limit: 5/s"), [""; 0]);
     assert_eq!(notes("concurrent: {limit: 5, until: client_left}"), [""; 0]);
-    let held = "a place is held until the upstream is done, even if the client leaves";
+    let held = "a permit is held until the upstream has responded, even if the client disconnects";
     assert_eq!(notes("concurrent: {limit: 5, until: upstream_done}"), [held]);
     let own = "by: ip, concurrent: 5, overrides: {10.0.0.7: {concurrent: {limit: 9, until: upstream_done}}}";
     assert_eq!(notes(own), [held, "10.0.0.7 has 9 at a time"]);
@@ -145,31 +145,31 @@ fn what_else_is_to_be_known_is_said() {
         [
             "each request costs 5",
             "not counted: 10.0.0.0/8, vip",
-            "refused at once: bad",
+            "always denied: bad",
             "vip has at most 7 a second; big has at most 9 a second, and at most 8 an hour",
-            "requests without account are refused",
+            "requests without account are denied",
             "counted for all instances together",
         ]
     );
     assert_eq!(
         notes("by: ip, total: 5, overrides: {'2001:db8::7': {total: 7}, 10.0.0.7: {total: 9}}"),
-        ["2001:db8::/64 has 7 in all, until reset; 10.0.0.7 has 9 in all, until reset"]
+        ["2001:db8::/64 has 7 in total, until reset; 10.0.0.7 has 9 in total, until reset"]
     );
     assert_eq!(notes("by: [ip, device], total: 5"), ["requests without device are not limited by this rule"]);
     assert_eq!(notes("by: param(id), match: {path: '/users/{id}'}, total: 5"), [""; 0]);
     let cost = |rest: &str| notes(&format!("limit: 5/s, cost: size(request.path){rest}")).join("");
-    assert_eq!(cost(""), "a request costs what `size(request.path)` says; refused with 400 if that fails");
+    assert_eq!(cost(""), "the cost of a request is `size(request.path)`; denied with 400 if that fails");
     let (zero, default) = (cost(", cost_min: 0"), cost(", cost_min: 7, cost_default: 9"));
     assert_eq!(
         zero,
-        "a request costs what `size(request.path)` says, and is not counted if that is 0; refused with 400 if that fails"
+        "the cost of a request is `size(request.path)`, not counted if that is 0; denied with 400 if that fails"
     );
-    assert_eq!(default, "a request costs what `size(request.path)` says, at least 7; 9 if that fails");
+    assert_eq!(default, "the cost of a request is `size(request.path)`, at least 7; 9 if that fails");
     assert_eq!(notes("by: method, total: 5, allow: [a, b, c, d, e, f, g]"), ["not counted: a, b, c, d, e, and 2 more"]);
 }
 
 #[test]
-fn algorithms_of_others_are_said_as_they_are_written_or_in_their_own_words() {
+fn describes_registered_algorithms() {
     let mut registry = Registry::default();
     registry.algorithm("mine", &[], |_, _| Some(Configured::new(Mine(Total::new(5).ok()?))));
     registry
@@ -181,7 +181,7 @@ fn algorithms_of_others_are_said_as_they_are_written_or_in_their_own_words() {
 }
 
 #[test]
-fn a_whole_file_is_a_table() {
+fn describes_a_file_as_a_table() {
     let text = "
 rules:
   - {name: everyone, limit: 10000/s}
@@ -195,11 +195,11 @@ rules:
     assert_eq!(
         table(&file(text, &Registry::default())),
         "\
-rule          who                what                              limit            beyond
-------------  -----------------  --------------------------------  ---------------  ----------------
-everyone      everyone together  all requests                      at most 10000 a  refused with 503
+rule          key                match                             limit             over limit
+------------  -----------------  --------------------------------  ----------------  ---------------
+everyone      everyone together  all requests                      at most 10000 a   denied with 503
                                                                    second
-each-account  each account       GET /search/** or                 at most 100 a    refused with 429
+each-account  each account       GET /search/** or                 at most 100 a     denied with 429
                                  /a/very/long/path/that/fits/      second (200 at
                                  into/no/column, host              once), and at
                                  api.example.com                   most 20000 an
@@ -214,7 +214,7 @@ each-account  each account       GET /search/** or                 at most 100 a
 }
 
 #[test]
-fn words_are_broken_only_where_they_must_be() {
+fn breaks_words_only_if_they_do_not_fit() {
     let table_of = |name: &str, path: &str| {
         let text = format!(
             "rules: [{{name: {name}, by: [ip, resource], match: {{path: '{path}', method: POST}}, limit: [20/h burst 5, 100/day], wait: 2s}}]"

@@ -50,10 +50,10 @@ impl Value {
     /// The type's name, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Null => "nothing",
-            Self::Bool(_) => "true or false",
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
             Self::Number(_) => "a number",
-            Self::Text(_) => "a text",
+            Self::Text(_) => "a string",
             Self::List(_) => "a list",
             Self::Map(_) => "a map",
         }

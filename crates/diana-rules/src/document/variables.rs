@@ -8,7 +8,7 @@ use crate::problem::Problem;
 /// The variables that were replaced, with their locations.
 #[derive(Default)]
 pub(crate) struct Replaced {
-    places: Vec<(Span, Vec<Variable>)>,
+    locations: Vec<(Span, Vec<Variable>)>,
 }
 
 struct Variable {
@@ -17,7 +17,7 @@ struct Variable {
 }
 
 /// Shorter values, and shorter parts of values, reveal no secret, and would occur in any text.
-const SHORTEST: usize = 4;
+const MIN_SECRET: usize = 4;
 /// Replaces each variable in the texts under `node`; reports those that are missing or not closed.
 pub(super) fn replace(
     node: &mut Node,
@@ -29,7 +29,7 @@ pub(super) fn replace(
         Value::Text(text) if text.contains("${") => match replaced(text, variable) {
             Ok((new, variables)) => {
                 *text = new;
-                all.places.push((node.span, variables));
+                all.locations.push((node.span, variables));
             }
             Err(problem) => problems.push(Problem::new(node.span, problem)),
         },
@@ -51,8 +51,8 @@ fn replaced(text: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<(S
             continue;
         }
         new.push_str(before);
-        let (name, after) = after.split_once('}').ok_or("`${` is not closed; `}` is missing, or write `$${`")?;
-        let value = variable(name).ok_or_else(|| format!("the environment variable `{name}` is not set"))?;
+        let (name, after) = after.split_once('}').ok_or("unclosed `${`; add the missing `}`, or write `$${`")?;
+        let value = variable(name).ok_or_else(|| format!("environment variable `{name}` is not set"))?;
         new.push_str(&value);
         variables.push(Variable { name: name.to_owned(), value });
         rest = after;
@@ -65,32 +65,32 @@ impl Replaced {
     /// Removes the values of variables from a problem.
     pub(crate) fn hide(&self, problem: Problem) -> Problem {
         let span = problem.span();
-        self.places.iter().fold(problem, |problem, (at, variables)| {
-            let is_about = at.start <= span.end && span.start <= at.end;
-            variables.iter().fold(problem, |problem, variable| variable.hide(problem, is_about))
+        self.locations.iter().fold(problem, |problem, (at, variables)| {
+            let is_located_at_it = at.start <= span.end && span.start <= at.end;
+            variables.iter().fold(problem, |problem, variable| variable.hide(problem, is_located_at_it))
         })
     }
 }
 
 impl Variable {
     /// Removes the value from a problem; also removes parts of the value if the problem is located at the variable.
-    fn hide(&self, problem: Problem, is_about: bool) -> Problem {
+    fn hide(&self, problem: Problem, is_located_at_it: bool) -> Problem {
         let shown = format!("${{{}}}", self.name);
-        let is_short = self.value.chars().count() < SHORTEST;
+        let is_short = self.value.chars().count() < MIN_SECRET;
         let hidden = |text: &str| {
             if is_short {
                 return Some(text.replace(&format!("`{}`", self.value), &format!("`{shown}`")));
             }
             let hidden = text.replace(&*self.value, &shown);
-            (!is_about || !self.is_told_by(&hidden.replace(&shown, ""))).then_some(hidden)
+            (!is_located_at_it || !self.is_revealed_by(&hidden.replace(&shown, ""))).then_some(hidden)
         };
-        problem.map_texts(hidden, &format!("what `{shown}` stands for is invalid here"))
+        problem.map_texts(hidden, &format!("the value of `{shown}` is invalid"))
     }
 
     /// Returns `true` if a text contains a part of the value.
-    fn is_told_by(&self, text: &str) -> bool {
+    fn is_revealed_by(&self, text: &str) -> bool {
         let (value, text) = (self.value.to_lowercase().chars().collect::<Vec<_>>(), text.to_lowercase());
-        value.windows(SHORTEST).any(|part| text.contains(&part.iter().collect::<String>()))
+        value.windows(MIN_SECRET).any(|part| text.contains(&part.iter().collect::<String>()))
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(replaced("redis://${HOST}:6379/${HOST}"), Ok("redis://h:6379/h".to_owned()));
         assert_eq!(replaced("${SLY}"), Ok("${HOST}".to_owned()));
         assert_eq!(replaced("costs $5, $${HOST}"), Ok("costs $5, ${HOST}".to_owned()));
-        assert_eq!(replaced("${NONE}"), Err("the environment variable `NONE` is not set".to_owned()));
+        assert_eq!(replaced("${NONE}"), Err("environment variable `NONE` is not set".to_owned()));
         assert!(replaced("${HOST").is_err());
     }
 }

@@ -13,21 +13,21 @@ use serde_saphyr::{Error, Location, Spanned};
 use std::fmt;
 
 /// The number of values (texts, numbers, lists and maps) that any document may have, however short it is.
-const VALUES: usize = 250_000;
+const MIN_VALUES: usize = 250_000;
 /// One more value is allowed for each so many bytes: no field of a rule takes less (`by: ip, ` has two), and the tree
 /// takes many times the memory of the text.
-const BYTES_OF_A_VALUE: usize = 4;
+const BYTES_PER_VALUE: usize = 4;
 /// The number of events that aliases may add. A list or a map counts twice.
-const UNFOLDED: usize = 500_000;
+const MAX_ALIAS_EVENTS: usize = 500_000;
 
 /// Parses `text`.
 pub(super) fn parse(text: &str) -> Result<Node, Problem> {
-    let values = VALUES + text.len() / BYTES_OF_A_VALUE;
+    let values = MIN_VALUES + text.len() / BYTES_PER_VALUE;
     let options = serde_saphyr::options! {
         strict_booleans: true,
         // Each list and each map also has an end event, and a document has a few more events.
         budget: serde_saphyr::budget! { max_nodes: values, max_events: values.saturating_mul(2).saturating_add(8) },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: UNFOLDED },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },
     };
     let tree: Option<Spanned<Raw>> =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| problem(text, &error))?;
@@ -148,17 +148,17 @@ impl<'de> Visitor<'de> for RawVisitor {
 
 /// Converts a location to bytes. If the parser has only a line and column, the offset is counted.
 fn span(text: &str, location: Location) -> Span {
-    let place = location.span();
-    let in_bytes = place.byte_offset().zip(place.byte_len());
+    let location_span = location.span();
+    let in_bytes = location_span.byte_offset().zip(location_span.byte_len());
     let in_bytes = in_bytes.and_then(|(start, length)| {
         let start = usize::try_from(start).ok()?;
         Some(Span { start, end: start + usize::try_from(length).ok()? })
     });
     in_bytes.unwrap_or_else(|| {
-        let nth = |number: u64| usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
-        let line_start: usize = text.split_inclusive('\n').take(nth(location.line())).map(str::len).sum();
+        let index = |number: u64| usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+        let line_start: usize = text.split_inclusive('\n').take(index(location.line())).map(str::len).sum();
         let line = text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-        let before: usize = line.chars().take(nth(location.column())).map(char::len_utf8).sum();
+        let before: usize = line.chars().take(index(location.column())).map(char::len_utf8).sum();
         let start = line_start + before;
         let length = text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         Span { start, end: start + length }
@@ -167,20 +167,23 @@ fn span(text: &str, location: Location) -> Span {
 
 /// Returns the parser's message, without the location and the snippet, which are shown anyway.
 fn problem(text: &str, error: &Error) -> Problem {
-    let place = error.location().map_or_else(Span::default, |location| span(text, location));
+    let at = error.location().map_or_else(Span::default, |location| span(text, location));
     if let Some((what, expected)) = too_much(error.without_snippet()) {
-        return Problem::new(place, what).expected(expected);
+        return Problem::new(at, what).expected(expected);
     }
-    let said = error.without_snippet().to_string();
-    let said = said.strip_prefix("error: ").unwrap_or(&said);
-    let said = said.split_once(": ").filter(|(place, _)| place.starts_with("line ")).map_or(said, |(_, said)| said);
-    let said = said.split(", set DuplicateKeyPolicy").next().unwrap_or(said);
-    let said = said.lines().next().unwrap_or(said);
-    let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
-    let problem = Problem::new(place, said.trim_end_matches('.').to_owned());
+    let message = error.without_snippet().to_string();
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let message = message
+        .split_once(": ")
+        .filter(|(prefix, _)| prefix.starts_with("line "))
+        .map_or(message, |(_, message)| message);
+    let message = message.split(", set DuplicateKeyPolicy").next().unwrap_or(message);
+    let message = message.lines().next().unwrap_or(message);
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+    let problem = Problem::new(at, message.trim_end_matches('.').to_owned());
     // YAML parses `a ? b : c` as part of a map.
-    let before = text.get(..place.start).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
-    let line = text.get(place.start - before.len()..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let before = text.get(..at.start).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
+    let line = text.get(at.start - before.len()..).and_then(|rest| rest.lines().next()).unwrap_or_default();
     if EXPRESSIONS.iter().any(|word| line.contains(word)) {
         return problem.expected("put quotes around the expression");
     }
@@ -188,23 +191,24 @@ fn problem(text: &str, error: &Error) -> Problem {
 }
 
 /// The problem that is reported for aliases.
-const UNFOLDS: (&str, &str) = ("aliases unfold into too much", "fewer of them, or values that are written out");
+const TOO_MANY_ALIASES: (&str, &str) =
+    ("aliases expand to too many values", "use fewer aliases, or write the values out");
 
 /// Returns the limit that was exceeded, if the syntax is valid.
 fn too_much(error: &Error) -> Option<(&'static str, &'static str)> {
     match error {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
-            Some(("this is nested too deep", "fewer lists and maps within each other"))
+            Some(("nesting is too deep", "use fewer nested lists and maps"))
         }
         Error::Budget { breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }, .. } => {
-            Some(("there are too many values", "a smaller document"))
+            Some(("too many values", "use a smaller document"))
         }
         Error::Budget { .. }
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => Some(UNFOLDS),
-        Error::AliasError { error, .. } => too_much(error.without_snippet()).map(|_| UNFOLDS),
+        | Error::AliasReplayStackDepthExceeded { .. } => Some(TOO_MANY_ALIASES),
+        Error::AliasError { error, .. } => too_much(error.without_snippet()).map(|_| TOO_MANY_ALIASES),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The functions of an expression. Constant arguments (regexes, networks) are compiled here, once.
 
 use super::lower::{Lowered, Lowering};
-use super::tree::{Kind, Part, Spelling, Tree};
+use super::tree::{Kind, Position, TextTransform, Tree};
 use crate::map_reader::nearest;
 use crate::matching::parse_network;
 use cel::IdedExpr;
@@ -9,7 +9,7 @@ use cel::common::ast::{CallExpr, Expr};
 use regex::RegexBuilder;
 
 /// The maximum size of a compiled regex, in bytes: a hundred thousand rules may have one each.
-const LARGEST_REGEX: usize = 64 << 10;
+const MAX_REGEX_SIZE: usize = 64 << 10;
 
 /// Each function, and its call syntax.
 const FUNCTIONS: [(&str, &str); 15] = [
@@ -34,16 +34,16 @@ impl Lowering<'_> {
     pub(super) fn function(&mut self, node: &IdedExpr, call: &CallExpr) -> Lowered {
         let name = call.func_name.as_str();
         match (name, call.target.as_deref(), call.args.as_slice()) {
-            ("startsWith", Some(of), [piece]) => self.piece(name, Part::Start, of, piece),
-            ("endsWith", Some(of), [piece]) => self.piece(name, Part::End, of, piece),
-            ("contains", Some(of), [piece]) => self.piece(name, Part::Anywhere, of, piece),
+            ("startsWith", Some(of), [piece]) => self.piece(name, Position::Start, of, piece),
+            ("endsWith", Some(of), [piece]) => self.piece(name, Position::End, of, piece),
+            ("contains", Some(of), [piece]) => self.piece(name, Position::Anywhere, of, piece),
             ("matches", Some(of), [regex]) | ("matches", None, [of, regex]) => self.matches(of, regex),
             ("size", Some(of), []) | ("size", None, [of]) => {
                 Ok((Tree::Size(Box::new(self.of_kind(of, Kind::String, name)?)), Kind::Int))
             }
-            ("lowerAscii", Some(of), []) => self.spelled(name, Spelling::Lower, of),
-            ("upperAscii", Some(of), []) => self.spelled(name, Spelling::Upper, of),
-            ("trim", Some(of), []) => self.spelled(name, Spelling::Trimmed, of),
+            ("lowerAscii", Some(of), []) => self.transformed(name, TextTransform::Lower, of),
+            ("upperAscii", Some(of), []) => self.transformed(name, TextTransform::Upper, of),
+            ("trim", Some(of), []) => self.transformed(name, TextTransform::Trimmed, of),
             ("int", None, [of]) => self.converted(node, Kind::Int, of),
             ("uint", None, [of]) => self.converted(node, Kind::Uint, of),
             ("double", None, [of]) => self.converted(node, Kind::Double, of),
@@ -56,7 +56,7 @@ impl Lowering<'_> {
 
     fn unknown(&self, node: &IdedExpr, name: &str) -> super::error::InvalidExpression {
         if let Some((_, example)) = FUNCTIONS.iter().find(|(known, _)| *known == name) {
-            return self.wrong(node, format!("`{name}` is called otherwise")).expected(format!("`{example}`"));
+            return self.invalid(node, format!("invalid call of `{name}`")).expected(format!("expected `{example}`"));
         }
         let known = FUNCTIONS.map(|(name, _)| name);
         // The name may differ only in case, as other languages spell it.
@@ -65,16 +65,16 @@ impl Lowering<'_> {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("expected one of {}", crate::map_reader::all(&known)),
         };
-        self.wrong(node, format!("there is no function `{name}`")).expected(expected)
+        self.invalid(node, format!("unknown function `{name}`")).expected(expected)
     }
 
-    fn piece(&mut self, name: &str, part: Part, of: &IdedExpr, piece: &IdedExpr) -> Lowered {
+    fn piece(&mut self, name: &str, position: Position, of: &IdedExpr, piece: &IdedExpr) -> Lowered {
         let sides = [self.of_kind(of, Kind::String, name)?, self.of_kind(piece, Kind::String, name)?];
-        Ok((Tree::Part(part, Box::new(sides)), Kind::Bool))
+        Ok((Tree::Contains(position, Box::new(sides)), Kind::Bool))
     }
 
-    fn spelled(&mut self, name: &str, spelling: Spelling, of: &IdedExpr) -> Lowered {
-        Ok((Tree::Spell(spelling, Box::new(self.of_kind(of, Kind::String, name)?)), Kind::String))
+    fn transformed(&mut self, name: &str, transform: TextTransform, of: &IdedExpr) -> Lowered {
+        Ok((Tree::Transform(transform, Box::new(self.of_kind(of, Kind::String, name)?)), Kind::String))
     }
 
     fn converted(&mut self, node: &IdedExpr, kind: Kind, of: &IdedExpr) -> Lowered {
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         }
         let fits = kind == Kind::String || from == Kind::String || (from.is_number() && kind.is_number());
         if !fits {
-            return Err(self.wrong(node, format!("{from:#} can't become {kind:#}")));
+            return Err(self.invalid(node, format!("cannot convert {from:#} to {kind:#}")));
         }
         Ok((Tree::Convert(kind, Box::new(tree)), kind))
     }
@@ -92,20 +92,20 @@ impl Lowering<'_> {
     fn matches(&mut self, of: &IdedExpr, regex: &IdedExpr) -> Lowered {
         let of = self.of_kind(of, Kind::String, "matches")?;
         let Some(text) = self.constant_text(regex) else {
-            let wrong = self.wrong(regex, "a regex has to be known when the rules are read");
-            return Err(wrong.expected("a text in quotes, such as '^/v[0-9]+/'"));
+            let invalid = self.invalid(regex, "a regex must be a constant");
+            return Err(invalid.expected("expected a text in quotes, such as '^/v[0-9]+/'"));
         };
-        match RegexBuilder::new(&text).size_limit(LARGEST_REGEX).build() {
+        match RegexBuilder::new(&text).size_limit(MAX_REGEX_SIZE).build() {
             Ok(regex) => Ok((Tree::Matches(Box::new(of), regex), Kind::Bool)),
             Err(regex::Error::CompiledTooBig(_)) => {
-                let wrong = self.wrong(regex, "the regex is too large: compiled, it has more than 64 KiB");
-                Err(wrong.expected("a shorter one, with smaller counts in `{}` or with `[0-9]` in place of `\\d`"))
+                let invalid = self.invalid(regex, "the regex is too large: it compiles to more than 64 KiB");
+                Err(invalid.expected("use a shorter one, with smaller counts in `{}`, or `[0-9]` instead of `\\d`"))
             }
             // The last line has the message; those before it draw the location.
             Err(error) => {
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                Err(self.wrong(regex, format!("`{text}` is no regex")).expected(reason))
+                Err(self.invalid(regex, format!("invalid regex `{text}`")).expected(reason))
             }
         }
     }
@@ -119,10 +119,11 @@ impl Lowering<'_> {
         let [name] = called else { return Err(self.unknown(network, "cidr")) };
         let text = self.constant_text(name);
         let Some(network) = text.as_deref().and_then(parse_network) else {
-            let what = text.map_or("a network has to be known when the rules are read".to_owned(), |text| {
-                format!("`{text}` is no network")
-            });
-            return Err(self.wrong(name, what).expected("such as '10.0.0.0/8' or '2001:db8::/32'"));
+            let what =
+                text.map_or("a network must be a constant".to_owned(), |text| format!("invalid network `{text}`"));
+            return Err(self
+                .invalid(name, what)
+                .expected("expected a network such as '10.0.0.0/8' or '2001:db8::/32'"));
         };
         Ok((Tree::Within(Box::new(self.of_kind(of, Kind::String, "containsIP")?), network), Kind::Bool))
     }

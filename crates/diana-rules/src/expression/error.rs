@@ -8,7 +8,7 @@ use std::fmt;
 /// use diana_rules::expression::Expression;
 ///
 /// let error = Expression::compile("request.heders['x'] == '1'").unwrap_err();
-/// assert_eq!(error.to_string(), "a request has no `heders`: did you mean `headers`?");
+/// assert_eq!(error.to_string(), "unknown request field `heders`: did you mean `headers`?");
 /// assert_eq!(error.at(), Some(7));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

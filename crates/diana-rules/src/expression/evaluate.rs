@@ -7,30 +7,29 @@
 //! - It uses less than 512 KiB of stack for the deepest tree, even in an unoptimised build.
 
 use super::error::ExpressionFailed;
-use super::tree::{Comparison, Kind, Operator, Part, Spelling, Tree, Value};
+use super::tree::{Comparison, Kind, Operator, Position, TextTransform, Tree, Value};
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 
-type Answer<'a> = Result<Value<'a>, ExpressionFailed>;
+type Evaluated<'a> = Result<Value<'a>, ExpressionFailed>;
 /// The request to evaluate for; `None` to evaluate only constant expressions.
 pub(super) type Request<'a> = Option<&'a (dyn Attributes + 'a)>;
 
-const OVERFLOW: ExpressionFailed = ExpressionFailed::new("a number became too large or too small");
-const BY_ZERO: ExpressionFailed = ExpressionFailed::new("a number was divided by zero");
-const DOUBTFUL: ExpressionFailed = ExpressionFailed::new("it asks for a claim of a token that can't be believed");
-const AMBIGUOUS: ExpressionFailed =
-    ExpressionFailed::new("it asks for something that services may read in several ways");
+const OVERFLOW: ExpressionFailed = ExpressionFailed::new("number out of range");
+const BY_ZERO: ExpressionFailed = ExpressionFailed::new("division by zero");
+const DOUBTFUL: ExpressionFailed = ExpressionFailed::new("the token of a claim is not verified");
+const AMBIGUOUS: ExpressionFailed = ExpressionFailed::new("a value is ambiguous");
 const UNKNOWN: ExpressionFailed = ExpressionFailed::new("it depends on the request");
 /// Types are checked when an expression is compiled, so this should never occur.
-const MIXED: ExpressionFailed = ExpressionFailed::new("the types don't fit");
+const MIXED: ExpressionFailed = ExpressionFailed::new("mismatched types");
 
-pub(super) fn evaluate<'a>(tree: &'a Tree, request: Request<'a>) -> Answer<'a> {
+pub(super) fn evaluate<'a>(tree: &'a Tree, request: Request<'a>) -> Evaluated<'a> {
     // Each arm is a call, so that a level of the tree costs one small frame.
     match tree {
         Tree::Constant(value) => Ok(borrowed(value)),
-        Tree::Of(attribute) => said(attribute, request),
+        Tree::Of(attribute) => attribute_text(attribute, request),
         Tree::Has(attribute) => has(attribute, request),
         Tree::Not(of) => Ok(Value::Bool(!truth(of, request)?)),
         Tree::Negate(of) => negate(evaluate(of, request)?),
@@ -49,9 +48,9 @@ pub(super) fn evaluate<'a>(tree: &'a Tree, request: Request<'a>) -> Answer<'a> {
             calculate(*operator, evaluate(left, request)?, evaluate(right, request)?)
         }
         Tree::OneOf(of, list) => one_of(of, list, request),
-        Tree::Part(part, sides) => {
+        Tree::Contains(position, sides) => {
             let [whole, piece] = &**sides;
-            has_part(*part, &text(whole, request)?, &text(piece, request)?)
+            contains(*position, &text(whole, request)?, &text(piece, request)?)
         }
         Tree::Matches(of, regex) => Ok(Value::Bool(regex.is_match(&text(of, request)?))),
         Tree::Within(of, network) => {
@@ -59,7 +58,7 @@ pub(super) fn evaluate<'a>(tree: &'a Tree, request: Request<'a>) -> Answer<'a> {
             Ok(Value::Bool(address.is_some_and(|address| network.contains(&address))))
         }
         Tree::Size(of) => size(&text(of, request)?),
-        Tree::Spell(spelling, of) => Ok(Value::Text(spell(*spelling, text(of, request)?))),
+        Tree::Transform(transform_kind, of) => Ok(Value::Text(transform(*transform_kind, text(of, request)?))),
         Tree::Convert(kind, of) => convert(*kind, evaluate(of, request)?),
     }
 }
@@ -74,11 +73,11 @@ fn borrowed<'a>(value: &'a Value<'static>) -> Value<'a> {
     }
 }
 
-fn said<'a>(attribute: &'a Attribute, request: Request<'a>) -> Answer<'a> {
+fn attribute_text<'a>(attribute: &'a Attribute, request: Request<'a>) -> Evaluated<'a> {
     Ok(Value::Text(value(attribute, request)?.unwrap_or_default()))
 }
 
-fn has<'a>(attribute: &'a Attribute, request: Request<'a>) -> Answer<'a> {
+fn has<'a>(attribute: &'a Attribute, request: Request<'a>) -> Evaluated<'a> {
     Ok(Value::Bool(value(attribute, request)?.is_some()))
 }
 
@@ -108,7 +107,7 @@ fn text<'a>(tree: &'a Tree, request: Request<'a>) -> Result<Cow<'a, str>, Expres
 }
 
 /// Evaluates `&&` and `||`. As CEL specifies, a decisive operand outweighs one that fails, on either side.
-fn until<'a>(parts: &'a [Tree], decisive: bool, request: Request<'a>) -> Answer<'a> {
+fn until<'a>(parts: &'a [Tree], decisive: bool, request: Request<'a>) -> Evaluated<'a> {
     let mut failed = None;
     for part in parts {
         match truth(part, request) {
@@ -120,7 +119,7 @@ fn until<'a>(parts: &'a [Tree], decisive: bool, request: Request<'a>) -> Answer<
     failed.map_or(Ok(Value::Bool(!decisive)), Err)
 }
 
-fn one_of<'a>(of: &'a Tree, list: &'a [Tree], request: Request<'a>) -> Answer<'a> {
+fn one_of<'a>(of: &'a Tree, list: &'a [Tree], request: Request<'a>) -> Evaluated<'a> {
     let wanted = evaluate(of, request)?;
     for item in list {
         if order(&wanted, &evaluate(item, request)?)? == Some(Ordering::Equal) {
@@ -130,7 +129,7 @@ fn one_of<'a>(of: &'a Tree, list: &'a [Tree], request: Request<'a>) -> Answer<'a
     Ok(Value::Bool(false))
 }
 
-fn compare(comparison: Comparison, left: &Value<'_>, right: &Value<'_>) -> Answer<'static> {
+fn compare(comparison: Comparison, left: &Value<'_>, right: &Value<'_>) -> Evaluated<'static> {
     let order = order(left, right)?;
     Ok(Value::Bool(match comparison {
         Comparison::Equal => order == Some(Ordering::Equal),
@@ -166,7 +165,7 @@ fn double(value: &Value<'_>) -> Option<f64> {
     }
 }
 
-fn negate(value: Value<'_>) -> Answer<'static> {
+fn negate(value: Value<'_>) -> Evaluated<'static> {
     match value {
         Value::Int(value) => value.checked_neg().map(Value::Int).ok_or(OVERFLOW),
         Value::Double(value) => Ok(Value::Double(-value)),
@@ -174,7 +173,7 @@ fn negate(value: Value<'_>) -> Answer<'static> {
     }
 }
 
-fn calculate<'a>(operator: Operator, left: Value<'a>, right: Value<'a>) -> Answer<'a> {
+fn calculate<'a>(operator: Operator, left: Value<'a>, right: Value<'a>) -> Evaluated<'a> {
     match (left, right) {
         (Value::Text(left), Value::Text(right)) if operator == Operator::Add => Ok(Value::Text(left + right)),
         (Value::Int(left), Value::Int(right)) => {
@@ -210,11 +209,11 @@ fn calculate<'a>(operator: Operator, left: Value<'a>, right: Value<'a>) -> Answe
     }
 }
 
-fn has_part(part: Part, whole: &str, piece: &str) -> Answer<'static> {
-    Ok(Value::Bool(match part {
-        Part::Start => whole.starts_with(piece),
-        Part::End => whole.ends_with(piece),
-        Part::Anywhere => whole.contains(piece),
+fn contains(position: Position, whole: &str, piece: &str) -> Evaluated<'static> {
+    Ok(Value::Bool(match position {
+        Position::Start => whole.starts_with(piece),
+        Position::End => whole.ends_with(piece),
+        Position::Anywhere => whole.contains(piece),
     }))
 }
 
@@ -227,31 +226,31 @@ fn address(of: &Tree, request: Request<'_>) -> Result<Option<IpAddr>, Expression
     Ok(address.map(|address| address.to_canonical()))
 }
 
-fn size(text: &str) -> Answer<'static> {
+fn size(text: &str) -> Evaluated<'static> {
     i64::try_from(text.chars().count()).map(Value::Int).map_err(|_| OVERFLOW)
 }
 
-fn spell(spelling: Spelling, text: Cow<'_, str>) -> Cow<'_, str> {
-    match spelling {
-        Spelling::Lower if text.bytes().any(|byte| byte.is_ascii_uppercase()) => text.to_ascii_lowercase().into(),
-        Spelling::Upper if text.bytes().any(|byte| byte.is_ascii_lowercase()) => text.to_ascii_uppercase().into(),
-        Spelling::Lower | Spelling::Upper => text,
-        Spelling::Trimmed => match text {
+fn transform(transform_kind: TextTransform, text: Cow<'_, str>) -> Cow<'_, str> {
+    match transform_kind {
+        TextTransform::Lower if text.bytes().any(|byte| byte.is_ascii_uppercase()) => text.to_ascii_lowercase().into(),
+        TextTransform::Upper if text.bytes().any(|byte| byte.is_ascii_lowercase()) => text.to_ascii_uppercase().into(),
+        TextTransform::Lower | TextTransform::Upper => text,
+        TextTransform::Trimmed => match text {
             Cow::Borrowed(text) => text.trim().into(),
             Cow::Owned(text) => text.trim().to_owned().into(),
         },
     }
 }
 
-fn convert(kind: Kind, value: Value<'_>) -> Answer<'_> {
-    let no_number = ExpressionFailed::new("a text that is no number was taken for one");
+fn convert(kind: Kind, value: Value<'_>) -> Evaluated<'_> {
+    let no_number = ExpressionFailed::new("invalid number");
     Ok(match (kind, value) {
         (Kind::String, value) => Value::Text(written(value)),
         (Kind::Bool, Value::Bool(value)) => Value::Bool(value),
         (Kind::Bool, Value::Text(text)) => match &*text {
             "true" | "True" | "TRUE" | "t" | "1" => Value::Bool(true),
             "false" | "False" | "FALSE" | "f" | "0" => Value::Bool(false),
-            _ => return Err(ExpressionFailed::new("a text that is neither true nor false was taken for one")),
+            _ => return Err(ExpressionFailed::new("invalid boolean")),
         },
         (Kind::Double, Value::Text(text)) => Value::Double(text.parse().map_err(|_| no_number)?),
         (Kind::Double, value) => Value::Double(double(&value).ok_or(MIXED)?),

@@ -10,9 +10,9 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SourceIn
 use std::borrow::Cow;
 
 /// The maximum depth of a tree: evaluation recurses, on a thread whose stack size we don't choose.
-pub(super) const DEEPEST: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// The maximum number of nodes: `exists` and `all` repeat their body for each item of their list.
-pub(super) const LARGEST: usize = 2048;
+pub(super) const MAX_NODES: usize = 2048;
 
 /// A lowered node, and the type of its result.
 pub(super) type Typed = (Tree, Kind);
@@ -39,17 +39,17 @@ impl<'a> Lowering<'a> {
     pub(super) fn lower(&mut self, node: &IdedExpr) -> Lowered {
         self.depth += 1;
         self.nodes += 1;
-        if self.depth > DEEPEST || self.nodes > LARGEST {
+        if self.depth > MAX_DEPTH || self.nodes > MAX_NODES {
             return Err(self
-                .wrong(node, "the expression is too large")
-                .expected("fewer parts, or parts in several rules"));
+                .invalid(node, "the expression is too large")
+                .expected("use fewer parts, or several rules"));
         }
-        let lowered = self.part(node);
+        let lowered = self.lower_node(node);
         self.depth -= 1;
         lowered
     }
 
-    fn part(&mut self, node: &IdedExpr) -> Lowered {
+    fn lower_node(&mut self, node: &IdedExpr) -> Lowered {
         if let Some(known) = self.of_request(node)? {
             return Ok(known);
         }
@@ -60,13 +60,13 @@ impl<'a> Lowering<'a> {
             Expr::Comprehension(comprehension) => self.comprehension(node, comprehension),
             Expr::Select(select) => {
                 let (_, kind) = self.lower(&select.operand)?;
-                Err(self.wrong(node, format!("{kind:#} has no `{}`", select.field)))
+                Err(self.invalid(node, format!("{kind:#} has no field `{}`", select.field)))
             }
-            Expr::List(_) => Err(self.wrong(node, "a list can only stand behind `in`, or before `.exists` or `.all`")),
-            Expr::Map(_) | Expr::Struct(_) => {
-                Err(self.wrong(node, "maps and messages are not part of these expressions"))
+            Expr::List(_) => {
+                Err(self.invalid(node, "a list is only supported after `in`, and before `.exists` or `.all`"))
             }
-            Expr::Unspecified => Err(self.wrong(node, "the expression can't be parsed")),
+            Expr::Map(_) | Expr::Struct(_) => Err(self.invalid(node, "maps and messages are not supported")),
+            Expr::Unspecified => Err(self.invalid(node, "invalid expression")),
         }
     }
 
@@ -78,9 +78,11 @@ impl<'a> Lowering<'a> {
             LiteralValue::Double(value) => Value::Double(*value.inner()),
             LiteralValue::String(value) => Value::Text(Cow::Owned(value.inner().to_owned())),
             LiteralValue::Null => {
-                return Err(self.wrong(node, "`null` is nothing here").expected("what is absent is an empty text: ''"));
+                return Err(self
+                    .invalid(node, "`null` is not supported")
+                    .expected("an absent value is an empty text: ''"));
             }
-            LiteralValue::Bytes(_) => return Err(self.wrong(node, "bytes are not part of these expressions")),
+            LiteralValue::Bytes(_) => return Err(self.invalid(node, "bytes are not supported")),
         };
         let kind = value.kind();
         Ok((Tree::Constant(value), kind))
@@ -94,14 +96,14 @@ impl<'a> Lowering<'a> {
         }
         if self.names.contains(&name) {
             let attribute = Attribute::Named(name.into());
-            return Ok((self.asked(attribute), Kind::String));
+            return Ok((self.read_attribute(attribute), Kind::String));
         }
         let known = self.names.iter().copied().chain(["request"]).collect::<Vec<_>>();
         let expected = match nearest(name, &known) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("`request.…`, {}, or a text in quotes", crate::map_reader::all(self.names)),
+            None => format!("expected `request.…`, {}, or a text in quotes", crate::map_reader::all(self.names)),
         };
-        Err(self.wrong(node, format!("nothing is called `{name}`")).expected(expected))
+        Err(self.invalid(node, format!("unknown name `{name}`")).expected(expected))
     }
 
     fn call(&mut self, node: &IdedExpr, call: &CallExpr) -> Lowered {
@@ -112,7 +114,7 @@ impl<'a> Lowering<'a> {
             (operators::NEGATE, [of]) => {
                 let (tree, kind) = self.lower(of)?;
                 if !matches!(kind, Kind::Int | Kind::Double) {
-                    return Err(self.wrong(node, format!("`-` can't stand before {kind:#}")));
+                    return Err(self.invalid(node, format!("`-` is not supported for {kind:#}")));
                 }
                 Ok((Tree::Negate(Box::new(tree)), kind))
             }
@@ -120,8 +122,8 @@ impl<'a> Lowering<'a> {
                 let condition = self.of_kind(condition, Kind::Bool, "?")?;
                 let ((yes, kind), (no, other)) = (self.lower(yes)?, self.lower(no)?);
                 if kind != other {
-                    let what = format!("one side of `:` is {kind:#}, the other {other:#}");
-                    return Err(self.wrong(node, what).expected("both the same"));
+                    let what = format!("mismatched types in `?:`: {kind:#} and {other:#}");
+                    return Err(self.invalid(node, what).expected("expected the same type"));
                 }
                 Ok((Tree::Choice(Box::new([condition, yes, no])), kind))
             }
@@ -131,8 +133,8 @@ impl<'a> Lowering<'a> {
                 self.binary(node, name, sides)
             }
             (operators::INDEX, _) => Err(self
-                .wrong(node, "only what a request has many of can be indexed")
-                .expected("such as request.headers[\"x-plan\"]")),
+                .invalid(node, "only the maps of a request can be indexed")
+                .expected("use a map, such as request.headers[\"x-plan\"]")),
             _ => self.function(node, call),
         }
     }
@@ -142,8 +144,8 @@ impl<'a> Lowering<'a> {
         let sides = Box::new([left, right]);
         if let Some(comparison) = comparison(name) {
             if kind != other && !(kind.is_number() && other.is_number()) {
-                let what = format!("`{sign}` compares {kind:#} with {other:#}");
-                return Err(self.wrong(node, what).expected(conversion(kind, other)));
+                let what = format!("`{sign}` cannot compare {kind:#} with {other:#}");
+                return Err(self.invalid(node, what).expected(conversion(kind, other)));
             }
             return Ok((Tree::Compare(comparison, sides), Kind::Bool));
         }
@@ -156,8 +158,8 @@ impl<'a> Lowering<'a> {
         match operator(name).filter(|_| fits) {
             Some(operator) => Ok((Tree::Calculate(operator, sides), kind)),
             None => {
-                let what = format!("`{sign}` can't stand between {kind:#} and {other:#}");
-                Err(self.wrong(node, what).expected(conversion(kind, other)))
+                let what = format!("`{sign}` is not supported for {kind:#} and {other:#}");
+                Err(self.invalid(node, what).expected(conversion(kind, other)))
             }
         }
     }
@@ -179,15 +181,16 @@ impl<'a> Lowering<'a> {
             return Ok(presence);
         }
         let Expr::List(items) = &list.expr else {
-            let expected = "a list such as ['GET', 'HEAD'], or request.headers; for a part of a text, a.contains(b)";
-            return Err(self.wrong(list, "`in` looks in a list").expected(expected));
+            let expected =
+                "expected a list such as ['GET', 'HEAD'], or request.headers; for a part of a text, a.contains(b)";
+            return Err(self.invalid(list, "`in` needs a list").expected(expected));
         };
         let (of, kind) = self.lower(of)?;
         let mut trees = Vec::new();
         for item in &items.elements {
             let (tree, other) = self.lower(item)?;
             if kind != other && !(kind.is_number() && other.is_number()) {
-                return Err(self.wrong(item, format!("{kind:#} is looked for, but this is {other:#}")));
+                return Err(self.invalid(item, format!("mismatched types: expected {kind:#}, found {other:#}")));
             }
             trees.push(tree);
         }
@@ -196,24 +199,24 @@ impl<'a> Lowering<'a> {
 
     /// Lowers `exists` and `all` over a list of constants: the body, once for each.
     fn comprehension(&mut self, node: &IdedExpr, of: &ComprehensionExpr) -> Lowered {
-        let refused = || {
-            self.wrong(node, "of the functions over lists there are only `exists` and `all`")
-                .expected("such as ['/a', '/b'].exists(p, request.path.startsWith(p))")
+        let unsupported = || {
+            self.invalid(node, "of the list functions, only `exists` and `all` are supported")
+                .expected("use a form such as ['/a', '/b'].exists(p, request.path.startsWith(p))")
         };
-        let Expr::Call(step) = &of.loop_step.expr else { return Err(refused()) };
+        let Expr::Call(step) = &of.loop_step.expr else { return Err(unsupported()) };
         let is_all = match (&of.accu_init.expr, step.func_name.as_str()) {
             (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_AND) => true,
             (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_OR) => false,
-            _ => return Err(refused()),
+            _ => return Err(unsupported()),
         };
-        let ([_, body], None) = (step.args.as_slice(), &of.iter_var2) else { return Err(refused()) };
+        let ([_, body], None) = (step.args.as_slice(), &of.iter_var2) else { return Err(unsupported()) };
         let Expr::List(list) = &of.iter_range.expr else {
-            return Err(self.wrong(&of.iter_range, "`exists` and `all` look at a list of constants"));
+            return Err(self.invalid(&of.iter_range, "`exists` and `all` need a list of constants"));
         };
         let mut parts = Vec::new();
         for item in &list.elements {
             let (Tree::Constant(value), _) = self.lower(item)? else {
-                return Err(self.wrong(item, "`exists` and `all` look at a list of constants"));
+                return Err(self.invalid(item, "`exists` and `all` need a list of constants"));
             };
             self.variables.push((of.iter_var.clone(), value));
             let part = self.of_kind(body, Kind::Bool, if is_all { "all" } else { "exists" });
@@ -224,13 +227,13 @@ impl<'a> Lowering<'a> {
     }
 
     /// Lowers a node that must have the given type.
-    pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: Kind, user: &str) -> Lowered<Tree> {
+    pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: Kind, operator_name: &str) -> Lowered<Tree> {
         let (tree, kind) = self.lower(node)?;
         if kind == wanted {
             return Ok(tree);
         }
         Err(self
-            .wrong(node, format!("`{user}` is about {wanted:#}, but this is {kind:#}"))
+            .invalid(node, format!("`{operator_name}` expects {wanted:#}, found {kind:#}"))
             .expected(conversion(kind, wanted)))
     }
 
@@ -238,7 +241,7 @@ impl<'a> Lowering<'a> {
         self.variables.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    pub(super) fn asked(&mut self, attribute: Attribute) -> Tree {
+    pub(super) fn read_attribute(&mut self, attribute: Attribute) -> Tree {
         if !self.attributes.contains(&attribute) {
             self.attributes.push(attribute.clone());
         }
@@ -246,7 +249,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Creates an error located at `node`.
-    pub(super) fn wrong(&self, node: &IdedExpr, what: impl Into<String>) -> InvalidExpression {
+    pub(super) fn invalid(&self, node: &IdedExpr, what: impl Into<String>) -> InvalidExpression {
         let at = self.source.offset_for(node.id).and_then(|(start, _)| usize::try_from(start).ok());
         InvalidExpression::new(at, what)
     }
@@ -278,13 +281,13 @@ fn operator(name: &str) -> Option<Operator> {
 /// Suggests how to convert two values to one type.
 fn conversion(one: Kind, other: Kind) -> String {
     match (one, other) {
-        (Kind::String, Kind::Bool) => "a comparison, as in request.method == 'GET'".to_owned(),
+        (Kind::String, Kind::Bool) => "use a comparison, as in request.method == 'GET'".to_owned(),
         (Kind::String, kind) | (kind, Kind::String) if kind.is_number() => {
-            format!("{kind}(…) makes {kind:#} of a string")
+            format!("use {kind}(…) to convert a string to {kind:#}")
         }
         (Kind::Double, kind) | (kind, Kind::Double) if kind.is_number() => {
-            format!("double(…) makes a double of {kind:#}")
+            format!("use double(…) to convert {kind:#} to a double")
         }
-        _ => "both of one type".to_owned(),
+        _ => "expected the same type".to_owned(),
     }
 }

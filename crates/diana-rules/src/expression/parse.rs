@@ -20,43 +20,43 @@ pub(super) fn parsed<T: Send>(
 ) -> Result<T, InvalidExpression> {
     scan(text)?;
     if text.trim().is_empty() {
-        return Err(
-            InvalidExpression::new(Some(0), "the expression is empty").expected("such as request.method == 'GET'")
-        );
+        return Err(InvalidExpression::new(Some(0), "the expression is empty")
+            .expected("expected an expression such as request.method == 'GET'"));
     }
     let work = || {
         let parser = Parser::new().enable_ident_escape_syntax(true);
-        let (tree, source) = parser.parse_with_source_info(text).map_err(|errors| wrong(text, &errors.errors))?;
+        let (tree, source) =
+            parser.parse_with_source_info(text).map_err(|errors| syntax_error(text, &errors.errors))?;
         then(&tree, &source)
     };
     let builder = std::thread::Builder::new().name("diana-expression".to_owned()).stack_size(STACK);
     std::thread::scope(|scope| match builder.spawn_scoped(scope, work) {
-        Ok(thread) => {
-            thread.join().unwrap_or_else(|_| Err(InvalidExpression::new(None, "the expression can't be parsed")))
+        Ok(thread) => thread.join().unwrap_or_else(|_| Err(InvalidExpression::new(None, "invalid expression"))),
+        Err(error) => {
+            Err(InvalidExpression::new(None, format!("cannot start a thread to parse the expression: {error}")))
         }
-        Err(error) => Err(InvalidExpression::new(None, format!("no thread to parse the expression on: {error}"))),
     })
 }
 
 /// Converts the first error.
-fn wrong(text: &str, errors: &[ParseError]) -> InvalidExpression {
-    let Some(error) = errors.first() else { return InvalidExpression::new(None, "the expression can't be parsed") };
-    let at = place(text, error.pos);
+fn syntax_error(text: &str, errors: &[ParseError]) -> InvalidExpression {
+    let Some(error) = errors.first() else { return InvalidExpression::new(None, "invalid expression") };
+    let at = offset(text, error.pos);
     let message = error.msg.strip_prefix("Syntax error: ").unwrap_or(&error.msg);
     if message.contains("input '<EOF>'") {
-        return InvalidExpression::new(at, "the expression ends too early");
+        return InvalidExpression::new(at, "unexpected end of the expression");
     }
     if let Some(unread) = message.strip_prefix("token recognition error at: ") {
-        let what = format!("{unread} is nothing that an expression has");
-        return InvalidExpression::new(at, what).expected("texts have quotes at both ends, as in 'GET'");
+        let what = format!("unexpected {unread}");
+        return InvalidExpression::new(at, what).expected("texts need quotes at both ends, as in 'GET'");
     }
-    // The parser lists every token that it accepts at this position, which is no help to users.
+    // The parser lists every token that it accepts at this position, which does not help users.
     let what = message.split_once(" expecting ").map_or(message, |(what, _)| what);
     InvalidExpression::new(at, what)
 }
 
 /// Returns the byte offset of a line and column, both 1-based and in characters.
-fn place(text: &str, (line, column): (isize, isize)) -> Option<usize> {
+fn offset(text: &str, (line, column): (isize, isize)) -> Option<usize> {
     let line = usize::try_from(line).ok()?.checked_sub(1)?;
     let column = usize::try_from(column).ok()?.checked_sub(1)?;
     let lines = text.split_inclusive('\n');

@@ -1,7 +1,7 @@
 //! The parts of a request that an expression can read, and the attribute for each.
 //!
 //! Attributes can only be looked up by name, one at a time. So every name must be known at load time: `request` is not
-//! a value, and an index can't be computed.
+//! a value, and an index must be a constant.
 
 use super::lower::{Lowered, Lowering, Typed};
 use super::tree::{Kind, Tree, Value};
@@ -13,54 +13,57 @@ use cel::common::ast::{Expr, LiteralValue, operators};
 const MEMBERS: [&str; 9] = ["method", "path", "host", "ip", "headers", "cookies", "query", "params", "jwt"];
 
 /// The part of a request that a node refers to.
-enum Seen {
+enum Access {
     Request,
-    /// A collection of named values, such as the headers.
-    Many(Many),
-    One(Attribute),
+    /// A collection of attribute values, such as the headers.
+    Map(AttributeMap),
+    Attribute(Attribute),
 }
 
 #[derive(Clone, Copy)]
-struct Many {
-    called: &'static str,
-    named: fn(&str) -> Attribute,
+struct AttributeMap {
+    name: &'static str,
+    attribute: fn(&str) -> Attribute,
 }
 
-const HEADERS: Many = Many { called: "headers", named: |name| Attribute::Header(name.to_ascii_lowercase().into()) };
-const COOKIES: Many = Many { called: "cookies", named: |name| Attribute::Cookie(name.into()) };
-const QUERY: Many = Many { called: "query", named: |name| Attribute::Query(name.into()) };
-const PARAMS: Many = Many { called: "params", named: |name| Attribute::Param(name.into()) };
-const JWT: Many = Many { called: "jwt", named: |name| Attribute::Jwt(name.into()) };
+const HEADERS: AttributeMap =
+    AttributeMap { name: "headers", attribute: |name| Attribute::Header(name.to_ascii_lowercase().into()) };
+const COOKIES: AttributeMap = AttributeMap { name: "cookies", attribute: |name| Attribute::Cookie(name.into()) };
+const QUERY: AttributeMap = AttributeMap { name: "query", attribute: |name| Attribute::Query(name.into()) };
+const PARAMS: AttributeMap = AttributeMap { name: "params", attribute: |name| Attribute::Param(name.into()) };
+const JWT: AttributeMap = AttributeMap { name: "jwt", attribute: |name| Attribute::Jwt(name.into()) };
 
 impl Lowering<'_> {
     /// Lowers a node that reads the request; returns `None` for any other node.
     pub(super) fn of_request(&mut self, node: &IdedExpr) -> Lowered<Option<Typed>> {
-        match self.seen(node)? {
+        match self.access(node)? {
             None => Ok(None),
-            Some(Seen::One(attribute)) => {
+            Some(Access::Attribute(attribute)) => {
                 let is_test = matches!(&node.expr, Expr::Select(select) if select.test);
-                let tree = self.asked(attribute);
+                let tree = self.read_attribute(attribute);
                 Ok(Some(match tree {
                     Tree::Of(attribute) if is_test => (Tree::Has(attribute), Kind::Bool),
                     tree => (tree, Kind::String),
                 }))
             }
-            Some(Seen::Request) => {
-                let wrong = self.wrong(node, "`request` as a whole has no value");
-                Err(wrong.expected("one of its parts, such as request.method"))
+            Some(Access::Request) => {
+                let invalid = self.invalid(node, "`request` is not a value");
+                Err(invalid.expected("use one of its fields, such as request.method"))
             }
-            Some(Seen::Many(many)) => {
-                let what = format!("`request.{}` as a whole has no value", many.called);
-                Err(self.wrong(node, what).expected(format!("one of them, such as request.{}[\"a\"]", many.called)))
+            Some(Access::Map(map)) => {
+                let what = format!("`request.{}` is not a value", map.name);
+                Err(self
+                    .invalid(node, what)
+                    .expected(format!("use one of its values, such as request.{}[\"a\"]", map.name)))
             }
         }
     }
 
     /// Lowers `"x" in request.headers`.
     pub(super) fn presence(&mut self, of: &IdedExpr, list: &IdedExpr) -> Lowered<Option<Typed>> {
-        let Some(Seen::Many(many)) = self.seen(list)? else { return Ok(None) };
-        let Some(name) = self.constant_text(of) else { return Err(self.computed(of, many)) };
-        Ok(match self.asked((many.named)(&name)) {
+        let Some(Access::Map(map)) = self.access(list)? else { return Ok(None) };
+        let Some(name) = self.constant_text(of) else { return Err(self.not_constant(of, map)) };
+        Ok(match self.read_attribute((map.attribute)(&name)) {
             Tree::Of(attribute) => Some((Tree::Has(attribute), Kind::Bool)),
             _ => None,
         })
@@ -78,31 +81,33 @@ impl Lowering<'_> {
         }
     }
 
-    fn seen(&self, node: &IdedExpr) -> Lowered<Option<Seen>> {
+    fn access(&self, node: &IdedExpr) -> Lowered<Option<Access>> {
         match &node.expr {
-            Expr::Ident(name) if name == "request" && self.variable(name).is_none() => Ok(Some(Seen::Request)),
-            Expr::Select(select) => match self.seen(&select.operand)? {
+            Expr::Ident(name) if name == "request" && self.variable(name).is_none() => Ok(Some(Access::Request)),
+            Expr::Select(select) => match self.access(&select.operand)? {
                 None => Ok(None),
-                Some(Seen::Request) => self.member(node, &select.field).map(Some),
-                Some(Seen::Many(many)) => Ok(Some(Seen::One((many.named)(&select.field)))),
+                Some(Access::Request) => self.member(node, &select.field).map(Some),
+                Some(Access::Map(map)) => Ok(Some(Access::Attribute((map.attribute)(&select.field)))),
                 // Claims can be nested.
-                Some(Seen::One(Attribute::Jwt(claim))) => {
-                    Ok(Some(Seen::One(Attribute::Jwt(format!("{claim}.{}", select.field).into()))))
+                Some(Access::Attribute(Attribute::Jwt(claim))) => {
+                    Ok(Some(Access::Attribute(Attribute::Jwt(format!("{claim}.{}", select.field).into()))))
                 }
-                Some(Seen::One(_)) => Err(self.wrong(node, format!("a string has no `{}`", select.field))),
+                Some(Access::Attribute(_)) => {
+                    Err(self.invalid(node, format!("a string has no field `{}`", select.field)))
+                }
             },
             Expr::Call(call) if call.func_name == operators::INDEX => {
                 let [of, index] = call.args.as_slice() else { return Ok(None) };
-                match self.seen(of)? {
-                    Some(Seen::Many(many)) => match self.constant_text(index) {
-                        Some(name) => Ok(Some(Seen::One((many.named)(&name)))),
-                        None => Err(self.computed(index, many)),
+                match self.access(of)? {
+                    Some(Access::Map(map)) => match self.constant_text(index) {
+                        Some(name) => Ok(Some(Access::Attribute((map.attribute)(&name)))),
+                        None => Err(self.not_constant(index, map)),
                     },
-                    Some(Seen::Request) => {
-                        let wrong = self.wrong(node, "the parts of a request stand behind a dot");
-                        Err(wrong.expected("such as request.method"))
+                    Some(Access::Request) => {
+                        let invalid = self.invalid(node, "`request` cannot be indexed");
+                        Err(invalid.expected("use a field, such as request.method"))
                     }
-                    Some(Seen::One(_)) => Err(self.wrong(node, "a string can't be indexed")),
+                    Some(Access::Attribute(_)) => Err(self.invalid(node, "a string cannot be indexed")),
                     None => Ok(None),
                 }
             }
@@ -110,27 +115,27 @@ impl Lowering<'_> {
         }
     }
 
-    fn member(&self, node: &IdedExpr, name: &str) -> Lowered<Seen> {
+    fn member(&self, node: &IdedExpr, name: &str) -> Lowered<Access> {
         Ok(match name {
-            "method" => Seen::One(Attribute::Method),
-            "path" => Seen::One(Attribute::Path),
-            "host" => Seen::One(Attribute::Host),
-            "ip" => Seen::One(Attribute::Ip),
-            "headers" => Seen::Many(HEADERS),
-            "cookies" => Seen::Many(COOKIES),
-            "query" => Seen::Many(QUERY),
-            "params" => Seen::Many(PARAMS),
-            "jwt" => Seen::Many(JWT),
+            "method" => Access::Attribute(Attribute::Method),
+            "path" => Access::Attribute(Attribute::Path),
+            "host" => Access::Attribute(Attribute::Host),
+            "ip" => Access::Attribute(Attribute::Ip),
+            "headers" => Access::Map(HEADERS),
+            "cookies" => Access::Map(COOKIES),
+            "query" => Access::Map(QUERY),
+            "params" => Access::Map(PARAMS),
+            "jwt" => Access::Map(JWT),
             _ => {
                 let meant = nearest(name, &MEMBERS).map(|meant| format!("did you mean `{meant}`?"));
                 let expected = meant.unwrap_or_else(|| format!("expected one of {}", all(&MEMBERS)));
-                return Err(self.wrong(node, format!("a request has no `{name}`")).expected(expected));
+                return Err(self.invalid(node, format!("unknown request field `{name}`")).expected(expected));
             }
         })
     }
 
-    fn computed(&self, index: &IdedExpr, many: Many) -> super::error::InvalidExpression {
-        let what = format!("the name in `request.{}` has to be known when the rules are read", many.called);
-        self.wrong(index, what).expected(format!("a text in quotes, such as request.{}[\"a\"]", many.called))
+    fn not_constant(&self, index: &IdedExpr, map: AttributeMap) -> super::error::InvalidExpression {
+        let what = format!("the name in `request.{}` must be a constant", map.name);
+        self.invalid(index, what).expected(format!("expected a text in quotes, such as request.{}[\"a\"]", map.name))
     }
 }

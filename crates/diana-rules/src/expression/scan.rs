@@ -7,15 +7,15 @@
 use super::error::InvalidExpression;
 
 /// The maximum length of an expression, in bytes.
-pub(super) const LONGEST: usize = 4096;
+pub(super) const MAX_LENGTH: usize = 4096;
 /// The maximum nesting depth of brackets and conditionals.
-pub(super) const DEEPEST: usize = 32;
+pub(super) const MAX_NESTING: usize = 32;
 
 /// Rejects a text that is too long or nests too deep.
 pub(super) fn scan(text: &str) -> Result<(), InvalidExpression> {
-    if text.len() > LONGEST {
-        let what = format!("the expression has {} bytes", text.len());
-        return Err(InvalidExpression::new(None, what).expected(format!("at most {LONGEST}")));
+    if text.len() > MAX_LENGTH {
+        let what = format!("the expression is too long: {} bytes", text.len());
+        return Err(InvalidExpression::new(None, what).expected(format!("expected at most {MAX_LENGTH}")));
     }
     let bytes = text.as_bytes();
     // One count for each open bracket: the bracket itself, and the conditionals that began inside it.
@@ -46,9 +46,9 @@ pub(super) fn scan(text: &str) -> Result<(), InvalidExpression> {
             }
             _ => {}
         }
-        if depth > DEEPEST {
-            let what = format!("brackets and choices nest more than {DEEPEST} deep");
-            return Err(InvalidExpression::new(Some(at), what).expected("a simpler expression"));
+        if depth > MAX_NESTING {
+            let what = format!("brackets and conditionals are nested more than {MAX_NESTING} deep");
+            return Err(InvalidExpression::new(Some(at), what).expected("use a simpler expression"));
         }
         at += 1;
     }
@@ -81,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depth_is_counted_outside_of_texts_and_comments() {
+    fn depth_ignores_texts_and_comments() {
         let nested = |open: &str, close: &str, times| format!("{}1{}", open.repeat(times), close.repeat(times));
-        assert!(scan(&nested("(", ")", DEEPEST)).is_ok());
+        assert!(scan(&nested("(", ")", MAX_NESTING)).is_ok());
         for deep in
             [nested("(", ")", 33), nested("[", "]", 33), nested("a ? (", ") : 1", 17), nested("a ? 1 : ", "", 33)]
         {
@@ -99,11 +99,11 @@ mod tests {
         // An unmatched closing bracket does not reduce the depth.
         assert!(scan(&format!("{}{brackets}", ")".repeat(40))).is_err());
         assert!(scan(&format!("{}{}", ")".repeat(40), "?".repeat(40))).is_err());
-        assert!(scan(&"a".repeat(LONGEST + 1)).is_err());
+        assert!(scan(&"a".repeat(MAX_LENGTH + 1)).is_err());
     }
 
     #[test]
-    fn many_brackets_beside_each_other_are_not_deep() {
+    fn adjacent_brackets_are_not_deep() {
         assert!(scan(&"(a ? b : c) + ".repeat(100)).is_ok());
     }
 }

@@ -88,11 +88,11 @@ pub(super) enum Tree {
     /// `a in [b, c]`.
     OneOf(Box<Tree>, Vec<Tree>),
     /// `a.startsWith(b)` and the like.
-    Part(Part, Box<[Tree; 2]>),
+    Contains(Position, Box<[Tree; 2]>),
     Matches(Box<Tree>, Regex),
     Within(Box<Tree>, IpNet),
     Size(Box<Tree>),
-    Spell(Spelling, Box<Tree>),
+    Transform(TextTransform, Box<Tree>),
     Convert(Kind, Box<Tree>),
 }
 
@@ -117,14 +117,14 @@ pub(super) enum Operator {
 
 /// The position of one string within another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Position {
     Start,
     End,
     Anywhere,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spelling {
+pub(super) enum TextTransform {
     Lower,
     Upper,
     Trimmed,

@@ -12,11 +12,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// Reports rules that can never deny a request. (Problems within a single rule, such as a `when` that is never true,
-/// were reported when it was parsed.) A rule that is not `sound` was parsed only in part, so it is not compared.
+/// were reported when it was parsed.) A rule for which `is_valid` is false was parsed only in part, so it is not
+/// compared.
 pub(super) fn check(
     rules: &[Rule],
-    sound: impl Fn(&Rule) -> bool,
-    place: impl Fn(&Rule) -> Span,
+    is_valid: impl Fn(&Rule) -> bool,
+    name_span: impl Fn(&Rule) -> Span,
     problems: &mut Vec<Problem>,
 ) {
     let enforced = |rule: &&Rule| rule.mode == Mode::Enforced;
@@ -26,8 +27,8 @@ pub(super) fn check(
         .find(|rule| rule.matches.is_everything() && rule.deny.networks.is_everything() && rule.allow.is_empty());
     if let Some(closed) = closed {
         for rule in rules.iter().filter(|rule| rule.span > closed.span && rule.matches.call.is_none()) {
-            let what = format!("no request can reach rule `{}`: `{}` denies every address", rule.name, closed.name);
-            problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
+            let what = format!("rule `{}` never applies: `{}` denies every address", rule.name, closed.name);
+            problems.push(Problem::new(name_span(rule), what).expected("remove one of the two"));
         }
         return;
     }
@@ -41,24 +42,24 @@ pub(super) fn check(
     };
     // Hashed by their text, so that a hundred thousand rules are not compared pairwise. Each text maps to the rules
     // that print the same but may differ, which are very few.
-    let mut known: HashMap<String, Vec<(&Rule, Says<'_>)>> = HashMap::new();
+    let mut known: HashMap<String, Vec<(&Rule, RuleContent<'_>)>> = HashMap::new();
     // A call names its rule, so identical rules are allowed.
     let is_for_requests = |rule: &&Rule| rule.matches.call.is_none();
-    for rule in rules.iter().filter(enforced).filter(limits).filter(is_for_requests).filter(|rule| sound(rule)) {
-        let says = Says::of(rule);
-        let alike = known.entry(says.looks()).or_default();
-        if let Some((twin, _)) = alike.iter().find(|(_, earlier)| *earlier == says) {
-            let what = format!("rule `{}` can never refuse anybody: `{}` says the same", rule.name, twin.name);
-            problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
+    for rule in rules.iter().filter(enforced).filter(limits).filter(is_for_requests).filter(|rule| is_valid(rule)) {
+        let content = RuleContent::of(rule);
+        let alike = known.entry(content.text()).or_default();
+        if let Some((twin, _)) = alike.iter().find(|(_, earlier)| *earlier == content) {
+            let what = format!("rule `{}` has no effect: it is identical to `{}`", rule.name, twin.name);
+            problems.push(Problem::new(name_span(rule), what).expected("remove one of the two"));
         } else {
-            alike.push((rule, says));
+            alike.push((rule, content));
         }
     }
 }
 
 /// All fields that decide which requests a rule denies: not its name, response and location.
 #[derive(PartialEq)]
-struct Says<'a> {
+struct RuleContent<'a> {
     by: &'a KeySpec,
     matches: &'a Match,
     limits: Vec<&'a Configured>,
@@ -77,7 +78,7 @@ struct Says<'a> {
     home: CountedIn,
 }
 
-impl<'a> Says<'a> {
+impl<'a> RuleContent<'a> {
     fn of(rule: &'a Rule) -> Self {
         // Destructured in full, so that a new field does not compile until it is handled here.
         let Rule {
@@ -130,7 +131,7 @@ impl<'a> Says<'a> {
     }
 
     /// The same fields as text, for hashing.
-    fn looks(&self) -> String {
+    fn text(&self) -> String {
         let Self {
             by,
             matches,

@@ -40,7 +40,7 @@ pub enum OnFullKeys {
     Allow,
 }
 
-/// A Redis that all instances share. `None` stands for the default of the store.
+/// A Redis that all instances share. `None` is the default of the store.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RedisSection {
@@ -85,7 +85,7 @@ pub enum Lease {
 pub(crate) const FIELDS: [&str; 9] =
     ["memory", "on_full", "redis", "prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
 /// The fields that require `redis`.
-const OF_REDIS: [&str; 6] = ["prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
+const REDIS_FIELDS: [&str; 6] = ["prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
 /// The URL schemes of Redis.
 pub(crate) const SCHEMES: [&str; 8] = [
     "redis://",
@@ -106,15 +106,15 @@ impl StoreSection {
         let on_full = fields
             .take("on_full")
             .and_then(|node| scalar::word(node, "`on_full`", &["share", "deny", "allow"], problems));
-        let on_full = on_full.map(|nth| [OnFullKeys::Share, OnFullKeys::Deny, OnFullKeys::Allow][nth]);
+        let on_full = on_full.map(|index| [OnFullKeys::Share, OnFullKeys::Deny, OnFullKeys::Allow][index]);
         let memory = MemorySection { ceiling: ceiling.and_then(|bytes| usize::try_from(bytes).ok()), on_full };
         let redis = match fields.take("redis") {
             Some(node) => RedisSection::read(node, &mut fields, problems),
             None => {
-                for name in OF_REDIS {
+                for name in REDIS_FIELDS {
                     if let Some(entry) = fields.take_entry(name) {
-                        let problem = Problem::new(entry.span, format!("`{name}` is about Redis, and there is none"));
-                        problems.push(problem.expected("`redis: redis://127.0.0.1:6379` beside it"));
+                        let problem = Problem::new(entry.span, format!("`{name}` needs `redis`"));
+                        problems.push(problem.expected("add `redis: redis://127.0.0.1:6379`"));
                     }
                 }
                 None
@@ -130,24 +130,24 @@ impl RedisSection {
         let text = scalar::text(node, "`redis`", problems);
         let is_known = |text: &str| SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());
         let checked =
-            text.map_or(Ok(()), |text| if is_known(text) { check(text) } else { Err("this is no address of a Redis") });
+            text.map_or(Ok(()), |text| if is_known(text) { check(text) } else { Err("invalid Redis address") });
         if let Err(what) = checked {
             // The text is not shown, since it may contain a password.
             let problem = Problem::new(node.span, what);
             problems.push(problem.expected(
-                "redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name",
+                "expected redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name",
             ));
         }
         let when_down = fields
             .take("when_down")
             .and_then(|node| scalar::word(node, "`when_down`", &["local", "allow", "deny"], problems));
         let prefix = fields.take("prefix").and_then(|node| {
-            let is_good = |text: &str| !text.is_empty() && !text.contains(['{', '}']);
-            let expected = "a text without `{` and `}`, which would put all keys of a cluster on one node";
+            let is_valid = |text: &str| !text.is_empty() && !text.contains(['{', '}']);
+            let expected = "expected a text without `{` and `}`, which would put all keys of a cluster on one node";
             scalar::parsed(
                 node,
                 "`prefix`",
-                |text| is_good(text).then(|| text.to_owned()).ok_or_else(|| expected.to_owned()),
+                |text| is_valid(text).then(|| text.to_owned()).ok_or_else(|| expected.to_owned()),
                 problems,
             )
         });
@@ -159,7 +159,8 @@ impl RedisSection {
                 scalar::count(node, "`lease`", 1, problems).map(Lease::Of)
             }
             _ => {
-                problems.push(scalar::wrong(node, "`lease`").expected("`off`, `auto` or a number such as 100"));
+                problems
+                    .push(scalar::invalid(node, "`lease`").expected("expected `off`, `auto` or a number such as 100"));
                 None
             }
         });
@@ -172,7 +173,7 @@ impl RedisSection {
             prefix,
             timeout,
             when_down: when_down
-                .map(|nth| [WhenRedisIsDown::Local, WhenRedisIsDown::Allow, WhenRedisIsDown::Deny][nth]),
+                .map(|index| [WhenRedisIsDown::Local, WhenRedisIsDown::Allow, WhenRedisIsDown::Deny][index]),
             lease,
             batching,
             permits_for,
@@ -186,9 +187,9 @@ fn check(text: &str) -> Result<(), &'static str> {
     match address.scheme {
         // The path of a local socket.
         "unix" | "redis+unix" => Ok(()),
-        _ if !address.has_hosts() => Err("this address names no host"),
+        _ if !address.has_hosts() => Err("missing host in the Redis address"),
         "redis+sentinel" | "rediss+sentinel" if address.path.is_empty() => {
-            Err("this address does not name the master that the sentinels know")
+            Err("missing master name in the Redis address")
         }
         _ => Ok(()),
     }
@@ -199,7 +200,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_redis_has_hosts_and_a_sentinel_its_master() {
+    fn checks_hosts_and_the_master_of_sentinels() {
         for text in [
             "redis://127.0.0.1:6379",
             "rediss://u:p@[::1]:6380/3",
@@ -210,15 +211,15 @@ mod tests {
         ] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
-        for (text, told) in [
-            ("redis://:pw@/", "no host"),
-            ("redis://:6379", "no host"),
-            ("redis+cluster://,,", "no host"),
-            ("redis+cluster://:pw@a:1,:2", "no host"),
+        for (text, expected) in [
+            ("redis://:pw@/", "missing host"),
+            ("redis://:6379", "missing host"),
+            ("redis+cluster://,,", "missing host"),
+            ("redis+cluster://:pw@a:1,:2", "missing host"),
             ("redis+sentinel://a:1", "master"),
         ] {
-            let said = check(text).err().unwrap_or_default();
-            assert!(said.contains(told), "{text}: {said}");
+            let problem = check(text).err().unwrap_or_default();
+            assert!(problem.contains(expected), "{text}: {problem}");
         }
     }
 }

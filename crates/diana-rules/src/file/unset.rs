@@ -60,15 +60,15 @@ impl RuleFile {
         let mut tree = document.parse_with(|name| Some(format!("${{{name}}}")))?;
         find(&document.parse()?, &mut found);
         found.sort_by_key(|(span, _)| *span);
-        stand_in(&mut tree, &found);
+        insert_placeholders(&mut tree, &found);
         let mut problems = Vec::new();
         let file = Self::of_tree(&tree, registry, &mut problems);
         let is_of_variable = |span: Span| {
-            let behind = found.partition_point(|(other, _)| other.start <= span.start);
-            behind.checked_sub(1).and_then(|nth| found.get(nth)).is_some_and(|(other, _)| span.end <= other.end)
+            let after = found.partition_point(|(other, _)| other.start <= span.start);
+            after.checked_sub(1).and_then(|index| found.get(index)).is_some_and(|(other, _)| span.end <= other.end)
         };
         problems.retain(|problem| !is_of_variable(problem.span()));
-        let file = super::told(document, &tree, file, problems)?;
+        let file = super::finish(document, &tree, file, problems)?;
         Ok((file, not_checked(document.text(), found)))
     }
 }
@@ -98,17 +98,17 @@ fn names(text: &str) -> Vec<String> {
         let (before, after) = (&rest[..at], &rest[at + 2..]);
         rest = after;
         if !before.ends_with('$')
-            && let Some((name, behind)) = after.split_once('}')
+            && let Some((name, after_name)) = after.split_once('}')
         {
             names.push(name.to_owned());
-            rest = behind;
+            rest = after_name;
         }
     }
     names
 }
 
 /// Replaces variables in `identity` with placeholders, since rules depend on the names and tokens that it defines.
-fn stand_in(tree: &mut Node, found: &Found) {
+fn insert_placeholders(tree: &mut Node, found: &Found) {
     let has_variable = |node: &Node| found.binary_search_by_key(&node.span, |(span, _)| *span).is_ok();
     let Value::Map(sections) = &mut tree.value else { return };
     let Some(identity) = sections.iter_mut().find(|section| section.key == "identity") else { return };
@@ -127,7 +127,7 @@ fn stand_in(tree: &mut Node, found: &Found) {
 
 fn not_checked(text: &str, found: Found) -> Vec<NotChecked> {
     let (mut line, mut column, mut at) = (1, 1, 0);
-    let mut place = |start: usize| {
+    let mut locate = |start: usize| {
         for character in text.get(at..start).unwrap_or_default().chars() {
             (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
         }
@@ -135,7 +135,7 @@ fn not_checked(text: &str, found: Found) -> Vec<NotChecked> {
         (line, column)
     };
     let located = found.into_iter().map(|(span, variables)| {
-        let (line, column) = place(span.start);
+        let (line, column) = locate(span.start);
         NotChecked { line, column, variables }
     });
     located.collect()
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn values_with_variables_are_not_checked_and_all_else_is() {
+    fn checks_everything_except_values_with_variables() {
         let text = "
 identity:
   account: '${SOURCE}'
@@ -175,9 +175,9 @@ rules:
                 "8:70: not checked: ${BURST}",
             ]
         );
-        let wrong = "rules: [{name: a, limit: '${RATE}/s', brust: 5}, {name: b, limit: '${X', by: acount}]";
-        assert!(read(wrong).is_err_and(|problems| problems.to_string().contains("is not closed")));
-        let problems = read(&wrong.replace("'${X'", "'${X}/s'")).err().map(|problems| problems.to_string());
+        let invalid = "rules: [{name: a, limit: '${RATE}/s', brust: 5}, {name: b, limit: '${X', by: acount}]";
+        assert!(read(invalid).is_err_and(|problems| problems.to_string().contains("unclosed `${`")));
+        let problems = read(&invalid.replace("'${X'", "'${X}/s'")).err().map(|problems| problems.to_string());
         let problems = problems.unwrap_or_default();
         assert!(problems.contains("`brust`") && problems.contains("`acount`"), "{problems}");
         assert_eq!(problems.matches("diana.yaml:").count(), 2, "{problems}");

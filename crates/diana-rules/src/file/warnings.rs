@@ -7,14 +7,14 @@ use crate::problem::Problem;
 use crate::rule::{Missing, Mode, Rule};
 
 /// The maximum number of rule pairs to compare for requests that no rule limits. Larger files get no such warning.
-const MOST_COMPARED: usize = 1_000_000;
+const MAX_COMPARISONS: usize = 1_000_000;
 
 /// Returns all warnings, each at the name of its rule.
-pub(super) fn of(rules: &[Rule], place: impl Fn(&Rule) -> Span) -> Vec<Problem> {
+pub(super) fn of(rules: &[Rule], name_span: impl Fn(&Rule) -> Span) -> Vec<Problem> {
     let mut warnings = Vec::new();
     let always = rules.iter().filter(|rule| limits_without(rule)).collect::<Vec<_>>();
-    let are_compared = always.len().saturating_mul(rules.len()) <= MOST_COMPARED;
-    for rule in rules.iter().filter(|rule| is_asked(rule)) {
+    let are_compared = always.len().saturating_mul(rules.len()) <= MAX_COMPARISONS;
+    for rule in rules.iter().filter(|rule| applies_to_requests(rule)) {
         if are_compared
             && let Some(missing) = skipped(rule)
             && !always.iter().any(|other| covers(other, rule))
@@ -23,19 +23,21 @@ pub(super) fn of(rules: &[Rule], place: impl Fn(&Rule) -> Span) -> Vec<Problem> 
                 "warning: requests without {missing} are not limited by `{}` (`missing: skip`), nor by any other rule",
                 rule.name
             );
-            let expected = "`missing: shared` or `missing: deny`; or another rule for these requests, such as `by: ip`";
-            warnings.push(Problem::new(place(rule), what).expected(expected));
+            let expected =
+                "use `missing: shared` or `missing: deny`; or add another rule for these requests, such as `by: ip`";
+            warnings.push(Problem::new(name_span(rule), what).expected(expected));
         }
         if let Some(path) = rule.matches.paths.iter().find(|path| has_dot_star(path)) {
-            let what = format!("warning: `.*` in `{path}` is only a segment that begins with a dot");
-            warnings.push(Problem::new(place(rule), what).expected("`**` for any number of segments, `*` for one"));
+            let what = format!("warning: `.*` in `{path}` only matches a segment that starts with a dot");
+            warnings
+                .push(Problem::new(name_span(rule), what).expected("use `**` for any number of segments, `*` for one"));
         }
     }
     warnings
 }
 
 /// Returns `true` if the rule counts requests and denies them.
-fn is_asked(rule: &Rule) -> bool {
+fn applies_to_requests(rule: &Rule) -> bool {
     rule.mode == Mode::Enforced && rule.matches.call.is_none()
 }
 
@@ -53,7 +55,7 @@ fn may_be_missing(rule: &Rule) -> Option<String> {
 /// Returns `true` if a rule limits requests even if keys are missing.
 fn limits_without(rule: &Rule) -> bool {
     let has_limit = !rule.limits.is_empty() || rule.adaptive || rule.missing == Missing::Deny;
-    is_asked(rule) && has_limit && (rule.missing != Missing::Skip || may_be_missing(rule).is_none())
+    applies_to_requests(rule) && has_limit && (rule.missing != Missing::Skip || may_be_missing(rule).is_none())
 }
 
 /// Returns `true` if `wide` matches all requests that `narrow` matches. `false` if that is not obvious.

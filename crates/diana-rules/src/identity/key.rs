@@ -40,28 +40,28 @@ impl fmt::Debug for Key {
 }
 
 /// The problem with a key, and a suggested fix.
-pub(super) type Wrong = (String, &'static str);
+pub(super) type InvalidKey = (String, &'static str);
 
 impl Key {
     /// Creates a key from a secret that is shared with the signer.
-    pub(super) fn of_secret(name: &'static str, secret: &str) -> Result<Self, Wrong> {
+    pub(super) fn of_secret(name: &'static str, secret: &str) -> Result<Self, InvalidKey> {
         let algorithm = match name {
             "HS256" => hmac::HMAC_SHA256,
             "HS384" => hmac::HMAC_SHA384,
             "HS512" => hmac::HMAC_SHA512,
             _ => {
-                let what = format!("tokens of {name} are signed by a private key, not by a secret");
-                return Err((what, "HS256, HS384 or HS512; or `public_key` in place of `secret`"));
+                let what = format!("tokens of {name} are signed with a private key, not with a secret");
+                return Err((what, "expected HS256, HS384 or HS512; or use `public_key` instead of `secret`"));
             }
         };
         if secret.is_empty() {
-            return Err(("the secret is empty, so everyone knows it".to_owned(), "at least 32 bytes, hard to guess"));
+            return Err(("the secret is empty".to_owned(), "expected at least 32 random bytes"));
         }
         Ok(Self::Secret { name, key: hmac::Key::new(algorithm, secret.as_bytes()) })
     }
 
     /// Creates a key from the signer's public key, as PEM.
-    pub(super) fn of_public(name: &'static str, pem: &str) -> Result<Self, Wrong> {
+    pub(super) fn of_public(name: &'static str, pem: &str) -> Result<Self, InvalidKey> {
         let (algorithm, kind): (&'static dyn signature::VerificationAlgorithm, AlgorithmIdentifier) = match name {
             "RS256" => (&signature::RSA_PKCS1_2048_8192_SHA256, RSA_ENCRYPTION),
             "RS384" => (&signature::RSA_PKCS1_2048_8192_SHA384, RSA_ENCRYPTION),
@@ -73,23 +73,26 @@ impl Key {
             "ES384" => (&signature::ECDSA_P384_SHA384_FIXED, ECDSA_P384),
             "EdDSA" => (&signature::ED25519, ED25519),
             _ => {
-                let what = format!("tokens of {name} are signed by a secret, not by a private key");
-                return Err((what, "RS256, PS256, ES256, EdDSA …; or `secret` in place of `public_key`"));
+                let what = format!("tokens of {name} are signed with a secret, not with a private key");
+                return Err((what, "expected RS256, PS256, ES256, EdDSA …; or use `secret` instead of `public_key`"));
             }
         };
         // Environment variables often have their lines joined by a literal \n.
         let pem = pem.replace("\\n", "\n");
         if pem.contains("PRIVATE KEY") {
-            return Err(("this is a private key, which nobody but the signer should have".to_owned(), EXPORT));
+            return Err(("found a private key, which only the signer may have".to_owned(), EXPORT));
         }
         let der = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes())
-            .map_err(|_| ("this is no public key in PEM".to_owned(), EXPORT))?;
-        let (found, key) = parts(&der).ok_or_else(|| ("this public key can't be read".to_owned(), EXPORT))?;
+            .map_err(|_| ("invalid public key: expected PEM".to_owned(), EXPORT))?;
+        let (found, key) = parts(&der).ok_or_else(|| ("invalid public key".to_owned(), EXPORT))?;
         if found != kind.as_ref() {
-            return Err((format!("this is no key for {name}"), "a key and an algorithm that belong together"));
+            return Err((
+                format!("the key does not fit the algorithm {name}"),
+                "use a key and an algorithm that belong together",
+            ));
         }
         if name.starts_with(['R', 'P']) && !(2048 / 8..=8192 / 8).contains(&modulus(key).unwrap_or(0)) {
-            return Err(("an RSA key of this size is refused".to_owned(), "2048 to 8192 bits"));
+            return Err(("unsupported RSA key size".to_owned(), "expected 2048 to 8192 bits"));
         }
         Ok(Self::Public { name, algorithm, key: key.into() })
     }
@@ -114,7 +117,7 @@ impl Key {
     }
 }
 
-const EXPORT: &str = "what `openssl pkey -in private.pem -pubout` prints: -----BEGIN PUBLIC KEY----- …";
+const EXPORT: &str = "expected the output of `openssl pkey -in private.pem -pubout`: -----BEGIN PUBLIC KEY----- …";
 
 /// Parses the algorithm and the key of a public key: SEQUENCE { SEQUENCE { algorithm }, BIT STRING { 0, key } }.
 fn parts(der: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -1,7 +1,7 @@
 //! Parses `jwt`: how tokens are verified, and where a request has them.
 
 use super::key::{ALGORITHMS, Key};
-use super::source::Place;
+use super::source::TokenSource;
 use super::token::Tokens;
 use crate::document::{Node, Value};
 use crate::map_reader::MapReader;
@@ -16,7 +16,7 @@ pub(crate) const FIELDS: [&str; 8] =
     ["secret", "public_key", "verify", "algorithm", "from", "issuer", "audience", "leeway"];
 /// The default clock leeway, and its maximum.
 const LEEWAY: Duration = Duration::from_secs(60);
-const LONGEST_LEEWAY: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_LEEWAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Tokens {
     /// Parses the settings. Reports errors in `problems`.
@@ -25,10 +25,10 @@ impl Tokens {
         let mut fields = MapReader::of(node, "`jwt`", FIELDS, problems)?;
         let key = key(&mut fields, problems);
         let from = match fields.take("from") {
-            None => Some(Place::usual()),
+            None => Some(TokenSource::default_header()),
             Some(node) => scalar::text(node, "`from`", problems).and_then(|text| {
-                let place = Place::read(text);
-                place.map_err(|wrong| problems.push(wrong.at(node.span))).ok()
+                let source = TokenSource::read(text);
+                source.map_err(|invalid| problems.push(invalid.at(node.span))).ok()
             }),
         };
         let issuers = texts(fields.take("issuer"), "`issuer`", problems);
@@ -36,10 +36,11 @@ impl Tokens {
         let leeway = match fields.take("leeway") {
             None => Some(LEEWAY),
             Some(node) => scalar::duration(node, "`leeway`", problems).filter(|leeway| {
-                if *leeway > LONGEST_LEEWAY {
-                    problems.push(Problem::new(node.span, "clocks are not off by so much").expected("at most a day"));
+                if *leeway > MAX_LEEWAY {
+                    problems
+                        .push(Problem::new(node.span, "`leeway` is out of range").expected("expected at most a day"));
                 }
-                *leeway <= LONGEST_LEEWAY
+                *leeway <= MAX_LEEWAY
             }),
         };
         fields.finish(problems);
@@ -56,14 +57,14 @@ fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
     let name = match algorithm {
         // An attempt to disable signatures is reported explicitly.
         Some(node) if node.text().is_some_and(|text| text.eq_ignore_ascii_case("none")) => {
-            let problem = Problem::new(node.span, "`none` is no algorithm: such tokens are signed by nobody");
-            problems.push(problem.expected("if somebody verifies them before us, say `verify: false`"));
+            let problem = Problem::new(node.span, "unsupported algorithm `none`: such tokens are not signed");
+            problems.push(problem.expected("use `verify: false` if another component verifies them"));
             return None;
         }
         Some(node) => Some(*ALGORITHMS.get(scalar::word(node, "`algorithm`", &ALGORITHMS, problems)?)?),
         None => None,
     };
-    let (node, made) = match (secret, public, verify) {
+    let (node, result) = match (secret, public, verify) {
         (Some(node), None, None) => {
             let secret = scalar::text(node, "`secret`", problems)?;
             (node, Key::of_secret(name.unwrap_or("HS256"), secret))
@@ -71,33 +72,34 @@ fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
         (None, Some(node), None) => {
             let pem = scalar::text(node, "`public_key`", problems)?;
             let Some(name) = name else {
-                let problem = Problem::new(node.span, "a public key alone does not tell how tokens are signed");
-                problems.push(problem.expected("`algorithm`, such as RS256, ES256 or EdDSA"));
+                let problem = Problem::new(node.span, "`public_key` needs an `algorithm`");
+                problems.push(problem.expected("add `algorithm`, such as RS256, ES256 or EdDSA"));
                 return None;
             };
             (node, Key::of_public(name, pem))
         }
         (None, None, Some(node)) => {
             if scalar::flag(node, "`verify`", problems)? {
-                let problem = Problem::new(node.span, "there is nothing to verify tokens with");
-                problems.push(problem.expected("`secret` or `public_key` in place of `verify`"));
+                let problem = Problem::new(node.span, "`verify: true` needs a key");
+                problems.push(problem.expected("use `secret` or `public_key` instead of `verify`"));
                 return None;
             }
             (node, Ok(Key::Trusting))
         }
         (None, None, None) => {
-            let problem = Problem::new(span, "`jwt` does not say how tokens are verified");
-            problems.push(problem.expected("one of `secret`, `public_key` and `verify: false`"));
+            let problem = Problem::new(span, "missing key to verify tokens with");
+            problems.push(problem.expected("add one of `secret`, `public_key` and `verify: false`"));
             return None;
         }
         (_, Some(node), _) | (_, _, Some(node)) => {
-            let problem = Problem::new(node.span, "`secret`, `public_key` and `verify` exclude each other");
-            problems.push(problem.expected("one of them"));
+            let problem = Problem::new(node.span, "`secret`, `public_key` and `verify` cannot be used together");
+            problems.push(problem.expected("use only one of them"));
             return None;
         }
     };
-    let at = algorithm.filter(|_| made.as_ref().is_err_and(|(what, _)| what.starts_with("tokens of"))).unwrap_or(node);
-    made.map_err(|(what, expected)| problems.push(Problem::new(at.span, what).expected(expected))).ok()
+    let at =
+        algorithm.filter(|_| result.as_ref().is_err_and(|(what, _)| what.starts_with("tokens of"))).unwrap_or(node);
+    result.map_err(|(what, expected)| problems.push(Problem::new(at.span, what).expected(expected))).ok()
 }
 
 /// Parses a text, or a list of them.
@@ -106,7 +108,7 @@ fn texts(node: Option<&Node>, what: &str, problems: &mut Vec<Problem>) -> Vec<St
         None => return Vec::new(),
         Some((node, Value::List(items))) if items.is_empty() => {
             // An empty list would accept no token, or every token if it were ignored.
-            problems.push(Problem::new(node.span, format!("{what} names nobody")).expected("leave it out"));
+            problems.push(Problem::new(node.span, format!("{what} is empty")).expected("remove it"));
             return Vec::new();
         }
         Some((_, Value::List(items))) => items.iter().collect(),

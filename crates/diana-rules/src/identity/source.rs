@@ -15,21 +15,21 @@ pub(super) enum Source {
 
 /// The attribute that has the token.
 #[derive(Clone, Debug)]
-pub(super) struct Place(Attribute);
+pub(super) struct TokenSource(Attribute);
 
 const WORDS: [&str; 3] = ["ip", "host", "method"];
 const WITH_NAME: [&str; 5] = ["header", "cookie", "query", "jwt", "cel"];
-const EXPECTED: &str = "header(x), cookie(x), query(x), jwt(x), ip, host, method, or cel(\"...\")";
+const EXPECTED: &str = "expected header(x), cookie(x), query(x), jwt(x), ip, host, method, or cel(\"...\")";
 
 /// The problem, and a suggested fix; for an expression, also the byte offset of the problem.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct InvalidSource {
     what: String,
     expected: String,
     within: Option<(String, usize)>,
 }
 
-impl Wrong {
+impl InvalidSource {
     fn new(what: impl Into<String>, expected: impl Into<String>) -> Self {
         Self { what: what.into(), expected: expected.into(), within: None }
     }
@@ -45,7 +45,7 @@ impl Wrong {
 }
 
 impl Source {
-    pub(super) fn read(text: &str) -> Result<Self, Wrong> {
+    pub(super) fn read(text: &str) -> Result<Self, InvalidSource> {
         let text = text.trim();
         let Some((word, inside)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
             return match text {
@@ -60,7 +60,7 @@ impl Source {
             return Err(unknown(word));
         }
         if name.is_empty() {
-            return Err(Wrong::new(format!("`{word}()` has no name"), format!("`{word}(NAME)`")));
+            return Err(InvalidSource::new(format!("missing name in `{word}()`"), format!("expected `{word}(NAME)`")));
         }
         Ok(Self::Of(match word {
             "header" => Attribute::Header(name.to_ascii_lowercase().into()),
@@ -75,21 +75,28 @@ impl Source {
     pub(super) fn needs_tokens(&self) -> bool {
         match self {
             Self::Of(attribute) => matches!(attribute, Attribute::Jwt(_)),
-            Self::Expression(expression) => expression.attributes().any(|asked| matches!(asked, Attribute::Jwt(_))),
+            Self::Expression(expression) => {
+                expression.attributes().any(|attribute| matches!(attribute, Attribute::Jwt(_)))
+            }
         }
     }
 }
 
-impl Place {
+impl TokenSource {
     /// The default: the `Authorization` header.
-    pub(super) fn usual() -> Self {
+    pub(super) fn default_header() -> Self {
         Self(Attribute::Header("authorization".into()))
     }
 
-    pub(super) fn read(text: &str) -> Result<Self, Wrong> {
+    pub(super) fn read(text: &str) -> Result<Self, InvalidSource> {
         match Source::read(text)? {
-            Source::Of(place @ (Attribute::Header(_) | Attribute::Cookie(_) | Attribute::Query(_))) => Ok(Self(place)),
-            _ => Err(Wrong::new(format!("no token is found in `{text}`"), "header(x), cookie(x) or query(x)")),
+            Source::Of(source @ (Attribute::Header(_) | Attribute::Cookie(_) | Attribute::Query(_))) => {
+                Ok(Self(source))
+            }
+            _ => Err(InvalidSource::new(
+                format!("invalid token source `{text}`"),
+                "expected header(x), cookie(x) or query(x)",
+            )),
         }
     }
 
@@ -100,21 +107,23 @@ impl Place {
 
 /// Parses the expression between the quotes of `cel("...")`. It can use the request but no names, so that no name
 /// depends on itself.
-fn expression(quoted: &str) -> Result<Expression, Wrong> {
+fn expression(quoted: &str) -> Result<Expression, InvalidSource> {
     let text = ['"', '\''].iter().find_map(|quote| quoted.strip_prefix(*quote)?.strip_suffix(*quote));
-    let text = text.ok_or_else(|| Wrong::new("the expression of `cel` has no quotes", "cel(\"...\")"))?;
+    let text =
+        text.ok_or_else(|| InvalidSource::new("the expression of `cel` must be in quotes", "expected cel(\"...\")"))?;
     let expression = Expression::of_request_only(text).map_err(|error: InvalidExpression| {
-        let wrong = Wrong::new(error.what(), error.hint().unwrap_or("a CEL expression over `request`"));
-        Wrong { within: error.at().map(|at| (text.to_owned(), at)), ..wrong }
+        let invalid =
+            InvalidSource::new(error.what(), error.hint().unwrap_or("expected a CEL expression over `request`"));
+        InvalidSource { within: error.at().map(|at| (text.to_owned(), at)), ..invalid }
     })?;
-    if let Some(parameter) = expression.attributes().find(|asked| matches!(asked, Attribute::Param(_))) {
-        let what = format!("`{parameter}` is known to the rule whose path names it, and not to `identity`");
-        return Err(Wrong::new(what, "`by: param(NAME)` in a rule"));
+    if let Some(parameter) = expression.attributes().find(|attribute| matches!(attribute, Attribute::Param(_))) {
+        let what = format!("`{parameter}` is not available in `identity`");
+        return Err(InvalidSource::new(what, "use `by: param(NAME)` in a rule"));
     }
     Ok(expression)
 }
 
-fn unknown(word: &str) -> Wrong {
+fn unknown(word: &str) -> InvalidSource {
     let known = WORDS.iter().chain(&WITH_NAME).copied().collect::<Vec<_>>();
     let expected = match nearest(word, &known) {
         Some("cel") => "did you mean `cel(\"...\")`?".to_owned(),
@@ -122,5 +131,5 @@ fn unknown(word: &str) -> Wrong {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => EXPECTED.to_owned(),
     };
-    Wrong::new(format!("`{word}` is nothing that a request is known by"), expected)
+    InvalidSource::new(format!("unknown source `{word}`"), expected)
 }

@@ -35,9 +35,9 @@ impl Attributes for Request {
     }
 }
 
-fn request(said: &[(&str, &str)]) -> Request {
-    let said = said.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Request(said, AtomicUsize::new(0))
+fn request(attributes: &[(&str, &str)]) -> Request {
+    let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Request(attributes, AtomicUsize::new(0))
 }
 
 fn with_token(token: &str) -> Request {
@@ -78,7 +78,7 @@ fn hs256() -> Identity {
 }
 
 #[test]
-fn names_come_from_what_the_request_says() {
+fn names_come_from_their_sources() {
     let identity = known(
         "account: header(X-Account-Id)\ndevice: cookie(device)\nshop: query(shop)\nclient: ip\nsite: host\nverb: method\n\
          vip: >-\n  cel(\"request.headers['x-plan'] == 'vip' ? 'yes' : ''\")\n",
@@ -92,7 +92,7 @@ fn names_come_from_what_the_request_says() {
         ("host", "h"),
         ("method", "GET"),
         ("header(x-plan)", "vip"),
-        ("device", "never asked: the file says where it comes from"),
+        ("device", "not used: the file defines its source"),
         ("tenant", "t"),
     ]);
     for (name, value) in [
@@ -104,7 +104,7 @@ fn names_come_from_what_the_request_says() {
         ("verb", Some("GET")),
         ("vip", Some("yes")),
         ("tenant", Some("t")), // From the request itself.
-        ("nobody", None),
+        ("unknown", None),
     ] {
         assert_eq!(named(&identity, &request, name).as_deref(), value, "{name}");
     }
@@ -112,12 +112,12 @@ fn names_come_from_what_the_request_says() {
     assert_eq!(identified.get(&Attribute::Header("x-plan".into())).as_deref(), Some("vip"));
     assert_eq!(identified.ip(), Some([10, 0, 0, 1].into()));
     let free = self::request(&[("header(x-plan)", "free")]);
-    assert_eq!(named(&identity, &free, "vip"), None, "an expression that gives nothing names nobody");
-    assert_eq!(named(&known("n: cel('string(1 / int(request.query.n))')"), &free, "n"), None, "nor one that fails");
+    assert_eq!(named(&identity, &free, "vip"), None, "the result of the expression is empty");
+    assert_eq!(named(&known("n: cel('string(1 / int(request.query.n))')"), &free, "n"), None, "the expression fails");
 }
 
 #[test]
-fn an_identity_that_says_nothing_changes_nothing() {
+fn an_empty_identity_changes_nothing() {
     let request = request(&[("account", "a"), ("jwt(sub)", "s")]);
     let identity = Identity::default();
     assert_eq!(named(&identity, &request, "account").as_deref(), Some("a"));
@@ -127,7 +127,7 @@ fn an_identity_that_says_nothing_changes_nothing() {
 }
 
 #[test]
-fn tokens_of_every_algorithm_are_believed_by_their_own_key_alone() {
+fn tokens_of_every_algorithm_verify_only_with_their_own_key() {
     let all = [
         ("RS256", tokens::RSA, tokens::RS256),
         ("RS384", tokens::RSA, tokens::RS384),
@@ -160,7 +160,7 @@ fn tokens_of_every_algorithm_are_believed_by_their_own_key_alone() {
 }
 
 #[test]
-fn claims_are_texts() {
+fn claims_are_converted_to_strings() {
     let identity = known(&format!(
         "account: jwt(sub)\ntenant: jwt(tenant)\nrole: jwt(realm.role)\n\
          who: \"cel('request.jwt.realm.role + request.jwt.n')\"\njwt: {{secret: '{SECRET}'}}"
@@ -174,7 +174,7 @@ fn claims_are_texts() {
     assert_eq!(of("who").as_deref(), Some("admin7"));
     assert_eq!(claimed(&identity, &request, "n").as_deref(), Some("7"));
     assert_eq!(claimed(&identity, &request, "vip").as_deref(), Some("true"));
-    for absent in ["realm", "nobody", "sub.x", "", "."] {
+    for absent in ["realm", "unknown", "sub.x", "", "."] {
         assert_eq!(claimed(&identity, &request, absent), None, "{absent}");
     }
     let dotted = signed(HS256, r#"{"a.b":"whole","a":{"b":"nested"},"e":"","l":["x"],"z":null}"#);
@@ -185,12 +185,12 @@ fn claims_are_texts() {
 }
 
 #[test]
-fn attacks_on_tokens_claim_nothing() {
+fn forged_tokens_have_no_claims() {
     let rsa = public("RS256", tokens::RSA);
     assert_eq!(claimed(&rsa, &with_token(tokens::CONFUSED), "sub"), None, "the public key as a secret");
     let payload = tokens::HS256.split('.').nth(1).unwrap();
-    let good = r#"{"sub":"alice"}"#;
-    assert!(claimed(&hs256(), &with_token(&signed(HS256, good)), "sub").is_some());
+    let payload_json = r#"{"sub":"alice"}"#;
+    assert!(claimed(&hs256(), &with_token(&signed(HS256, payload_json)), "sub").is_some());
     for header in [
         r#"{"alg":"none"}"#,
         r#"{"alg":"None"}"#,
@@ -201,10 +201,10 @@ fn attacks_on_tokens_claim_nothing() {
         "[]",
         "",
     ] {
-        assert_eq!(claimed(&hs256(), &with_token(&signed(header, good)), "sub"), None, "{header}");
+        assert_eq!(claimed(&hs256(), &with_token(&signed(header, payload_json)), "sub"), None, "{header}");
     }
-    let critical = signed(r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, good);
-    assert_eq!(claimed(&hs256(), &with_token(&critical), "sub"), None, "what must be understood, and is not");
+    let critical = signed(r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, payload_json);
+    assert_eq!(claimed(&hs256(), &with_token(&critical), "sub"), None, "an unsupported critical extension");
     // {"alg":"none"}
     for token in [
         format!("eyJhbGciOiJub25lIn0.{payload}."),
@@ -220,17 +220,17 @@ fn attacks_on_tokens_claim_nothing() {
             assert_eq!(claimed(identity, &with_token(&token), "sub"), None, "{token}");
         }
     }
-    let other = verifying("secret: 'another secret, of whoever it may be'");
+    let other = verifying("secret: 'another secret, of another issuer'");
     assert_eq!(claimed(&other, &with_token(tokens::HS256), "sub"), None);
     let long = signed(HS256, &format!(r#"{{"sub":"alice","x":"{}"}}"#, "x".repeat(8 << 10)));
     assert_eq!(claimed(&hs256(), &with_token(&long), "sub"), None);
 }
 
 #[test]
-fn a_token_that_claims_nothing_is_no_missing_token() {
+fn a_token_without_the_claim_is_not_a_missing_token() {
     let identity = known(&format!("account: jwt(sub)\njwt: {{secret: '{SECRET}', audience: us}}"));
-    let doubt = |said: Option<&str>| {
-        let request = said.map_or_else(|| request(&[]), |said| request(&[("header(authorization)", said)]));
+    let doubt = |header: Option<&str>| {
+        let request = header.map_or_else(|| request(&[]), |header| request(&[("header(authorization)", header)]));
         let identified = identity.of(&request);
         let account = Attribute::Named("account".into());
         assert_eq!(identified.get(&account), None);
@@ -248,19 +248,19 @@ fn a_token_that_claims_nothing_is_no_missing_token() {
         assert_eq!(doubt(Some(unverified)), "Some(Unverified)", "{unverified}");
     }
     assert_eq!(doubt(Some(&not_for_us)), "Some(Rejected(\"alice\"))");
-    assert_eq!(doubt(Some(&signed(HS256, "{}"))), "Some(Unverified)", "nobody knows whose it is");
-    let good = with_token(&signed(HS256, r#"{"aud":"us"}"#));
-    assert_eq!(identity.of(&good).doubt(&Attribute::Jwt("sub".into())), None, "a good token without the claim");
+    assert_eq!(doubt(Some(&signed(HS256, "{}"))), "Some(Unverified)", "the token has no claim");
+    let valid = with_token(&signed(HS256, r#"{"aud":"us"}"#));
+    assert_eq!(identity.of(&valid).doubt(&Attribute::Jwt("sub".into())), None, "a valid token without the claim");
 }
 
 /// flask-jwt-extended looks for `Bearer` after a comma, and others remove the word at any position.
 #[test]
-fn what_may_hold_a_token_is_no_missing_token() {
+fn ambiguous_credentials_are_not_a_missing_token() {
     let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();
     let (header, payload) = message.split_once('.').unwrap();
     let (start, end) = payload.split_at(3);
     let (token, identity) = (tokens::HS256, hs256());
-    for said in [
+    for credentials in [
         format!("Basic x, Bearer {token}"),
         format!("Basic x,Bearer {token}"),
         format!("x, Bearer {token}"),
@@ -273,9 +273,9 @@ fn what_may_hold_a_token_is_no_missing_token() {
         format!("Bearer {token}, Bearer x"),
         "Basic bearer x".to_owned(),
     ] {
-        let request = request(&[("header(authorization)", &said)]);
+        let request = request(&[("header(authorization)", &credentials)]);
         let doubt = format!("{:?}", identity.of(&request).doubt(&Attribute::Jwt("sub".into())));
-        assert_eq!(doubt, "Some(Unverified)", "{said}");
+        assert_eq!(doubt, "Some(Unverified)", "{credentials}");
     }
     for other in ["Basic YTpi", "Digest username=\"a.b\", realm=\"x y\"", "AWS4 Credential=a/b, Signature=c"] {
         let request = request(&[("header(authorization)", other)]);
@@ -284,7 +284,7 @@ fn what_may_hold_a_token_is_no_missing_token() {
 }
 
 #[test]
-fn a_signature_is_read_as_leniently_as_services_do() {
+fn signatures_are_decoded_leniently() {
     let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();
     let standard = signature.replace('-', "+").replace('_', "/");
     for same in [format!("{signature}="), format!("{signature}==x"), standard, format!("!{signature} ")] {
@@ -313,46 +313,46 @@ fn a_deep_token_needs_little_stack() {
 }
 
 #[test]
-fn a_token_is_good_between_its_times() {
+fn a_token_is_valid_between_nbf_and_exp() {
     let clock = ManualClock::at(Timestamp::from_secs(1_000));
     let mut identity = verifying(&format!("secret: '{SECRET}', leeway: 10s"));
     identity.tokens.as_mut().unwrap().clock = Arc::new(clock.clone());
-    let is_good = |claims: &str| claimed(&identity, &with_token(&signed(HS256, claims)), "sub").is_some();
-    assert!(is_good(r#"{"sub":"a"}"#));
-    assert!(is_good(r#"{"sub":"a","exp":991}"#) && !is_good(r#"{"sub":"a","exp":990}"#));
-    assert!(is_good(r#"{"sub":"a","nbf":1010}"#) && !is_good(r#"{"sub":"a","nbf":1011}"#));
-    assert!(is_good(r#"{"sub":"a","exp":2000.5,"nbf":999.5}"#));
-    for nonsense in [r#""2000""#, "null", "[]", "-1", "true"] {
-        assert!(!is_good(&format!(r#"{{"sub":"a","exp":{nonsense}}}"#)), "{nonsense}");
+    let is_valid = |claims: &str| claimed(&identity, &with_token(&signed(HS256, claims)), "sub").is_some();
+    assert!(is_valid(r#"{"sub":"a"}"#));
+    assert!(is_valid(r#"{"sub":"a","exp":991}"#) && !is_valid(r#"{"sub":"a","exp":990}"#));
+    assert!(is_valid(r#"{"sub":"a","nbf":1010}"#) && !is_valid(r#"{"sub":"a","nbf":1011}"#));
+    assert!(is_valid(r#"{"sub":"a","exp":2000.5,"nbf":999.5}"#));
+    for invalid in [r#""2000""#, "null", "[]", "-1", "true"] {
+        assert!(!is_valid(&format!(r#"{{"sub":"a","exp":{invalid}}}"#)), "{invalid}");
     }
     clock.set(Timestamp::from_secs(3_000));
-    assert!(!is_good(r#"{"sub":"a","exp":2000.5}"#));
+    assert!(!is_valid(r#"{"sub":"a","exp":2000.5}"#));
     // The same by the system clock.
     assert!(claimed(&hs256(), &with_token(&signed(HS256, r#"{"sub":"a","exp":1500000000}"#)), "sub").is_none());
 }
 
 #[test]
-fn a_token_of_somebody_else_or_for_somebody_else_claims_nothing() {
+fn tokens_of_another_issuer_or_audience_have_no_claims() {
     let identity = verifying(&format!("secret: '{SECRET}', issuer: me, audience: [you, them]"));
-    let is_good = |claims: &str| claimed(&identity, &with_token(&signed(HS256, claims)), "sub").is_some();
-    assert!(is_good(r#"{"sub":"a","iss":"me","aud":"you"}"#));
-    assert!(is_good(r#"{"sub":"a","iss":"me","aud":["nobody","them"]}"#));
+    let is_valid = |claims: &str| claimed(&identity, &with_token(&signed(HS256, claims)), "sub").is_some();
+    assert!(is_valid(r#"{"sub":"a","iss":"me","aud":"you"}"#));
+    assert!(is_valid(r#"{"sub":"a","iss":"me","aud":["other","them"]}"#));
     for claims in [
         r#"{"sub":"a"}"#,
         r#"{"sub":"a","iss":"me"}"#,
         r#"{"sub":"a","aud":"you"}"#,
         r#"{"sub":"a","iss":"mi","aud":"you"}"#,
         r#"{"sub":"a","iss":["me"],"aud":"you"}"#,
-        r#"{"sub":"a","iss":"me","aud":["nobody"]}"#,
+        r#"{"sub":"a","iss":"me","aud":["other"]}"#,
         r#"{"sub":"a","iss":"me","aud":[]}"#,
         r#"{"sub":"a","iss":"me","aud":{"you":"you"}}"#,
     ] {
-        assert!(!is_good(claims), "{claims}");
+        assert!(!is_valid(claims), "{claims}");
     }
 }
 
 #[test]
-fn a_token_is_verified_once_and_only_if_asked_for() {
+fn a_token_is_verified_lazily_and_once() {
     let identity = hs256();
     let request = with_token(tokens::HS256);
     let identified = identity.of(&request);
@@ -360,13 +360,13 @@ fn a_token_is_verified_once_and_only_if_asked_for() {
     assert_eq!(request.1.load(Ordering::Relaxed), 0);
     for _ in 0..3 {
         assert!(identified.get(&Attribute::Jwt("sub".into())).is_some());
-        assert!(identified.get(&Attribute::Jwt("nobody".into())).is_none());
+        assert!(identified.get(&Attribute::Jwt("unknown".into())).is_none());
     }
     assert_eq!(request.1.load(Ordering::Relaxed), 1);
 }
 
 #[test]
-fn a_token_is_found_where_the_file_says() {
+fn tokens_are_read_from_the_configured_source() {
     for (from, name) in [("cookie(t)", "cookie(t)"), ("query(t)", "query(t)"), ("header(X-T)", "header(x-t)")] {
         let identity = verifying(&format!("secret: '{SECRET}', from: {from}"));
         assert!(claimed(&identity, &request(&[(name, tokens::HS256)]), "sub").is_some(), "{from}");
@@ -380,7 +380,7 @@ fn a_token_is_found_where_the_file_says() {
 }
 
 #[test]
-fn an_unverified_token_is_believed_where_the_file_says_so() {
+fn verify_false_accepts_unverified_tokens() {
     let identity = verifying("verify: false");
     assert!(claimed(&identity, &with_token(tokens::ES256), "sub").is_some());
     let expired = signed(HS256, r#"{"sub":"a","exp":1500000000}"#);
@@ -399,51 +399,51 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn nonsense_says_what_was_meant() {
+fn reports_invalid_settings_with_a_hint() {
     let pem = |text: &str| format!("\"{}\"", text.replace('\n', "\\n"));
     let small = format!("jwt: {{algorithm: RS256, public_key: {}}}", pem(tokens::SMALL_RSA));
     let other = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(tokens::RSA));
     let curve = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(tokens::P384));
     let secret = format!("jwt: {{algorithm: HS256, public_key: {}}}", pem(tokens::RSA));
     let alone = format!("jwt: {{public_key: {}}}", pem(tokens::RSA));
-    for (text, said) in [
+    for (text, expected) in [
         ("account: headr(x)", "did you mean `header(NAME)`?"),
         ("account: header", "did you mean `header(NAME)`?"),
-        ("account: header()", "`header()` has no name"),
-        ("account: x-account", "header(x), cookie(x)"),
-        ("account: param(id)", "is nothing that a request is known by"),
-        ("account: [header(x)]", "`account` is a text, but this is a list"),
-        ("[account]", "`identity` is a map"),
-        ("ip: header(x-real-ip)", "`ip` means something else in a rule"),
-        ("'a b': header(x)", "`a b` is no name"),
+        ("account: header()", "missing name in `header()`"),
+        ("account: x-account", "expected header(x), cookie(x)"),
+        ("account: param(id)", "unknown source"),
+        ("account: [header(x)]", "invalid `account`: expected a string, found a list"),
+        ("[account]", "invalid `identity`: expected a map"),
+        ("ip: header(x-real-ip)", "reserved name `ip`"),
+        ("'a b': header(x)", "invalid name `a b`"),
         ("account: jwt(sub)", "add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"),
         ("account: cel('request.jwt.sub')", "add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"),
-        ("account: cel(request.host)", "has no quotes"),
-        ("account: cel('device')", "nothing is called `device`"),
-        ("account: cel('request.hots')", "a request has no `hots`"),
-        ("jwt: secret", "`jwt` is a map"),
-        ("jwt: {}", "one of `secret`, `public_key` and `verify: false`"),
-        ("jwt: {verify: true}", "there is nothing to verify tokens with"),
-        ("jwt: {secret: a, verify: false}", "exclude each other"),
-        ("jwt: {secret: a, public_key: b}", "exclude each other"),
+        ("account: cel(request.host)", "must be in quotes"),
+        ("account: cel('device')", "unknown name `device`"),
+        ("account: cel('request.hots')", "unknown request field `hots`"),
+        ("jwt: secret", "invalid `jwt`: expected a map"),
+        ("jwt: {}", "add one of `secret`, `public_key` and `verify: false`"),
+        ("jwt: {verify: true}", "`verify: true` needs a key"),
+        ("jwt: {secret: a, verify: false}", "cannot be used together"),
+        ("jwt: {secret: a, public_key: b}", "cannot be used together"),
         ("jwt: {secret: ''}", "the secret is empty"),
-        ("jwt: {secret: a, algorithm: RS256}", "tokens of RS256 are signed by a private key"),
-        ("jwt: {secret: a, algorithm: none}", "`none` is no algorithm"),
+        ("jwt: {secret: a, algorithm: RS256}", "tokens of RS256 are signed with a private key"),
+        ("jwt: {secret: a, algorithm: none}", "unsupported algorithm `none`"),
         ("jwt: {secret: a, algorithm: HS255}", "expected one of `HS256`"),
-        ("jwt: {secret: a, issuer: []}", "`issuer` names nobody"),
-        ("jwt: {secret: a, leeway: 2day}", "at most a day"),
-        ("jwt: {secret: a, from: ip}", "no token is found in `ip`"),
+        ("jwt: {secret: a, issuer: []}", "`issuer` is empty"),
+        ("jwt: {secret: a, leeway: 2day}", "expected at most a day"),
+        ("jwt: {secret: a, from: ip}", "invalid token source `ip`"),
         ("jwt: {secret: a, form: ip}", "did you mean `from`?"),
-        ("jwt: {public_key: x, algorithm: RS256}", "this is no public key in PEM"),
-        ("jwt: {public_key: '-----BEGIN PRIVATE KEY-----', algorithm: RS256}", "this is a private key"),
-        (&small, "an RSA key of this size is refused"),
-        (&other, "this is no key for ES256"),
-        (&curve, "this is no key for ES256"),
-        (&secret, "tokens of HS256 are signed by a secret"),
-        (&alone, "`algorithm`, such as RS256"),
+        ("jwt: {public_key: x, algorithm: RS256}", "invalid public key: expected PEM"),
+        ("jwt: {public_key: '-----BEGIN PRIVATE KEY-----', algorithm: RS256}", "found a private key"),
+        (&small, "unsupported RSA key size"),
+        (&other, "the key does not fit the algorithm ES256"),
+        (&curve, "the key does not fit the algorithm ES256"),
+        (&secret, "tokens of HS256 are signed with a secret"),
+        (&alone, "add `algorithm`, such as RS256"),
     ] {
         let error = read(text).unwrap_err();
-        assert!(error.contains(said), "{text}:\n{error}");
+        assert!(error.contains(expected), "{text}:\n{error}");
     }
     assert!(known("").names().next().is_none());
     assert!(public("RS256", &tokens::RSA.replace('\n', "\\n")).knows_tokens(), "lines joined by a written \\n");

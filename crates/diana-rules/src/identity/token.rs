@@ -13,7 +13,7 @@
 //! form that only the service understands. The signature is still verified over the exact bytes that were sent.
 
 use super::key::Key;
-use super::source::Place;
+use super::source::TokenSource;
 use crate::attributes::{Attributes, SEVERAL};
 use base64::Engine;
 use base64::alphabet;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The maximum length of a token, in bytes.
-const LONGEST: usize = 8 << 10;
+const MAX_LENGTH: usize = 8 << 10;
 
 /// The claims of a token.
 pub(super) type Claims = Map<String, Value>;
@@ -33,7 +33,7 @@ pub(super) type Claims = Map<String, Value>;
 /// Where requests have tokens, and how tokens are validated.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
-    pub(super) from: Place,
+    pub(super) from: TokenSource,
     pub(super) key: Key,
     /// The accepted issuers; any issuer if empty.
     pub(super) issuers: Vec<String>,
@@ -55,31 +55,31 @@ pub(super) enum Token {
     /// The token is signed by the configured key, but expired, not valid yet, or for another issuer or audience.
     Rejected(Claims),
     /// The token is valid.
-    Good(Claims),
+    Valid(Claims),
 }
 
 impl Tokens {
     /// Finds and validates the token of a request.
     pub(super) fn token(&self, request: &(impl Attributes + ?Sized)) -> Token {
-        let Some(said) = request.get(self.from.attribute()) else { return Token::Absent };
-        if said == SEVERAL {
+        let Some(value) = request.get(self.from.attribute()) else { return Token::Absent };
+        if value == SEVERAL {
             return Token::Several;
         }
-        let token = match credentials(&said) {
+        let token = match credentials(&value) {
             Credentials::None => return Token::Absent,
             Credentials::Ambiguous => return Token::Unverified,
             Credentials::Token(token) => token,
         };
         match self.signed(token) {
             None => Token::Unverified,
-            Some(claims) if self.is_for_us(&claims, self.clock.now()) => Token::Good(claims),
+            Some(claims) if self.is_accepted(&claims, self.clock.now()) => Token::Valid(claims),
             Some(claims) => Token::Rejected(claims),
         }
     }
 
     /// Returns the claims of a token, if it is signed by the configured key.
     fn signed(&self, token: &str) -> Option<Claims> {
-        if token.len() > LONGEST {
+        if token.len() > MAX_LENGTH {
             return None;
         }
         let (message, signature) = token.rsplit_once('.')?;
@@ -97,7 +97,7 @@ impl Tokens {
         json(payload)
     }
 
-    fn is_for_us(&self, claims: &Claims, now: Timestamp) -> bool {
+    fn is_accepted(&self, claims: &Claims, now: Timestamp) -> bool {
         let now = now.since(Timestamp::from_secs(0)).as_secs_f64();
         let leeway = self.leeway.as_secs_f64();
         // A time that is not a number is invalid.
@@ -149,9 +149,9 @@ enum Credentials<'a> {
     Ambiguous,
 }
 
-fn credentials(said: &str) -> Credentials<'_> {
+fn credentials(value: &str) -> Credentials<'_> {
     // Services that decode headers as Latin-1 treat more than ASCII as white space, and tokens are always ASCII.
-    let words = said.split(|letter: char| letter.is_ascii_whitespace() || !letter.is_ascii());
+    let words = value.split(|letter: char| letter.is_ascii_whitespace() || !letter.is_ascii());
     let words = words.filter(|word| !word.is_empty());
     let dots = |word: &str| word.matches('.').count();
     let mut some = words.clone();

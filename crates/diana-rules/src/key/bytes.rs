@@ -33,14 +33,14 @@ pub(super) fn parts(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The prefix lengths of an address that make up a key, for IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct PrefixLengths {
     pub(super) v4: u8,
     pub(super) v6: u8,
 }
 
-impl Share {
+impl PrefixLengths {
     /// The default: all of IPv4, and the /64 of IPv6 that one customer has.
-    pub(super) const USUAL: Self = Self { v4: 32, v6: 64 };
+    pub(super) const DEFAULT: Self = Self { v4: 32, v6: 64 };
 
     /// Writes the address with all bits after the prefix set to zero.
     pub(super) fn write(self, address: IpAddr, key: &mut KeyBytes) {
@@ -85,12 +85,12 @@ fn write_octet(text: &mut [u8; 16], mut at: usize, octet: u8) -> usize {
 /// Writes a number. On the hot path; the standard library's formatting takes three times as long.
 fn decimal(key: &mut KeyBytes, number: usize) {
     let mut digits = [0; 20];
-    let (mut at, mut left) = (digits.len(), number);
+    let (mut at, mut rest) = (digits.len(), number);
     loop {
         at -= 1;
-        digits[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
-        left /= 10;
-        if left == 0 {
+        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        if rest == 0 {
             break;
         }
     }

@@ -1,7 +1,7 @@
 //! Descriptions of the key that a limit counts by.
 
 use super::KeySpec;
-use super::bytes::Share;
+use super::bytes::PrefixLengths;
 use super::part::Part;
 use crate::attributes::Attribute;
 
@@ -43,7 +43,7 @@ fn noun(part: &Part) -> String {
             Attribute::Method | Attribute::Host | Attribute::Named(_) => attribute.to_string(),
         },
         Part::Named(name, _) => name.to_string(),
-        Part::Address(Share { v4, v6 }) => {
+        Part::Address(PrefixLengths { v4, v6 }) => {
             let network = if *v4 == 32 { "address".to_owned() } else { format!("/{v4} network") };
             if *v6 == 128 { network } else { format!("{network} or IPv6 /{v6}") }
         }

@@ -1,6 +1,6 @@
 //! One part of a key.
 
-use super::bytes::{KeyBytes, Share};
+use super::bytes::{KeyBytes, PrefixLengths};
 use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL, doubt_about};
 use crate::expression::Expression;
 use crate::matching::normal_segment;
@@ -16,10 +16,10 @@ use std::sync::Arc;
 pub(super) enum Part {
     /// An attribute of the request.
     Of(Attribute),
-    /// A name that the file's `identity` defines: the name, and the attribute it stands for.
+    /// A name that the file's `identity` defines: the name, and its attribute.
     Named(Box<str>, Attribute),
     /// The client's address, or a prefix of it.
-    Address(Share),
+    Address(PrefixLengths),
     /// The value of an expression.
     Expression(Expression),
     /// The value of a registered function, by its registered name.
@@ -61,7 +61,7 @@ const REJECTED: &str = "(rejected) ";
 
 impl Part {
     /// Writes this part of a call's key, unless the call does not pass it. An empty value counts as passed.
-    pub(super) fn write_told(&self, call: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKey> {
+    pub(super) fn write_argument(&self, call: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKey> {
         match self {
             Self::Of(attribute @ Attribute::Named(_)) => {
                 key.extend_from_slice(call.get(attribute).ok_or(MissingKey::Absent)?.as_bytes());
@@ -82,8 +82,8 @@ impl Part {
             Self::Of(attribute) | Self::Named(_, attribute) => {
                 request.get(attribute).ok_or_else(|| self.missing(request))?
             }
-            Self::Address(share) => {
-                share.write(request.ip().ok_or(MissingKey::Absent)?, key);
+            Self::Address(prefix) => {
+                prefix.write(request.ip().ok_or(MissingKey::Absent)?, key);
                 return Ok(());
             }
             Self::Expression(expression) => {
@@ -129,7 +129,7 @@ impl Part {
     /// Writes a value from a file in the same form as for requests that have it.
     pub(super) fn write_value(&self, value: &str, key: &mut KeyBytes) {
         match (self, address(value)) {
-            (Self::Address(share), Some((address, _))) => share.write(address, key),
+            (Self::Address(prefix), Some((address, _))) => prefix.write(address, key),
             (Self::Of(Attribute::Path), _) => {
                 tidy(&value.split('/').map(normal_segment).collect::<Vec<_>>().join("/"), key);
             }
@@ -139,16 +139,16 @@ impl Part {
 
     /// Checks that a value from a file can be this part of a key. The error is the problem, and a suggested fix.
     pub(super) fn check_value(&self, value: &str) -> Result<(), (String, String)> {
-        let Self::Address(share) = self else { return Ok(()) };
+        let Self::Address(prefix) = self else { return Ok(()) };
         let Some((address, width)) = address(value) else {
-            let what = format!("`{value}` is no address, but a rule by `{self}` counts addresses");
-            return Err((what, "an address such as 10.0.0.7".to_owned()));
+            let what = format!("invalid address `{value}`: a rule by `{self}` counts addresses");
+            return Err((what, "expected an address such as 10.0.0.7".to_owned()));
         };
-        let counted = if address.is_ipv4() { share.v4 } else { share.v6 };
+        let counted = if address.is_ipv4() { prefix.v4 } else { prefix.v6 };
         match width {
             Some(width) if width != counted => {
-                let what = format!("`{value}` is a /{width}, but this rule counts each /{counted}");
-                Err((what, format!("`{address}/{counted}`, or another rule with `match: {{ip: ...}}`")))
+                let what = format!("`{value}` is a /{width} network, but this rule counts each /{counted}");
+                Err((what, format!("expected `{address}/{counted}`, or use another rule with `match: {{ip: ...}}`")))
             }
             _ => Ok(()),
         }
@@ -156,9 +156,9 @@ impl Part {
 
     /// Returns the network that shares its count with an address from a file, if it is larger than the address alone.
     pub(super) fn network_of(&self, value: &str) -> Option<IpNet> {
-        let Self::Address(share) = self else { return None };
+        let Self::Address(prefix) = self else { return None };
         let (address, None) = address(value)? else { return None };
-        let counted = if address.is_ipv4() { share.v4 } else { share.v6 };
+        let counted = if address.is_ipv4() { prefix.v4 } else { prefix.v6 };
         IpNet::new(address, counted)
             .ok()
             .map(|network| network.trunc())
@@ -219,10 +219,10 @@ impl fmt::Display for Part {
         match self {
             Self::Of(attribute) => attribute.fmt(f),
             Self::Named(name, _) => f.write_str(name),
-            Self::Address(Share::USUAL) => f.write_str("ip"),
-            Self::Address(Share { v4: 32, v6: v6 @ 33.. }) => write!(f, "ip/{v6}"),
-            Self::Address(Share { v4, v6 }) if *v6 == Share::USUAL.v6 => write!(f, "ip/{v4}"),
-            Self::Address(Share { v4, v6 }) => write!(f, "ip/{v4}/{v6}"),
+            Self::Address(PrefixLengths::DEFAULT) => f.write_str("ip"),
+            Self::Address(PrefixLengths { v4: 32, v6: v6 @ 33.. }) => write!(f, "ip/{v6}"),
+            Self::Address(PrefixLengths { v4, v6 }) if *v6 == PrefixLengths::DEFAULT.v6 => write!(f, "ip/{v4}"),
+            Self::Address(PrefixLengths { v4, v6 }) => write!(f, "ip/{v4}/{v6}"),
             Self::Expression(expression) => write!(f, "cel({:?})", expression.to_string()),
             Self::Registered(name, _) => f.write_str(name),
             Self::Request => f.write_str("request"),

@@ -32,7 +32,7 @@ fn key(by: &str, request: &From<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn each_word_is_read_and_written() {
+fn keys_round_trip() {
     for text in [
         "global",
         "account",
@@ -60,33 +60,33 @@ fn each_word_is_read_and_written() {
 }
 
 #[test]
-fn nonsense_says_what_was_meant() {
-    for (text, said) in [
+fn reports_invalid_keys_with_a_hint() {
+    for (text, expected) in [
         ("acount", "did you mean `account`?"),
         ("headr", "did you mean `header(NAME)`?"),
         ("headr(x)", "did you mean `header(x)`?"),
-        ("header()", "`header()` has no name"),
+        ("header()", "missing name in `header()`"),
         ("header", "did you mean `header(NAME)`?"),
-        ("magic", "global, account, device"),
-        ("ip/0", "is no share of an address"),
-        ("ip/129", "is no share of an address"),
-        ("ip/x", "is no share of an address"),
-        ("ip/24/", "is no share of an address"),
-        ("ip/24/129", "is no share of an address"),
-        ("ip/+24", "is no share of an address"),
-        ("[]", "`by` names nobody"),
-        ("[global, ip]", "nothing can stand beside it"),
-        ("[ip, ip]", "`ip` is there twice"),
-        ("jwt(sub)", "needs to know how tokens are verified"),
-        ("{ip: 24}", "`by` is a text, but this is a map"),
+        ("magic", "expected global, account, device"),
+        ("ip/0", "invalid prefix length"),
+        ("ip/129", "invalid prefix length"),
+        ("ip/x", "invalid prefix length"),
+        ("ip/24/", "invalid prefix length"),
+        ("ip/24/129", "invalid prefix length"),
+        ("ip/+24", "invalid prefix length"),
+        ("[]", "`by` is empty"),
+        ("[global, ip]", "`global` cannot be combined with other keys"),
+        ("[ip, ip]", "duplicate key `ip`"),
+        ("jwt(sub)", "needs verified tokens"),
+        ("{ip: 24}", "invalid `by`: expected a string, found a map"),
     ] {
         let error = read(text).unwrap_err();
-        assert!(error.contains(said), "{text}:\n{error}");
+        assert!(error.contains(expected), "{text}:\n{error}");
     }
 }
 
 #[test]
-fn addresses_of_one_client_are_one() {
+fn addresses_of_one_client_have_one_key() {
     let ip = |text| key("ip", &From(text, ""));
     assert_ne!(ip("203.0.113.7"), ip("203.0.113.8"));
     assert_eq!(ip("203.0.113.7"), ip("::ffff:203.0.113.7"));
@@ -101,11 +101,11 @@ fn addresses_of_one_client_are_one() {
     assert_eq!(both("2001:db8:1:2::1"), both("2001:db8:1:9::1"));
     assert_eq!(read("ip/24").unwrap().key_of(&["203.0.113.0/24"]), net("203.0.113.200"));
     assert_eq!(key("ip/48", &From("2001:db8:1:2::1", "")), key("ip/48", &From("2001:db8:1:9::1", "")));
-    assert!(read("ip").unwrap().key(&From("unix:", ""), &mut KeyBytes::new()).is_err(), "it has no address");
+    assert!(read("ip").unwrap().key(&From("unix:", ""), &mut KeyBytes::new()).is_err(), "the request has no address");
 }
 
 #[test]
-fn no_two_combinations_give_the_same_key() {
+fn combinations_have_distinct_keys() {
     let both = |first: &str, second: &str| {
         let by = read("[header(a), ip]").unwrap();
         by.key_of(&[first, second])
@@ -118,19 +118,22 @@ fn no_two_combinations_give_the_same_key() {
 
 #[test]
 fn a_request_without_the_attribute_has_no_key() {
-    let mut key = b"kept".to_vec();
+    let mut key = b"before".to_vec();
     let account = read("account").unwrap();
     let missing = account.key(&From("1.2.3.4", ""), &mut key).unwrap_err();
-    assert_eq!(missing.to_string(), "it has no account");
-    assert!(read("[ip, header(x)]").unwrap().key(&From("1.2.3.4", ""), &mut key).is_err(), "an empty header is none");
-    assert_eq!(&key[..], b"kept");
+    assert_eq!(missing.to_string(), "missing account");
+    assert!(
+        read("[ip, header(x)]").unwrap().key(&From("1.2.3.4", ""), &mut key).is_err(),
+        "an empty header counts as missing"
+    );
+    assert_eq!(&key[..], b"before");
     let needed = read("[account, ip/24]").unwrap();
     let needed = needed.attributes().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(needed, ["account", "ip"]);
 }
 
 #[test]
-fn a_path_is_one_however_many_slashes_it_has() {
+fn repeated_slashes_do_not_change_the_key() {
     struct Path(&'static str);
     impl Attributes for Path {
         fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {

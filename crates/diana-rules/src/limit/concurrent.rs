@@ -29,38 +29,42 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Concurre
     }
     match (burst_at, delay_at) {
         (Some(entry), None) => {
-            let what = "`burst` lets more in after a wait, and nothing says how long that is at first";
-            problems.push(Problem::new(entry.span, what).expected("`delay: 200ms` beside it: what a request takes"));
+            let what = "`burst` needs a `delay`";
+            problems
+                .push(Problem::new(entry.span, what).expected("add `delay: 200ms`, the duration of a typical request"));
         }
         (None, Some(entry)) => {
-            let what = "`delay` is for requests over the limit, and without a `burst` they are all denied";
-            problems.push(Problem::new(entry.span, what).expected("`burst: 10` beside it, or leave it out"));
+            let what = "`delay` needs a `burst`: without one, all requests over the limit are denied";
+            problems.push(Problem::new(entry.span, what).expected("add `burst: 10`, or remove `delay`"));
         }
         (_, Some(entry)) if delay.is_some_and(|delay| delay.is_zero()) => {
-            let problem = Problem::new(entry.span, "without a `delay`, a `burst` is only a higher limit");
-            problems.push(problem.expected("a time from 1ns on, such as 200ms"));
+            let problem = Problem::new(
+                entry.span,
+                "`delay` must be greater than 0: without a delay, `burst` only raises the limit",
+            );
+            problems.push(problem.expected("expected a time such as 200ms"));
         }
         _ => {}
     }
     fields.finish(problems);
-    let (limit, is_good) = (limit?, problems.len() == before);
-    let places = Concurrency::new(limit).ok().filter(|_| is_good)?;
+    let (limit, is_valid) = (limit?, problems.len() == before);
+    let concurrency = Concurrency::new(limit).ok().filter(|_| is_valid)?;
     Some(match (burst, delay) {
         (Some(burst), Some(delay)) => {
             let written = format!("{limit} burst {burst} delay {}", scalar::time(delay));
-            (places.with_burst(burst).with_delay(delay), written)
+            (concurrency.with_burst(burst).with_delay(delay), written)
         }
-        _ => (places, limit.to_string()),
+        _ => (concurrency, limit.to_string()),
     })
 }
 
 /// Returns when permits are released: the latest `until` of a rule and its overrides. ([`read`] reports problems.)
 pub(crate) fn held_until<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldUntil {
-    let says = |node: &Node| match &node.value {
+    let is_upstream_done = |node: &Node| match &node.value {
         Value::Map(entries) => entries.iter().any(|entry| entry.key == "until" && entry.node.text() == Some(UNTIL[1])),
         _ => false,
     };
-    if nodes.into_iter().any(says) { HeldUntil::UpstreamDone } else { HeldUntil::ClientLeft }
+    if nodes.into_iter().any(is_upstream_done) { HeldUntil::UpstreamDone } else { HeldUntil::ClientLeft }
 }
 
 /// Returns every `concurrent` in `overrides`, in either form.

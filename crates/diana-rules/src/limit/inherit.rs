@@ -57,7 +57,7 @@ impl<'a> LimitStyle<'a> {
         match &node.value {
             Value::List(items) => several(node, items, registry, problems),
             Value::Map(entries) if entries.iter().any(|entry| LIMITS.contains(&&*entry.key)) => {
-                let fields = MapReader::of(node, "an override", LimitRule::fields(registry), problems);
+                let fields = MapReader::of(node, "override", LimitRule::fields(registry), problems);
                 let Some(mut fields) = fields else { return Vec::new() };
                 let limits = self.read_fields(&mut fields, registry, problems);
                 fields.finish(problems);
@@ -74,7 +74,7 @@ impl<'a> LimitStyle<'a> {
         registry: &Registry,
         problems: &mut Vec<Problem>,
     ) -> Vec<LimitRule> {
-        LimitRule::read_in_style(fields, self, registry, problems).0
+        LimitRule::read_with_style(fields, self, registry, problems).0
     }
 }
 
@@ -82,8 +82,8 @@ impl<'a> LimitStyle<'a> {
 fn of_any_rate<'a>(name: &str, node: &'a Node) -> Cow<'a, Node> {
     match &node.value {
         Value::Map(entries) if name == "refill" => {
-            let kept = entries.iter().filter(|entry| entry.key != "tokens").cloned().collect();
-            Cow::Owned(Node { value: Value::Map(kept), span: node.span })
+            let remaining = entries.iter().filter(|entry| entry.key != "tokens").cloned().collect();
+            Cow::Owned(Node { value: Value::Map(remaining), span: node.span })
         }
         _ => Cow::Borrowed(node),
     }

@@ -13,7 +13,7 @@ fn limits(yaml: &str) -> Result<Vec<LimitRule>, String> {
     let document = Document::new("rule.yaml", yaml);
     let tree = document.parse().map_err(|error| error.to_string())?;
     let (registry, mut problems) = (Registry::default(), Vec::new());
-    let mut rule = MapReader::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).ok_or("no map")?;
+    let mut rule = MapReader::of(&tree, "rule", LimitRule::fields(&registry), &mut problems).ok_or("no map")?;
     let limits = LimitRule::read(&mut rule, &registry, &mut problems);
     rule.finish(&mut problems);
     if problems.is_empty() { Ok(limits) } else { Err(document.problems(problems).to_string()) }
@@ -30,7 +30,7 @@ fn quota(text: &str) -> Quota {
 }
 
 #[test]
-fn each_algorithm_has_its_options() {
+fn parses_the_options_of_each_algorithm() {
     let ms = Duration::from_millis;
     let same = |yaml: &str, configured: Configured| assert_eq!(one_limit(yaml), configured, "{yaml}");
     same("limit: 100/s", Configured::new(TokenBucket::new(quota("100/s"))));
@@ -90,7 +90,7 @@ fn each_algorithm_has_its_options() {
     let smooth = SmoothBursty::new(5.0).unwrap();
     same("{limit: 5/s, algorithm: smooth_bursty}", Configured::new(smooth.with_initial_permits(InitialPermits::Full)));
     same("{limit: 5/s, algorithm: smooth_bursty, starts: empty}", Configured::new(smooth));
-    // No permits are saved up, so the rate is even; Guava accepts this too, and also a start that is no slower when
+    // No permits are saved up, so the rate is even; Guava accepts this too, and also a start that is not slower when
     // cold.
     same(
         "{limit: 5/s, algorithm: smooth_bursty, burst_seconds: 0, starts: empty}",
@@ -115,79 +115,81 @@ fn each_algorithm_has_its_options() {
 }
 
 #[test]
-fn several_limits_have_options_of_their_own() {
+fn each_limit_of_a_list_has_its_own_options() {
     let all = limits("limit: [{rate: 100/s, burst: 200}, 20000/h, {rate: 5/s, algorithm: sliding_log}]").unwrap();
     assert_eq!(all.len(), 3);
     assert_eq!(all[2].configured, Configured::new(SlidingLog::new(quota("5/s"))));
     assert_eq!(all[1].written, "20000/h");
-    assert!(limits("{limit: [1/s, 5/min], burst: 7}").unwrap_err().contains("`burst` stands beside several limits"));
+    assert!(
+        limits("{limit: [1/s, 5/min], burst: 7}").unwrap_err().contains("`burst` is ambiguous beside several limits")
+    );
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn reports_all_problems_at_once() {
     let error =
         limits("limit:\n  - {rate: 0/s}\n  - {rate: 5/fortnight, burts: 3}\n  - {burst: 4}\n  - [1]\n  - true\n");
     assert_eq!(
         error.unwrap_err(),
         "\
-rule.yaml:2:12: a limit can't be `0/s`
+rule.yaml:2:12: invalid limit `0/s`
   2 |   - {rate: 0/s}
     |            ^^^ permits 0: must be a whole number from 1 to 9007199254740992
-rule.yaml:3:12: a limit can't be `5/fortnight`
+rule.yaml:3:12: invalid limit `5/fortnight`
   3 |   - {rate: 5/fortnight, burts: 3}
-    |            ^^^^^^^^^^^ `fortnight` is not a unit of time; write one of ns, us, ms, s, min, h, day, week or month
-rule.yaml:3:25: `burts` is no field of a limit
+    |            ^^^^^^^^^^^ unknown unit of time `fortnight`; expected one of ns, us, ms, s, min, h, day, week or month
+rule.yaml:3:25: unknown limit field `burts`
   3 |   - {rate: 5/fortnight, burts: 3}
     |                         ^^^^^ did you mean `burst`?
-rule.yaml:4:5: a limit has no `rate`
+rule.yaml:4:5: missing `rate` in limit
   4 |   - {burst: 4}
-    |     ^ as in {rate: 100/s, burst: 200}
-rule.yaml:5:5: a limit can't be a list
+    |     ^ expected {rate: 100/s, burst: 200}
+rule.yaml:5:5: invalid limit: found a list
   5 |   - [1]
-    |     ^ 100/s, {rate: 100/s, burst: 200}, or a list of them
-rule.yaml:6:5: a limit can't be true or false
+    |     ^ expected 100/s, {rate: 100/s, burst: 200}, or a list of them
+rule.yaml:6:5: invalid limit: found a boolean
   6 |   - true
-    |     ^^^^ 100/s, {rate: 100/s, burst: 200}, or a list of them
+    |     ^^^^ expected 100/s, {rate: 100/s, burst: 200}, or a list of them
 "
     );
 }
 
 #[test]
-fn each_nonsense_says_what_would_do() {
-    for (yaml, said) in [
+fn reports_invalid_values_with_a_hint() {
+    for (yaml, expected) in [
         ("{limit: 5/s, algorithm: sliding_windw}", "did you mean `sliding_window`?"),
         ("{limit: 5/s, algorithm: magic}", "expected one of `fixed_window`, `leaky_bucket`"),
-        ("{limit: 5/s, buckets: 3}", "`token_bucket` has no `buckets`"),
-        ("{limit: 5/s, algorithm: sliding_window, buckets: 0}", "`buckets` can't be `0`"),
-        ("{limit: 5/s, algorithm: sliding_window, buckets: 3, precision: 1s}", "say the same in two ways"),
-        ("{limit: 5/s, algorithm: sliding_window, precision: 1}", "has no unit"),
-        ("concurrent: {burst: 8, delay: 1s}", "`concurrent` has no `limit`"),
-        ("concurrent: {limit: 4, burst: 8}", "`delay: 200ms` beside it"),
-        ("concurrent: {limit: 4, delay: 1s}", "without a `burst` they are all denied"),
-        ("concurrent: {limit: 4, burst: 8, delay: 0s}", "a `burst` is only a higher limit"),
-        ("concurrent: {limit: 0}", "a whole number from 1"),
+        ("{limit: 5/s, buckets: 3}", "`token_bucket` has no option `buckets`"),
+        ("{limit: 5/s, algorithm: sliding_window, buckets: 0}", "invalid value `0` for `buckets`"),
+        ("{limit: 5/s, algorithm: sliding_window, buckets: 3, precision: 1s}", "cannot be used together"),
+        ("{limit: 5/s, algorithm: sliding_window, precision: 1}", "missing unit"),
+        ("concurrent: {burst: 8, delay: 1s}", "missing `limit` in `concurrent`"),
+        ("concurrent: {limit: 4, burst: 8}", "add `delay: 200ms`"),
+        ("concurrent: {limit: 4, delay: 1s}", "`delay` needs a `burst`"),
+        ("concurrent: {limit: 4, burst: 8, delay: 0s}", "`burst` only raises the limit"),
+        ("concurrent: {limit: 0}", "expected a whole number from 1"),
         ("concurrent: {limt: 4}", "did you mean `limit`?"),
         ("{limit: 5/s, algorithm: sliding_window, edge: sharp}", "`weighted`"),
-        ("{limit: 5/s, algorithm: sliding_log, edge: strict}", "`sliding_log` has no `edge`"),
-        ("{limit: 5/s, algorithm: leaky_bucket, delay: 3, nodelay: true}", "exclude each other"),
-        ("{limit: 5/s, algorithm: leaky_bucket, nodelay: yes}", "true or false"),
-        ("{limit: 5/h, algorithm: fixed_window, time_zone: Europe/Berlin}", "a calendar has days, weeks and months"),
+        ("{limit: 5/s, algorithm: sliding_log, edge: strict}", "`sliding_log` has no option `edge`"),
+        ("{limit: 5/s, algorithm: leaky_bucket, delay: 3, nodelay: true}", "cannot be used together"),
+        ("{limit: 5/s, algorithm: leaky_bucket, nodelay: yes}", "expected true or false"),
+        ("{limit: 5/h, algorithm: fixed_window, time_zone: Europe/Berlin}", "needs a limit per day, week or month"),
         ("{limit: 5/day, algorithm: fixed_window, time_zone: Europe/Atlantis}", "`Europe/Atlantis`"),
         ("{limit: 5/s, algorithm: fixed_window, opens: sometimes}", "`clock`, `first_request`"),
-        ("{limit: 5/s, algorithm: smooth_warming_up}", "has no `warm_up`"),
-        ("{limit: 5/s, burst: 6, algorithm: sliding_log}", "`sliding_log` has no `burst`"),
-        ("{limit: 5/s burst 6, algorithm: sliding_log}", "`sliding_log` has no burst"),
-        ("{limit: 5/s, burst: 0}", "a whole number from 1"),
-        ("{limit: 5/s, refill: {tokens: 1}}", "`refill` has no `every`"),
-        ("burst: 5", "`burst` belongs to a `limit`, and there is none"),
+        ("{limit: 5/s, algorithm: smooth_warming_up}", "needs a `warm_up`"),
+        ("{limit: 5/s, burst: 6, algorithm: sliding_log}", "`sliding_log` has no option `burst`"),
+        ("{limit: 5/s burst 6, algorithm: sliding_log}", "`sliding_log` does not support a burst"),
+        ("{limit: 5/s, burst: 0}", "expected a whole number from 1"),
+        ("{limit: 5/s, refill: {tokens: 1}}", "missing `every` in `refill`"),
+        ("burst: 5", "`burst` needs a `limit`"),
         ("every: 0s", "interval 0"),
-        ("every: soon", "`soon` is not a unit of time"),
-        ("total: 0", "`total` can't be `0`"),
-        ("concurrent: many", "`concurrent` can't be `many`"),
+        ("every: soon", "unknown unit of time `soon`"),
+        ("total: 0", "invalid value `0` for `total`"),
+        ("concurrent: many", "invalid value `many` for `concurrent`"),
     ] {
         match limits(yaml) {
-            Err(error) => assert!(error.contains(said), "{yaml}:\n{error}"),
-            Ok(limits) => panic!("{yaml} came to {limits:?}"),
+            Err(error) => assert!(error.contains(expected), "{yaml}:\n{error}"),
+            Ok(limits) => panic!("{yaml} is valid: {limits:?}"),
         }
     }
 }
@@ -196,12 +198,12 @@ fn each_nonsense_says_what_would_do() {
 fn of_x(rule: &str, overrides: &str) -> Vec<Configured> {
     let text = format!("rules: [{{name: a, by: account, {rule}, overrides: {overrides}}}]");
     let document = Document::new("diana.yaml", text);
-    let file = crate::RuleFile::read(&document, &Registry::default()).unwrap_or_else(|told| panic!("{told}"));
+    let file = crate::RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"));
     file.rules[0].overrides[0].limits.iter().map(|limit| limit.configured.clone()).collect()
 }
 
 #[test]
-fn overrides_have_the_rules_algorithm_in_every_form() {
+fn overrides_inherit_the_algorithm_in_every_form() {
     let rule = "limit: 5/s, algorithm: sliding_window, buckets: 4";
     let window = Configured::new(SlidingWindow::new(quota("9/s")).with_buckets(4).unwrap());
     for form in [
@@ -233,7 +235,7 @@ fn overrides_have_the_rules_algorithm_in_every_form() {
 }
 
 #[test]
-fn an_override_refills_as_often_with_what_its_own_rate_gives() {
+fn overrides_inherit_the_refill_interval() {
     let refilled = Configured::new(RefillingBucket::new(quota("300/min")));
     for rule in ["limit: 100/min, refill: {tokens: 100, every: 1min}", "limit: 100/min, refill: {every: 1min}"] {
         assert_eq!(of_x(rule, "{x: 300/min}"), std::slice::from_ref(&refilled), "{rule}");

@@ -11,27 +11,27 @@ pub(crate) enum HostPattern {
     /// This host.
     Exact(Box<str>),
     /// All subdomains, at any depth: for `*.example.com`, this is `example.com`.
-    Below(Box<str>),
+    Subdomains(Box<str>),
     /// A pattern with stars at other positions.
-    Like(Glob),
+    Glob(Glob),
 }
 
 impl HostPattern {
     /// Parses a pattern. The error is the problem, and what was expected.
     pub(crate) fn read(text: &str) -> Result<Self, (String, &'static str)> {
-        let expected = "a name such as `api.example.com` or `*.example.com`";
-        let is_good = |character: char| character.is_ascii_alphanumeric() || "-._*:[]".contains(character);
-        if text.is_empty() || !text.chars().all(is_good) || text.contains("..") {
-            return Err((format!("`{text}` is no host"), expected));
+        let expected = "expected a name such as `api.example.com` or `*.example.com`";
+        let is_valid = |character: char| character.is_ascii_alphanumeric() || "-._*:[]".contains(character);
+        if text.is_empty() || !text.chars().all(is_valid) || text.contains("..") {
+            return Err((format!("invalid host `{text}`"), expected));
         }
         if split_host(text.as_bytes()).is_some_and(|(_, port)| port.is_some()) {
-            return Err((format!("`{text}` has a port, which hosts are compared without"), expected));
+            return Err((format!("invalid host `{text}`: hosts are compared without a port"), expected));
         }
         let text = normalised(text).into_owned();
         Ok(match text.strip_prefix("*.") {
-            Some(rest) if !rest.contains('*') => Self::Below(rest.into()),
+            Some(rest) if !rest.contains('*') => Self::Subdomains(rest.into()),
             None if !text.contains('*') => Self::Exact(text.into()),
-            _ => Self::Like(Glob::new(&text)),
+            _ => Self::Glob(Glob::new(&text)),
         })
     }
 
@@ -39,8 +39,10 @@ impl HostPattern {
     pub(crate) fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(name) => **name == *host,
-            Self::Below(name) => host.strip_suffix(&**name).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-            Self::Like(glob) => glob.matches(host),
+            Self::Subdomains(name) => {
+                host.strip_suffix(&**name).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+            Self::Glob(glob) => glob.matches(host),
         }
     }
 }
@@ -67,7 +69,7 @@ pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
 }
 
 /// The longest host, 255 bytes, with a port.
-const LONGEST: usize = 255 + ":65535".len();
+const MAX_LENGTH: usize = 255 + ":65535".len();
 
 /// Splits the value of a `Host` header, or of an HTTP/2 `:authority`, into the host and its port: `uri-host [":" port]`
 /// (RFC 9110 §7.2). Returns `None` if it is anything else; a gateway should answer such a request with 400.
@@ -83,7 +85,7 @@ const LONGEST: usize = 255 + ":65535".len();
 /// assert_eq!(split_host(b"api.example.com:8443,x"), None);
 /// ```
 pub fn split_host(text: &[u8]) -> Option<(&str, Option<&str>)> {
-    let text = str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST)?;
+    let text = str::from_utf8(text).ok().filter(|text| text.len() <= MAX_LENGTH)?;
     let end = if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
     let (host, rest) = text.split_at_checked(end)?;
     let port = match rest.strip_prefix(':') {
@@ -117,8 +119,8 @@ impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact(name) => f.write_str(name),
-            Self::Below(name) => write!(f, "*.{name}"),
-            Self::Like(glob) => glob.fmt(f),
+            Self::Subdomains(name) => write!(f, "*.{name}"),
+            Self::Glob(glob) => glob.fmt(f),
         }
     }
 }
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_compared_as_servers_do() {
+    fn hosts_are_compared_normalised() {
         let matches = |pattern: &str, host: &str| HostPattern::read(pattern).unwrap().matches(&normalised(host));
         for host in
             ["api.example.com", "API.Example.com", "api.example.com:8443", "api.example.com.", "api.example.com.:80"]
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+    fn splits_hosts_and_ports() {
         for (text, host, port) in [
             ("a", "a", None),
             ("a:", "a", Some("")),
@@ -209,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
-        let wrong = |text: &str| HostPattern::read(text).unwrap_err().0;
-        assert_eq!(wrong("http://a.com"), "`http://a.com` is no host");
-        assert_eq!(wrong("a.com:8080"), "`a.com:8080` has a port, which hosts are compared without");
-        assert_eq!(wrong(""), "`` is no host");
-        assert_eq!(wrong("a..b"), "`a..b` is no host");
+    fn reports_invalid_hosts() {
+        let invalid = |text: &str| HostPattern::read(text).unwrap_err().0;
+        assert_eq!(invalid("http://a.com"), "invalid host `http://a.com`");
+        assert_eq!(invalid("a.com:8080"), "invalid host `a.com:8080`: hosts are compared without a port");
+        assert_eq!(invalid(""), "invalid host ``");
+        assert_eq!(invalid("a..b"), "invalid host `a..b`");
     }
 }

@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) rule: u32,
-    pub(crate) proved: IndexedMatch,
+    pub(crate) indexed: IndexedMatch,
 }
 
 /// The maximum length of a host name.
@@ -53,7 +53,7 @@ pub(crate) struct Index {
 #[derive(Debug, Default)]
 struct Tree {
     /// Rules for exactly this path.
-    here: Bucket,
+    ends: Bucket,
     /// Rules for this path and all paths below it.
     below: Bucket,
     literal: Names<Tree>,
@@ -77,17 +77,17 @@ impl Index {
         for (number, own) in rules.enumerate().filter(|(_, own)| own.call.is_none()) {
             let rule = u32::try_from(number).unwrap_or(u32::MAX);
             if own.hosts.is_empty() {
-                index.any_host.add(own, rule, IndexedMatch::Place);
+                index.any_host.add(own, rule, IndexedMatch::HostAndPath);
             }
             for host in &own.hosts {
                 match host {
                     HostPattern::Exact(name) => {
-                        index.exact.get_or_add(name).add(own, rule, IndexedMatch::Place);
+                        index.exact.get_or_add(name).add(own, rule, IndexedMatch::HostAndPath);
                     }
-                    HostPattern::Below(name) => {
-                        index.below.get_or_add(name).add(own, rule, IndexedMatch::Place);
+                    HostPattern::Subdomains(name) => {
+                        index.below.get_or_add(name).add(own, rule, IndexedMatch::HostAndPath);
                     }
-                    HostPattern::Like(_) => index.any_host.add(own, rule, IndexedMatch::Nothing),
+                    HostPattern::Glob(_) => index.any_host.add(own, rule, IndexedMatch::None),
                 }
             }
         }
@@ -116,21 +116,21 @@ impl Index {
             }
         }
         if found.len() > 1 {
-            // A rule with several paths, and a path with several forms, may be found more than once: sort proved
+            // A rule with several paths, and a path with several forms, may be found more than once: sort indexed
             // matches first.
-            found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.proved == IndexedMatch::Nothing));
+            found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.indexed == IndexedMatch::None));
             found.dedup_by_key(|candidate| candidate.rule);
         }
     }
 }
 
 impl Tree {
-    fn add(&mut self, own: &Match, rule: u32, proved: IndexedMatch) {
+    fn add(&mut self, own: &Match, rule: u32, indexed: IndexedMatch) {
         if own.paths.is_empty() {
-            self.below.add(own, Candidate { rule, proved });
+            self.below.add(own, Candidate { rule, indexed });
         }
         for path in &own.paths {
-            self.add_path(path, own, Candidate { rule, proved });
+            self.add_path(path, own, Candidate { rule, indexed });
         }
     }
 
@@ -141,7 +141,7 @@ impl Tree {
                 Segment::Any => {
                     // Segments after `**` are not in the tree.
                     if at + 1 < path.segments().len() {
-                        candidate.proved = IndexedMatch::Nothing;
+                        candidate.indexed = IndexedMatch::None;
                     }
                     return tree.below.add(own, candidate);
                 }
@@ -150,16 +150,16 @@ impl Tree {
                     Some(text) => tree.literal.get_or_add(text),
                     None => {
                         let known = tree.globs.iter().position(|(known, _)| known == segment);
-                        let place = known.unwrap_or_else(|| {
+                        let index = known.unwrap_or_else(|| {
                             tree.globs.push((segment.clone(), Self::default()));
                             tree.globs.len() - 1
                         });
-                        &mut tree.globs[place].1
+                        &mut tree.globs[index].1
                     }
                 },
             };
         }
-        tree.here.add(own, candidate);
+        tree.ends.add(own, candidate);
     }
 
     /// Returns `true` if this node has no children.
@@ -175,17 +175,17 @@ impl Tree {
     }
 
     /// Walks down by the remaining segments. No deeper than the longest pattern, whatever the path.
-    fn walk(&self, mut left: Segments<'_>, request: &dyn Attributes, found: &mut Candidates) {
-        if self.is_leaf() && self.here.is_empty() {
+    fn walk(&self, mut remaining: Segments<'_>, request: &dyn Attributes, found: &mut Candidates) {
+        if self.is_leaf() && self.ends.is_empty() {
             return;
         }
-        let Some(segment) = left.next() else {
-            self.here.collect(request, found);
+        let Some(segment) = remaining.next() else {
+            self.ends.collect(request, found);
             return;
         };
         let step = |tree: &Self, found: &mut Candidates| {
             tree.below.collect(request, found);
-            tree.walk(left.clone(), request, found);
+            tree.walk(remaining.clone(), request, found);
         };
         if let Some(tree) = self.literal.get(segment) {
             step(tree, found);
@@ -206,12 +206,12 @@ impl Bucket {
         let exact = own.headers.iter().find(|header| header.values.iter().all(|value| value.literal().is_some()));
         let Some(header) = exact else { return self.plain.push(candidate) };
         let known = self.by_header.iter().position(|(known, _)| *known == header.header);
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             self.by_header.push((header.header.clone(), HashMap::new()));
             self.by_header.len() - 1
         });
         for value in header.values.iter().filter_map(|value| value.literal()) {
-            self.by_header[place].1.entry(value.into()).or_default().push(candidate);
+            self.by_header[index].1.entry(value.into()).or_default().push(candidate);
         }
     }
 

@@ -35,11 +35,11 @@ impl<T: Default> Names<T> {
                 self.many.extend(self.few.drain(..));
                 return self.many.entry(name.into()).or_default();
             }
-            let place = known.unwrap_or_else(|| {
+            let index = known.unwrap_or_else(|| {
                 self.few.push((name.into(), T::default()));
                 self.few.len() - 1
             });
-            return &mut self.few[place].1;
+            return &mut self.few[index].1;
         }
         self.many.entry(name.into()).or_default()
     }

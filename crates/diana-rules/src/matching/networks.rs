@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn ipv4_is_ipv4_however_it_is_written() {
-        for (written, meant) in [
+        for (written, normalised) in [
             ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
             ("::ffff:10.1.2.3/104", "10.0.0.0/8"),
             ("::ffff:0:0/96", "0.0.0.0/0"),
@@ -124,7 +124,7 @@ mod tests {
             ("::/0", "::/0"),
             ("::ffff:0:0/95", "::fffe:0:0/95"),
         ] {
-            assert_eq!(parse_network(written), meant.parse().ok(), "{written}");
+            assert_eq!(parse_network(written), normalised.parse().ok(), "{written}");
         }
         let networks = parse_network("::ffff:10.0.0.0/104").into_iter().collect::<Networks>();
         for (address, expected) in [("10.9.9.9", true), ("::ffff:10.9.9.9", true), ("11.0.0.1", false)] {

@@ -7,7 +7,7 @@ use super::networks::parse_network;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::document::{Node, Value};
-use crate::identity::no_name;
+use crate::identity::invalid_name;
 use crate::map_reader::{MapReader, nearest};
 use crate::problem::Problem;
 use crate::scalar;
@@ -16,31 +16,31 @@ use crate::scope::{Scope, Wanted};
 /// The built-in fields of `match`.
 pub(crate) const FIELDS: [&str; 7] = ["path", "method", "host", "header", "ip", "when", "call"];
 /// The fields that only apply to requests.
-const OF_REQUESTS: [&str; 4] = ["path", "method", "host", "header"];
+const REQUEST_FIELDS: [&str; 4] = ["path", "method", "host", "header"];
 /// Names that have another meaning in the attribute of a function.
 const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
 /// The fields for the destination of a request.
-pub(crate) const PLACE: [&str; 2] = ["host", "path"];
+pub(crate) const ROUTE_FIELDS: [&str; 2] = ["host", "path"];
 /// The standard methods.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
 impl Match {
     /// The fields of `match`.
-    pub(crate) fn fields(vocabulary: &Scope<'_>) -> Vec<&'static str> {
-        FIELDS.into_iter().chain(vocabulary.registry.matchers()).collect()
+    pub(crate) fn fields(scope: &Scope<'_>) -> Vec<&'static str> {
+        FIELDS.into_iter().chain(scope.registry.matchers()).collect()
     }
 
     /// Parses `match`. Reports errors in `problems`, and omits invalid conditions.
-    pub(crate) fn read(node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`match`", Self::fields(vocabulary), problems)?;
+    pub(crate) fn read(node: &Node, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`match`", Self::fields(scope), problems)?;
         let (mut own, before) = (Self::default(), problems.len());
         if let Some(node) = fields.take("call") {
             own.call = Some(call(node, problems));
-            for name in OF_REQUESTS {
+            for name in REQUEST_FIELDS {
                 if let Some(node) = fields.take(name) {
-                    let problem = Problem::new(node.span, format!("a call has no `{name}`"));
+                    let problem = Problem::new(node.span, format!("`{name}` is not supported for calls"));
                     problems.push(
-                        problem.expected(format!("leave it out; or leave out `call`, for requests with this `{name}`")),
+                        problem.expected(format!("remove it, or remove `call` to match requests with this `{name}`")),
                     );
                 }
             }
@@ -61,21 +61,25 @@ impl Match {
         }
         if let Some(node) = fields.take("ip") {
             let networks = each(node, "`ip`", problems, |text| {
-                let wrong =
-                    || (format!("`{text}` is no address and no network"), "10.0.0.7, 10.0.0.0/8 or 2001:db8::/32");
-                parse_network(text).ok_or_else(wrong)
+                let invalid = || {
+                    (
+                        format!("invalid address or network `{text}`"),
+                        "expected an address or a network, such as 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32",
+                    )
+                };
+                parse_network(text).ok_or_else(invalid)
             });
             own.networks = networks.into_iter().collect();
         }
-        let words = vocabulary.of_rule(is_known.then_some(&own));
+        let rule_scope = scope.of_rule(is_known.then_some(&own));
         let when = fields
             .take("when")
-            .and_then(|node| words.expression(node, "`when`", Wanted::Truth, problems).map(|when| (node, when)))
+            .and_then(|node| rule_scope.expression(node, "`when`", Wanted::Truth, problems).map(|when| (node, when)))
             .and_then(|(node, when)| {
                 match when.constant() {
                     Some(false) => {
-                        let problem = Problem::new(node.span, "`when` never holds, so no request can reach this rule");
-                        problems.push(problem.expected("leave the rule out"));
+                        let problem = Problem::new(node.span, "`when` is always false, so this rule never applies");
+                        problems.push(problem.expected("remove the rule"));
                         None
                     }
                     // A condition that is always true need not be checked.
@@ -84,7 +88,7 @@ impl Match {
                 }
             });
         own.when = when;
-        for (name, build) in vocabulary.registry.each_matcher() {
+        for (name, build) in scope.registry.each_matcher() {
             let Some(node) = fields.take(name) else { continue };
             if let Some(matcher) = build(node, problems) {
                 own.others.push(OtherMatch { name, written: written(node), matcher });
@@ -96,7 +100,7 @@ impl Match {
 
     /// Parses a `match` that has only host and path.
     pub fn parse_place(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "the `match` of a route", PLACE, problems)?;
+        let mut fields = MapReader::of(node, "route `match`", ROUTE_FIELDS, problems)?;
         let mut own = Self::default();
         if let Some(node) = fields.take("host") {
             own.hosts = each(node, "`host`", problems, HostPattern::read);
@@ -114,22 +118,22 @@ fn call(node: &Node, problems: &mut Vec<Problem>) -> Vec<Box<str>> {
     match node.value {
         Value::Bool(true) => return Vec::new(),
         Value::Bool(false) => {
-            let problem = Problem::new(node.span, "`call` is only for rules that are about calls");
-            problems.push(problem.expected("leave it out, or `call: true`"));
+            let problem = Problem::new(node.span, "`call: false` is not supported");
+            problems.push(problem.expected("remove it, or use `call: true`"));
             return Vec::new();
         }
         _ => {}
     }
     if matches!(&node.value, Value::List(items) if items.is_empty()) {
-        let problem = Problem::new(node.span, "`call` names nothing that calls tell");
-        problems.push(problem.expected("`call: true` for those that tell nothing"));
+        let problem = Problem::new(node.span, "`call` is empty");
+        problems.push(problem.expected("use `call: true` for calls without arguments"));
         return Vec::new();
     }
-    each(node, "`call`", problems, |text| match no_name(text) {
+    each(node, "`call`", problems, |text| match invalid_name(text) {
         // Options of the attribute.
-        _ if OPTIONS.contains(&text) => Err((format!("no call can tell `{text}`"), "another name")),
+        _ if OPTIONS.contains(&text) => Err((format!("reserved name `{text}`"), "use another name")),
         None => Ok(text.into()),
-        Some((wrong, expected)) => Err((wrong, expected)),
+        Some((invalid, expected)) => Err((invalid, expected)),
     })
 }
 
@@ -146,8 +150,8 @@ pub(crate) fn each<T, E: Into<String>>(
     };
     if nodes.is_empty() {
         problems.push(
-            Problem::new(node.span, format!("{what} is empty, so no request can reach this rule"))
-                .expected("leave it out for all requests"),
+            Problem::new(node.span, format!("{what} is empty, so this rule never applies"))
+                .expected("remove it to match all requests"),
         );
     }
     let mut values = Vec::with_capacity(nodes.len());
@@ -155,7 +159,7 @@ pub(crate) fn each<T, E: Into<String>>(
         let Some(text) = scalar::text(node, what, problems) else { continue };
         match read(text) {
             Ok(value) => values.push(value),
-            Err((wrong, expected)) => problems.push(Problem::new(node.span, wrong).expected(expected)),
+            Err((invalid, expected)) => problems.push(Problem::new(node.span, invalid).expected(expected)),
         }
     }
     values
@@ -168,7 +172,7 @@ fn method(text: &str) -> Result<Box<str>, (String, String)> {
     let upper = text.to_ascii_uppercase();
     if METHODS.contains(&&*upper) {
         return Err((
-            format!("methods are told apart by case, so `{text}` would never match"),
+            format!("method `{text}` never matches: methods are case-sensitive"),
             format!("did you mean `{upper}`?"),
         ));
     }
@@ -176,26 +180,28 @@ fn method(text: &str) -> Result<Box<str>, (String, String)> {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     match nearest(&upper, &METHODS.map(str::to_ascii_lowercase).each_ref().map(String::as_str)) {
         Some(meant) => {
-            Err((format!("`{text}` is no method"), format!("did you mean `{}`?", meant.to_ascii_uppercase())))
+            Err((format!("invalid method `{text}`"), format!("did you mean `{}`?", meant.to_ascii_uppercase())))
         }
         // There are non-standard methods: PROPFIND, PURGE, custom ones.
         None if is_token => Ok(text.into()),
-        None => Err((format!("`{text}` is no method"), "a word such as GET or POST".to_owned())),
+        None => Err((format!("invalid method `{text}`"), "expected a method such as GET or POST".to_owned())),
     }
 }
 
 fn headers(node: &Node, problems: &mut Vec<Problem>) -> Vec<HeaderMatch> {
     let Value::Map(entries) = &node.value else {
-        let what = format!("`header` is a map, but this is {}", node.value.kind());
-        problems.push(Problem::new(node.span, what).expected("values by name, as in {x-plan: free, x-kind: [a, b*]}"));
+        let what = format!("invalid `header`: expected a map, found {}", node.value.kind());
+        problems.push(
+            Problem::new(node.span, what).expected("expected values by name, such as {x-plan: free, x-kind: [a, b*]}"),
+        );
         return Vec::new();
     };
     let mut headers = Vec::new();
     for entry in entries {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if entry.key.is_empty() || !entry.key.bytes().all(is_token) {
-            let problem = Problem::new(entry.span, format!("`{}` is no name of a header", entry.key));
-            problems.push(problem.expected("a name such as x-plan"));
+            let problem = Problem::new(entry.span, format!("invalid header name `{}`", entry.key));
+            problems.push(problem.expected("expected a name such as x-plan"));
             continue;
         }
         let what = format!("header `{}`", entry.key);

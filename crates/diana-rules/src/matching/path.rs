@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use std::fmt;
 
 /// The maximum number of segments in a pattern. A path may have more; only `**` covers them.
-pub(crate) const MOST_SEGMENTS: usize = 64;
+pub(crate) const MAX_SEGMENTS: usize = 64;
 
 /// A path pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,13 +44,13 @@ impl<'a> Iterator for Segments<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a str> {
-        let mut left = self.0;
-        while let Some(rest) = left.strip_prefix('/') {
-            left = rest;
+        let mut remaining = self.0;
+        while let Some(rest) = remaining.strip_prefix('/') {
+            remaining = rest;
         }
-        let end = left.bytes().position(|byte| byte == b'/').unwrap_or(left.len());
+        let end = remaining.bytes().position(|byte| byte == b'/').unwrap_or(remaining.len());
         // A slash is never a part of another character.
-        let (segment, rest) = left.split_at_checked(end)?;
+        let (segment, rest) = remaining.split_at_checked(end)?;
         self.0 = rest;
         (!segment.is_empty()).then_some(segment)
     }
@@ -60,18 +60,20 @@ impl PathPattern {
     /// Parses a pattern. The error is the problem, and what was expected.
     pub(crate) fn read(text: &str) -> Result<Self, (String, &'static str)> {
         if !text.starts_with('/') {
-            return Err((format!("`{text}` is no path"), "a path begins with `/`, as in `/search/**`"));
+            return Err((format!("invalid path `{text}`"), "expected a leading `/`, as in `/search/**`"));
         }
-        if let Some(wrong) = text.chars().find(|character| matches!(character, '?' | '#')) {
-            let expected = "a path without a query: the query can be told apart in `when`";
-            return Err((format!("no path has a `{wrong}`, so `{text}` would never match"), expected));
+        if let Some(invalid) = text.chars().find(|character| matches!(character, '?' | '#')) {
+            let expected = "remove the query, and match it in `when`";
+            return Err((format!("path `{text}` never matches: a path has no `{invalid}`"), expected));
         }
         let read = segments(text).map(|segment| Self::segment(text, segment)).collect::<Result<Vec<_>, _>>()?;
-        if read.iter().any(|segment| matches!(segment, Segment::Text(glob) if [".", ".."].contains(&glob.literal().unwrap_or_default()))) {
-            return Err((format!("no path has `.` or `..` left in it, so `{text}` would never match"), "the path itself"));
+        let is_dots = |glob: &Glob| [".", ".."].contains(&glob.literal().unwrap_or_default());
+        if read.iter().any(|segment| matches!(segment, Segment::Text(glob) if is_dots(glob))) {
+            let what = format!("path `{text}` never matches: `.` and `..` are resolved before matching");
+            return Err((what, "expected the resolved path"));
         }
-        if read.len() > MOST_SEGMENTS {
-            return Err((format!("`{text}` has {} segments", read.len()), "64 at most"));
+        if read.len() > MAX_SEGMENTS {
+            return Err((format!("path `{text}` has {} segments", read.len()), "expected at most 64"));
         }
         let mut pattern = Self { text: text.into(), segments: Vec::new() };
         for segment in read {
@@ -91,22 +93,26 @@ impl PathPattern {
             };
             if !is_name(name) {
                 return Err((
-                    format!("`{segment}` has no name of a parameter"),
-                    "letters, digits and `_`, as in `{id}`",
+                    format!("invalid parameter name in `{segment}`"),
+                    "expected letters, digits and `_`, as in `{id}`",
                 ));
             }
             return Ok(Segment::One(Some(name.into())));
         }
         if segment.contains(['{', '}']) {
-            let expected = "`{name}` for a whole segment, `*` for a part of one";
-            return Err((format!("a parameter is a whole segment, but `{segment}` of `{text}` is more"), expected));
+            let expected = "use `{name}` for a whole segment, `*` for a part of one";
+            return Err((
+                format!("invalid segment `{segment}` in `{text}`: a parameter must be a whole segment"),
+                expected,
+            ));
         }
         match segment {
             "**" => Ok(Segment::Any),
             "*" => Ok(Segment::One(None)),
-            _ if segment.contains("**") => {
-                Err((format!("`**` is a whole segment, but `{segment}` of `{text}` is more"), "`/**/` or `*`"))
-            }
+            _ if segment.contains("**") => Err((
+                format!("invalid segment `{segment}` in `{text}`: `**` must be a whole segment"),
+                "use `/**/` or `*`",
+            )),
             // Normalises the file's spelling. (`%2A` becomes `*`, which matches itself, too.)
             _ => Ok(Segment::Text(Glob::new(&normal_segment(segment)))),
         }
@@ -120,13 +126,12 @@ impl PathPattern {
         });
         for (at, name) in names.clone() {
             if names.clone().any(|(other, same)| other < at && same == name) {
-                return Err((format!("`{{{name}}}` is there twice in `{}`", self.text), "another name"));
+                return Err((format!("duplicate parameter `{{{name}}}` in `{}`", self.text), "use another name"));
             }
             let any_before = self.segments[..at].contains(&Segment::Any);
             if any_before && self.segments[at..].contains(&Segment::Any) {
-                let what =
-                    format!("`{{{name}}}` stands between two `**` in `{}`, so nobody can tell which it is", self.text);
-                return Err((what, "`*` in its place"));
+                let what = format!("ambiguous parameter `{{{name}}}` between two `**` in `{}`", self.text);
+                return Err((what, "use `*` instead"));
             }
         }
         Ok(())
@@ -182,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_are_any_number_of_segments() {
+    fn two_stars_match_any_number_of_segments() {
         for path in ["/search", "/search/", "/search/a", "/search/a/b/c", "//search//a"] {
             assert!(matches("/search/**", path), "{path}");
         }
@@ -192,13 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn one_star_stays_within_a_segment() {
+    fn one_star_matches_within_a_segment() {
         assert!(matches("/files/*.pdf", "/files/a.pdf") && !matches("/files/*.pdf", "/files/a/b.pdf"));
         assert!(matches("/users/*/orders", "/users/7/orders") && !matches("/users/*/orders", "/users/orders"));
     }
 
     #[test]
-    fn however_a_segment_is_written_it_is_the_same() {
+    fn escapes_do_not_change_a_segment() {
         for pattern in ["/my files/**", "/my%20files/**", "/%6Dy%20files/**"] {
             assert!(matches(pattern, "/my%20files/a") && !matches(pattern, "/my"), "{pattern}");
         }
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_round_a_limit_by_slashes() {
+    fn slashes_do_not_evade_a_limit() {
         assert!(matches("/sms", "/sms/") && matches("/sms", "//sms") && matches("/sms/", "/sms"));
     }
 
@@ -222,16 +227,16 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
-        let wrong = |text: &str| PathPattern::read(text).unwrap_err().0;
-        assert_eq!(wrong("search"), "`search` is no path");
-        assert_eq!(wrong("/search?q=1"), "no path has a `?`, so `/search?q=1` would never match");
-        assert_eq!(wrong("/a/../b"), "no path has `.` or `..` left in it, so `/a/../b` would never match");
-        assert_eq!(wrong("/a**"), "`**` is a whole segment, but `a**` of `/a**` is more");
-        assert_eq!(wrong("/x-{id}"), "a parameter is a whole segment, but `x-{id}` of `/x-{id}` is more");
-        assert_eq!(wrong("/{}"), "`{}` has no name of a parameter");
-        assert_eq!(wrong("/{id}/{id}"), "`{id}` is there twice in `/{id}/{id}`");
-        assert!(wrong("/**/{id}/**").starts_with("`{id}` stands between two `**`"));
-        assert!(wrong(&"/a".repeat(65)).ends_with("has 65 segments"));
+    fn reports_invalid_paths() {
+        let invalid = |text: &str| PathPattern::read(text).unwrap_err().0;
+        assert_eq!(invalid("search"), "invalid path `search`");
+        assert_eq!(invalid("/search?q=1"), "path `/search?q=1` never matches: a path has no `?`");
+        assert_eq!(invalid("/a/../b"), "path `/a/../b` never matches: `.` and `..` are resolved before matching");
+        assert_eq!(invalid("/a**"), "invalid segment `a**` in `/a**`: `**` must be a whole segment");
+        assert_eq!(invalid("/x-{id}"), "invalid segment `x-{id}` in `/x-{id}`: a parameter must be a whole segment");
+        assert_eq!(invalid("/{}"), "invalid parameter name in `{}`");
+        assert_eq!(invalid("/{id}/{id}"), "duplicate parameter `{id}` in `/{id}/{id}`");
+        assert!(invalid("/**/{id}/**").starts_with("ambiguous parameter `{id}` between two `**`"));
+        assert!(invalid(&"/a".repeat(65)).ends_with("has 65 segments"));
     }
 }

@@ -19,16 +19,16 @@ pub(crate) struct RequestView<'a> {
 
 /// The attributes that a [`RequestView`] reads up front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Looks {
+pub(crate) struct NeededAttributes {
     path: bool,
     /// The other forms of the path, too.
     other_paths: bool,
     host: bool,
 }
 
-impl Looks {
+impl NeededAttributes {
     /// The host and all forms of the path.
-    pub(crate) const AT_ALL: Self = Self { path: true, other_paths: true, host: true };
+    pub(crate) const ALL: Self = Self { path: true, other_paths: true, host: true };
 
     /// Adds the attributes that a `match` reads.
     #[must_use]
@@ -43,23 +43,23 @@ impl Looks {
 
     /// Adds the attributes that a rule's lists read: `allow` and `deny` compare keys, which may be paths.
     #[must_use]
-    pub(crate) fn and_lists_of(self, rule: &Rule) -> Self {
+    pub(crate) fn with_lists_of(self, rule: &Rule) -> Self {
         let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
         Self { other_paths: self.other_paths || has_lists, ..self }
     }
 }
 
 impl<'a> RequestView<'a> {
-    pub(crate) fn new(request: &'a dyn Attributes, looks: Looks) -> Self {
-        let path = if looks.path { request.get(&Attribute::Path) } else { None };
-        let other_paths = if looks.other_paths { request.other_paths() } else { &[] };
-        let host = if looks.host { request.get(&Attribute::Host).map(as_compared) } else { None };
+    pub(crate) fn new(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
+        let path = if needed.path { request.get(&Attribute::Path) } else { None };
+        let other_paths = if needed.other_paths { request.other_paths() } else { &[] };
+        let host = if needed.host { request.get(&Attribute::Host).map(as_compared) } else { None };
         Self { request, path, other_paths, host }
     }
 
     /// Creates a view for routes: with only the form of the path that keeps escaped separators.
-    pub(crate) fn for_routes(request: &'a dyn Attributes, looks: Looks) -> Self {
-        let mut seen = Self::new(request, looks);
+    pub(crate) fn for_routes(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
+        let mut seen = Self::new(request, needed);
         if let Some(literal) = std::mem::take(&mut seen.other_paths).first() {
             seen.path = Some(Cow::Borrowed(literal));
         }

@@ -58,7 +58,7 @@ pub fn normal_segment(segment: &str) -> Cow<'_, str> {
 /// of its escapes.
 fn character(first: u8, text: &str) -> Option<(char, usize)> {
     let mut bytes = [first, 0, 0, 0];
-    let more = (1..4).map_while(|nth| escaped(text.get(nth * 3..)?));
+    let more = (1..4).map_while(|index| escaped(text.get(index * 3..)?));
     let count = 1 + bytes[1..].iter_mut().zip(more).map(|(byte, more)| *byte = more).count();
     let known = |count: usize| Some((str::from_utf8(&bytes[..count]).ok()?.chars().next()?, count * 3));
     (2..=count).find_map(known)

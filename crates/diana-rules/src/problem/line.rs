@@ -11,7 +11,7 @@ const SECRET: [&str; 2] = ["token", "secret"];
 const ADDRESS: [&str; 2] = ["redis", "from"];
 
 /// The maximum length of a line that is examined: more than is ever displayed.
-const LONGEST: usize = 2_000;
+const MAX_LENGTH: usize = 2_000;
 
 /// A line and its marked range, in characters.
 pub(super) struct ShownLine {
@@ -25,7 +25,7 @@ pub(super) struct ShownLine {
 impl ShownLine {
     /// Creates a line in which the bytes of `at` are marked. Each secret becomes one `…`.
     pub(super) fn new(line: &str, at: Range<usize>) -> Self {
-        let line = line.char_indices().nth(LONGEST).and_then(|(end, _)| line.get(..end)).unwrap_or(line);
+        let line = line.char_indices().nth(MAX_LENGTH).and_then(|(end, _)| line.get(..end)).unwrap_or(line);
         let hidden = secrets(line);
         let (mut text, mut before, mut marked, mut next) = (String::new(), 0, 0, 0);
         for (start, character) in line.char_indices() {
@@ -73,17 +73,17 @@ fn value(line: &str, start: usize, end: usize) -> Option<Range<usize>> {
     if line[..start].ends_with(is_word) {
         return None;
     }
-    let behind = line[end..].trim_start_matches(['"', '\'']).trim_start();
-    let rest = behind.strip_prefix([':', '='])?.trim_start();
+    let after = line[end..].trim_start_matches(['"', '\'']).trim_start();
+    let rest = after.strip_prefix([':', '='])?.trim_start();
     let start = line.len() - rest.len();
     let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first));
-    let places = || rest.char_indices().skip(1);
+    let characters = || rest.char_indices().skip(1);
     let length = match quote {
         // A quote inside the value is followed by more of the value.
-        Some(quote) => {
-            places().map(|(at, own)| (at + own.len_utf8(), own)).find(|(end, own)| *own == quote && ends(&rest[*end..]))
-        }
-        None if line[..start].contains('{') => places().find(|(end, _)| ends(&rest[*end..])),
+        Some(quote) => characters()
+            .map(|(at, own)| (at + own.len_utf8(), own))
+            .find(|(end, own)| *own == quote && ends(&rest[*end..])),
+        None if line[..start].contains('{') => characters().find(|(end, _)| ends(&rest[*end..])),
         None => None,
     };
     Some(start..start + length.map_or(rest.trim_end().len(), |(length, _)| length))
@@ -91,11 +91,11 @@ fn value(line: &str, start: usize, end: usize) -> Option<Range<usize>> {
 
 /// Returns `true` if only brackets, a comment or another field follows.
 fn ends(rest: &str) -> bool {
-    let left = rest.trim_start_matches(['}', ']', ' ']);
-    if left.is_empty() || left.starts_with('#') && rest.len() > left.len() {
+    let remaining = rest.trim_start_matches(['}', ']', ' ']);
+    if remaining.is_empty() || remaining.starts_with('#') && rest.len() > remaining.len() {
         return true;
     }
-    let Some(other) = left.strip_prefix(',') else { return false };
+    let Some(other) = remaining.strip_prefix(',') else { return false };
     let name = other.trim_start().trim_start_matches(['"', '\'']);
     let length = name.find(|character: char| !character.is_ascii_alphanumeric() && character != '_').unwrap_or(0);
     length > 0 && name[length..].trim_start_matches(['"', '\'']).trim_start().starts_with([':', '='])
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_secret_is_hidden() {
+    fn redacts_secrets() {
         for (line, expected) in [
             ("  redis: redis://:hunter2@10.0.0.7:6379", "  redis: …"),
             ("store: {redis: ':hunter2@10.0.0.7', timeout: 5}", "store: {redis: …, timeout: 5}"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_shown() {
+    fn keeps_everything_else() {
         for line in [
             "store: {redis: '127.0.0.1:6379'}",
             "jwt: {secret: '${JWT_SECRET}', from: cookie(token)}",
@@ -163,24 +163,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pointed_at_moves_along() {
+    fn marks_the_same_text_after_redaction() {
         let line = "jwt: {secret: hunter2, algorithm: RS256}";
         let at = |text: &str| line.find(text).map_or(0..0, |start| start..start + text.len());
-        let place = |text: &str| {
+        let marked = |text: &str| {
             let ShownLine { before, marked, .. } = ShownLine::new(line, at(text));
             (before, marked)
         };
-        assert_eq!(place("secret"), (6, 6));
-        assert_eq!(place("hunter2"), (14, 1));
-        assert_eq!(place("unter"), (14, 1));
-        assert_eq!(place("RS256"), (28, 5));
+        assert_eq!(marked("secret"), (6, 6));
+        assert_eq!(marked("hunter2"), (14, 1));
+        assert_eq!(marked("unter"), (14, 1));
+        assert_eq!(marked("RS256"), (28, 5));
     }
 
     #[test]
-    fn passwords_are_hidden_in_any_text() {
+    fn redacts_passwords_in_messages() {
         assert_eq!(
-            without_passwords("`a` can't be `http://me:pw@b/c`, http://d"),
-            "`a` can't be `http://…@b/c`, http://d"
+            without_passwords("invalid value `http://me:pw@b/c` for `a`, http://d"),
+            "invalid value `http://…@b/c` for `a`, http://d"
         );
         assert_eq!(without_passwords("me@example.com"), "me@example.com");
     }

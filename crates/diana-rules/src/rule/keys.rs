@@ -32,12 +32,14 @@ impl KeyList {
             if let Some(network) = parse_network(text) {
                 list.networks.insert(network);
             } else if by.is_of_addresses() || looks_like_an_address(text, by) {
-                let problem = Problem::new(node.span, format!("`{text}` is no address and no network"));
-                problems.push(problem.expected("10.0.0.7, 10.0.0.0/8 or 2001:db8::/32"));
+                let problem = Problem::new(node.span, format!("invalid address or network `{text}`"));
+                problems.push(
+                    problem.expected("expected an address or a network, such as 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32"),
+                );
             } else if by.is_everyone() || by.is_each_request() {
                 let problem =
-                    Problem::new(node.span, format!("`{text}` is no address, and a rule by `{by}` has no keys"));
-                problems.push(problem.expected("an address or a network, or another `by`"));
+                    Problem::new(node.span, format!("invalid address `{text}`: a rule by `{by}` has no keys"));
+                problems.push(problem.expected("expected an address or a network, or another `by`"));
             } else {
                 list.keys.insert(by.part_of(text));
             }

@@ -38,16 +38,13 @@ impl Percent {
         let tenths = number.and_then(|number| {
             let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
             let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            let is_good = is_number(whole) && is_number(tenth) && tenth.len() == 1;
-            let whole = Some(whole).filter(|_| is_good)?.parse::<u16>().ok()?;
+            let is_valid = is_number(whole) && is_number(tenth) && tenth.len() == 1;
+            let whole = Some(whole).filter(|_| is_valid)?.parse::<u16>().ok()?;
             whole.checked_mul(10)?.checked_add(tenth.parse().ok()?)
         });
         let percent = tenths.filter(|tenths| (1..=1_000).contains(tenths)).map(Self);
         if percent.is_none() {
-            let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
-            problems.push(
-                Problem::new(node.span, format!("{what} can't be {shown}")).expected("a share such as 85% or 99.5%"),
-            );
+            problems.push(scalar::invalid(node, what).expected("expected a percentage such as 85% or 99.5%"));
         }
         percent
     }
@@ -74,7 +71,7 @@ impl Overload {
             fields.take("traffic").and_then(|node| scalar::parsed(node, "`traffic`", bytes::parse_byte_rate, problems));
         let is_empty = matches!(&node.value, Value::Map(entries) if entries.is_empty());
         if is_empty {
-            problems.push(Problem::new(node.span, "`load` says nothing").expected("as in {cpu: 85%, memory: 90%}"));
+            problems.push(Problem::new(node.span, "`load` is empty").expected("expected {cpu: 85%, memory: 90%}"));
         }
         fields.finish(problems);
         Some(Self { cpu, memory, connections, traffic })

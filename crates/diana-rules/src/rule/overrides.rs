@@ -49,16 +49,16 @@ impl Override {
             Value::List(items) => {
                 for item in items {
                     let known = Self::fields(registry);
-                    let Some(mut fields) = MapReader::of(item, "an override", known, problems) else { continue };
+                    let Some(mut fields) = MapReader::of(item, "override", known, problems) else { continue };
                     let key = fields.require("key", problems);
                     let before = problems.len();
                     let limits = style.read_fields(&mut fields, registry, problems);
-                    let says_nothing = limits.is_empty() && problems.len() == before;
+                    let has_no_limit = limits.is_empty() && problems.len() == before;
                     fields.finish(problems);
                     let Some(key) = key else { continue };
-                    if says_nothing {
+                    if has_no_limit {
                         let problem = Problem::new(key.span, "this override has no limit");
-                        problems.push(problem.expected("{key: vip-7, limit: 1000/s}"));
+                        problems.push(problem.expected("expected a limit, such as {key: vip-7, limit: 1000/s}"));
                     }
                     let parts = match &key.value {
                         Value::List(parts) => parts.iter().collect::<Vec<_>>(),
@@ -66,15 +66,16 @@ impl Override {
                     };
                     let parts = parts
                         .into_iter()
-                        .map(|part| scalar::text(part, "a part of a key", problems).map(|text| (text, part.span)));
+                        .map(|part| scalar::text(part, "key part", problems).map(|text| (text, part.span)));
                     let Some(parts) = parts.collect::<Option<Vec<_>>>() else { continue };
                     let own = Self::new(by, &parts, key.span, limits, problems);
                     overrides.extend(own.map(|own| (own, key.span)));
                 }
             }
             other => {
-                let problem = Problem::new(node.span, format!("`overrides` is a map, but this is {}", other.kind()));
-                problems.push(problem.expected("limits by key, as in {vip-7: 1000/s}"));
+                let problem =
+                    Problem::new(node.span, format!("invalid `overrides`: expected a map, found {}", other.kind()));
+                problems.push(problem.expected("expected limits by key, such as {vip-7: 1000/s}"));
             }
         }
         let mut seen = hashbrown::HashSet::new();
@@ -83,11 +84,11 @@ impl Override {
             if !is_new {
                 let what = match by.network_of(&own.written) {
                     Some(network) => {
-                        format!("`{}` is counted with all of {network}, which has an override already", own.written)
+                        format!("duplicate override: `{}` is counted with all of {network}", own.written)
                     }
-                    None => format!("`{}` has an override already", own.written),
+                    None => format!("duplicate override for `{}`", own.written),
                 };
-                problems.push(Problem::new(*span, what).expected("one for each key"));
+                problems.push(Problem::new(*span, what).expected("expected one override per key"));
             }
             is_new
         });
@@ -102,22 +103,25 @@ impl Override {
         limits: Vec<LimitRule>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
-        let places = parts;
+        let located = parts;
         let parts = &*parts.iter().map(|(part, _)| *part).collect::<Vec<_>>();
         let written = parts.join(", ");
         if by.is_everyone() || by.is_each_request() {
-            let problem = Problem::new(span, format!("a rule by `{by}` has no keys, so `{written}` is nobody"));
-            problems.push(problem.expected("another `by`, such as `account`"));
+            let problem =
+                Problem::new(span, format!("override `{written}` cannot apply: a rule by `{by}` has no keys"));
+            problems.push(problem.expected("use another `by`, such as `account`"));
             return None;
         }
         if parts.len() != by.len() {
-            let what = format!("a key of this rule has {} parts ({by}), but `{written}` has {}", by.len(), parts.len());
-            problems.push(Problem::new(span, what).expected("overrides: [{key: [a, b], limit: 100/s}]"));
+            let what = format!("invalid key `{written}`: expected {} parts ({by}), found {}", by.len(), parts.len());
+            problems.push(
+                Problem::new(span, what).expected("expected a list, such as overrides: [{key: [a, b], limit: 100/s}]"),
+            );
             return None;
         }
-        if let Err((nth, what, expected)) = by.check_key(parts) {
-            let place = places.get(nth).map_or(span, |(_, place)| *place);
-            problems.push(Problem::new(place, what).expected(expected));
+        if let Err((index, what, expected)) = by.check_key(parts) {
+            let at = located.get(index).map_or(span, |(_, span)| *span);
+            problems.push(Problem::new(at, what).expected(expected));
             return None;
         }
         if limits.is_empty() {

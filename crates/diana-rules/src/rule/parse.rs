@@ -9,6 +9,7 @@ use crate::limit::{LimitRule, LimitStyle, concurrent};
 use crate::map_reader::{MapReader, nearest};
 use crate::matching::Match;
 use crate::problem::Problem;
+use crate::registry::Registry;
 use crate::response::CustomResponse;
 use crate::scalar;
 use crate::scope::{Scope, Wanted};
@@ -47,9 +48,9 @@ pub(crate) const MISSING: [&str; 1] = ["deny"];
 /// The fields that limit something; a rule needs at least one of them.
 pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
 /// The default of `cost_min`, so that no client can make its requests free.
-const LEAST_COST: u64 = 1;
+const MIN_COST: u64 = 1;
 /// The maximum length of a rule's name.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_LENGTH: usize = 128;
 
 /// The settings outside of the rules that rules use.
 pub(crate) struct Defaults<'a> {
@@ -61,47 +62,45 @@ pub(crate) struct Defaults<'a> {
 
 impl Rule {
     /// The fields of a rule.
-    pub(crate) fn fields(vocabulary: &Scope<'_>) -> Vec<&'static str> {
-        FIELDS.into_iter().chain(LimitRule::fields(vocabulary.registry)).collect()
+    pub(crate) fn fields(scope: &Scope<'_>) -> Vec<&'static str> {
+        FIELDS.into_iter().chain(LimitRule::fields(scope.registry)).collect()
     }
 
     /// Reads a rule and adds its problems to `problems`; `None` if the name, `by` or `match` is invalid.
     pub(crate) fn read(
         node: &Node,
-        vocabulary: &Scope<'_>,
+        scope: &Scope<'_>,
         defaults: &Defaults<'_>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
-        let mut fields = MapReader::of(node, "a rule", Self::fields(vocabulary), problems)?;
+        let mut fields = MapReader::of(node, "rule", Self::fields(scope), problems)?;
         let name = fields.require("name", problems).and_then(|node| name(node, problems));
         let before = problems.len();
         let matches = match fields.take("match") {
-            Some(node) => Match::read(node, vocabulary, problems),
+            Some(node) => Match::read(node, scope, problems),
             None => Some(Match::default()),
         };
         // The parameters of an invalid path are unknown.
-        let vocabulary = &vocabulary.of_rule(matches.as_ref().filter(|_| problems.len() == before));
+        let scope = &scope.of_rule(matches.as_ref().filter(|_| problems.len() == before));
         let by = match fields.take("by") {
-            Some(node) => KeySpec::read_with(node, vocabulary, problems),
+            Some(node) => KeySpec::read_with(node, scope, problems),
             None => Some(KeySpec::everyone()),
         };
         let adaptive = adaptive(&mut fields, problems);
-        let places = fields.peek("concurrent").into_iter();
-        let places = places.chain(fields.peek("overrides").into_iter().flat_map(concurrent::of_overrides));
-        let held_until = concurrent::held_until(places);
-        let (limits, style) =
-            LimitRule::read_in_style(&mut fields, &LimitStyle::default(), vocabulary.registry, problems);
+        let nodes = fields.peek("concurrent").into_iter();
+        let nodes = nodes.chain(fields.peek("overrides").into_iter().flat_map(concurrent::of_overrides));
+        let held_until = concurrent::held_until(nodes);
+        let (limits, style) = LimitRule::read_with_style(&mut fields, &LimitStyle::default(), scope.registry, problems);
         // An invalid `by` is replaced with everyone, so that the remaining fields are still checked.
-        let whose = by.clone().unwrap_or_else(KeySpec::everyone);
+        let key = by.clone().unwrap_or_else(KeySpec::everyone);
         let mut lists = ["allow", "deny"].map(|name| {
             let node = fields.take(name).filter(|_| by.is_some());
-            node.map_or_else(KeyList::default, |node| KeyList::read(node, &format!("`{name}`"), &whose, problems))
+            node.map_or_else(KeyList::default, |node| KeyList::read(node, &format!("`{name}`"), &key, problems))
         });
         let (deny, allow) = (std::mem::take(&mut lists[1]), std::mem::take(&mut lists[0]));
         let overrides = fields.take("overrides").filter(|_| by.is_some());
-        let overrides = overrides
-            .map(|node| Override::read(node, &whose, &style, vocabulary.registry, problems))
-            .unwrap_or_default();
+        let overrides =
+            overrides.map(|node| Override::read(node, &key, &style, scope.registry, problems)).unwrap_or_default();
         let wait = fields.take("wait").and_then(|node| scalar::duration(node, "`wait`", problems));
         let cost_default = fields.take("cost_default");
         let cost_default = cost_default.and_then(|node| scalar::count(node, "`cost_default`", 1, problems));
@@ -110,16 +109,16 @@ impl Rule {
             fields.take("missing").and_then(|node| missing(node, problems)).unwrap_or_default();
         let rule = Self {
             name: name.clone().unwrap_or_default(),
-            by: whose,
+            by: key,
             matches: matches.clone().unwrap_or_default(),
             limits,
             adaptive,
             held_until,
             bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
             load: fields.take("load").and_then(|node| Overload::read(node, problems)),
-            cost: fields.take("cost").and_then(|node| cost(node, vocabulary, problems)).unwrap_or_default(),
+            cost: fields.take("cost").and_then(|node| cost(node, scope, problems)).unwrap_or_default(),
             cost_default: cost_default.and_then(|cost| Cost::new(cost).ok()),
-            cost_min: cost_min.unwrap_or(LEAST_COST),
+            cost_min: cost_min.unwrap_or(MIN_COST),
             allow,
             deny,
             overrides,
@@ -141,51 +140,65 @@ impl Rule {
             span: node.span,
         };
         let is_whole = name.is_some() && by.is_some() && matches.is_some();
-        rule.check_together(node, is_whole, vocabulary, problems);
-        rule.check_sharing(vocabulary.registry, problems);
+        rule.check_combinations(node, is_whole, scope, problems);
+        rule.check_sharing(scope.registry, problems);
         fields.finish(problems);
         is_whole.then_some(rule)
     }
 
-    /// Reports fields that make no sense together.
-    fn check_together(&self, node: &Node, is_whole: bool, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) {
+    /// Reports limits that the shared store does not support, if the rule uses it.
+    fn check_sharing(&self, registry: &Registry, problems: &mut Vec<Problem>) {
+        if self.home != CountedIn::Shared {
+            return;
+        }
+        let all = self.limits.iter().chain(self.overrides.iter().flat_map(|other| &other.limits));
+        for LimitRule { configured, span, .. } in all {
+            if let Err(reason) = registry.shareable(&configured.limit(&self.name)) {
+                let problem = Problem::new(*span, format!("the shared store does not support this limit: {reason}"));
+                problems.push(problem.expected("use `store: local`, or another algorithm"));
+            }
+        }
+    }
+
+    /// Reports fields that cannot be used together.
+    fn check_combinations(&self, node: &Node, is_whole: bool, scope: &Scope<'_>, problems: &mut Vec<Problem>) {
         let entry = |name: &str| match &node.value {
             Value::Map(entries) => entries.iter().find(|entry| entry.key == name),
             _ => None,
         };
         let at = |name: &str| entry(name).map_or(node.span, |entry| entry.span);
         let written = |names: &[&str]| names.iter().any(|name| entry(name).is_some());
-        let said = ["limit", "every", "total", "concurrent"];
+        let limit_fields = ["limit", "every", "total", "concurrent"];
         let denies = entry("deny").is_some_and(|entry| entry.node.value != Value::List(Vec::new()));
-        let meant = |entry: &Entry| {
-            let known = Self::fields(vocabulary);
+        let is_limit_typo = |entry: &Entry| {
+            let known = Self::fields(scope);
             !known.contains(&&*entry.key) && nearest(&entry.key, &known).is_some_and(|meant| LIMITING.contains(&meant))
         };
         // For `limt: 5/s`, only the typo is reported, not the missing limit.
-        let has_typo = matches!(&node.value, Value::Map(entries) if entries.iter().any(meant));
+        let has_typo = matches!(&node.value, Value::Map(entries) if entries.iter().any(is_limit_typo));
         // A rule that denies requests without a key needs no limit.
         let denies = denies || self.missing == Missing::Deny;
-        if !written(&said) && !written(&["bandwidth", "load"]) && !denies && !has_typo {
-            let whose = if self.name.is_empty() { "this rule".to_owned() } else { format!("rule `{}`", self.name) };
-            let problem = Problem::new(at("name"), format!("{whose} limits nothing"));
+        if !written(&limit_fields) && !written(&["bandwidth", "load"]) && !denies && !has_typo {
+            let subject = if self.name.is_empty() { "this rule".to_owned() } else { format!("rule `{}`", self.name) };
+            let problem = Problem::new(at("name"), format!("{subject} has no limit"));
             problems.push(
-                problem.expected("`limit: 100/s`, or `every`, `total`, `concurrent`, `bandwidth`, `load` or `deny`"),
+                problem.expected("add `limit: 100/s`, `every`, `total`, `concurrent`, `bandwidth`, `load` or `deny`"),
             );
         }
-        let mut wrong = |name: &str, what: &str, expected: &str| {
+        let mut report = |name: &str, what: &str, expected: &str| {
             problems.push(Problem::new(at(name), what).expected(expected));
         };
         if self.queue.is_some() && self.wait.is_none() && entry("wait").is_none() {
             let leaks = self.limits.iter().any(|limit| limit.configured.algorithm::<LeakyBucket>().is_some());
             if leaks {
-                let what = "`queue` bounds those who `wait`, but the line of a leaky bucket is its `burst`";
-                wrong("queue", what, "`burst` in place of `queue`");
+                let what = "`queue` needs `wait`: the queue of a leaky bucket is its `burst`";
+                report("queue", what, "replace `queue` with `burst`");
             } else {
-                wrong("queue", "`queue` bounds those who wait, but nobody does", "`wait: 2s` beside it");
+                report("queue", "`queue` needs `wait`", "add `wait: 2s`");
             }
         }
-        if written(&["cost"]) && !written(&said) {
-            wrong("cost", "`cost` is what a limit counts, and there is none", "leave it out");
+        if written(&["cost"]) && !written(&limit_fields) {
+            report("cost", "`cost` needs a `limit`", "remove `cost`, or add a `limit`");
         }
         for name in ["cost_default", "cost_min"].into_iter().filter(|name| written(&[name])) {
             let whole =
@@ -194,54 +207,66 @@ impl Rule {
                 CostOf::Expression(_) => {}
                 // A problem with the cost itself has been reported already.
                 CostOf::Request if whole => {}
-                CostOf::Request => wrong(name, &format!("`{name}` bounds a `cost`, and there is none"), "leave it out"),
+                CostOf::Request => report(name, &format!("`{name}` needs a `cost`"), "remove it, or add a `cost`"),
                 CostOf::Fixed(_) => {
-                    let what = format!("`{name}` is for a `cost` that is an expression: a number never fails");
-                    wrong(name, &what, "leave it out");
+                    let what = format!("`{name}` needs a `cost` that is an expression: a number cannot fail");
+                    report(name, &what, "remove it");
                 }
             }
         }
         if self.cost_default.is_some_and(|cost| cost.get() < self.cost_min) {
-            wrong("cost_default", "`cost_default` is below `cost_min`", "at least as much");
+            report("cost_default", "`cost_default` is less than `cost_min`", "expected at least `cost_min`");
         }
-        if self.wait.is_some() && !written(&said) {
-            wrong("wait", "`wait` is for a limit, and there is none", "leave it out");
+        if self.wait.is_some() && !written(&limit_fields) {
+            report("wait", "`wait` needs a `limit`", "remove `wait`, or add a `limit`");
         }
-        if is_whole && self.by.is_each_request() && written(&said) {
-            wrong(
+        if is_whole && self.by.is_each_request() && written(&limit_fields) {
+            report(
                 "by",
-                "each request has a count of its own here, so this limit would never refuse one",
-                "another `by`; `request` is for `bandwidth`",
+                "`by: request` counts each request separately, so this limit never denies a request",
+                "use another `by`; `request` is for `bandwidth`",
             );
         }
         if is_whole && self.load.is_some() && !self.by.is_everyone() {
-            wrong("by", "`load` is the whole machine's", "`by: global`, or leave it out");
+            report(
+                "by",
+                "`load` applies to the whole machine, and cannot be counted by key",
+                "use `by: global`, or remove `by`",
+            );
         }
         if is_whole && self.missing != Missing::Skip && self.by.is_everyone() {
-            wrong("missing", "a rule for everyone misses nothing", "leave it out");
+            report("missing", "`missing` has no effect: a rule by `global` has no key", "remove `missing`");
         }
         let calls = self.matches.call.is_some();
         if calls && self.adaptive {
-            wrong("concurrent", "an adaptive limit learns from answers, which calls have none of", "a number");
+            report(
+                "concurrent",
+                "`concurrent: adaptive` is not supported for calls: it needs responses",
+                "expected a number",
+            );
         }
         if calls && self.held_until == HeldUntil::UpstreamDone {
-            wrong("concurrent", "`until: upstream_done` is for requests, and a call has no upstream", "leave it out");
+            report(
+                "concurrent",
+                "`until: upstream_done` is not supported for calls: they have no upstream",
+                "remove `until`",
+            );
         }
         if calls && written(&["bandwidth"]) {
-            wrong("bandwidth", "a call has no body that could flow", "leave it out");
+            report("bandwidth", "`bandwidth` is not supported for calls: they have no body", "remove `bandwidth`");
         }
         if self.allow.networks.is_everything() {
-            wrong("allow", "`allow` has every address, so no request can reach this rule", "leave the rule out");
+            report("allow", "`allow` contains every address, so this rule never applies", "remove the rule");
         }
-        if written(&["overrides"]) && !written(&said) {
-            wrong("overrides", "`overrides` take the place of a limit, and there is none", "leave them out");
+        if written(&["overrides"]) && !written(&limit_fields) {
+            report("overrides", "`overrides` needs a `limit`", "remove `overrides`, or add a `limit`");
         }
         let shared = entry("store").is_some_and(|entry| entry.node.text() == Some("shared"));
-        if shared && !written(&said) {
-            wrong("store", "bandwidth and load are always counted in process", "leave it out");
+        if shared && !written(&limit_fields) {
+            report("store", "`store: shared` is not supported for `bandwidth` and `load`", "remove `store`");
         }
         if shared && self.adaptive {
-            wrong("store", "an adaptive limit is each process's own", "leave it out");
+            report("store", "`store: shared` is not supported for `concurrent: adaptive`", "remove `store`");
         }
     }
 }
@@ -259,22 +284,22 @@ fn adaptive(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> bool {
 
 fn name(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
     let name = scalar::text(node, "`name`", problems)?;
-    let is_good = |character: char| character.is_alphanumeric() || "._-".contains(character);
-    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_good) {
-        let problem = Problem::new(node.span, format!("`{name}` is no name of a rule"));
-        problems.push(problem.expected("letters, digits, `.`, `_` and `-`, at most 128 of them"));
+    let is_valid = |character: char| character.is_alphanumeric() || "._-".contains(character);
+    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(is_valid) {
+        let problem = Problem::new(node.span, format!("invalid rule name `{name}`"));
+        problems.push(problem.expected("expected at most 128 letters, digits, `.`, `_` and `-`"));
         return None;
     }
     Some(name.to_owned())
 }
 
-fn cost(node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<CostOf> {
+fn cost(node: &Node, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<CostOf> {
     let is_number = node.text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_'));
     if is_number || !matches!(node.value, Value::Text(_)) {
         let count = scalar::count(node, "`cost`", 1, problems)?;
         return Cost::new(count).ok().map(CostOf::Fixed);
     }
-    vocabulary.expression(node, "`cost`", Wanted::Number, problems).map(CostOf::Expression)
+    scope.expression(node, "`cost`", Wanted::Number, problems).map(CostOf::Expression)
 }
 
 /// Reads the status of a denied request.
@@ -282,9 +307,8 @@ pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
     let digits = node.text().filter(|text| text.len() == 3);
     let status = digits.and_then(|text| text.parse::<u16>().ok()).filter(|status| (400..=599).contains(status));
     if status.is_none() {
-        let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
-        let problem = Problem::new(node.span, format!("a refusal can't answer {shown}"));
-        problems.push(problem.expected("a status from 400 to 599, such as 429 or 503"));
+        problems
+            .push(scalar::invalid(node, "status").expected("expected a status from 400 to 599, such as 429 or 503"));
     }
     status
 }
@@ -300,7 +324,8 @@ fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<OverLimit> {
         0 => Some(OverLimit::Deny),
         _ => {
             problems.push(
-                Problem::new(node.span, "`divert` does not say where to").expected("{divert: http://127.0.0.1:3001}"),
+                Problem::new(node.span, "missing upstream of `divert`")
+                    .expected("expected {divert: http://127.0.0.1:3001}"),
             );
             None
         }
@@ -328,8 +353,8 @@ fn home(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem
     let Some(node) = node else { return default };
     match scalar::word(node, "`store`", &["local", "shared"], problems) {
         Some(1) if !defaults.has_shared => {
-            let problem = Problem::new(node.span, "there is no store to share");
-            problems.push(problem.expected("`store: {redis: redis://127.0.0.1:6379}` at the top of the file"));
+            let problem = Problem::new(node.span, "`store: shared` needs a shared store");
+            problems.push(problem.expected("add `store: {redis: redis://127.0.0.1:6379}` at the top of the file"));
             default
         }
         Some(1) => CountedIn::Shared,

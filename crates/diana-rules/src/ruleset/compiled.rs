@@ -63,7 +63,7 @@ pub struct CompiledLimit {
 }
 
 /// The default maximum length of the wait queue of one key.
-const LONGEST_LINE: usize = 1_000;
+const MAX_QUEUE: usize = 1_000;
 
 impl CompiledLimit {
     fn new(own: &LimitRule, rule: &Rule, name: &str, known: Option<(&Self, &LimitRule)>) -> Self {
@@ -74,17 +74,17 @@ impl CompiledLimit {
         };
         // A leaky bucket always delays requests up to its own queue length, so the wait needs no other bound. The same
         // applies to a concurrency limit with a delayed burst.
-        let delays = |places: &Concurrency| places.capacity() > places.limit();
-        let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some()
+        let delays = |limit: &Concurrency| limit.capacity() > limit.limit();
+        let has_queue = own.configured.algorithm::<LeakyBucket>().is_some()
             || own.configured.algorithm::<Concurrency>().is_some_and(delays);
         let max_wait = match rule.wait {
-            Some(wait) => MaxWait::up_to(wait.min(own.longest_line(rule.queue))),
-            None if stands_in_line => MaxWait::FOREVER,
+            Some(wait) => MaxWait::up_to(wait.min(own.max_queue_wait(rule.queue))),
+            None if has_queue => MaxWait::FOREVER,
             None => MaxWait::NONE,
         };
         let is_returned = own.configured.algorithm::<Concurrency>().is_some();
-        let line = line(rule, &limit);
-        let is_bounded = stands_in_line || own.longest_line(rule.queue) < Duration::MAX;
+        let line = queue_length(rule, &limit);
+        let is_bounded = has_queue || own.max_queue_wait(rule.queue) < Duration::MAX;
         let reserves = rule.wait.is_some() && limit.waiting() == Waiting::Reserves && !is_bounded;
         let reserved = rule.queue.filter(|_| reserves).map(|queue| usize::try_from(queue).unwrap_or(usize::MAX));
         Self { limit, max_wait, is_returned, line, reserved, home: rule.home }
@@ -93,16 +93,16 @@ impl CompiledLimit {
     /// Creates the adaptive concurrency limit, which is always local.
     fn adaptive(rule: &Rule, name: &str, known: Option<&Self>) -> Self {
         let limit = known.map_or_else(|| Limit::new(name, Adaptive::default()), |known| known.limit.clone());
-        let (max_wait, line) = (rule.wait.map_or(MaxWait::NONE, MaxWait::up_to), line(rule, &limit));
+        let (max_wait, line) = (rule.wait.map_or(MaxWait::NONE, MaxWait::up_to), queue_length(rule, &limit));
         Self { limit, max_wait, is_returned: true, line, reserved: None, home: CountedIn::Local }
     }
 }
 
 /// Returns the maximum length of the wait queue of one key, if waiting requests are queued.
-fn line(rule: &Rule, limit: &Limit) -> Option<usize> {
+fn queue_length(rule: &Rule, limit: &Limit) -> Option<usize> {
     let queues = rule.wait.is_some() && limit.waiting() == Waiting::Queues;
-    let longest = rule.queue.map_or(LONGEST_LINE, |queue| usize::try_from(queue).unwrap_or(usize::MAX));
-    queues.then_some(longest)
+    let max = rule.queue.map_or(MAX_QUEUE, |queue| usize::try_from(queue).unwrap_or(usize::MAX));
+    queues.then_some(max)
 }
 
 impl CompiledRule {
@@ -110,24 +110,24 @@ impl CompiledRule {
         // A rule with another key or store starts with new counts.
         let known = known.filter(|known| known.rule.by == rule.by && known.rule.home == rule.home);
         let own_known = known.map(|known| (&*known.limits[0], &*known.rule.limits));
-        let mut own = in_force(&rule, &rule.limits, &rule.name, own_known);
+        let mut own = compile_limits(&rule, &rule.limits, &rule.name, own_known);
         if rule.adaptive {
             let known = known.filter(|known| known.rule.adaptive).and_then(|known| known.limits[0].last());
             own.push(CompiledLimit::adaptive(&rule, &name_of(&rule.name, own.len()), known));
         }
         let mut limits = vec![own.into_boxed_slice()];
         let mut overrides = HashMap::new();
-        for (nth, own) in rule.overrides.iter().enumerate() {
+        for (index, own) in rule.overrides.iter().enumerate() {
             let name = format!("{}@{}", rule.name, own.written);
             let before = known.and_then(|known| {
-                let place = *known.overrides.get(&own.key)? as usize;
-                Some((&**known.limits.get(place)?, &*known.rule.overrides.get(place - 1)?.limits))
+                let index = *known.overrides.get(&own.key)? as usize;
+                Some((&**known.limits.get(index)?, &*known.rule.overrides.get(index - 1)?.limits))
             });
-            overrides.insert(own.key.clone(), u32::try_from(nth + 1).unwrap_or(0));
-            limits.push(in_force(&rule, &own.limits, &name, before).into_boxed_slice());
+            overrides.insert(own.key.clone(), u32::try_from(index + 1).unwrap_or(0));
+            limits.push(compile_limits(&rule, &own.limits, &name, before).into_boxed_slice());
         }
         let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
-        let needs_view = rule.by.asks_anything() || rule.attributes().any(WithParameters::is_about);
+        let needs_view = rule.by.has_registered() || rule.attributes().any(WithParameters::is_about);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
         let is_local = limits.iter().flatten().all(|limit| limit.home == CountedIn::Local);
         let home = if is_local { CountedIn::Local } else { rule.home };
@@ -146,8 +146,8 @@ impl CompiledRule {
     }
 
     /// Returns the rule's own limits (0), or those of an override.
-    pub(super) fn limits_at(&self, place: u32) -> &[CompiledLimit] {
-        self.limits.get(place as usize).map_or(&[], |limits| limits)
+    pub(super) fn limits_at(&self, index: u32) -> &[CompiledLimit] {
+        self.limits.get(index as usize).map_or(&[], |limits| limits)
     }
 
     /// The limit on the bytes of bodies, with one bucket per key. Bodies are charged chunk by chunk.
@@ -191,8 +191,8 @@ impl CompiledRule {
 
     /// Counts the outcome of a request.
     #[inline]
-    pub fn count(&self, fate: RequestOutcome) {
-        self.counters.count(fate);
+    pub fn count(&self, outcome: RequestOutcome) {
+        self.counters.count(outcome);
     }
 
     /// Returns how many of its expressions have failed. A failed `when` matches, a failed cost is `cost_default` or
@@ -225,11 +225,17 @@ impl CompiledRule {
     }
 
     /// Adds the rule with the key and cost of a matching request or call.
-    pub(super) fn apply(&self, number: u32, seen: &RequestView<'_>, asks: Asks, found: &mut Matches) -> Expressions {
+    pub(super) fn apply(
+        &self,
+        number: u32,
+        seen: &RequestView<'_>,
+        subject: Subject,
+        found: &mut Matches,
+    ) -> Expressions {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
         let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
-        let mut expressions = Expressions::Good;
+        let mut expressions = Expressions::Succeeded;
         if self.allows(seen, request) {
             return expressions;
         }
@@ -238,7 +244,7 @@ impl CompiledRule {
             return expressions;
         }
         let start = found.keys.len();
-        if asks == Asks::Call && rule.missing != Missing::Deny {
+        if subject == Subject::Call && rule.missing != Missing::Deny {
             if rule.by.key_of_call(request, &mut found.keys) == KeyExpressions::Failed {
                 expressions = Expressions::Failed;
             }
@@ -295,7 +301,7 @@ impl CompiledRule {
     /// Adds the rule with the key that begins at `start`.
     fn add(&self, number: u32, start: usize, cost: Option<Cost>, found: &mut Matches) {
         let limits = self.limits_of(&found.keys[start..]);
-        let key = (place(start), place(found.keys.len()));
+        let key = (offset(start), offset(found.keys.len()));
         let applied = |cost| MatchedRule { rule: number, limits, cost, key, mode: self.rule.mode, home: self.home };
         match cost {
             Some(cost) => found.add(applied(cost), self.is_held),
@@ -304,9 +310,9 @@ impl CompiledRule {
     }
 }
 
-/// What a rule is evaluated for.
+/// The subject that a rule is evaluated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum Subject {
     /// A request that it matches.
     Request,
     /// A call that names it.
@@ -316,12 +322,12 @@ pub(super) enum Asks {
 /// Whether the expressions of a rule succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expressions {
-    Good,
+    Succeeded,
     Failed,
 }
 
 /// An offset in the keys of a request, which are never 4 GiB long.
-fn place(at: usize) -> u32 {
+fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
@@ -337,7 +343,7 @@ fn bandwidth(rule: &Rule, known: Option<&CompiledRule>) -> Option<Limit> {
 }
 
 /// Compiles limits and names them: the first has the rule's name, the others append their position.
-fn in_force(
+fn compile_limits(
     rule: &Rule,
     limits: &[LimitRule],
     name: &str,
@@ -347,15 +353,15 @@ fn in_force(
     let pairs = match rule.home {
         CountedIn::Local => diff::closest(limits, before),
         // In the shared store, a limit is identified by its name, which contains its position.
-        CountedIn::Shared => diff::by_place(limits, before),
+        CountedIn::Shared => diff::by_index(limits, before),
     };
-    let each = limits.iter().enumerate().zip(pairs).map(|((nth, own), pair)| {
+    let each = limits.iter().enumerate().zip(pairs).map(|((index, own), pair)| {
         let before = pair.and_then(|pair| Some((known.get(pair)?, before.get(pair)?)));
-        CompiledLimit::new(own, rule, &name_of(name, nth), before)
+        CompiledLimit::new(own, rule, &name_of(name, index), before)
     });
     each.collect()
 }
 
-fn name_of(rule: &str, nth: usize) -> String {
-    if nth == 0 { rule.to_owned() } else { format!("{rule}#{}", nth + 1) }
+fn name_of(rule: &str, index: usize) -> String {
+    if index == 0 { rule.to_owned() } else { format!("{rule}#{}", index + 1) }
 }

@@ -55,8 +55,8 @@ pub(super) struct Counters {
 
 impl Counters {
     #[inline]
-    pub(super) fn count(&self, fate: RequestOutcome) {
-        let counter = match fate {
+    pub(super) fn count(&self, outcome: RequestOutcome) {
+        let counter = match outcome {
             RequestOutcome::Granted => &self.granted,
             RequestOutcome::Waited => &self.waited,
             RequestOutcome::Refused => &self.refused,

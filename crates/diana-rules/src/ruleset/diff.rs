@@ -17,9 +17,9 @@ pub(super) fn closest(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<
     for is_same in same {
         for (limit, pair) in limits.iter().zip(&mut pairs).filter(|(_, pair)| pair.is_none()) {
             let found = before.iter().zip(&is_free).position(|(known, is_free)| *is_free && is_same(limit, known));
-            if let Some(place) = found {
-                is_free[place] = false;
-                *pair = Some(place);
+            if let Some(index) = found {
+                is_free[index] = false;
+                *pair = Some(index);
             }
         }
     }
@@ -27,8 +27,8 @@ pub(super) fn closest(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<
 }
 
 /// Returns the previous limit at the same index.
-pub(super) fn by_place(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<usize>> {
-    (0..limits.len()).map(|place| (place < before.len()).then_some(place)).collect()
+pub(super) fn by_index(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<usize>> {
+    (0..limits.len()).map(|index| (index < before.len()).then_some(index)).collect()
 }
 
 /// `every`, `total` and `concurrent` are separate kinds; all rates are one kind, regardless of their algorithms.

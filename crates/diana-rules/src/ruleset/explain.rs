@@ -1,10 +1,10 @@
 //! Explains why rules match a request, or not.
 
-use super::{Asks, DenyReason, MatchedRule, Matches, RefusedBy, RuleSet};
+use super::{DenyReason, MatchedRule, Matches, RefusedBy, RuleSet, Subject};
 use crate::attributes::Attributes;
 use crate::expression::ExpressionFailed;
 use crate::key::KeyBytes;
-use crate::matching::{IndexedMatch, Looks, Mismatch, Normalised, RequestView, When};
+use crate::matching::{IndexedMatch, Mismatch, NeededAttributes, Normalised, RequestView, When};
 use crate::rule::{CostOf, Missing};
 
 /// The result of each rule for one request, in the order of the file.
@@ -55,11 +55,11 @@ impl RuleSet {
         let mut explained = Explained::default();
         let normalised = Normalised(request);
         let identified = self.identity.of(&normalised);
-        let seen = RequestView::new(&identified, Looks::AT_ALL);
-        for (number, in_force) in self.rules.iter().enumerate() {
+        let seen = RequestView::new(&identified, NeededAttributes::ALL);
+        for (number, compiled) in self.rules.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let rule = in_force.rule();
-            let when = match rule.matches.check(&seen, IndexedMatch::Nothing) {
+            let rule = compiled.rule();
+            let when = match rule.matches.check(&seen, IndexedMatch::None) {
                 Ok(when) => when,
                 Err(mismatch) => {
                     explained.rules.push(ExplainedRule::NotAbout(mismatch));
@@ -67,10 +67,10 @@ impl RuleSet {
                 }
             };
             let view = rule.matches.view(&seen);
-            let is_allowed = in_force.allows(&seen, &view);
-            in_force.apply(number, &seen, Asks::Request, &mut explained.found);
-            let is_refused = |why| explained.found.refused().contains(&RefusedBy { rule: number, why });
-            let (is_listed, is_refused_for_cost) = (is_refused(DenyReason::Listed), is_refused(DenyReason::Cost));
+            let is_allowed = compiled.allows(&seen, &view);
+            compiled.apply(number, &seen, Subject::Request, &mut explained.found);
+            let is_denied = |why| explained.found.refused().contains(&RefusedBy { rule: number, why });
+            let (is_listed, is_denied_for_cost) = (is_denied(DenyReason::Listed), is_denied(DenyReason::Cost));
             let cost_failed = match &rule.cost {
                 CostOf::Expression(expression) => expression.count(&view).err(),
                 CostOf::Request | CostOf::Fixed(_) => None,
@@ -79,7 +79,7 @@ impl RuleSet {
             explained.rules.push(match (rule.by.key(&view, &mut KeyBytes::new()), cost_failed) {
                 _ if is_allowed => ExplainedRule::Allowed,
                 _ if is_listed => ExplainedRule::Listed,
-                (_, Some(why)) if is_refused_for_cost => ExplainedRule::CostFailed { why },
+                (_, Some(why)) if is_denied_for_cost => ExplainedRule::CostFailed { why },
                 (Err(missing), _) => {
                     // A failed key, or one from an invalid token, is counted with others, unless it is denied.
                     let then = if is_counted { Missing::Shared } else { rule.missing };

@@ -14,7 +14,7 @@ pub struct InvalidKey {
 
 impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; expected {}", self.what, self.expected)
+        write!(f, "{}; {}", self.what, self.expected)
     }
 }
 
@@ -50,31 +50,31 @@ impl CompiledRule {
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
     /// let rule = rules.named("a").unwrap();
     /// assert_eq!(rule.key_of(&["203.0.113.7"]).unwrap(), b"203.0.113.0");
-    /// assert!(rule.key_of(&["somebody"]).is_err());
+    /// assert!(rule.key_of(&["alice"]).is_err());
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn key_of(&self, values: &[&str]) -> Result<KeyBytes, InvalidKey> {
         let (rule, by) = (self.rule(), &self.rule().by);
-        let wrong = |what: String, expected: String| Err(InvalidKey { what, expected });
+        let invalid = |what: String, expected: String| Err(InvalidKey { what, expected });
         if by.is_each_request() {
-            let expected = "a rule that counts somebody".to_owned();
-            return wrong(format!("each request is its own key in `{}`", rule.name), expected);
+            let expected = "expected a rule that counts by key".to_owned();
+            return invalid(format!("rule `{}` counts each request separately", rule.name), expected);
         }
         if values.is_empty() && rule.missing == Missing::Shared {
             return Ok(KeyBytes::new());
         }
         if values.len() != by.len() {
             let what = match values.len() {
-                0 => "no key was named".to_owned(),
-                1 => format!("`{}` is one value", values[0]),
-                many => format!("these are {many} values"),
+                0 => "missing key".to_owned(),
+                1 => format!("found one value `{}`", values[0]),
+                many => format!("found {many} values"),
             };
             let expected = match by.len() {
-                0 => format!("no key: `{}` counts everyone together", rule.name),
-                1 => format!("one value: `{}` counts by {by}", rule.name),
-                parts => format!("{parts} values: `{}` counts by {by}", rule.name),
+                0 => format!("expected no key: `{}` counts all requests together", rule.name),
+                1 => format!("expected one value: `{}` counts by {by}", rule.name),
+                parts => format!("expected {parts} values: `{}` counts by {by}", rule.name),
             };
-            return wrong(what, expected);
+            return invalid(what, expected);
         }
         by.check_key(values).map_err(|(_, what, expected)| InvalidKey { what, expected })?;
         Ok(by.key_of(values))

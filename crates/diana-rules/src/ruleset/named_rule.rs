@@ -1,9 +1,9 @@
 //! Lookup of a rule by its name: for a function that names it, rather than for a request that it matches.
 
-use super::{Asks, Expressions, Matches, RuleSet};
+use super::{Expressions, Matches, RuleSet, Subject};
 use crate::attributes::{Attribute, Attributes};
 use crate::identity::Identity;
-use crate::matching::{Looks, RequestView, When};
+use crate::matching::{NeededAttributes, RequestView, When};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
@@ -22,18 +22,18 @@ pub enum RuleNotCallable {
         /// The rule's name.
         rule: String,
         /// The argument of the call.
-        told: String,
+        argument: String,
         /// The arguments that the rule uses, as in its `match`.
-        asks: String,
+        expected: String,
     },
 }
 
 impl fmt::Display for RuleNotCallable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { rule } => write!(f, "no active rule is named `{rule}`"),
-            Self::NotAsked { rule, told, asks } => {
-                write!(f, "the rule `{rule}` does not ask for `{told}`; its `match` says `call: {asks}`")
+            Self::Unknown { rule } => write!(f, "unknown rule `{rule}`"),
+            Self::NotAsked { rule, argument, expected } => {
+                write!(f, "unknown argument `{argument}` for rule `{rule}`; its `match` has `call: {expected}`")
             }
         }
     }
@@ -47,7 +47,7 @@ impl RuleSet {
     /// A rule for requests applies to every call that names it, regardless of its `match`. For a rule for calls
     /// (`match: {call: ...}`), the rest of its `match` selects the calls.
     ///
-    /// `call` provides the values that `identity` would find in a request. A missing part of the key is `(nobody)`,
+    /// `call` provides the values that `identity` would find in a request. A missing part of the key is `(unknown)`,
     /// shared by all such calls, unless the rule has `missing: deny`: a limit that a function names must not be
     /// skipped.
     ///
@@ -70,9 +70,9 @@ impl RuleSet {
     /// let mut found = Matches::default();
     /// rules.find_named("sms", &Call("555-1234"), &mut found).unwrap();
     /// assert_eq!(found.key(&found.applied()[0]), b"555-1234");
-    /// rules.find(&Call("555-1234"), &mut found); // as a request it is not meant
+    /// rules.find(&Call("555-1234"), &mut found); // a request does not match it
     /// assert!(found.applied().is_empty());
-    /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "no active rule is named `mms`");
+    /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "unknown rule `mms`");
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn find_named(&self, name: &str, call: &dyn Attributes, found: &mut Matches) -> Result<(), RuleNotCallable> {
@@ -80,16 +80,16 @@ impl RuleSet {
         let unknown = || RuleNotCallable::Unknown { rule: name.to_owned() };
         let number = *self.by_name.get(name).ok_or_else(unknown)?;
         let rule = self.rule(number).ok_or_else(unknown)?;
-        if let Some(asks) = &rule.rule().matches.call
-            && let Some(told) = call.told_in_vain(&|told| asks.iter().any(|asked| **asked == *told))
+        if let Some(arguments) = &rule.rule().matches.call
+            && let Some(argument) = call.told_in_vain(&|name| arguments.iter().any(|known| **known == *name))
         {
-            let asks = if asks.is_empty() { "true".to_owned() } else { format!("[{}]", asks.join(", ")) };
-            return Err(RuleNotCallable::NotAsked { rule: name.to_owned(), told: told.to_owned(), asks });
+            let expected = if arguments.is_empty() { "true".to_owned() } else { format!("[{}]", arguments.join(", ")) };
+            return Err(RuleNotCallable::NotAsked { rule: name.to_owned(), argument: argument.to_owned(), expected });
         }
-        let call = Known { call, identity: &self.identity };
-        let seen = RequestView::new(&call, Looks::default());
+        let call = CallAttributes { call, identity: &self.identity };
+        let seen = RequestView::new(&call, NeededAttributes::default());
         let Ok(when) = rule.rule().matches.check_call(&seen) else { return Ok(()) };
-        let failed = rule.apply(number, &seen, Asks::Call, found) == Expressions::Failed;
+        let failed = rule.apply(number, &seen, Subject::Call, found) == Expressions::Failed;
         if failed || when == When::Failed {
             rule.count_failure();
         }
@@ -98,12 +98,12 @@ impl RuleSet {
 }
 
 /// A call, which provides by name the values that a request has in a header or elsewhere.
-struct Known<'a> {
+struct CallAttributes<'a> {
     call: &'a dyn Attributes,
     identity: &'a Identity,
 }
 
-impl Attributes for Known<'_> {
+impl Attributes for CallAttributes<'_> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         let by_name =
             || self.identity.names_of(attribute).find_map(|name| self.call.get(&Attribute::Named(name.into())));

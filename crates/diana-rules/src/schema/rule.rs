@@ -16,19 +16,19 @@ pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let mut rule = requiring(object("one rule", &fields, |field| rule_field(field, registry)), &["name"]);
     let limiting = parse::LIMITING.map(|field| json!({"required": [field]}));
     let denies = json!({
-        "description": "who lacks what `by` asks for is refused",
+        "description": "requests without the key of `by` are denied",
         "anyOf": [{"const": "deny"}, {"type": "object", "required": parse::MISSING}, {"$ref": "#/$defs/variable"}],
     });
     let denies = json!({"required": ["missing"], "properties": {"missing": denies}});
     rule["anyOf"] = limiting.into_iter().chain([denies]).collect();
     let options = COMMON.into_iter().chain(registry.options()).collect::<Vec<_>>();
-    let limit = requiring(object("a rate, and how it is kept", &options, of_limit), &["rate"]);
+    let limit = requiring(object("a rate and its algorithm", &options, of_limit), &["rate"]);
     let instead = object("the limits of this key", &LimitRule::fields(registry), of_limit);
     let of_key = requiring(object("the limits of one key", &Override::fields(registry), of_limit), &["key"]);
     let definitions = [
         ("rule", rule),
         ("limit", json!({"anyOf": [{"$ref": "#/$defs/rate"}, limit]})),
-        ("limits", one_or_more(json!({"$ref": "#/$defs/limit"}), "how much is allowed", &["100/s"])),
+        ("limits", one_or_more(json!({"$ref": "#/$defs/limit"}), "one limit or several", &["100/s"])),
         ("override", json!({"anyOf": [{"$ref": "#/$defs/limits"}, instead]})),
         ("override_of_key", of_key),
         ("by", by(registry)),
@@ -39,43 +39,42 @@ pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
 fn rule_field(name: &str, registry: &Registry) -> Value {
     match name {
         "name" => json!({
-            "description": "what people and stores know the rule by; counts are kept by it",
+            "description": "the name of the rule; counts are stored by name",
             "type": ["string", "number"],
             "pattern": r"^[^\s/]{1,128}$|\$\{",
         }),
         "by" => one_or_more(
             json!({"$ref": "#/$defs/by"}),
-            "whom it counts: everyone together (global), or each account, address ...; of several, each combination",
+            "the key to count by: all requests (global), or each account, address ...; of several, each combination",
             &["account", "ip", "ip/24", "header(x-api-key)"],
         ),
         "match" => {
             let fields = matching::parse::FIELDS.into_iter().chain(registry.matchers()).collect::<Vec<_>>();
-            object("which requests it is about; without it, all", &fields, match_field)
+            object("the requests that the rule matches; all by default", &fields, match_field)
         }
         "bandwidth" => {
-            let map = object("how fast bodies flow", &parse::BANDWIDTH, bandwidth_field);
+            let map = object("the bandwidth of bodies", &parse::BANDWIDTH, bandwidth_field);
             let any_of = json!([{"$ref": "#/$defs/byte_rate"}, requiring(map, &["rate"])]);
-            json!({"description": "how fast bodies flow", "anyOf": any_of, "examples": ["512KiB/s"]})
+            json!({"description": "the bandwidth of bodies", "anyOf": any_of, "examples": ["512KiB/s"]})
         }
         "load" => {
             let mut load =
-                object("how busy the machine may be before requests are refused", &overload::FIELDS, load_field);
+                object("the load of the machine over which requests are denied", &overload::FIELDS, load_field);
             load["minProperties"] = json!(1);
             load
         }
         "cost" => json!({
-            "description": "what a request costs: a number, or an expression",
+            "description": "the cost of a request: a number or an expression",
             "anyOf": [{"$ref": "#/$defs/count"}, {"type": "string"}],
             "examples": [1, "size(request.path)"],
         }),
-        "cost_default" => {
-            reference("count", "what a request costs whose `cost` fails; without it, such a request is denied with 400")
-        }
-        "cost_min" => {
-            reference("count_or_none", "the least that a request costs whose `cost` is an expression; 1 by default")
-        }
+        "cost_default" => reference(
+            "count",
+            "the cost of a request whose `cost` fails; without it, such a request is denied with 400",
+        ),
+        "cost_min" => reference("count_or_none", "the minimum cost if `cost` is an expression; 1 by default"),
         "allow" => keys("addresses, networks and keys that this rule does not count"),
-        "deny" => keys("addresses, networks and keys that this rule refuses at once"),
+        "deny" => keys("addresses, networks and keys that this rule always denies"),
         "overrides" => json!({
             "description": "other limits for single keys",
             "anyOf": [
@@ -86,26 +85,28 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
         }),
         "wait" => reference_with(
             "duration",
-            "how long a request waits for its turn, rather than being refused at once",
+            "the maximum time that a request over the limit waits before it is denied",
             &["2s"],
         ),
-        "queue" => reference("count", "how many wait at once"),
+        "queue" => reference("count", "the maximum number of waiting requests"),
         "over" => {
-            let divert = object("where it goes instead", &parse::OVER, |_| reference("url", "another upstream"));
+            let divert = object("another upstream for requests over the limit", &parse::OVER, |_| {
+                reference("url", "the upstream")
+            });
             json!({
-                "description": "what becomes of a request that is over the limit",
+                "description": "the handling of a request over the limit",
                 "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, requiring(divert, &parse::OVER)],
             })
         }
-        "shadow" => flag("whether it only counts and reports, and refuses nobody"),
-        "status" => reference("status", "what a refusal answers"),
-        "answer" => reference("answer", "what a refusal says in your own words"),
+        "shadow" => flag("whether the rule only counts and reports, and denies no request"),
+        "status" => reference("status", "the status of a denied request"),
+        "answer" => reference("answer", "the custom response body of a denied request"),
         "missing" => {
-            let denied = object("denied with a status of its own", &parse::MISSING, |_| {
-                reference("status", "what it is answered")
+            let denied = object("denied with its own status", &parse::MISSING, |_| {
+                reference("status", "the status of the response")
             });
             json!({
-                "description": "what becomes of a request that lacks what `by` asks for",
+                "description": "the handling of a request without the key of `by`",
                 "anyOf": [
                     {"enum": ["skip", "deny", "shared"]},
                     {"$ref": "#/$defs/variable"},
@@ -113,7 +114,7 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
                 ],
             })
         }
-        "store" => word("where its counts are", &["local", "shared"]),
+        "store" => word("the store of its counts", &["local", "shared"]),
         _ => limit_field(name, registry),
     }
 }
@@ -125,24 +126,24 @@ fn keys(description: &str) -> Value {
 /// The limit fields, and the options of algorithms.
 fn limit_field(name: &str, registry: &Registry) -> Value {
     match name {
-        "limit" => reference("limits", "how much is allowed; of several, all at once"),
-        "every" => reference_with("duration", "at least so long between two requests", &["200ms"]),
-        "total" => reference("count", "so many in all, until somebody resets it"),
+        "limit" => reference("limits", "the limit; of several, all apply"),
+        "every" => reference_with("duration", "the minimum time between two requests", &["200ms"]),
+        "total" => reference("count", "the maximum number in total, until it is reset"),
         "concurrent" => {
             let map = object(
-                "so many at a time, a few more after a wait, and until when each holds its place",
+                "the maximum number of concurrent requests, a delayed burst, and when a permit is released",
                 &concurrent::FIELDS,
                 concurrent_field,
             );
             json!({
-                "description": "so many at a time; `adaptive` lets in what the latency of the answers allows",
+                "description": "the maximum number of concurrent requests; `adaptive` adapts it to the latency",
                 "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}, requiring(map, &["limit"])],
             })
         }
-        "rate" => reference("rate", "how many in a time"),
+        "rate" => reference("rate", "a count per time"),
         "key" => one_or_more(
             json!({"$ref": "#/$defs/text"}),
-            "whose limits these are: one part for each of `by`",
+            "the key that has these limits: one part for each of `by`",
             &["vip-7"],
         ),
         "algorithm" => {
@@ -150,7 +151,7 @@ fn limit_field(name: &str, registry: &Registry) -> Value {
                 json!({"const": name, "description": kind.description.unwrap_or("registered by this program")})
             });
             let known = known.chain([json!({"$ref": "#/$defs/variable"})]).collect::<Vec<_>>();
-            json!({"description": "how the rate is kept; token_bucket by default", "anyOf": known})
+            json!({"description": "the algorithm; token_bucket by default", "anyOf": known})
         }
         option => {
             debug_assert!(!LIMITS.contains(&option), "`{option}` is a limit without a schema");
@@ -167,8 +168,8 @@ fn of_option(name: &str, registry: &Registry) -> Value {
     schemas.dedup();
     match &mut *schemas {
         [Some(schema)] => {
-            let said = schema.get("description").and_then(Value::as_str).unwrap_or("an option");
-            schema["description"] = json!(format!("{said} (of {of})"));
+            let text = schema.get("description").and_then(Value::as_str).unwrap_or("an option");
+            schema["description"] = json!(format!("{text} (of {of})"));
             schema.take()
         }
         // If an algorithm has no schema, or the schemas differ, any value is accepted.
@@ -197,22 +198,20 @@ pub(super) fn match_field(name: &str) -> Value {
     match name {
         "path" => {
             let path = json!({"type": "string", "pattern": r"^/|\$\{"});
-            let what = "* is anything within a segment, ** any number of segments, {name} one segment";
+            let what = "* matches any characters within a segment, ** any number of segments, {name} one segment";
             one_or_more(path, what, &["/search/**", "/users/{id}", "/files/*.pdf"])
         }
         "method" => one_or_more(text(), "the method, as in GET", &["GET", "POST", "PUT", "DELETE"]),
         "host" => one_or_more(text(), "the host, without its port", &["api.example.com", "*.example.com"]),
         "header" => {
-            let values = one_or_more(text(), "one of these values; * is anything", &["free", "b*"]);
+            let values = one_or_more(text(), "one of these values; * matches any characters", &["free", "b*"]);
             json!({"description": "headers, by name", "type": "object", "additionalProperties": values})
         }
         "ip" => one_or_more(json!({"$ref": "#/$defs/network"}), "the client's address", &["10.0.0.0/8"]),
-        "when" => {
-            reference_with("text", "an expression that must hold (CEL)", &["request.headers[\"x-test\"] != \"1\""])
-        }
+        "when" => reference_with("text", "a condition (CEL)", &["request.headers[\"x-test\"] != \"1\""]),
         "call" => {
-            let names = one_or_more(text(), "what calls tell", &["phone"]);
-            let what = "for no request, but for functions that name the rule; the names of what they tell";
+            let names = one_or_more(text(), "the arguments of calls", &["phone"]);
+            let what = "the rule is for calls that name it, not for requests; the names of their arguments";
             json!({"description": what, "anyOf": [{"const": true}, names]})
         }
         _ => json!({"description": "registered by this program"}),
@@ -221,30 +220,30 @@ pub(super) fn match_field(name: &str) -> Value {
 
 fn bandwidth_field(name: &str) -> Value {
     match name {
-        "rate" => reference("byte_rate", "so much in a time"),
-        "burst" => reference("bytes", "what may go at once"),
-        "after" => reference("bytes", "so much of each body goes at full speed first"),
-        "of" => word("which bodies", &["response", "request", "both"]),
+        "rate" => reference("byte_rate", "bytes per time"),
+        "burst" => reference("bytes", "the bytes that may be sent at once"),
+        "after" => reference("bytes", "the first bytes of each body that are sent at full speed"),
+        "of" => word("the bodies to throttle", &["response", "request", "both"]),
         _ => json!({}),
     }
 }
 
 fn concurrent_field(name: &str) -> Value {
     match name {
-        "limit" => reference("count", "so many at a time without a wait"),
-        "burst" => reference("count", "so many more after a wait; needs `delay`"),
-        "delay" => reference_with("duration", "how long a request is taken to last until one has ended", &["200ms"]),
-        "until" => word("until when a request holds its place; client_left by default", &concurrent::UNTIL),
+        "limit" => reference("count", "the number of concurrent requests without a delay"),
+        "burst" => reference("count", "the number of further requests after a delay; needs `delay`"),
+        "delay" => reference_with("duration", "the assumed duration of a request until one has finished", &["200ms"]),
+        "until" => word("when a permit is released; client_left by default", &concurrent::UNTIL),
         _ => json!({}),
     }
 }
 
 fn load_field(name: &str) -> Value {
     match name {
-        "cpu" => reference("percent", "of all processors"),
-        "memory" => reference("percent", "of all memory"),
-        "connections" => reference("count", "how many connections are open"),
-        "traffic" => reference("byte_rate", "how much data flows"),
+        "cpu" => reference("percent", "the usage of all processors"),
+        "memory" => reference("percent", "the usage of all memory"),
+        "connections" => reference("count", "the number of open connections"),
+        "traffic" => reference("byte_rate", "the network traffic"),
         _ => json!({}),
     }
 }

@@ -1,7 +1,7 @@
 //! The sections of the file, outside of the rules.
 
 use super::{flag, object, one_or_more, reference, reference_with, url, word};
-use crate::file::{MOST_RULES, NEWEST_VERSION, store};
+use crate::file::{MAX_RULES, NEWEST_VERSION, store};
 use crate::identity::settings;
 use crate::registry::Registry;
 use serde_json::{Value, json};
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 pub(super) fn field(name: &str, registry: &Registry) -> Value {
     match name {
         "version" => json!({
-            "description": "by which version of the rule file this one is read",
+            "description": "the version of the rule file format",
             "enum": [NEWEST_VERSION, NEWEST_VERSION.to_string()],
         }),
         "revision" => json!({
-            "description": "which state of the rules this is: raised with each change, so that of two gateways the newer one counts",
+            "description": "the revision of the rules, raised with each change, to tell which of two is newer",
             "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
         }),
         "identity" => identity(),
-        "store" => object("where the counts are; without it, in this process", &store::FIELDS, of_store),
-        "status" => reference("status", "what a refusal answers, unless its rule says otherwise; 503 by default"),
-        "answer" => reference("answer", "what a refusal says in your own words, unless its rule says otherwise"),
+        "store" => object("the store of the counts; this process by default", &store::FIELDS, of_store),
+        "status" => reference("status", "the status of a denied request, unless its rule has its own; 503 by default"),
+        "answer" => reference("answer", "the custom response body of a denied request, unless its rule has its own"),
         "rules" => json!({
             "description": "the rules, in order",
             "type": "array",
             "items": {"$ref": "#/$defs/rule"},
-            "maxItems": MOST_RULES,
+            "maxItems": MAX_RULES,
         }),
         section => match registry.find_section(section) {
             Some(kind) => (kind.schema)(),
@@ -38,29 +38,33 @@ pub(super) fn field(name: &str, registry: &Registry) -> Value {
 fn identity() -> Value {
     let jwt =
         object(
-            "how tokens are verified, so that their claims can be believed",
+            "the verification of tokens, so that their claims can be used",
             &settings::FIELDS,
             |field| match field {
                 "secret" => reference_with("text", "the secret shared with the issuer", &["${JWT_SECRET}"]),
                 "public_key" => reference("text", "the issuer's public key, as PEM"),
-                "verify" => flag("false if somebody before us verifies tokens"),
-                "algorithm" => reference_with("text", "how tokens are signed", &["HS256", "RS256", "ES256", "EdDSA"]),
+                "verify" => flag("false if another component verifies the tokens"),
+                "algorithm" => reference_with(
+                    "text",
+                    "the signature algorithm of the tokens",
+                    &["HS256", "RS256", "ES256", "EdDSA"],
+                ),
                 "from" => reference_with(
                     "text",
-                    "where the token is",
+                    "the location of the token",
                     &["header(authorization)", "cookie(token)", "query(token)"],
                 ),
-                "issuer" => one_or_more(json!({"$ref": "#/$defs/text"}), "whose tokens are believed", &[]),
-                "audience" => one_or_more(json!({"$ref": "#/$defs/text"}), "for whom a token must be", &[]),
-                "leeway" => reference("duration", "how far clocks may be off"),
+                "issuer" => one_or_more(json!({"$ref": "#/$defs/text"}), "the accepted issuers", &[]),
+                "audience" => one_or_more(json!({"$ref": "#/$defs/text"}), "the accepted audiences", &[]),
+                "leeway" => reference("duration", "the accepted difference between clocks"),
                 _ => json!({}),
             },
         );
     let examples = ["header(x-account-id)", "cookie(session)", "query(key)", "jwt(sub)", "ip", "cel(\"...\")"];
-    let source = reference_with("text", "where this name comes from", &examples);
+    let source = reference_with("text", "the source of this name", &examples);
     json!({
         "type": "object",
-        "description": "where the names come from that rules count by",
+        "description": "the sources of the names that rules count by",
         "properties": {"account": source, "device": source, "jwt": jwt},
         "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_-]*$"},
         "additionalProperties": source,
@@ -69,8 +73,8 @@ fn identity() -> Value {
 
 fn of_store(name: &str) -> Value {
     match name {
-        "memory" => reference("bytes", "the most memory that the counts of this process take"),
-        "on_full" => word("what becomes of new keys beyond that", &["share", "deny", "allow"]),
+        "memory" => reference("bytes", "the maximum memory for the counts of this process"),
+        "on_full" => word("the handling of new keys when that memory is full", &["share", "deny", "allow"]),
         "redis" => {
             let examples = [
                 "redis://127.0.0.1:6379",
@@ -80,15 +84,15 @@ fn of_store(name: &str) -> Value {
             ];
             url("the Redis that all instances share", &store::SCHEMES, &examples)
         }
-        "prefix" => reference_with("text", "what the names of all keys begin with", &["diana:"]),
-        "timeout" => reference("duration", "how long a request waits for Redis; 20ms by default"),
-        "when_down" => word("what is answered while Redis is unreachable", &["local", "allow", "deny"]),
+        "prefix" => reference_with("text", "the prefix of all keys", &["diana:"]),
+        "timeout" => reference("duration", "the timeout of Redis; 20ms by default"),
+        "when_down" => word("the handling of requests while Redis is unreachable", &["local", "allow", "deny"]),
         "lease" => json!({
-            "description": "how many permits a busy key takes at once",
+            "description": "the number of permits that a busy key leases at once",
             "anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/count"}],
         }),
-        "batching" => flag("whether the requests of one moment travel together"),
-        "permits_for" => reference("duration", "for how long a permit of a `concurrent` limit is held at most"),
+        "batching" => flag("whether concurrent requests to Redis are batched"),
+        "permits_for" => reference("duration", "the maximum time that a permit of a `concurrent` limit is held"),
         _ => json!({}),
     }
 }

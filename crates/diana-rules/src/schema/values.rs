@@ -13,8 +13,8 @@ fn text_like(pattern: &str, examples: &[&str]) -> Value {
 
 /// The value types, defined once for all fields.
 pub(super) fn definitions() -> Map<String, Value> {
-    let count = |least: u64| {
-        let number = json!({"type": "integer", "minimum": least, "maximum": MAX_PERMITS});
+    let count = |min: u64| {
+        let number = json!({"type": "integer", "minimum": min, "maximum": MAX_PERMITS});
         json!({"anyOf": [number, text_like(r"^[0-9_]+$", &[])]})
     };
     let definitions = [
@@ -37,14 +37,14 @@ pub(super) fn definitions() -> Map<String, Value> {
         (
             "answer",
             requiring(
-                object("the body of a refusal", &response::FIELDS, |field| match field {
+                object("the response body of a denied request", &response::FIELDS, |field| match field {
                     "type" => {
                         let examples = ["text/plain; charset=utf-8", "application/json", "text/html"];
                         let mut own = text_like(r"^[^/\s]+/[^/\s]", &examples);
-                        own["description"] = json!("what it is, as `Content-Type` says it");
+                        own["description"] = json!("the `Content-Type`");
                         own
                     }
-                    _ => reference_with("text", "the body itself, of 64 KiB at most", &["slow down"]),
+                    _ => reference_with("text", "the body, at most 64 KiB", &["slow down"]),
                 }),
                 &response::FIELDS,
             ),
@@ -57,34 +57,36 @@ pub(super) fn definitions() -> Map<String, Value> {
 /// The options of the built-in algorithms.
 pub(crate) fn option(name: &str) -> Option<Value> {
     Some(match name {
-        "burst" => {
-            reference("count_or_none", "how many may come at once; of a leaky bucket, how many may wait in line")
-        }
+        "burst" => reference("count_or_none", "the maximum number at once; of a leaky bucket, the queue length"),
         "refill" => requiring(
-            object("so many tokens at once, rather than one by one", &REFILL, |field| match field {
-                "tokens" => reference("count", "how many tokens come at once; what the rate gives, if left out"),
-                _ => reference("duration", "how often they come"),
+            object("adds several tokens at once, rather than one by one", &REFILL, |field| match field {
+                "tokens" => reference("count", "the number of tokens of one refill; derived from the rate by default"),
+                _ => reference("duration", "the time between two refills"),
             }),
             &["every"],
         ),
-        "delay" => reference("count_or_none", "so many of those in line go at once; the others wait"),
-        "nodelay" => flag("whether those in line go at once, and only their number is bounded"),
-        "opens" => word("when a window begins: by the clock, or with the first request", &["clock", "first_request"]),
+        "delay" => reference("count_or_none", "the number of queued requests that are not delayed"),
+        "nodelay" => flag("whether queued requests are not delayed, so that only their number is limited"),
+        "opens" => {
+            word("when a window starts: aligned to the clock, or at the first request", &["clock", "first_request"])
+        }
         "time_zone" => reference_with(
             "text",
-            "whose days, weeks or months are meant",
+            "the time zone of the days, weeks or months",
             &["UTC", "Europe/Berlin", "Asia/Shanghai", "America/New_York"],
         ),
-        "buckets" => reference("count", "how finely the window slides: in so many steps; 10 by default"),
-        "precision" => reference("duration", "how finely the window slides: in steps of this length"),
+        "buckets" => reference("count", "the number of steps of the sliding window; 10 by default"),
+        "precision" => reference("duration", "the length of a step of the sliding window"),
         "edge" => word(
-            "what the oldest step counts for, of which the window covers a part: nothing, in proportion, or fully",
+            "how the oldest step counts, which the window covers in part: not at all, in proportion, or fully",
             &EDGES,
         ),
-        "burst_seconds" => reference("number", "for how many seconds what is unused is saved up; 1 by default"),
-        "starts" => word("whether a new key has all that could be saved up, or nothing", &["full", "empty"]),
-        "warm_up" => reference("duration", "how long it takes to warm up after a pause"),
-        "cold_factor" => reference("number", "how much slower it is when cold; 3 by default"),
+        "burst_seconds" => {
+            reference("number", "the number of seconds for which unused permits are saved; 1 by default")
+        }
+        "starts" => word("whether a new key starts with all permits that could be saved, or none", &["full", "empty"]),
+        "warm_up" => reference("duration", "the warm-up time after a pause"),
+        "cold_factor" => reference("number", "the slowdown factor when cold; 3 by default"),
         _ => return None,
     })
 }

@@ -9,18 +9,18 @@ use std::net::IpAddr;
 /// The arguments of a call, by name, and its client address.
 #[derive(Default)]
 struct Call {
-    told: &'static [(&'static str, &'static str)],
+    arguments: &'static [(&'static str, &'static str)],
     ip: Option<IpAddr>,
 }
 
 impl Attributes for Call {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         let Attribute::Named(name) = attribute else { return None };
-        self.told.iter().find(|(known, _)| *known == &**name).map(|(_, value)| Cow::Borrowed(*value))
+        self.arguments.iter().find(|(known, _)| *known == &**name).map(|(_, value)| Cow::Borrowed(*value))
     }
 
     fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
-        self.told.iter().map(|(name, _)| *name).filter(|name| *name != "account").find(|name| !is_asked(name))
+        self.arguments.iter().map(|(name, _)| *name).filter(|name| *name != "account").find(|name| !is_asked(name))
     }
 
     fn ip(&self) -> Option<IpAddr> {
@@ -28,12 +28,12 @@ impl Attributes for Call {
     }
 }
 
-fn told(told: &'static [(&'static str, &'static str)]) -> Call {
-    Call { told, ip: None }
+fn call(arguments: &'static [(&'static str, &'static str)]) -> Call {
+    Call { arguments, ip: None }
 }
 
 /// The key of a call, in bytes.
-fn found(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
+fn key_bytes(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
     let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
     rules.find_named(rule, call, &mut found).unwrap();
     found.key(&found.applied()[0]).to_vec()
@@ -41,7 +41,7 @@ fn found(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
 
 /// The same, human-readable.
 fn shown(yaml: &str, rule: &str, call: &Call) -> String {
-    good(yaml).rules.iter().find(|known| known.name == rule).unwrap().by.shown(&found(yaml, rule, call))
+    good(yaml).rules.iter().find(|known| known.name == rule).unwrap().by.shown(&key_bytes(yaml, rule, call))
 }
 
 /// The key of the one rule that counts the call; else why there is none.
@@ -52,7 +52,7 @@ fn key(yaml: &str, rule: &str, call: &Call) -> String {
     }
     match (found.applied(), found.refused()) {
         ([applied], []) => String::from_utf8_lossy(found.key(applied)).into_owned(),
-        ([], [refused]) => format!("refused: {:?}", refused.why),
+        ([], [denied]) => format!("denied: {:?}", denied.why),
         ([], []) => "not counted".to_owned(),
         more => panic!("{more:?}"),
     }
@@ -70,83 +70,86 @@ rules:
 ";
 
 #[test]
-fn a_call_is_whose_it_tells() {
-    let call = told(&[("phone", "555"), ("account", "alice")]);
-    assert_eq!(key(FILE, "sms", &call), "555");
-    assert_eq!(key(FILE, "account", &told(&[("account", "alice")])), "alice");
-    assert_eq!(key(FILE, "everyone", &call), "");
-    assert_eq!(key(FILE, "sms", &told(&[("phone", "000")])), "refused: Listed");
-    assert_eq!(key(FILE, "sms", &told(&[("phone", "112")])), "not counted");
-    assert_eq!(key(FILE, "smss", &call), "no active rule is named `smss`");
+fn a_calls_key_is_its_argument() {
+    let alice = call(&[("phone", "555"), ("account", "alice")]);
+    assert_eq!(key(FILE, "sms", &alice), "555");
+    assert_eq!(key(FILE, "account", &call(&[("account", "alice")])), "alice");
+    assert_eq!(key(FILE, "everyone", &alice), "");
+    assert_eq!(key(FILE, "sms", &call(&[("phone", "000")])), "denied: Listed");
+    assert_eq!(key(FILE, "sms", &call(&[("phone", "112")])), "not counted");
+    assert_eq!(key(FILE, "smss", &alice), "unknown rule `smss`");
 }
 
 #[test]
-fn what_identity_finds_in_requests_a_call_knows_itself() {
-    let call = told(&[("account", "alice"), ("tenant", "acme")]);
-    assert_eq!(key(FILE, "requests", &call), "alice");
-    assert_eq!(key(FILE, "signed", &call), "acme");
+fn a_call_passes_the_names_of_identity_itself() {
+    let alice = call(&[("account", "alice"), ("tenant", "acme")]);
+    assert_eq!(key(FILE, "requests", &alice), "alice");
+    assert_eq!(key(FILE, "signed", &alice), "acme");
 }
 
 #[test]
-fn what_a_call_tells_is_meant_whatever_identity_calls_so() {
+fn an_argument_overrides_the_identity_of_the_same_name() {
     let file = "
 identity: {client: ip}
 rules:
-  - {name: told, match: {call: client}, by: client, limit: 1/h}
+  - {name: by-client, match: {call: client}, by: client, limit: 1/h}
 ";
-    let call = Call { told: &[("client", "alice")], ip: Some([192, 0, 2, 1].into()) };
-    assert_eq!(key(file, "told", &call), "alice");
+    let call = Call { arguments: &[("client", "alice")], ip: Some([192, 0, 2, 1].into()) };
+    assert_eq!(key(file, "by-client", &call), "alice");
 }
 
 #[test]
-fn a_call_that_does_not_tell_whose_it_is_counts_with_its_like() {
-    assert_eq!(shown(FILE, "sms", &told(&[])), "(nobody)");
-    assert_eq!(shown(FILE, "account", &told(&[])), "(nobody)");
-    assert_eq!(key(FILE, "signed", &told(&[])), "refused: Missing");
+fn calls_without_a_key_part_share_a_count() {
+    assert_eq!(shown(FILE, "sms", &call(&[])), "(unknown)");
+    assert_eq!(shown(FILE, "account", &call(&[])), "(unknown)");
+    assert_eq!(key(FILE, "signed", &call(&[])), "denied: Missing");
     // Known parts stay separate; an empty argument is known too, and no argument can equal the placeholder.
     let pairs = "rules: [{name: pair, match: {call: [a, b]}, by: [a, b], limit: 1/h}]";
     let keys = [
-        told(&[]),
-        told(&[("a", "x")]),
-        told(&[("b", "x")]),
-        told(&[("a", "x"), ("b", "")]),
-        told(&[("a", ""), ("b", "x")]),
-        told(&[("a", "(nobody)"), ("b", "x")]),
-        told(&[("a", "\u{FE}"), ("b", "x")]),
+        call(&[]),
+        call(&[("a", "x")]),
+        call(&[("b", "x")]),
+        call(&[("a", "x"), ("b", "")]),
+        call(&[("a", ""), ("b", "x")]),
+        call(&[("a", "(unknown)"), ("b", "x")]),
+        call(&[("a", "\u{FE}"), ("b", "x")]),
     ];
-    let keys = keys.map(|call| found(pairs, "pair", &call));
-    for (nth, one) in keys.iter().enumerate() {
-        assert!(keys[nth + 1..].iter().all(|other| other != one), "{keys:?}");
+    let keys = keys.map(|call| key_bytes(pairs, "pair", &call));
+    for (index, one) in keys.iter().enumerate() {
+        assert!(keys[index + 1..].iter().all(|other| other != one), "{keys:?}");
     }
-    assert_eq!(shown(pairs, "pair", &told(&[("b", "x")])), "(nobody), x");
+    assert_eq!(shown(pairs, "pair", &call(&[("b", "x")])), "(unknown), x");
 }
 
 #[test]
-fn what_else_a_rule_for_calls_says_must_hold() {
-    let here = Some([10, 1, 2, 3].into());
-    assert_eq!(key(FILE, "some", &Call { told: &[("size", "7")], ip: here }), "");
-    assert_eq!(key(FILE, "some", &Call { told: &[("size", "")], ip: here }), "not counted");
-    assert_eq!(key(FILE, "some", &Call { told: &[("size", "7")], ip: Some([192, 0, 2, 1].into()) }), "not counted");
+fn a_call_must_match_the_rest_of_its_rule() {
+    let local = Some([10, 1, 2, 3].into());
+    assert_eq!(key(FILE, "some", &Call { arguments: &[("size", "7")], ip: local }), "");
+    assert_eq!(key(FILE, "some", &Call { arguments: &[("size", "")], ip: local }), "not counted");
+    assert_eq!(
+        key(FILE, "some", &Call { arguments: &[("size", "7")], ip: Some([192, 0, 2, 1].into()) }),
+        "not counted"
+    );
 
     let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
-    rules.find_named("some", &Call { told: &[("size", "7")], ip: here }, &mut found).unwrap();
+    rules.find_named("some", &Call { arguments: &[("size", "7")], ip: local }, &mut found).unwrap();
     assert_eq!(found.applied()[0].cost.get(), 7);
 }
 
 #[test]
-fn what_a_rule_does_not_ask_for_is_not_told_to_it() {
-    let wrong = "the rule `sms` does not ask for `phon`; its `match` says `call: [phone]`";
-    assert_eq!(key(FILE, "sms", &told(&[("phon", "555")])), wrong);
-    let wrong = "the rule `account` does not ask for `phone`; its `match` says `call: true`";
-    assert_eq!(key(FILE, "account", &told(&[("phone", "555")])), wrong);
+fn rejects_arguments_that_the_rule_does_not_list() {
+    let expected = "unknown argument `phon` for rule `sms`; its `match` has `call: [phone]`";
+    assert_eq!(key(FILE, "sms", &call(&[("phon", "555")])), expected);
+    let expected = "unknown argument `phone` for rule `account`; its `match` has `call: true`";
+    assert_eq!(key(FILE, "account", &call(&[("phone", "555")])), expected);
 }
 
 #[test]
-fn no_request_meets_a_rule_for_calls() {
+fn requests_do_not_match_rules_for_calls() {
     let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
-    rules.find(&told(&[("phone", "555"), ("account", "alice"), ("size", "1")]), &mut found);
+    rules.find(&call(&[("phone", "555"), ("account", "alice"), ("size", "1")]), &mut found);
     let names = found.applied().iter().map(|applied| rules.rule(applied.rule).unwrap().rule().name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["everyone"]);
-    let explained = rules.explain(&told(&[]));
+    let explained = rules.explain(&call(&[]));
     assert_eq!(format!("{:?}", explained.rules[1]), "NotAbout(Call)");
 }

@@ -24,7 +24,7 @@ pub(crate) fn rule(lines: &str) -> String {
 }
 
 /// All problems, each on one line: the marked text, the problem and the expected value.
-pub(crate) fn told(text: &str) -> Vec<String> {
+pub(crate) fn problems_of(text: &str) -> Vec<String> {
     let Err(printed) = read(text) else { return vec!["nothing".to_owned()] };
     let lines = printed.lines().collect::<Vec<_>>();
     lines

@@ -22,12 +22,12 @@ fn parsed(name: &str, text: &str) -> String {
     shape(&Document::new(name, text).parse().unwrap_or_else(|error| panic!("{error}")))
 }
 
-fn wrong(name: &str, text: &str) -> String {
+fn problems(name: &str, text: &str) -> String {
     Document::new(name, text).parse().unwrap_err().to_string()
 }
 
 #[test]
-fn three_formats_say_the_same() {
+fn three_formats_parse_to_the_same_tree() {
     let yaml = "status: 503\nrules:\n  - name: a\n    limit: [100/s, {rate: 5/h, burst: 7}]\n    shadow: true\n";
     let json =
         r#"{"status": 503, "rules": [{"name": "a", "limit": ["100/s", {"rate": "5/h", "burst": 7}], "shadow": true}]}"#;
@@ -55,26 +55,26 @@ fn yes_and_on_are_words() {
 }
 
 #[test]
-fn an_alias_is_what_it_stands_for() {
+fn aliases_are_expanded() {
     assert_eq!(parsed("a.yaml", "a: &x {n: 5}\nb: *x"), "{a: {n: #5}, b: {n: #5}}");
 }
 
 #[test]
-fn what_cant_be_read_is_shown() {
+fn reports_syntax_errors() {
     assert_eq!(
-        wrong("a.yaml", "rules:\n  - [1, 2\n"),
+        problems("a.yaml", "rules:\n  - [1, 2\n"),
         "a.yaml:2:5: unclosed bracket '['\n  2 |   - [1, 2\n    |     ^\n"
     );
-    assert!(wrong("a.yaml", "a: 1\na: 2\n").starts_with("a.yaml:2:1: duplicate mapping key: a\n"));
-    assert!(wrong("a.toml", "a = \n").starts_with("a.toml:1:"));
-    assert!(wrong("a.toml", "a = 1\na = 2\n").starts_with("a.toml:2:1: "));
+    assert!(problems("a.yaml", "a: 1\na: 2\n").starts_with("a.yaml:2:1: duplicate mapping key: a\n"));
+    assert!(problems("a.toml", "a = \n").starts_with("a.toml:1:"));
+    assert!(problems("a.toml", "a = 1\na = 2\n").starts_with("a.toml:2:1: "));
     assert_eq!(parsed("a.yaml", ""), "null");
 }
 
 #[test]
-fn thirty_thousand_rules_of_six_fields_are_read() {
+fn parses_thirty_thousand_rules_of_six_fields() {
     let fields = "by: account, limit: 5/s, cost: 2, wait: 1s, status: 429";
-    let rules = (0..30_000).map(|nth| format!("  - {{name: r{nth}, {fields}}}\n"));
+    let rules = (0..30_000).map(|index| format!("  - {{name: r{index}, {fields}}}\n"));
     let Value::Map(entries) =
         Document::new("a.yaml", format!("rules:\n{}", rules.collect::<String>())).parse().unwrap().value
     else {
@@ -84,27 +84,27 @@ fn thirty_thousand_rules_of_six_fields_are_read() {
 }
 
 #[test]
-fn what_is_too_much_needs_no_quotes() {
+fn documents_over_the_limits_get_no_hint_about_quotes() {
     let many = format!("when: [{}]", ",".repeat(1 << 20).replace(',', "a,"));
-    let said = wrong("a.yaml", &many);
-    assert!(said.contains("there are too many values") && !said.contains("quotes"), "{said}");
+    let reported = problems("a.yaml", &many);
+    assert!(reported.contains("too many values") && !reported.contains("quotes"), "{reported}");
     let aliases = format!("a: &a [{}]\nwhen: [{}]", "a, ".repeat(10_000), "*a, ".repeat(90));
-    let said = wrong("a.yaml", &aliases);
-    assert!(said.contains("aliases unfold into too much") && !said.contains("quotes"), "{said}");
-    let deep = wrong("a.yaml", &format!("when: {}{}", "[".repeat(100), "]".repeat(100)));
-    assert!(deep.contains("this is nested too deep") && !deep.contains("quotes"), "{deep}");
+    let reported = problems("a.yaml", &aliases);
+    assert!(reported.contains("aliases expand to too many values") && !reported.contains("quotes"), "{reported}");
+    let deep = problems("a.yaml", &format!("when: {}{}", "[".repeat(100), "]".repeat(100)));
+    assert!(deep.contains("nesting is too deep") && !deep.contains("quotes"), "{deep}");
 }
 
 #[test]
-fn a_document_that_unfolds_into_gigabytes_is_refused() {
+fn rejects_documents_that_expand_to_gigabytes() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let before = vec![format!("*a{}", level - 1); 10].join(", ");
         bomb.push_str(&format!("a{level}: &a{level} [{before}]\n"));
     }
-    assert!(wrong("a.yaml", &bomb).starts_with("a.yaml:"));
+    assert!(problems("a.yaml", &bomb).starts_with("a.yaml:"));
     let deep = "[".repeat(100_000);
-    assert!(wrong("a.yaml", &deep).starts_with("a.yaml:"));
-    assert!(wrong("a.toml", &format!("a = {deep}")).starts_with("a.toml:"));
-    assert!(wrong("a.yaml", &"#".repeat(20 << 20)).starts_with("a.yaml:1:1: it has "));
+    assert!(problems("a.yaml", &deep).starts_with("a.yaml:"));
+    assert!(problems("a.toml", &format!("a = {deep}")).starts_with("a.toml:"));
+    assert!(problems("a.yaml", &"#".repeat(20 << 20)).starts_with("a.yaml:1:1: the document is too large: "));
 }

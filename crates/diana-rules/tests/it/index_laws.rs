@@ -119,13 +119,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_index_finds_what_asking_each_rule_finds(
+    fn the_index_finds_the_same_rules_as_a_scan(
         rules in prop::collection::vec(matching(), 1..12),
         requests in prop::collection::vec(request(), 1..8),
     ) {
         // Each with its own limit, since identical rules are rejected.
-        let rules = rules.iter().enumerate().map(|(nth, matching)| {
-            format!("  - {{name: r{nth}, by: ip/32, match: {}, limit: {}/s}}\n", matching.yaml(), nth + 1)
+        let rules = rules.iter().enumerate().map(|(index, matching)| {
+            format!("  - {{name: r{index}, by: ip/32, match: {}, limit: {}/s}}\n", matching.yaml(), index + 1)
         });
         let text = format!("rules:\n{}", rules.collect::<String>());
         let document = Document::new("diana.yaml", text.clone());
@@ -136,8 +136,8 @@ proptest! {
             rules.find(&request, &mut found);
             let indexed = found.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             let explained = rules.explain(&request).found;
-            let asked = explained.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
-            prop_assert_eq!(indexed, asked, "{:?} by\n{}", request, text);
+            let scanned = explained.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
+            prop_assert_eq!(indexed, scanned, "{:?} by\n{}", request, text);
         }
     }
 }
@@ -179,11 +179,11 @@ fn any_form_of_a_path_limits_and_all_forms_exempt() {
 #[test]
 fn a_route_compares_one_form() {
     let node = Document::new("match.yaml", "{path: /v1/**}").parse().unwrap();
-    let place = Match::parse_place(&node, &mut Vec::new()).unwrap();
+    let matches = Match::parse_place(&node, &mut Vec::new()).unwrap();
     let route = |path: &str, other: &[&str]| {
         let other_paths = other.iter().map(|path| (*path).to_owned()).collect();
         let request = Ambiguous { request: SyntheticRequest::new("GET", path), other_paths };
-        first_place(&request, [&place].into_iter())
+        first_place(&request, [&matches].into_iter())
     };
     assert_eq!(route("/v1/users", &[]), Some(0));
     assert_eq!(route("/v1/users", &["/v1%2Fusers", "/v1/users"]), None);

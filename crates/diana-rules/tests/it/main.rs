@@ -10,7 +10,6 @@ mod index_laws;
 mod pages;
 mod rule_error_fields;
 mod rule_errors;
-mod the_coming_from_page;
 
 /// The registry that [`common`] reads files with.
 fn registry() -> diana_rules::Registry {

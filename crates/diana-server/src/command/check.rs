@@ -2,7 +2,7 @@
 //!
 //! The exit status is 0 if every file is valid, else 1. All problems are reported at once.
 
-use super::input::{self, Variables, counted};
+use super::input::{self, Variables, count_of};
 use clap::Args;
 use diana_admin::AdminSection;
 use diana_config::RemoteSection;
@@ -41,26 +41,26 @@ pub(crate) struct Check {
 }
 
 const EXAMPLES: &str = "\
-The exit status is 0 if all is good, 1 if something is wrong, and 2 if the command is.
+The exit status is 0 if all files are valid, 1 if not, and 2 for an invalid command line.
 
 Examples:
   diana check diana.yaml
-  diana check --quiet conf/*.yaml                       in a pipeline, before they are rolled out
+  diana check --quiet conf/*.yaml                       in a pipeline, before a rollout
   diana import nginx /etc/nginx/nginx.conf | diana check -
-  diana check --no-env diana.yaml                       in a pipeline that does not know the secrets
-  diana check diana.yaml --remote centre.yaml           before it is put into etcd";
+  diana check --no-env diana.yaml                       in a pipeline without the secrets
+  diana check diana.yaml --remote rules.yaml            before it is stored in etcd";
 
 /// Describes a file: its gateway, its store, its config server, and its rules.
-fn shown(file: &RuleFile) -> Result<String, SectionNotRegistered> {
-    let mut around = Vec::new();
+fn describe(file: &RuleFile) -> Result<String, SectionNotRegistered> {
+    let mut sections = Vec::new();
     if let Some(gateway) = file.section::<GatewaySection>()? {
-        around.extend(gateway.describe());
-        around.push(file.section_or_default::<AdminSection>()?.describe());
+        sections.extend(gateway.describe());
+        sections.push(file.section_or_default::<AdminSection>()?.describe());
     }
-    around.extend(file.store.describe());
-    around.extend(file.section::<RemoteSection>()?.map(RemoteSection::describe));
-    let mut text = around.iter().map(|line| format!("{line}\n")).collect::<String>();
-    if !around.is_empty() {
+    sections.extend(file.store.describe());
+    sections.extend(file.section::<RemoteSection>()?.map(RemoteSection::describe));
+    let mut text = sections.iter().map(|line| format!("{line}\n")).collect::<String>();
+    if !sections.is_empty() {
         text.push('\n');
     }
     if !file.rules.is_empty() {
@@ -75,40 +75,40 @@ impl Check {
     }
 
     fn try_run(&self) -> Result<ExitCode, ExitCode> {
-        input::stdin_is_read_once(self.files.iter().chain(&self.remote))?;
+        input::require_single_stdin(self.files.iter().chain(&self.remote))?;
         let mut problems = 0;
-        for (nth, path) in self.files.iter().enumerate() {
+        for (index, path) in self.files.iter().enumerate() {
             match input::rule_file_with(path, self.remote.as_deref(), &diana_server::registry(), self.variables()) {
-                Err(wrong) => problems += wrong.tell(),
+                Err(error) => problems += error.report(),
                 Ok((file, not_checked)) => {
                     let mut text = String::new();
                     if !self.quiet {
-                        text = shown(&file).map_err(|error| input::misused(&error.to_string()))?;
-                        if nth > 0 && !text.is_empty() {
+                        text = describe(&file).map_err(|error| input::usage_error(&error.to_string()))?;
+                        if index > 0 && !text.is_empty() {
                             text.insert(0, '\n');
                         }
                     }
                     if let Some(warnings) = &file.warnings {
                         input::warn(warnings);
                     }
-                    let rules = counted(file.rules.len(), "rule");
-                    let but = match not_checked.len() {
+                    let rules = count_of(file.rules.len(), "rule");
+                    let skipped = match not_checked.len() {
                         0 => String::new(),
-                        count => format!(", but for {} not checked", counted(count, "value")),
+                        count => format!(", {} not checked", count_of(count, "value")),
                     };
-                    input::tell(not_checked.iter().map(|value| format!("{}:{value}", input::name(path))));
-                    input::print(&format!("{text}{}: {rules}, good{but}\n", self.called(path)))?;
+                    input::report(not_checked.iter().map(|value| format!("{}:{value}", input::name(path))));
+                    input::print(&format!("{text}{}: {rules}, valid{skipped}\n", self.display_name(path)))?;
                 }
             }
         }
-        Ok(if problems == 0 { ExitCode::SUCCESS } else { input::tell_count(problems) })
+        Ok(if problems == 0 { ExitCode::SUCCESS } else { input::report_count(problems) })
     }
 
     fn variables(&self) -> Variables {
-        if self.no_env { Variables::LeftAsTheyAre } else { Variables::OfEnvironment }
+        if self.no_env { Variables::Unresolved } else { Variables::FromEnvironment }
     }
 
-    fn called(&self, path: &Path) -> String {
+    fn display_name(&self, path: &Path) -> String {
         match &self.remote {
             None => input::name(path),
             Some(remote) => format!("{} over {}", input::name(remote), input::name(path)),

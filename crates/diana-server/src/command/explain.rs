@@ -68,7 +68,7 @@ Examples:
   diana explain diana.yaml '/search?q=shoes' --ip 203.0.113.7
   diana explain diana.yaml -X POST --host api.example.com -H 'x-account-id: alice' /login
   diana explain diana.yaml https://api.example.com/login -H 'cookie: session=a1'
-  diana explain diana.yaml / --ip 203.0.113.7 --times 5               when is it refused?
+  diana explain diana.yaml / --ip 203.0.113.7 --times 5               when is it denied?
   diana explain diana.yaml / --account alice --times 50 --every 10ms  ... at a hundred a second?";
 
 impl Explain {
@@ -77,11 +77,11 @@ impl Explain {
     }
 
     fn try_run(&self) -> Result<(), ExitCode> {
-        input::stdin_is_read_once(std::iter::once(&self.file).chain(&self.remote))?;
+        input::require_single_stdin(std::iter::once(&self.file).chain(&self.remote))?;
         let file = input::rule_file(&self.file, self.remote.as_deref(), &diana_server::registry())
-            .map_err(|wrong| input::tell_count(wrong.tell()))?;
+            .map_err(|error| input::report_count(error.report()))?;
         let request = self.request(&file)?;
-        let gateway = file.section_or_default().map_err(|error| input::misused(&error.to_string()))?;
+        let gateway = file.section_or_default().map_err(|error| input::usage_error(&error.to_string()))?;
         if let Some(rejected) = request.rejected(&gateway) {
             return input::print(&format!("=> {rejected}\n"));
         }
@@ -89,25 +89,25 @@ impl Explain {
         let clock = ManualClock::at(SystemClock.now());
         let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
         // The requests stay active, so that `concurrent` limits show up as used.
-        let mut under_way = Vec::new();
-        for nth in 1..=self.times {
-            let verdict = at_once(engine.decide(&request))?;
-            input::print(&format!("{nth}: {verdict}\n"))?;
-            under_way.push(verdict);
+        let mut in_flight = Vec::new();
+        for number in 1..=self.times {
+            let verdict = ready_now(engine.decide(&request))?;
+            input::print(&format!("{number}: {verdict}\n"))?;
+            in_flight.push(verdict);
             clock.advance(self.every);
         }
-        let heading = if self.times == 0 { String::new() } else { "\nthe next one:\n".to_owned() };
-        let explanation = at_once(engine.explain(&request))?;
+        let heading = if self.times == 0 { String::new() } else { "\nnext request:\n".to_owned() };
+        let explanation = ready_now(engine.explain(&request))?;
         input::print(&format!("{heading}{explanation}{}", self.notes(&file)))
     }
 
     fn request(&self, file: &RuleFile) -> Result<TypedRequest, ExitCode> {
-        let mut request = self.described().map_err(|error| input::misused(&error.to_string()))?;
+        let mut request = self.typed_request().map_err(|error| input::usage_error(&error.to_string()))?;
         let account = self.account.iter().map(|account| ("account", account));
         for (name, value) in account.chain(self.names.iter().map(|Name { name, value }| (&**name, value))) {
             if file.identity.names().any(|known| known == name) {
-                let what = "comes from the request, as the file's `identity` says; describe the request instead";
-                return Err(input::misused(&format!("`{name}` {what}, as with -H")));
+                let help = "the file's `identity` takes it from the request; describe the request instead, as with -H";
+                return Err(input::usage_error(&format!("can't set `{name}`: {help}")));
             }
             request = request.named(name, value);
         }
@@ -115,7 +115,7 @@ impl Explain {
     }
 
     /// The request as a client sends it.
-    fn described(&self) -> Result<TypedRequest, InvalidRequest> {
+    fn typed_request(&self) -> Result<TypedRequest, InvalidRequest> {
         let mut request = TypedRequest::new(&self.method, &self.target.path)?;
         if let Some(host) = &self.target.host {
             request = request.host(host)?;
@@ -135,27 +135,30 @@ impl Explain {
     /// Notes about what differs from a running gateway.
     fn notes(&self, file: &RuleFile) -> String {
         let mut notes = String::new();
-        let mut note = |what: &str, which: &dyn Fn(&Rule) -> bool| {
-            let which = file.rules.iter().filter(|rule| which(rule)).map(|rule| &*rule.name).collect::<Vec<_>>();
-            if !which.is_empty() {
-                notes.push_str(&format!("note: {what}: {}\n", which.join(", ")));
+        let mut note = |what: &str, applies: &dyn Fn(&Rule) -> bool| {
+            let names = file.rules.iter().filter(|rule| applies(rule)).map(|rule| &*rule.name).collect::<Vec<_>>();
+            if !names.is_empty() {
+                notes.push_str(&format!("note: {what}: {}\n", names.join(", ")));
             }
         };
         let is_shared = |rule: &Rule| rule.home == CountedIn::Shared && !rule.limits.is_empty();
-        note("shared with other instances, but counted from zero in this process here", &is_shared);
-        let is_busy = |rule: &Rule| rule.load.is_some() || rule.adaptive;
-        note("depends on how busy the machine is, which nobody knows here", &is_busy);
+        note("shared with other instances, but counted from zero in this process", &is_shared);
+        let depends_on_load = |rule: &Rule| rule.load.is_some() || rule.adaptive;
+        note("depends on the load of the machine, which is unknown here", &depends_on_load);
         if !matches!(file.section::<RemoteSection>(), Ok(None)) && self.remote.is_none() {
-            notes.push_str("note: the rules of the config server win over these; --remote explains a copy of them\n");
+            notes.push_str("note: the rules of the config server replace these; --remote explains a copy of them\n");
         }
         notes
     }
 }
 
 /// Polls the future once: with counts in this process and a stopped clock, it is ready at once.
-fn at_once<T>(answer: impl Future<Output = T>) -> Result<T, ExitCode> {
-    answer.now_or_never().ok_or_else(|| {
-        let _ = writeln!(io::stderr(), "the counts of this process did not answer at once, which is a bug in Diana");
+fn ready_now<T>(decision: impl Future<Output = T>) -> Result<T, ExitCode> {
+    decision.now_or_never().ok_or_else(|| {
+        let _ = writeln!(
+            io::stderr(),
+            "internal error: a decision with local counts was not ready at once; please report it"
+        );
         ExitCode::FAILURE
     })
 }

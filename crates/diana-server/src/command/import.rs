@@ -6,19 +6,19 @@
 
 use super::input;
 use clap::{Args, Subcommand};
-use diana_server::import::{Imported, LARGEST, NoteKind, import_envoy, import_nginx};
+use diana_server::import::{Imported, MAX_INPUT, NoteKind, import_envoy, import_nginx};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The maximum number of files that one `include` returns; one more than the importer accepts, so that it reports it.
-const MOST_FILES: usize = 1_001;
+const MAX_FILES: usize = 1_001;
 
 /// Convert another program's limits to a rule file
 ///
 /// The rules are printed as YAML, each with a comment about its origin. Anything that could not be migrated, or only
-/// approximately, is reported on standard error, as `FILE:LINE: directive: what, and what to do`. With `--strict`, that
+/// approximately, is reported on standard error, as `FILE:LINE: directive: problem, and what to do`. With `--strict`, that
 /// is an error: no rules are written, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
@@ -34,12 +34,12 @@ Examples:
   diana import envoy ratelimit/config.yaml";
 
 const NGINX: &str = "\
-What is carried over:
+Converted directives:
   limit_req_zone, limit_req     a rule with `algorithm: leaky_bucket`, its burst, delay and nodelay
   limit_conn_zone, limit_conn   a rule with `concurrent`
   limit_rate, limit_rate_after  a rule `by: request` with `bandwidth`
   *_status, *_dry_run           `status`, `shadow`
-  server_name, location         `match`; a location's limits don't reach into more specific ones, as in nginx
+  server_name, location         `match`; a location's limits don't apply to more specific ones, as in nginx
   map, geo                      `allow` or `match`, where they leave keys empty
   set_real_ip_from              `gateway.trusted_proxies`
 
@@ -47,11 +47,11 @@ Examples:
   diana import nginx /etc/nginx/nginx.conf
   nginx -T | diana import nginx -
   diana import nginx /etc/nginx/sites-enabled/shop.conf --output diana.yaml
-  diana import nginx /etc/nginx/nginx.conf --strict > diana.yaml      in a pipeline: fail rather than lose a limit";
+  diana import nginx /etc/nginx/nginx.conf --strict > diana.yaml      in a pipeline: fail if a limit would be lost";
 
 const ENVOY: &str = "\
 Each descriptor with a rate_limit becomes a rule with `algorithm: fixed_window`. `remote_address`, `path` and `method` are
-known; where other keys come from is known to Envoy's routes alone, so each is listed under `identity` for you to fill in.
+known; Envoy's routes define the values of other keys, so each is listed under `identity` with a guess to check.
 
 Examples:
   diana import envoy config.yaml
@@ -126,8 +126,8 @@ impl Files {
         }
         let differences = imported.notes.iter().filter(|note| note.kind == NoteKind::Difference).count();
         if self.strict && differences > 0 {
-            let what = if differences == 1 { "1 note says" } else { &*format!("{differences} notes say") };
-            return Err(format!("no rules were written: {what} what would differ, and `--strict` accepts none"));
+            let count = input::count_of(differences, "difference");
+            return Err(format!("no rules written: {count}, and `--strict` allows none"));
         }
         for hint in &imported.hints {
             let _ = writeln!(errors, "hint: {hint}");
@@ -137,7 +137,7 @@ impl Files {
                 .map_err(|error| format!("{}: can't be written: {error}", path.display())),
             None => io::stdout()
                 .write_all(imported.rules.as_bytes())
-                .map_err(|error| format!("standard output can't be written: {error}")),
+                .map_err(|error| format!("can't write to standard output: {error}")),
         }
     }
 }
@@ -151,7 +151,7 @@ fn text(bytes: Vec<u8>) -> String {
 fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
     let path = folder.join(pattern);
     if !pattern.contains(['*', '?', '[']) {
-        return Ok(vec![(path.display().to_string(), text(input::bounded(File::open(&path)?)?))]);
+        return Ok(vec![(path.display().to_string(), text(input::read_limited(File::open(&path)?)?))]);
     }
     // The folder's own name is not a pattern.
     let path = if Path::new(pattern).is_absolute() {
@@ -159,15 +159,15 @@ fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
     } else {
         Path::new(&glob::Pattern::escape(&folder.display().to_string())).join(pattern).display().to_string()
     };
-    let found = glob::glob(&path).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let paths = glob::glob(&path).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let mut files = Vec::new();
     let mut bytes = 0;
-    for path in found.take(MOST_FILES) {
+    for path in paths.take(MAX_FILES) {
         let path = path.map_err(io::Error::from)?;
-        let text = text(input::bounded(File::open(&path)?)?);
+        let text = text(input::read_limited(File::open(&path)?)?);
         bytes += text.len();
         files.push((path.display().to_string(), text));
-        if bytes > LARGEST {
+        if bytes > MAX_INPUT {
             // The importer reports it; reading more is not necessary.
             break;
         }

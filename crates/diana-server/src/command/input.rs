@@ -6,7 +6,7 @@
 use anstyle::{AnsiColor, Style};
 use diana_rules::file::NotChecked;
 use diana_rules::{Document, Problems, Registry, RuleFile};
-use diana_server::import::LARGEST;
+use diana_server::import::MAX_INPUT;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 
 /// Why a rule file can't be used.
 #[derive(Debug)]
-pub(super) enum Wrong {
+pub(super) enum InputError {
     /// The file can't be read, with the reason.
     Unreadable(String),
     /// The file is invalid.
@@ -27,14 +27,14 @@ pub(super) enum Wrong {
 /// The source of `${VARIABLES}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variables {
-    OfEnvironment,
+    FromEnvironment,
     /// None; the values that have them are not checked.
-    LeftAsTheyAre,
+    Unresolved,
 }
 
 /// Reads a rule file, and replaces its rules by those of a config server's document, if there is one.
-pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry) -> Result<RuleFile, Wrong> {
-    rule_file_with(path, remote, registry, Variables::OfEnvironment).map(|(file, _)| file)
+pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry) -> Result<RuleFile, InputError> {
+    rule_file_with(path, remote, registry, Variables::FromEnvironment).map(|(file, _)| file)
 }
 
 /// The same, with another source of variables. Also returns the values that were not checked.
@@ -43,17 +43,17 @@ pub(super) fn rule_file_with(
     remote: Option<&Path>,
     registry: &Registry,
     variables: Variables,
-) -> Result<(RuleFile, Vec<NotChecked>), Wrong> {
+) -> Result<(RuleFile, Vec<NotChecked>), InputError> {
     let local = document(path)?;
     let (file, not_checked) = match variables {
-        Variables::OfEnvironment => RuleFile::read(&local, registry).map(|file| (file, Vec::new())),
-        Variables::LeftAsTheyAre => RuleFile::read_without_environment(&local, registry),
+        Variables::FromEnvironment => RuleFile::read(&local, registry).map(|file| (file, Vec::new())),
+        Variables::Unresolved => RuleFile::read_without_environment(&local, registry),
     }
-    .map_err(Wrong::Problems)?;
+    .map_err(InputError::Problems)?;
     match remote {
         None => Ok((file, not_checked)),
         Some(remote) => {
-            let file = file.with_remote(&document(remote)?, registry).map_err(Wrong::Problems)?;
+            let file = file.with_remote(&document(remote)?, registry).map_err(InputError::Problems)?;
             Ok((file, not_checked))
         }
     }
@@ -70,47 +70,48 @@ pub(super) fn is_stdin(path: &Path) -> bool {
 
 /// Reads a file or standard input, up to a maximum size.
 pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    if is_stdin(path) { bounded(io::stdin().lock()) } else { bounded(File::open(path)?) }
+    if is_stdin(path) { read_limited(io::stdin().lock()) } else { read_limited(File::open(path)?) }
 }
 
-pub(super) fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
+pub(super) fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
+    let limit = u64::try_from(MAX_INPUT).unwrap_or(u64::MAX);
     from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {LARGEST} bytes")));
+    if bytes.len() > MAX_INPUT {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {MAX_INPUT} bytes")));
     }
     Ok(bytes)
 }
 
-fn document(path: &Path) -> Result<Document, Wrong> {
+fn document(path: &Path) -> Result<Document, InputError> {
     let name = name(path);
-    let unreadable = |why: &dyn std::fmt::Display| Wrong::Unreadable(format!("{name}: can't be read: {why}"));
+    let unreadable =
+        |reason: &dyn std::fmt::Display| InputError::Unreadable(format!("{name}: can't be read: {reason}"));
     let bytes = bytes(path).map_err(|error| unreadable(&error))?;
     let text = String::from_utf8(bytes).map_err(|error| unreadable(&error))?;
     Ok(Document::new(&name, text))
 }
 
 /// Fails if standard input is named more than once: it can be read only once.
-pub(super) fn stdin_is_read_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), ExitCode> {
+pub(super) fn require_single_stdin<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), ExitCode> {
     if paths.into_iter().filter(|path| is_stdin(path)).count() <= 1 {
         return Ok(());
     }
-    Err(misused("`-` is standard input, which can be read only once"))
+    Err(usage_error("`-` given more than once; standard input can be read only once"))
 }
 
 /// Reports a usage error that the argument parser can't detect.
-pub(super) fn misused(what: &str) -> ExitCode {
+pub(super) fn usage_error(what: &str) -> ExitCode {
     // Errors are ignored: standard error may be closed.
     let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {what}");
     ExitCode::from(2)
 }
 
-impl Wrong {
-    /// Reports it, and returns the number of problems.
-    pub(super) fn tell(&self) -> usize {
+impl InputError {
+    /// Reports the error, and returns the number of problems.
+    pub(super) fn report(&self) -> usize {
         let (text, count) = match self {
-            Self::Unreadable(why) => (format!("{why}\n"), 1),
+            Self::Unreadable(reason) => (format!("{reason}\n"), 1),
             Self::Problems(problems) => (with_red_marks(&problems.to_string()), problems.len()),
         };
         let _ = anstream::stderr().write_all(text.as_bytes());
@@ -119,7 +120,7 @@ impl Wrong {
 }
 
 /// Writes lines to standard error.
-pub(super) fn tell(lines: impl Iterator<Item = String>) {
+pub(super) fn report(lines: impl Iterator<Item = String>) {
     for line in lines {
         // Errors are ignored: standard error may be closed.
         let _ = writeln!(anstream::stderr(), "{line}");
@@ -132,32 +133,32 @@ pub(super) fn warn(warnings: &Problems) {
 }
 
 /// Reports the number of problems.
-pub(super) fn tell_count(problems: usize) -> ExitCode {
-    let _ = writeln!(anstream::stderr(), "{RED}{}{RED:#}", counted(problems, "problem"));
+pub(super) fn report_count(problems: usize) -> ExitCode {
+    let _ = writeln!(anstream::stderr(), "{RED}{}{RED:#}", count_of(problems, "problem"));
     ExitCode::FAILURE
 }
 
 /// `1 rule`, `2 rules`.
-pub(super) fn counted(count: usize, thing: &str) -> String {
+pub(super) fn count_of(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Colours the marks below the lines of the file red.
 fn with_red_marks(problems: &str) -> String {
-    let mut painted = String::with_capacity(problems.len());
+    let mut colored = String::with_capacity(problems.len());
     for line in problems.lines() {
         // A line of the file has its number before the bar; a line of marks has none.
         let is_marks = line.trim_start().starts_with("| ");
         let first = line.find('^').filter(|_| is_marks);
         let _ = match first.map(|first| line.split_at(first)) {
-            None => writeln!(painted, "{line}"),
+            None => writeln!(colored, "{line}"),
             Some((before, after)) => {
                 let (marks, hint) = after.split_at(after.find(|mark| mark != '^').unwrap_or(after.len()));
-                writeln!(painted, "{before}{RED}{marks}{RED:#}{hint}")
+                writeln!(colored, "{before}{RED}{marks}{RED:#}{hint}")
             }
         };
     }
-    painted
+    colored
 }
 
 /// Writes to standard output. A closed pipe, as after `head`, is not an error.
@@ -167,7 +168,7 @@ pub(super) fn print(text: &str) -> Result<(), ExitCode> {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ExitCode::SUCCESS),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "standard output can't be written: {error}");
+            let _ = writeln!(io::stderr(), "can't write to standard output: {error}");
             Err(ExitCode::FAILURE)
         }
     }
@@ -178,11 +179,11 @@ mod tests {
     use super::with_red_marks;
 
     #[test]
-    fn marks_are_red_and_nothing_else_is() {
-        let problems = "a^b.yaml:1:5: `x` is ^no\n  1 | a: ^^\n    |    ^^ such as `^`\n";
+    fn only_the_marks_are_red() {
+        let problems = "a^b.yaml:1:5: unknown `^x`\n  1 | a: ^^\n    |    ^^ such as `^`\n";
         assert_eq!(
             with_red_marks(problems),
-            "a^b.yaml:1:5: `x` is ^no\n  1 | a: ^^\n    |    \u{1b}[1m\u{1b}[31m^^\u{1b}[0m such as `^`\n"
+            "a^b.yaml:1:5: unknown `^x`\n  1 | a: ^^\n    |    \u{1b}[1m\u{1b}[31m^^\u{1b}[0m such as `^`\n"
         );
     }
 }

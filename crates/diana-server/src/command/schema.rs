@@ -8,14 +8,14 @@ use std::process::ExitCode;
 ///
 /// With it, an editor completes fields, describes each of them, and marks typos as you type.
 #[derive(Debug, Args)]
-#[command(after_help = USES)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Schema {}
 
-const USES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   diana schema > diana.schema.json
 
-Then say so in the first line of a rule file, for every editor with the YAML language server (VS Code with the YAML extension,
+Then name it in the first line of a rule file, for every editor with the YAML language server (VS Code with the YAML extension,
 Neovim, Helix, Emacs, IntelliJ and others):
 
   # yaml-language-server: $schema=diana.schema.json
@@ -24,8 +24,8 @@ or once for all rule files, in VS Code's settings.json:
 
   \"yaml.schemas\": {\"./diana.schema.json\": \"diana*.yaml\"}
 
-A rule file that is JSON can be checked with it by anything that knows JSON Schema 2020-12. The last word is `diana check`'s:
-it also knows what only makes sense together.";
+A rule file in JSON can be validated with any implementation of JSON Schema 2020-12. `diana check` is stricter: it also
+reports fields that contradict each other.";
 
 impl Schema {
     pub(crate) fn run(self) -> ExitCode {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 /// The timeout for writing the last lines of the log, which may have no reader.
-const LAST_LINES: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run the gateway: requests over a limit are denied or delayed, the rest is proxied to the upstream
 ///
@@ -23,25 +23,25 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// The rule file
+    /// The rule file; it is reloaded when you save it. `-` is standard input, which is read once
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Listen on this address, overriding the file; may be given several times
+    /// The address to listen on; overrides the file; may be repeated
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
-    /// The address of the admin server, overriding the file
+    /// The address of the admin server; overrides the file
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
-    /// Send requests to this upstream, overriding the file; several are used in turn
+    /// The upstream; overrides the file; several are used round robin
     #[arg(short, long, value_name = "URL")]
     upstream: Vec<Upstream>,
-    /// Write a line for each request to standard output
+    /// The format of the access log on standard output; overrides the file
     #[arg(long, value_name = "FORMAT")]
     access_log: Option<Format>,
-    /// Write the program's own log as JSON
+    /// Log to standard error as JSON, one object a line
     #[arg(long)]
     json_log: bool,
-    /// Print the rule file that is used without one, and exit
+    /// Print the sample file and exit
     #[arg(long)]
     print_default: bool,
 }
@@ -54,15 +54,15 @@ enum Format {
 }
 
 const EXAMPLES: &str = "\
-Signals: SIGTERM or Ctrl-C finishes what was begun and ends (a second one ends at once); SIGHUP reads the rules and the
-certificates again. DIANA_LOG=debug says more about what happens (error, warn, info, debug, trace).
+Signals: SIGTERM or Ctrl-C drains the active requests and exits (a second one exits at once); SIGHUP reloads the rules and
+the certificates. DIANA_LOG sets the log level: error, warn, info (default), debug or trace.
 
 Examples:
-  diana serve                                                 sample rules, to look around
-  diana serve --print-default > diana.yaml                    begin with those
-  diana serve --config diana.yaml                             your own
+  diana serve                                                 sample rules, to try it
+  diana serve --print-default > diana.yaml                    start with those
+  diana serve --config diana.yaml                             your own rules
   diana serve -c diana.yaml -l 0.0.0.0:80 -u http://127.0.0.1:3000
-  curl http://127.0.0.1:9090/rules                            what is in force, from another terminal";
+  curl http://127.0.0.1:9090/rules                            the active rules, from another terminal";
 
 impl Serve {
     pub(crate) fn run(self) -> ExitCode {
@@ -74,12 +74,12 @@ impl Serve {
         let log = match ProgramLog::stderr(format) {
             Ok(log) => log,
             Err(error) => {
-                anstream::eprintln!("{RED}error:{RED:#} no thread for the log: {error}");
+                anstream::eprintln!("{RED}error:{RED:#} can't start the log thread: {error}");
                 return ExitCode::FAILURE;
             }
         };
         let code = self.serve(&log);
-        log.flush(LAST_LINES);
+        log.flush(FLUSH_TIMEOUT);
         code
     }
 

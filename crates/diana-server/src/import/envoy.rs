@@ -10,11 +10,11 @@ mod key;
 
 use super::expression::Expression;
 use super::rule::{Limit, Rule, RuleFile, Source, is_network};
-use super::{GATEWAY, Imported, LARGEST, LONGEST_CONDITION, Note, NoteKind};
+use super::{GATEWAY, Imported, MAX_CONDITION, MAX_INPUT, Note, NoteKind};
 use descriptor::{Descriptor, RateLimit};
 use diana_rules::document::{Format, Span};
 use diana_rules::{Document, Problem, Problems};
-use key::{Key, fits, pattern};
+use key::{Key, matches_pattern, pattern};
 use std::collections::{BTreeMap, HashMap};
 
 /// Converts the configuration of envoyproxy/ratelimit to a rule file.
@@ -49,8 +49,8 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
     }
     let lines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
     let header = vec![
-        format!("Made from {name} by `diana import envoy`, domain {}.", config.domain),
-        "Envoy's routes say which requests have which keys; a rule here holds for every request that has its keys."
+        format!("Converted from {name} by `diana import envoy`, domain {}.", config.domain),
+        "Envoy's routes define which requests have which keys; each rule applies to every request that has its keys."
             .to_owned(),
     ];
     let suggested = vec!["listen: 0.0.0.0:8080".to_owned(), "upstream: http://127.0.0.1:3000".to_owned()];
@@ -66,9 +66,9 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
         notes: Vec::new(),
         written: 0,
     };
-    importer.level(&config.descriptors, &Way::default());
-    if importer.written > LARGEST {
-        let what = format!("the rules would have more than {LARGEST} bytes");
+    importer.level(&config.descriptors, &DescriptorPath::default());
+    if importer.written > MAX_INPUT {
+        let what = format!("the rules would have more than {MAX_INPUT} bytes");
         return Err(Box::new(document.problems([Problem::new(Span::default(), what)])));
     }
     importer.merge();
@@ -81,7 +81,7 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
     let mut hints = Vec::new();
     if rules.ends_with("\nrules: []\n") {
         let what = if config.has_limits() {
-            "none of its limits could be carried over; the notes say why"
+            "none of its limits could be converted; see the notes"
         } else {
             "it has no `rate_limit`"
         };
@@ -93,7 +93,7 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
 
 /// The path to a descriptor, as a rule.
 #[derive(Clone, Debug)]
-struct Way {
+struct DescriptorPath {
     label: String,
     /// The match and the key, as far as fields can express them.
     rule: Rule,
@@ -103,7 +103,7 @@ struct Way {
     present: Expression,
 }
 
-impl Default for Way {
+impl Default for DescriptorPath {
     fn default() -> Self {
         Self { label: String::new(), rule: Rule::default(), when: Expression::True, present: Expression::True }
     }
@@ -127,27 +127,27 @@ struct Importer<'a> {
 }
 
 impl Importer<'_> {
-    fn level(&mut self, descriptors: &[Descriptor], way: &Way) {
+    fn level(&mut self, descriptors: &[Descriptor], path: &DescriptorPath) {
         for (index, descriptor) in descriptors.iter().enumerate() {
-            if self.written > LARGEST {
+            if self.written > MAX_INPUT {
                 return;
             }
             let key = self.key(descriptor);
-            let banned = descriptor.limit.as_ref().is_some_and(|limit| matches!(limit.rate, Some((0, _))));
-            let mut inner = way.clone();
+            let is_denied = descriptor.limit.as_ref().is_some_and(|limit| matches!(limit.rate, Some((0, _))));
+            let mut inner = path.clone();
             inner.label.push_str(&format!("-{}", descriptor.key));
             self.step(&key, descriptor, descriptors, index, &mut inner);
-            self.written += inner.when.written().map_or(0, |when| when.len())
+            self.written += inner.when.to_condition().map_or(0, |when| when.len())
                 + inner.rule.allow.iter().map(String::len).sum::<usize>();
-            for (field, span) in &descriptor.without_counterpart {
+            for (field, span) in &descriptor.unsupported {
                 match *field {
-                    "quota_mode" => self.note(*span, field, "not carried over: Diana refuses if any rule does"),
-                    "metadata" => self.info(*span, field, "not carried over: rules have none"),
-                    _ => self.info(*span, field, "not needed: Diana's metrics are by rule"),
+                    "quota_mode" => self.note(*span, field, "not converted: Diana denies a request if any rule does"),
+                    "metadata" => self.info(*span, field, "not converted: rules have no metadata"),
+                    _ => self.info(*span, field, "not needed: Diana's metrics are per rule"),
                 }
             }
             match &descriptor.limit {
-                Some(limit) if banned => self.ban(&key, descriptor, limit, way, &inner),
+                Some(limit) if is_denied => self.deny(&key, descriptor, limit, path, &inner),
                 Some(limit) => self.rule(descriptor, limit, &inner),
                 None => {}
             }
@@ -161,7 +161,8 @@ impl Importer<'_> {
         let mut key = Key::of(written);
         if written == "masked_remote_address" && !self.names.contains_key(written) {
             self.names.insert(written.clone(), String::new());
-            let what = "`ip/128` counts each address; if Envoy's routes mask more of it, write `ip/24` or the like";
+            let what =
+                "`ip/128` counts each address separately; if Envoy's routes mask more bits, write for example `ip/24`";
             self.note(descriptor.span, &format!("key {written}"), what);
         }
         let Key::Named { name, source, hint } = &mut key else { return key };
@@ -184,25 +185,33 @@ impl Importer<'_> {
     }
 
     /// Adds the condition of one descriptor, and excludes the siblings that take precedence.
-    fn step(&mut self, key: &Key, descriptor: &Descriptor, beside: &[Descriptor], index: usize, way: &mut Way) {
+    fn step(
+        &mut self,
+        key: &Key,
+        descriptor: &Descriptor,
+        siblings: &[Descriptor],
+        index: usize,
+        path: &mut DescriptorPath,
+    ) {
         let value = &descriptor.value;
         let is_pattern = value.contains('*');
         let same_key = |other: &&Descriptor| other.key == descriptor.key && other.value != *value;
         if !value.is_empty() {
-            way.label.push_str(&format!("-{value}"));
+            path.label.push_str(&format!("-{value}"));
         }
         // Exact values first, then patterns in the order of the file, then those without a value.
         let before = match (value.is_empty(), is_pattern) {
             (false, false) => Vec::new(),
             (false, true) => {
                 let exact = |other: &Descriptor| {
-                    !other.value.contains('*') && fits(value, &other.value) && !other.value.is_empty()
+                    !other.value.contains('*') && matches_pattern(value, &other.value) && !other.value.is_empty()
                 };
-                let earlier = beside.get(..index).unwrap_or_default().iter().filter(|other| other.value.contains('*'));
-                let exact = beside.iter().filter(|other| exact(other));
+                let earlier =
+                    siblings.get(..index).unwrap_or_default().iter().filter(|other| other.value.contains('*'));
+                let exact = siblings.iter().filter(|other| exact(other));
                 exact.chain(earlier).filter(same_key).collect()
             }
-            (true, _) => beside.iter().filter(same_key).collect::<Vec<_>>(),
+            (true, _) => siblings.iter().filter(same_key).collect::<Vec<_>>(),
         };
         let (patterns, exact): (Vec<_>, Vec<_>) = before.into_iter().partition(|other| other.value.contains('*'));
         let exact = exact.into_iter().map(|other| other.value.clone()).collect::<Vec<_>>();
@@ -212,97 +221,108 @@ impl Importer<'_> {
                     self.note(
                         descriptor.span,
                         "value",
-                        format!("`{value}` not carried over: write the network into `match.ip`"),
+                        format!("`{value}` not converted: write the network into `match.ip`"),
                     );
                 } else if !value.is_empty() {
-                    way.rule.ips = vec![value.clone()];
+                    path.rule.ips = vec![value.clone()];
                 }
                 if !value.is_empty() && !is_network(value) {
-                    way.when = Expression::False;
+                    path.when = Expression::False;
                 }
                 if !patterns.is_empty() {
-                    self.note(descriptor.span, "value", "patterns of addresses beside it are counted here, too");
+                    self.note(
+                        descriptor.span,
+                        "value",
+                        "patterns of addresses in sibling descriptors are counted by this rule too",
+                    );
                 }
-                way.rule.allow.extend(exact.into_iter().filter(|other| is_network(other)));
+                path.rule.allow.extend(exact.into_iter().filter(|other| is_network(other)));
             }
             Some(expression) => {
-                let asked = match (value.is_empty(), is_pattern) {
+                let condition = match (value.is_empty(), is_pattern) {
                     (true, _) => Expression::True,
                     (false, true) => pattern(expression, value),
-                    (false, false) => key.field(value, &mut way.rule),
+                    (false, false) => key.field(value, &mut path.rule),
                 };
-                let elsewhere = patterns.iter().fold(Expression::one_of(expression, &exact), |any, other| {
+                let of_siblings = patterns.iter().fold(Expression::one_of(expression, &exact), |any, other| {
                     any.or(pattern(expression, &other.value))
                 });
-                let when = std::mem::replace(&mut way.when, Expression::True);
-                way.when = when.and(asked).and(elsewhere.not());
+                let when = std::mem::replace(&mut path.when, Expression::True);
+                path.when = when.and(condition).and(of_siblings.not());
             }
         }
         if value.is_empty()
             && let Key::Named { name, .. } = key
         {
-            let present = std::mem::replace(&mut way.present, Expression::True);
-            way.present = present.and(Expression::equals(name, "").not());
+            let present = std::mem::replace(&mut path.present, Expression::True);
+            path.present = present.and(Expression::equals(name, "").not());
         }
-        let counted_apart = value.is_empty() || (is_pattern && !descriptor.share_threshold);
+        let counted_separately = value.is_empty() || (is_pattern && !descriptor.share_threshold);
         let by = key.by();
-        if counted_apart && !way.rule.by.contains(&by) {
-            way.rule.by.push(by);
+        if counted_separately && !path.rule.by.contains(&by) {
+            path.rule.by.push(by);
         }
     }
 
-    fn rule(&mut self, descriptor: &Descriptor, limit: &RateLimit, way: &Way) {
+    fn rule(&mut self, descriptor: &Descriptor, limit: &RateLimit, path: &DescriptorPath) {
         let Some((count, unit)) = limit.rate else {
-            let what = "unlimited, so there is no rule for it; the rules beside it leave it out";
+            let what = "unlimited, so no rule is needed; sibling rules exclude it";
             self.info(limit.span, "rate_limit", what);
             return;
         };
-        if way.when == Expression::False {
+        if path.when == Expression::False {
             return self.no_address(limit);
         }
-        let mut rule = Rule { when: way.when.written(), ..way.rule.clone() };
-        self.describe(&mut rule, descriptor, limit, way);
+        let mut rule = Rule { when: path.when.to_condition(), ..path.rule.clone() };
+        self.describe(&mut rule, descriptor, limit, path);
         rule.limit = Limit::Window(format!("{count}/{unit}"));
         self.add(rule);
     }
 
     /// Converts a limit of 0, which denies everything that has the keys: for a single key with a value, `deny` has that
     /// value, else every address.
-    fn ban(&mut self, key: &Key, descriptor: &Descriptor, limit: &RateLimit, around: &Way, way: &Way) {
-        if way.when == Expression::False {
+    fn deny(
+        &mut self,
+        key: &Key,
+        descriptor: &Descriptor,
+        limit: &RateLimit,
+        outer: &DescriptorPath,
+        path: &DescriptorPath,
+    ) {
+        if path.when == Expression::False {
             return self.no_address(limit);
         }
         let value = &descriptor.value;
         // A text that parses as an address is compared with the client's, whatever the key is.
-        let is_sign = |byte: u8| byte.is_ascii_hexdigit() || b".:/".contains(&byte);
-        let may_be_address = value.contains(['.', ':']) && value.bytes().all(is_sign);
-        let is_named = !value.is_empty() && !value.contains('*') && (*key == Key::Address || !may_be_address);
-        let mut rule = match around.label.is_empty() && is_named {
+        let is_address_byte = |byte: u8| byte.is_ascii_hexdigit() || b".:/".contains(&byte);
+        let looks_like_address = value.contains(['.', ':']) && value.bytes().all(is_address_byte);
+        let is_named = !value.is_empty() && !value.contains('*') && (*key == Key::Address || !looks_like_address);
+        let mut rule = match outer.label.is_empty() && is_named {
             true => Rule { by: vec![key.by()], deny: vec![value.clone()], ..Rule::default() },
             false => Rule {
                 by: Vec::new(),
-                when: way.when.clone().and(way.present.clone()).written(),
+                when: path.when.clone().and(path.present.clone()).to_condition(),
                 deny: vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()],
-                ..way.rule.clone()
+                ..path.rule.clone()
             },
         };
-        self.describe(&mut rule, descriptor, limit, way);
+        self.describe(&mut rule, descriptor, limit, path);
         self.add(rule);
     }
 
     /// Adds a rule, unless its condition is too long.
     fn add(&mut self, rule: Rule) {
         let condition = rule.when.as_ref().map_or(0, String::len);
-        if condition > LONGEST_CONDITION {
+        if condition > MAX_CONDITION {
             let what = format!(
-                "not carried over: its condition would have {condition} bytes, and at most {LONGEST_CONDITION} are possible; write the rules by hand"
+                "not converted: its condition would have {condition} bytes, but the maximum is {MAX_CONDITION}; write the rules manually"
             );
             self.notes.push(rule.source.note(what));
             return;
         }
         let matched = [&rule.hosts, &rule.paths, &rule.methods, &rule.ips, &rule.allow];
-        let is_about_all = rule.when.is_none() && matched.iter().all(|values| values.is_empty());
-        let denies_all = is_about_all && rule.deny.len() > 1 && !rule.shadow;
+        let matches_all = rule.when.is_none() && matched.iter().all(|values| values.is_empty());
+        let denies_all = matches_all && rule.deny.len() > 1 && !rule.shadow;
         if denies_all { self.denies_all.push(rule) } else { self.file.rules.push(rule) }
     }
 
@@ -317,7 +337,7 @@ impl Importer<'_> {
             }
             Some(first) => {
                 let what = format!(
-                    "limits the same requests in the same way as {first}, so one rule is for both; Envoy counts them apart"
+                    "same limit for the same requests as {first}, so one rule covers both; Envoy counts them separately"
                 );
                 notes.push(rule.source.note(what));
                 false
@@ -328,21 +348,21 @@ impl Importer<'_> {
     }
 
     fn no_address(&mut self, limit: &RateLimit) {
-        let what = "not carried over: no request has this address; write it as an address or a network";
+        let what = "not converted: invalid address; write an address or a network";
         self.note(limit.span, "rate_limit", what);
     }
 
     /// Sets the common fields of all rules.
-    fn describe(&mut self, rule: &mut Rule, descriptor: &Descriptor, limit: &RateLimit, way: &Way) {
+    fn describe(&mut self, rule: &mut Rule, descriptor: &Descriptor, limit: &RateLimit, path: &DescriptorPath) {
         for name in &limit.replaces {
             let what = format!(
-                "not carried over: it replaces `{name}`, and in Diana both hold; keep that rule from it by `match.when`"
+                "not converted: it replaces `{name}`, but in Diana both rules apply; exclude these requests from that rule with `match.when`"
             );
             self.note(limit.span, "replaces", what);
         }
-        let path = way.label.trim_start_matches('-');
-        rule.name = format!("{}.{}", self.domain, limit.name.as_deref().unwrap_or(path));
-        rule.origins = vec![format!("{}:{}: {path}", self.name, self.line(descriptor.span))];
+        let label = path.label.trim_start_matches('-');
+        rule.name = format!("{}.{}", self.domain, limit.name.as_deref().unwrap_or(label));
+        rule.origins = vec![format!("{}:{}: {label}", self.name, self.line(descriptor.span))];
         rule.shadow = descriptor.shadow_mode;
         rule.source = self.source(limit.span, "rate_limit");
     }

@@ -12,7 +12,7 @@ pub(crate) enum Expression {
     True,
     False,
     /// One test, as text.
-    Is(String),
+    Test(String),
     Not(Box<Self>),
     And(Vec<Self>),
     Or(Vec<Self>),
@@ -46,33 +46,33 @@ pub(crate) fn text(value: &str) -> String {
 }
 
 impl Expression {
-    pub(crate) fn equals(what: &str, value: &str) -> Self {
-        Self::Is(format!("{what} == {}", text(value)))
+    pub(crate) fn equals(subject: &str, value: &str) -> Self {
+        Self::Test(format!("{subject} == {}", text(value)))
     }
 
     /// Tests whether it is one of several values.
-    pub(crate) fn one_of(what: &str, values: &[String]) -> Self {
+    pub(crate) fn one_of(subject: &str, values: &[String]) -> Self {
         match values {
             [] => Self::False,
-            [value] => Self::equals(what, value),
-            _ => Self::Is(format!(
-                "{what} in [{}]",
+            [value] => Self::equals(subject, value),
+            _ => Self::Test(format!(
+                "{subject} in [{}]",
                 values.iter().map(|value| text(value)).collect::<Vec<_>>().join(", ")
             )),
         }
     }
 
-    pub(crate) fn starts_with(what: &str, value: &str) -> Self {
-        Self::Is(format!("{what}.startsWith({})", text(value)))
+    pub(crate) fn starts_with(subject: &str, value: &str) -> Self {
+        Self::Test(format!("{subject}.startsWith({})", text(value)))
     }
 
-    pub(crate) fn ends_with(what: &str, value: &str) -> Self {
-        Self::Is(format!("{what}.endsWith({})", text(value)))
+    pub(crate) fn ends_with(subject: &str, value: &str) -> Self {
+        Self::Test(format!("{subject}.endsWith({})", text(value)))
     }
 
     /// Tests whether a regular expression matches in it.
-    pub(crate) fn matches(what: &str, pattern: &str) -> Self {
-        Self::Is(format!("{what}.matches({})", text(pattern)))
+    pub(crate) fn matches(subject: &str, pattern: &str) -> Self {
+        Self::Test(format!("{subject}.matches({})", text(pattern)))
     }
 
     pub(crate) fn and(self, other: Self) -> Self {
@@ -138,11 +138,11 @@ impl Expression {
     }
 
     fn is_call(&self) -> bool {
-        matches!(self, Self::Is(question) if question.ends_with(')') && !question.contains(" == ") && !question.contains(" in ["))
+        matches!(self, Self::Test(test) if test.ends_with(')') && !test.contains(" == ") && !test.contains(" in ["))
     }
 
     /// Returns the text for a rule; `None` if it is always true.
-    pub(crate) fn written(&self) -> Option<String> {
+    pub(crate) fn to_condition(&self) -> Option<String> {
         (*self != Self::True).then(|| self.to_string())
     }
 }
@@ -152,7 +152,7 @@ impl fmt::Display for Expression {
         match self {
             Self::True => f.write_str("true"),
             Self::False => f.write_str("false"),
-            Self::Is(question) => f.write_str(question),
+            Self::Test(test) => f.write_str(test),
             // A call needs no parentheses.
             Self::Not(inner) if inner.is_call() => write!(f, "!{inner}"),
             Self::Not(inner) => write!(f, "!({inner})"),
@@ -178,12 +178,12 @@ fn joined(parts: &[Expression], join: &str, f: &mut fmt::Formatter<'_>) -> fmt::
 
 /// Returns why a regular expression can't be used, if so: nginx's are Perl's, with look-around and backreferences,
 /// which expressions don't support.
-pub(crate) fn unusable(pattern: &str) -> Option<String> {
+pub(crate) fn unsupported_regex(pattern: &str) -> Option<String> {
     let error = regex_syntax::Parser::new().parse(pattern).err()?;
     Some(match error {
         regex_syntax::Error::Parse(error) => error.kind().to_string(),
         regex_syntax::Error::Translate(error) => error.kind().to_string(),
-        _ => "it is not understood".to_owned(),
+        _ => "not supported".to_owned(),
     })
 }
 
@@ -191,23 +191,23 @@ pub(crate) fn unusable(pattern: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn is(question: &str) -> Expression {
-        Expression::Is(question.to_owned())
+    fn is(test: &str) -> Expression {
+        Expression::Test(test.to_owned())
     }
 
     #[test]
-    fn constants_vanish() {
+    fn constants_are_folded() {
         let a = is("a");
         assert_eq!(Expression::True.and(a.clone()), a);
         assert_eq!(Expression::False.or(a.clone()), a);
         assert_eq!(Expression::False.and(a.clone()), Expression::False);
         assert_eq!(Expression::True.or(a.clone()), Expression::True);
         assert_eq!(a.clone().not().not(), a);
-        assert_eq!(Expression::True.written(), None);
+        assert_eq!(Expression::True.to_condition(), None);
     }
 
     #[test]
-    fn joins_are_flat_and_brackets_are_where_they_must_be() {
+    fn chains_are_flat_with_minimal_parentheses() {
         assert_eq!(is("a").not().and(is("b").not()).to_string(), "!(a || b)");
         assert_eq!(is("a").not().and(is("b").not()).and(is("c")).to_string(), "!(a || b) && c");
         assert_eq!(is("a").not().and(is("b").or(is("c").not())).to_string(), "!(a) && (b || !(c))");
@@ -222,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn perl_only_patterns_are_found() {
-        assert_eq!(unusable(r"^/(?<id>\d+)/.*\.(jpg|png)$"), None);
-        assert!(unusable(r"^/(?!static)").is_some());
-        assert!(unusable(r"(a)\1").is_some());
+    fn perl_only_patterns_are_rejected() {
+        assert_eq!(unsupported_regex(r"^/(?<id>\d+)/.*\.(jpg|png)$"), None);
+        assert!(unsupported_regex(r"^/(?!static)").is_some());
+        assert!(unsupported_regex(r"(a)\1").is_some());
     }
 }

@@ -1,12 +1,12 @@
 //! nginx: `limit_req`, `limit_conn` and `limit_rate` become rules.
 //!
-//! A zone is a rule's limit with its `by`; the places that use it are the rule's `match`. All uses of a zone with the
-//! same parameters are one rule, since nginx counts them together. [`location_set`] describes how locations become
+//! A zone is a rule's limit with its `by`; the locations that use it are the rule's `match`. All uses of a zone with
+//! the same parameters are one rule, since nginx counts them together. [`location_set`] describes how locations become
 //! paths.
 
 mod convert;
 mod dump;
-mod front;
+mod gateway_hint;
 mod host;
 mod include;
 mod key;
@@ -26,8 +26,8 @@ use diana_rules::Problems;
 use dump::Dump;
 use notes::Notes;
 
-const NO_LIMITS: &str = "has no limit_req, limit_conn or limit_rate, so there are no rules; if they are in other files, import the main file or what `nginx -T` prints";
-const NONE_CARRIED_OVER: &str = "none of the limits could be carried over, so there are no rules; the notes say why";
+const NO_LIMITS: &str = "has no limit_req, limit_conn or limit_rate, so there are no rules; if they are in other files, import the main file or the output of `nginx -T`";
+const NONE_CONVERTED: &str = "no limit could be converted, so there are no rules; see the notes";
 
 /// Converts an nginx configuration to a rule file. `include` returns the files that an `include` names, as `nginx`
 /// finds them: relative to the folder of the main file, sorted by name. The output of `nginx -T` contains all files,
@@ -70,13 +70,13 @@ pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Impo
     };
     let http = scope::read(&directives, &mut notes);
     let mut file = convert::convert(name, &http, &mut notes);
-    file.suggested = front::suggested(&directives);
+    file.suggested = gateway_hint::suggested(&directives);
     let mut notes = notes.finish();
     let rules = file.finish(&mut notes);
     let mut hints = Vec::new();
     if rules.ends_with("\nrules: []\n") {
         let has_limits = unsupported::has_limits(&directives);
-        hints.push(if has_limits { NONE_CARRIED_OVER.to_owned() } else { format!("{name} {NO_LIMITS}") });
+        hints.push(if has_limits { NONE_CONVERTED.to_owned() } else { format!("{name} {NO_LIMITS}") });
     }
     hints.push(GATEWAY.to_owned());
     Ok(Imported { rules, notes, hints })

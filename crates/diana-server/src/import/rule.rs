@@ -1,7 +1,7 @@
 //! A rule file as importers build it, before it is written as text.
 
 use super::yaml::{comment, list, scalar};
-use super::{LARGEST, Note, NoteKind};
+use super::{MAX_INPUT, Note, NoteKind};
 use diana_rules::Document;
 use diana_rules::document::Format;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,9 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 /// The longest name of a rule.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 /// The maximum number of segments of a path in a rule's field, with some room for `*/**` after it.
-const MOST_SEGMENTS: usize = 60;
+const MAX_SEGMENTS: usize = 60;
 
 /// Returns whether a rule's field accepts this method. Other methods go into an expression, which accepts any text.
 pub(crate) fn is_usual_method(method: &str) -> bool {
@@ -26,14 +26,14 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
     path.starts_with('/')
         && !has_signs
         && !segments().any(|segment| [".", ".."].contains(&segment) || segment.starts_with([':', '<']))
-        && segments().count() <= MOST_SEGMENTS
+        && segments().count() <= MAX_SEGMENTS
 }
 
 /// Returns whether a host in a rule's field matches itself literally.
 pub(crate) fn is_plain_host(host: &str) -> bool {
     let is_label = |label: &str| {
-        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        !label.is_empty() && label.bytes().all(is_fine)
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_allowed)
     };
     host.split('.').all(is_label)
 }
@@ -41,11 +41,11 @@ pub(crate) fn is_plain_host(host: &str) -> bool {
 /// Returns whether a text is an address or a network, as the fields for them require.
 pub(crate) fn is_network(text: &str) -> bool {
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-    let longest = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+    let max_length = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
     // `+8` and `08` parse as numbers, but are not valid lengths.
     let number = |length: &str| length.parse::<u8>().ok().filter(|number| number.to_string() == length);
-    let fits = |longest: u8| length.is_none_or(|length| number(length).is_some_and(|length| length <= longest));
-    address.parse().map(longest).is_ok_and(fits)
+    let fits = |max_length: u8| length.is_none_or(|length| number(length).is_some_and(|length| length <= max_length));
+    address.parse().map(max_length).is_ok_and(fits)
 }
 
 /// The result of an importer.
@@ -120,7 +120,7 @@ pub(crate) enum Delay {
     #[default]
     Each,
     /// Only requests over this number.
-    Beyond(u64),
+    Over(u64),
     /// None.
     Never,
 }
@@ -137,10 +137,10 @@ impl RuleFile {
             }
             let mut index = 0;
             self.rules.retain(|rule| {
-                let why = rejected.get(&index);
-                notes.extend(why.map(|why| rule.source.note(format!("not carried over: {why}"))));
+                let reason = rejected.get(&index);
+                notes.extend(reason.map(|reason| rule.source.note(format!("not converted: {reason}"))));
                 index += 1;
-                why.is_none()
+                reason.is_none()
             });
         }
     }
@@ -180,7 +180,7 @@ impl RuleFile {
         if self.trusted_proxies.is_empty() {
             if !self.suggested.is_empty() {
                 text.push('\n');
-                comment(text, "", "To serve with these rules, say where Diana listens and where requests go:");
+                comment(text, "", "To serve with these rules, add a gateway with its addresses and upstreams:");
                 comment(text, "", "gateway:");
                 self.suggested.iter().for_each(|field| comment(text, "", &format!("  {field}")));
             }
@@ -194,16 +194,16 @@ impl RuleFile {
     /// Gives each rule a unique name of valid characters.
     fn name_rules(&mut self) {
         let mut taken = BTreeSet::new();
-        let mut last: BTreeMap<String, usize> = BTreeMap::new();
+        let mut last_suffix: BTreeMap<String, usize> = BTreeMap::new();
         for rule in &mut self.rules {
-            let wanted = name(&rule.name);
-            let mut unique = wanted.clone();
+            let base = name(&rule.name);
+            let mut unique = base.clone();
             while !taken.insert(unique.clone()) {
                 // Continues from the last number tried, so that thousands of equal names take linear time.
-                let number = last.entry(wanted.clone()).or_insert(1);
+                let number = last_suffix.entry(base.clone()).or_insert(1);
                 *number += 1;
                 let suffix = format!("-{number}");
-                unique = wanted.chars().take(LONGEST_NAME - suffix.len()).collect::<String>() + &suffix;
+                unique = base.chars().take(MAX_NAME - suffix.len()).collect::<String>() + &suffix;
             }
             rule.name = unique;
         }
@@ -214,11 +214,11 @@ impl RuleFile {
 /// two `starts`.
 fn rejected(text: &str, starts: &[usize]) -> BTreeMap<usize, String> {
     let after = |at: usize| starts.partition_point(|start| *start <= at);
-    if text.len() > LARGEST {
+    if text.len() > MAX_INPUT {
         // The first rule that ends after the last byte that is read.
-        let first = after(LARGEST).saturating_sub(1);
+        let first = after(MAX_INPUT).saturating_sub(1);
         return (first..starts.len())
-            .map(|index| (index, format!("the rules have more than {LARGEST} bytes")))
+            .map(|index| (index, format!("the rules have more than {MAX_INPUT} bytes")))
             .collect();
     }
     let document = Document::new("imported", text).with_format(Format::Yaml);
@@ -226,7 +226,7 @@ fn rejected(text: &str, starts: &[usize]) -> BTreeMap<usize, String> {
     let Err(problems) = read else { return BTreeMap::new() };
     let found = problems.iter().filter_map(|problem| {
         let index = after(problem.span().start).checked_sub(1)?;
-        Some((index, format!("a rule can't say it: {}", problem.what())))
+        Some((index, format!("rejected by `diana check`: {}", problem.what())))
     });
     // Of several problems of one rule, the first is reported.
     found.collect::<Vec<_>>().into_iter().rev().collect()
@@ -253,15 +253,15 @@ impl Rule {
             comment(text, "  ", origin);
         }
         let _ = writeln!(text, "  - name: {}", scalar(&self.name));
-        let within = "    ";
+        let indent = "    ";
         match &*self.by {
-            [] => line(text, within, "by", "global"),
-            [one] => line(text, within, "by", &scalar(one)),
-            several => list(text, within, "by", several),
+            [] => line(text, indent, "by", "global"),
+            [one] => line(text, indent, "by", &scalar(one)),
+            several => list(text, indent, "by", several),
         }
         let matched = [("host", &self.hosts), ("path", &self.paths), ("method", &self.methods), ("ip", &self.ips)];
         if self.when.is_some() || matched.iter().any(|(_, values)| !values.is_empty()) {
-            let _ = writeln!(text, "{within}match:");
+            let _ = writeln!(text, "{indent}match:");
             for (field, values) in matched {
                 match &**values {
                     [] => {}
@@ -273,63 +273,63 @@ impl Rule {
                 line(text, "      ", "when", &scalar(when));
             }
         }
-        self.limit.write(text, within);
+        self.limit.write(text, indent);
         if !self.allow.is_empty() {
-            list(text, within, "allow", &self.allow);
+            list(text, indent, "allow", &self.allow);
         }
         if !self.deny.is_empty() {
-            list(text, within, "deny", &self.deny);
+            list(text, indent, "deny", &self.deny);
         }
         if self.shadow {
-            line(text, within, "shadow", "true");
+            line(text, indent, "shadow", "true");
         }
         if let Some(status) = self.status {
-            line(text, within, "status", &status.to_string());
+            line(text, indent, "status", &status.to_string());
         }
     }
 }
 
 impl Limit {
-    fn write(&self, text: &mut String, within: &str) {
+    fn write(&self, text: &mut String, indent: &str) {
         match self {
             Self::None => {}
             Self::Leaky { rate, burst, delay } => {
-                line(text, within, "limit", rate);
-                line(text, within, "algorithm", "leaky_bucket");
-                line(text, within, "burst", &burst.to_string());
+                line(text, indent, "limit", rate);
+                line(text, indent, "algorithm", "leaky_bucket");
+                line(text, indent, "burst", &burst.to_string());
                 match delay {
                     Delay::Each => {}
-                    Delay::Beyond(requests) => line(text, within, "delay", &requests.to_string()),
-                    Delay::Never => line(text, within, "nodelay", "true"),
+                    Delay::Over(requests) => line(text, indent, "delay", &requests.to_string()),
+                    Delay::Never => line(text, indent, "nodelay", "true"),
                 }
             }
             Self::Window(rate) => {
-                line(text, within, "limit", rate);
-                line(text, within, "algorithm", "fixed_window");
+                line(text, indent, "limit", rate);
+                line(text, indent, "algorithm", "fixed_window");
             }
-            Self::Concurrent(count) => line(text, within, "concurrent", &count.to_string()),
-            Self::Bandwidth { rate, after: None } => line(text, within, "bandwidth", rate),
+            Self::Concurrent(count) => line(text, indent, "concurrent", &count.to_string()),
+            Self::Bandwidth { rate, after: None } => line(text, indent, "bandwidth", rate),
             Self::Bandwidth { rate, after: Some(after) } => {
-                line(text, within, "bandwidth", &format!("{{rate: {rate}, after: {after}}}"));
+                line(text, indent, "bandwidth", &format!("{{rate: {rate}, after: {after}}}"));
             }
         }
     }
 }
 
-fn line(text: &mut String, within: &str, field: &str, value: &str) {
-    let _ = writeln!(text, "{within}{field}: {value}");
+fn line(text: &mut String, indent: &str, field: &str, value: &str) {
+    let _ = writeln!(text, "{indent}{field}: {value}");
 }
 
 /// Returns a readable name: keeps letters, digits, `.`, `_` and `-`, and replaces everything between by one `-`.
-pub(crate) fn name(wanted: &str) -> String {
+pub(crate) fn name(base: &str) -> String {
     let mut name = String::new();
-    for character in wanted.chars() {
+    for character in base.chars() {
         match character {
             c if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') => name.push(c),
             _ if name.ends_with('-') || name.is_empty() => {}
             _ => name.push('-'),
         }
-        if name.len() == LONGEST_NAME {
+        if name.len() == MAX_NAME {
             break;
         }
     }

@@ -3,21 +3,21 @@
 use std::fmt::Write;
 
 /// The widest list that is written on one line.
-const WIDEST: usize = 100;
+const MAX_WIDTH: usize = 100;
 
 /// Words that would not be strings, or that some parsers read as something else.
-const WORDS: [&str; 11] = ["true", "false", "null", "~", "yes", "no", "on", "off", "y", "n", ".nan"];
+const KEYWORDS: [&str; 11] = ["true", "false", "null", "~", "yes", "no", "on", "off", "y", "n", ".nan"];
 
 /// Formats a text, quoted if necessary. `${` would start a variable, so it is written `$${`.
 pub(crate) fn scalar(value: &str) -> String {
     let value = value.replace("${", "$${");
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '(' | ')' | '*' | '$');
-    let begins_well = value.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_'));
+    let has_safe_start = value.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_'));
     // Neither a network nor an address can be a number.
     let is_network = value.contains('/') || value.matches('.').count() == 3;
-    let like_a_number = value.starts_with(|c: char| c.is_ascii_digit()) && !is_network;
-    let is_a_word = WORDS.iter().any(|word| word.eq_ignore_ascii_case(&value));
-    if begins_well && !like_a_number && !is_a_word && value.chars().all(is_safe) {
+    let looks_like_a_number = value.starts_with(|c: char| c.is_ascii_digit()) && !is_network;
+    let is_keyword = KEYWORDS.iter().any(|word| word.eq_ignore_ascii_case(&value));
+    if has_safe_start && !looks_like_a_number && !is_keyword && value.chars().all(is_safe) {
         return value;
     }
     if value.chars().any(|c| c.is_control() || matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')) {
@@ -46,23 +46,23 @@ fn escaped(value: &str) -> String {
 }
 
 /// Writes a field with several values: on one line if they fit.
-pub(crate) fn list(text: &mut String, within: &str, field: &str, values: &[String]) {
+pub(crate) fn list(text: &mut String, indent: &str, field: &str, values: &[String]) {
     let values = values.iter().map(|value| scalar(value)).collect::<Vec<_>>();
-    let in_a_line = values.join(", ");
-    if in_a_line.len() <= WIDEST {
-        let _ = writeln!(text, "{within}{field}: [{in_a_line}]");
+    let inline = values.join(", ");
+    if inline.len() <= MAX_WIDTH {
+        let _ = writeln!(text, "{indent}{field}: [{inline}]");
         return;
     }
-    let _ = writeln!(text, "{within}{field}:");
+    let _ = writeln!(text, "{indent}{field}:");
     for value in values {
-        let _ = writeln!(text, "{within}  - {value}");
+        let _ = writeln!(text, "{indent}  - {value}");
     }
 }
 
 /// Writes a comment.
-pub(crate) fn comment(text: &mut String, within: &str, line: &str) {
+pub(crate) fn comment(text: &mut String, indent: &str, line: &str) {
     let line = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-    let _ = writeln!(text, "{}", format!("{within}# {}", line.trim_end()).trim_end());
+    let _ = writeln!(text, "{}", format!("{indent}# {}", line.trim_end()).trim_end());
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     use diana_rules::document::Value;
 
     #[test]
-    fn whatever_is_written_is_read_again() {
+    fn written_scalars_parse_back() {
         let texts = [
             "",
             " ",

@@ -23,12 +23,12 @@ pub(super) struct Repeats {
 #[derive(Debug)]
 struct CallSite {
     limiter: Limiter,
-    left_out: AtomicU64,
+    suppressed: AtomicU64,
     metadata: &'static Metadata<'static>,
 }
 
 /// The number of suppressed lines of one call site.
-pub(super) struct LeftOut {
+pub(super) struct Suppressed {
     pub(super) lines: u64,
     pub(super) metadata: &'static Metadata<'static>,
 }
@@ -47,23 +47,23 @@ impl Repeats {
         }
         let callsite = Arc::clone(self.callsites.lock().entry(metadata.callsite()).or_insert_with(|| {
             let limiter = Limiter::new(self.quota);
-            Arc::new(CallSite { limiter, left_out: AtomicU64::new(0), metadata })
+            Arc::new(CallSite { limiter, suppressed: AtomicU64::new(0), metadata })
         }));
         let may_log = callsite.limiter.check().is_granted();
         if !may_log {
-            callsite.left_out.fetch_add(1, Ordering::Relaxed);
+            callsite.suppressed.fetch_add(1, Ordering::Relaxed);
         }
         may_log
     }
 
     /// Returns the lines suppressed since the last call.
-    pub(super) fn left_out(&self) -> Vec<LeftOut> {
+    pub(super) fn take_suppressed(&self) -> Vec<Suppressed> {
         let callsites = self.callsites.lock().values().cloned().collect::<Vec<_>>();
-        let left_out = callsites.into_iter().map(|callsite| LeftOut {
-            lines: callsite.left_out.swap(0, Ordering::Relaxed),
+        let suppressed = callsites.into_iter().map(|callsite| Suppressed {
+            lines: callsite.suppressed.swap(0, Ordering::Relaxed),
             metadata: callsite.metadata,
         });
-        left_out.filter(|left_out| left_out.lines > 0).collect()
+        suppressed.filter(|suppressed| suppressed.lines > 0).collect()
     }
 
     pub(super) fn layer(self: Arc<Self>) -> RepeatsLayer {

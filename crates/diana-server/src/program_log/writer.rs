@@ -1,6 +1,6 @@
 //! The thread that writes the program's log.
 
-use super::repeats::{LeftOut, Repeats};
+use super::repeats::{Repeats, Suppressed};
 use diana::{Clock, SystemClock, Timestamp};
 use diana_metrics::DroppedLines;
 use parking_lot::{Condvar, Mutex};
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The maximum number of bytes that wait to be written.
-const MOST: usize = 1 << 20;
+const MAX_BUFFER: usize = 1 << 20;
 /// The memory that an empty buffer keeps, in bytes.
-const KEPT: usize = 16 << 10;
+const IDLE_CAPACITY: usize = 16 << 10;
 /// The minimum time between two reports of suppressed lines.
 const REPORT: Duration = Duration::from_secs(10);
 
@@ -52,7 +52,7 @@ impl Shared {
 impl Handle {
     pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.0.state.lock();
-        if state.bytes.len() + line.len() > MOST {
+        if state.bytes.len() + line.len() > MAX_BUFFER {
             state.dropped += 1;
             drop(state);
             self.0.drops.add(1);
@@ -117,7 +117,7 @@ impl Writer {
         let written = self.sink.write_all(&self.taken).and_then(|()| self.sink.flush());
         self.taken.clear();
         // Releases the memory of a burst.
-        self.taken.shrink_to(KEPT);
+        self.taken.shrink_to(IDLE_CAPACITY);
         let dropped = {
             let mut state = self.shared.state.lock();
             state.is_writing = false;
@@ -140,13 +140,9 @@ impl Writer {
             return;
         }
         self.reported = now;
-        for LeftOut { lines, metadata } in self.repeats.left_out() {
+        for Suppressed { lines, metadata } in self.repeats.take_suppressed() {
             let (file, line) = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
-            tracing::info!(
-                lines,
-                like = format_args!("{file}:{line}"),
-                "log lines were left out: they repeat too often"
-            );
+            tracing::info!(lines, like = format_args!("{file}:{line}"), "log lines suppressed: they repeat too often");
         }
     }
 }

@@ -40,14 +40,15 @@ fn text(
         let _ = writeln!(
             text,
             "
-No file was given, so these are sample rules and a built-in upstream that echoes. Try:
+Without a file, these are sample rules and a built-in upstream that echoes requests. Try:
 
   curl -i http://{address}/hello
   for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}}\\n' -H 'x-account-id: alice' http://{address}/; done
   for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} after %{{time_total}}s\\n' http://{address}/search/shoes & done; wait
 
-The first is answered; of the second, ten pass at once and then five a second; of the third, two a second pass, four wait in line,
-and the rest is refused. Your own rules: `diana serve --print-default > diana.yaml`, then `diana serve --config diana.yaml`.
+The first request is allowed. Of the second batch, ten are allowed at once and then five a second. Of the third, two a second
+are allowed, four are queued, and the others are denied. To write your own rules: `diana serve --print-default > diana.yaml`,
+then `diana serve --config diana.yaml`.
 "
         );
     } else {

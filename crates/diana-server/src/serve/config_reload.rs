@@ -2,8 +2,7 @@
 
 use diana::Reloader;
 use diana_admin::AdminSection;
-use diana_config::Apply;
-use diana_config::RemoteSection;
+use diana_config::{Apply, RemoteSection};
 use diana_gateway::section::GatewaySection;
 use diana_rules::file::StoreSection;
 use diana_rules::section::SectionNotRegistered;
@@ -14,21 +13,21 @@ use std::sync::Arc;
 /// Applies rules when they change, and logs which changed sections of the file need a restart.
 #[derive(Debug)]
 pub(super) struct ConfigReload {
-    follower: Arc<Reloader>,
+    reloader: Arc<Reloader>,
     /// The sections as they were when the file was first read.
-    started: Mutex<Option<Machine>>,
+    started: Mutex<Option<StaticSections>>,
 }
 
 /// The sections of a file that are read only at start.
 #[derive(Clone, Debug, PartialEq)]
-struct Machine {
+struct StaticSections {
     gateway: Option<GatewaySection>,
     admin: Option<AdminSection>,
     store: StoreSection,
     remote: Option<RemoteSection>,
 }
 
-impl Machine {
+impl StaticSections {
     fn of(file: &RuleFile) -> Result<Self, SectionNotRegistered> {
         Ok(Self {
             gateway: file.section()?.cloned(),
@@ -51,16 +50,16 @@ impl Machine {
 }
 
 impl ConfigReload {
-    pub(super) fn new(follower: Arc<Reloader>) -> Arc<Self> {
-        Arc::new(Self { follower, started: Mutex::default() })
+    pub(super) fn new(reloader: Arc<Reloader>) -> Arc<Self> {
+        Arc::new(Self { reloader, started: Mutex::default() })
     }
 }
 
 impl Apply for ConfigReload {
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems> {
-        self.follower.apply(local, remote)?;
-        let Some(file) = self.follower.file() else { return Ok(()) };
-        let now = match Machine::of(&file) {
+        self.reloader.apply(local, remote)?;
+        let Some(file) = self.reloader.file() else { return Ok(()) };
+        let now = match StaticSections::of(&file) {
             Ok(now) => now,
             Err(error) => {
                 tracing::warn!("rules loaded; {error}");
@@ -73,5 +72,9 @@ impl Apply for ConfigReload {
             tracing::warn!("rules loaded; changes in {} need a restart", changes.join(", "));
         }
         Ok(())
+    }
+
+    fn rule_count(&self) -> Option<usize> {
+        self.reloader.file().map(|file| file.rules.len())
     }
 }

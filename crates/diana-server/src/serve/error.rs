@@ -46,23 +46,23 @@ impl fmt::Display for ServeError {
         match self {
             Self::Unreadable { file, error } => write!(f, "{file} can't be read: {error}"),
             Self::Problems(problems) => write!(f, "{problems}"),
-            Self::Section(why) => why.fmt(f),
-            Self::Store(why) => write!(f, "`store.redis` can't be used: {why}"),
-            Self::Sources(why) => write!(f, "the rules can't be followed: {why}"),
-            Self::Gateway(why) => why.fmt(f),
+            Self::Section(reason) => reason.fmt(f),
+            Self::Store(reason) => write!(f, "`store.redis` can't be used: {reason}"),
+            Self::Sources(reason) => write!(f, "the rules can't be loaded: {reason}"),
+            Self::Gateway(reason) => reason.fmt(f),
             Self::Admin { address, error } => {
                 write!(
                     f,
-                    "the admin address {address} can't be listened on: {error}; `admin: {{listen: ...}}` says where else"
+                    "can't listen on the admin address {address}: {error}; set another one with `admin: {{listen: ...}}`"
                 )
             }
             Self::OpenAdmin(address) => {
                 write!(
                     f,
-                    "anyone who reaches {address} could read and change counts: `admin: {{token: ...}}` must say who may"
+                    "the admin address {address} is reachable from other machines; it needs `admin: {{token: ...}}`"
                 )
             }
-            Self::Runtime(error) => write!(f, "the program can't run: {error}"),
+            Self::Runtime(error) => write!(f, "can't start threads or signal handlers: {error}"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The options of `diana serve`: a file, or the embedded default, and overrides from the command line.
 
 use super::{DEFAULT, ServeError};
-use crate::import::LARGEST;
+use crate::import::MAX_INPUT;
 use crate::program_log::ProgramLog;
 use diana_admin::AdminSection;
 use diana_gateway::section::{AccessLogFormat, GatewaySection};
@@ -79,8 +79,8 @@ impl ServeOptions {
             None => Document::new("default.yaml", DEFAULT),
             Some(path) if is_stdin(path) => {
                 let mut text = String::new();
-                let most = u64::try_from(LARGEST).unwrap_or(u64::MAX).saturating_add(1);
-                let read = std::io::stdin().lock().take(most).read_to_string(&mut text);
+                let max = u64::try_from(MAX_INPUT).unwrap_or(u64::MAX).saturating_add(1);
+                let read = std::io::stdin().lock().take(max).read_to_string(&mut text);
                 read.map_err(|error| ServeError::Unreadable { file: "stdin".to_owned(), error })?;
                 Document::new("stdin", text)
             }

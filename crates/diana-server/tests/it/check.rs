@@ -9,7 +9,7 @@ fn check(text: &str, options: &[&str]) -> Output {
     diana_in(Path::new("."), &[&["check", "-"], options].concat(), text, &[])
 }
 
-const GOOD: &str = "\
+const VALID: &str = "\
 rules:
   - {name: everyone, limit: 10000/s}
   - name: each-account
@@ -18,7 +18,7 @@ rules:
     status: 429
 ";
 
-const BAD: &str = "\
+const INVALID: &str = "\
 status: 200
 rules:
   - name: each-account
@@ -27,32 +27,32 @@ rules:
     brust: 200
 ";
 
-const WRONG: &str = "\
-stdin:1:9: a refusal can't answer `200`
+const PROBLEMS: &str = "\
+stdin:1:9: invalid status `200`
   1 | status: 200
-    |         ^^^ a status from 400 to 599, such as 429 or 503
-stdin:4:9: `acount` is nothing that requests are told apart by
+    |         ^^^ expected a status from 400 to 599, such as 429 or 503
+stdin:4:9: unknown key `acount`
   4 |     by: acount
     |         ^^^^^^ did you mean `account`?
-stdin:6:5: `brust` is no field of a rule
+stdin:6:5: unknown rule field `brust`
   6 |     brust: 200
     |     ^^^^^ did you mean `burst`?
 3 problems
 ";
 
 #[test]
-fn a_good_file_is_told_in_words() {
-    let output = check(GOOD, &[]);
+fn describes_a_valid_file() {
+    let output = check(VALID, &[]);
     assert_eq!(
         out(&output),
         "\
-rule          who                what          limit                               beyond
-------------  -----------------  ------------  ----------------------------------  ----------------
-everyone      everyone together  all requests  at most 10000 a second              refused with 503
-each-account  each account       all requests  at most 100 a second (200 at once)  refused with 429
+rule          key                match         limit                               over limit
+------------  -----------------  ------------  ----------------------------------  ---------------
+everyone      everyone together  all requests  at most 10000 a second              denied with 503
+each-account  each account       all requests  at most 100 a second (200 at once)  denied with 429
               - requests without account are not limited by this rule
 
-stdin: 2 rules, good
+stdin: 2 rules, valid
 "
     );
     assert_eq!(err(&output), "");
@@ -60,38 +60,42 @@ stdin: 2 rules, good
 }
 
 #[test]
-fn quietly_only_the_last_line_is_said() {
-    let output = check(GOOD, &["--quiet"]);
-    assert_eq!(out(&output), "stdin: 2 rules, good\n");
+fn quiet_prints_only_the_summary() {
+    let output = check(VALID, &["--quiet"]);
+    assert_eq!(out(&output), "stdin: 2 rules, valid\n");
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(out(&check("rules: [{name: a, limit: 1/s}]", &["-q"])), "stdin: 1 rule, good\n");
+    assert_eq!(out(&check("rules: [{name: a, limit: 1/s}]", &["-q"])), "stdin: 1 rule, valid\n");
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn reports_all_problems_at_once() {
     for options in [&[][..], &["--quiet"]] {
-        let output = check(BAD, options);
-        assert_eq!(err(&output), WRONG);
+        let output = check(INVALID, options);
+        assert_eq!(err(&output), PROBLEMS);
         assert_eq!(out(&output), "");
         assert_eq!(output.status.code(), Some(1));
     }
 }
 
 #[test]
-fn one_bad_file_of_several_is_enough() {
+fn one_invalid_file_of_several_fails() {
     let (folder, _) = samples();
-    let output =
-        diana_in(&folder, &["check", "-q", "scraping.yaml", "-", "nowhere.yaml", "login-brute-force.yaml"], BAD, &[]);
-    assert_eq!(out(&output), "scraping.yaml: 6 rules, good\nlogin-brute-force.yaml: 5 rules, good\n");
-    let told = err(&output);
-    let (problems, rest) = told.split_once("nowhere.yaml: can't be read: ").unwrap();
-    assert_eq!(format!("{problems}3 problems\n"), WRONG);
-    assert!(rest.ends_with("\n4 problems\n"), "{told}");
+    let output = diana_in(
+        &folder,
+        &["check", "-q", "scraping.yaml", "-", "nowhere.yaml", "login-brute-force.yaml"],
+        INVALID,
+        &[],
+    );
+    assert_eq!(out(&output), "scraping.yaml: 6 rules, valid\nlogin-brute-force.yaml: 5 rules, valid\n");
+    let errors = err(&output);
+    let (problems, rest) = errors.split_once("nowhere.yaml: can't be read: ").unwrap();
+    assert_eq!(format!("{problems}3 problems\n"), PROBLEMS);
+    assert!(rest.ends_with("\n4 problems\n"), "{errors}");
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
-fn what_is_no_text_can_not_be_read() {
+fn invalid_utf8_cannot_be_read() {
     let path = std::env::temp_dir().join(format!("diana-check-{}.yaml", std::process::id()));
     std::fs::write(&path, [b'r', 0xff]).unwrap();
     let output = diana_in(Path::new("."), &["check", path.to_str().unwrap()], "", &[]);
@@ -106,7 +110,7 @@ fn variables_come_from_the_environment() {
     let text = "rules: [{name: a, limit: '${RATE}/s'}]";
     let output = check(text, &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("the environment variable `RATE` is not set"), "{}", err(&output));
+    assert!(err(&output).contains("environment variable `RATE` is not set"), "{}", err(&output));
     let output = diana_in(Path::new("."), &["check", "-"], text, &[("RATE", "7")]);
     assert!(out(&output).contains("at most 7 a second"), "{}{}", out(&output), err(&output));
 }
@@ -121,16 +125,16 @@ rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
     let output = diana_in(Path::new("."), &["check", "-", "--no-env"], text, &[("RATE", "nonsense")]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(err(&output), "stdin:1:16: not checked: ${REDIS_PASSWORD}\nstdin:2:26: not checked: ${RATE}\n");
-    let told = out(&output);
+    let printed = out(&output);
     assert!(
-        told.starts_with(
+        printed.starts_with(
             "shared counts are on redis://10.0.0.7:6379; while it is unreachable, each instance counts for itself\n\n"
         ),
-        "{told}"
+        "{printed}"
     );
     assert!(
-        told.contains("at most 7 a second") && told.ends_with("\nstdin: 2 rules, good, but for 2 values not checked\n"),
-        "{told}"
+        printed.contains("at most 7 a second") && printed.ends_with("\nstdin: 2 rules, valid, 2 values not checked\n"),
+        "{printed}"
     );
 
     let output = check(&text.replace("7/s", "7/fortnight"), &["--no-env"]);
@@ -143,7 +147,7 @@ rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
 }
 
 #[test]
-fn a_store_and_a_config_server_are_told_in_words() {
+fn describes_the_store_and_the_config_server() {
     let text = "\
 store: {redis: 'redis://:hunter2@10.0.0.7', when_down: allow, memory: 8MiB}
 remote: {from: 'https://config.example.com/diana.yaml', token: hunter2}
@@ -154,83 +158,83 @@ remote: {from: 'https://config.example.com/diana.yaml', token: hunter2}
         "\
 shared counts are on redis://10.0.0.7; while it is unreachable, requests are allowed
 counts in this process: take at most 8 MiB
-rules come from the config server https://config.example.com/diana.yaml, with a token; they take the place of those in this file
+rules are loaded from the config server https://config.example.com/diana.yaml, with a token; they replace the rules of this file
 
-stdin: 0 rules, good
+stdin: 0 rules, valid
 "
     );
 }
 
 #[test]
-fn a_store_that_is_wrong_is_one_problem() {
+fn an_invalid_store_is_one_problem() {
     let text = "store: {redis: localhost}\nrules: [{name: a, limit: 5/s, store: shared}]\n";
-    let told = err(&check(text, &[]));
-    assert!(told.contains("this is no address of a Redis") && told.ends_with("\n1 problem\n"), "{told}");
+    let problems = err(&check(text, &[]));
+    assert!(problems.contains("invalid Redis address") && problems.ends_with("\n1 problem\n"), "{problems}");
 }
 
 #[test]
-fn words_of_the_samples_are_not_broken() {
+fn wraps_between_words() {
     let (folder, names) = samples();
     for name in names {
         let output = diana_in(&folder, &["check", &name], "", &SECRETS);
         for line in out(&output).lines().filter(|line| !line.starts_with(|first: char| first.is_alphabetic())) {
             assert!(line.chars().count() <= 100, "{name}: {line}");
         }
-        // Words that were once cut in two.
-        let told = out(&output);
+        // Words that were once broken.
+        let table = out(&output);
         for word in ["/accounts/{name}/login", "/accounts/{name}/password-reset", "http://10.0.2.1:8000"] {
-            let is_there = std::fs::read_to_string(folder.join(&name)).unwrap().contains(word);
-            assert!(!is_there || told.contains(word), "{word} in {name}:\n{told}");
+            let is_in_file = std::fs::read_to_string(folder.join(&name)).unwrap().contains(word);
+            assert!(!is_in_file || table.contains(word), "{word} in {name}:\n{table}");
         }
     }
 }
 
 #[test]
-fn a_shared_limit_that_redis_can_not_keep_is_a_problem() {
+fn a_shared_limit_that_redis_does_not_support_is_a_problem() {
     let text =
         "store: {redis: redis://127.0.0.1}\nrules: [{name: a, limit: 5/s, algorithm: smooth_bursty, starts: empty}]\n";
     let output = check(text, &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("the shared store can't keep this limit"), "{}", err(&output));
+    assert!(err(&output).contains("the shared store does not support this limit"), "{}", err(&output));
 }
 
 #[test]
-fn a_document_of_a_centre_is_checked_with_the_local_file() {
+fn a_remote_document_is_checked_with_the_local_file() {
     let (samples, _) = samples();
-    let with = |document: &str| diana_in(&samples, &["check", "scraping.yaml", "--remote", "-"], document, &[]);
-    let output = with("rules: [{name: everyone, limit: 5/s}]");
+    let check_remote = |document: &str| diana_in(&samples, &["check", "scraping.yaml", "--remote", "-"], document, &[]);
+    let output = check_remote("rules: [{name: everyone, limit: 5/s}]");
     assert!(out(&output).contains("at most 5 a second"), "{}", out(&output));
-    assert!(out(&output).ends_with("\n\nstdin over scraping.yaml: 1 rule, good\n"), "{}", out(&output));
+    assert!(out(&output).ends_with("\n\nstdin over scraping.yaml: 1 rule, valid\n"), "{}", out(&output));
 
-    let output = with("admin: {listen: 0.0.0.0:1}\nrules: [{name: everyone, limit: 5/s}]");
+    let output = check_remote("admin: {listen: 0.0.0.0:1}\nrules: [{name: everyone, limit: 5/s}]");
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        err(&output).starts_with("stdin:1:1: `admin` belongs in the local file of each machine\n"),
+        err(&output).starts_with("stdin:1:1: `admin` is not supported in rules from a config server\n"),
         "{}",
         err(&output)
     );
 }
 
 #[test]
-fn the_samples_are_good() {
+fn the_samples_are_valid() {
     let (folder, names) = samples();
     for name in &names {
         let output = diana_in(&folder, &["check", name], "", &SECRETS);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-        assert!(out(&output).lines().last().unwrap().ends_with(" rules, good"), "{}", out(&output));
+        assert!(out(&output).lines().last().unwrap().ends_with(" rules, valid"), "{}", out(&output));
     }
     let names = names.iter().map(String::as_str);
     let output = diana_in(&folder, &["check"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
-    assert_eq!(out(&output).matches(" rules, good\n").count(), 11);
+    assert_eq!(out(&output).matches(" rules, valid\n").count(), 11);
 }
 
 #[test]
-fn what_is_imported_is_good() {
-    for (from, end, least) in [("nginx", ".conf", 5), ("envoy", ".yaml", 2)] {
+fn imported_files_are_valid() {
+    for (from, end, min) in [("nginx", ".conf", 5), ("envoy", ".yaml", 2)] {
         let folder = folder(from);
         let names = names_in(&folder, end).into_iter().filter(|name| !name.contains(".expected."));
         let names = names.collect::<Vec<_>>();
-        assert!(names.len() >= least, "{names:?}");
+        assert!(names.len() >= min, "{names:?}");
         for name in names {
             let rules = out(&diana_in(&folder, &["import", from, &name], "", &[]));
             let output = check(&rules, &[]);
@@ -241,30 +245,30 @@ fn what_is_imported_is_good() {
 }
 
 #[test]
-fn what_is_typed_wrong_ends_with_2() {
-    let output = diana_in(Path::new("."), &["check", "-", "-"], GOOD, &[]);
+fn usage_errors_exit_with_2() {
+    let output = diana_in(Path::new("."), &["check", "-", "-"], VALID, &[]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(err(&output), "error: `-` is standard input, which can be read only once\n");
-    assert_eq!(check(GOOD, &["--remote", "-"]).status.code(), Some(2));
+    assert_eq!(err(&output), "error: `-` given more than once; standard input can be read only once\n");
+    assert_eq!(check(VALID, &["--remote", "-"]).status.code(), Some(2));
     assert_eq!(diana_in(Path::new("."), &["check"], "", &[]).status.code(), Some(2));
-    assert_eq!(check(GOOD, &["--loud"]).status.code(), Some(2));
+    assert_eq!(check(VALID, &["--loud"]).status.code(), Some(2));
 }
 
 #[test]
-fn colours_are_for_people() {
+fn only_terminals_get_colours() {
     // A pipe gets no colours unless they are forced.
-    assert!(!err(&check(BAD, &[])).contains('\u{1b}'));
-    let forced = |variables: &[(&str, &str)]| err(&diana_in(Path::new("."), &["check", "-"], BAD, variables));
+    assert!(!err(&check(INVALID, &[])).contains('\u{1b}'));
+    let forced = |variables: &[(&str, &str)]| err(&diana_in(Path::new("."), &["check", "-"], INVALID, variables));
     assert!(forced(&[("CLICOLOR_FORCE", "1")]).contains("\u{1b}[31m^^^\u{1b}[0m"));
-    assert_eq!(forced(&[("NO_COLOR", "1")]), WRONG);
+    assert_eq!(forced(&[("NO_COLOR", "1")]), PROBLEMS);
 }
 
 #[test]
-fn a_gateway_is_told_in_words() {
+fn describes_the_gateway() {
     let text = "gateway: {listen: 0.0.0.0:80, upstream: http://a}\nrules: []\n";
     let output = check(text, &[]);
     assert_eq!(
         out(&output),
-        "listens on 0.0.0.0:80\nall requests go to http://a\nadmin on 127.0.0.1:9090\n\nstdin: 0 rules, good\n"
+        "listens on 0.0.0.0:80\nall requests go to http://a\nadmin on 127.0.0.1:9090\n\nstdin: 0 rules, valid\n"
     );
 }

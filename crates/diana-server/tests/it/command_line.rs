@@ -9,8 +9,8 @@ fn diana(args: &[&str], input: &str) -> Output {
 }
 
 #[test]
-fn help_teaches() {
-    for (args, words) in [
+fn help_lists_options_and_examples() {
+    for (args, expected) in [
         (&["--help"][..], &["check", "explain", "schema", "import", "Examples:", "diana import nginx"][..]),
         (&["check", "--help"], &["Examples:", "--remote", "--quiet", "--no-env", "exit status"]),
         (&["explain", "--help"], &["Examples:", "--method", "-H", "--ip", "--account", "--set", "--times", "--every"]),
@@ -21,8 +21,8 @@ fn help_teaches() {
     ] {
         let output = diana(args, "");
         assert!(output.status.success());
-        for word in words {
-            assert!(out(&output).contains(word), "{word} is missing in:\n{}", out(&output));
+        for text in expected {
+            assert!(out(&output).contains(text), "missing `{text}` in:\n{}", out(&output));
         }
     }
 }
@@ -33,12 +33,12 @@ fn standard_input_is_read() {
     let output = diana(&["import", "nginx", "-"], conf);
     assert!(output.status.success());
     assert!(out(&output).ends_with("by: ip/128\n    concurrent: 3\n"), "{}", out(&output));
-    let told = err(&output);
-    assert!(told.starts_with("stdin:2: limit_rate: not carried over: `$x` is no plain rate\nhint: "), "{told}");
+    let notes = err(&output);
+    assert!(notes.starts_with("stdin:2: limit_rate: not converted: unsupported rate `$x`\nhint: "), "{notes}");
 }
 
 #[test]
-fn strictly_nothing_is_written_that_differs() {
+fn strict_import_writes_no_rules_that_differ() {
     let path = std::env::temp_dir().join(format!("diana-import-strict-{}.yaml", std::process::id()));
     let conf = |more: &str| format!("limit_conn_zone $remote_addr zone=c:1m;\nserver {{ limit_conn c 3; {more} }}\n");
     let strict = |conf: &str, to: &[&str]| diana(&[&["import", "nginx", "-", "--strict"], to].concat(), conf);
@@ -50,8 +50,8 @@ fn strictly_nothing_is_written_that_differs() {
         assert!(!path.exists());
         assert_eq!(
             err(&output),
-            "stdin:2: limit_rate: not carried over: `$x` is no plain rate\n\
-             no rules were written: 1 note says what would differ, and `--strict` accepts none\n"
+            "stdin:2: limit_rate: not converted: unsupported rate `$x`\n\
+             no rules written: 1 difference, and `--strict` allows none\n"
         );
     }
     // A note without a difference is accepted.
@@ -67,7 +67,7 @@ fn strictly_nothing_is_written_that_differs() {
 }
 
 #[test]
-fn what_nginx_prints_of_itself_is_read() {
+fn imports_the_output_of_nginx_dump() {
     let files = ["several_servers.conf", "zones.conf", "sites/blog.conf", "snippets/search.conf", "sites/shop.conf"];
     let mut dump = String::new();
     for (index, file) in files.iter().enumerate() {
@@ -89,15 +89,16 @@ fn what_nginx_prints_of_itself_is_read() {
     }
 
     let output = diana(&["import", "nginx", "-"], &dump);
-    let here = format!("{}/", folder("nginx").display());
+    let folder_prefix = format!("{}/", folder("nginx").display());
     let expected = |name: &str| std::fs::read_to_string(folder("nginx").join(name)).unwrap();
-    let rules = out(&output).replace(&here, "").replace("Made from stdin", "Made from several_servers.conf");
+    let rules =
+        out(&output).replace(&folder_prefix, "").replace("Converted from stdin", "Converted from several_servers.conf");
     assert_eq!(rules, expected("several_servers.expected.yaml"));
-    assert_eq!(err(&output).replace(&here, ""), expected("several_servers.expected.notes"));
+    assert_eq!(err(&output).replace(&folder_prefix, ""), expected("several_servers.expected.notes"));
 }
 
 #[test]
-fn rules_go_to_a_file_where_one_is_named() {
+fn writes_rules_to_the_output_file() {
     let path = std::env::temp_dir().join(format!("diana-import-{}.yaml", std::process::id()));
     let output = diana(&["import", "nginx", "downloads.conf", "--output", path.to_str().unwrap()], "");
     let written = std::fs::read_to_string(&path).unwrap();
@@ -108,7 +109,7 @@ fn rules_go_to_a_file_where_one_is_named() {
 }
 
 #[test]
-fn what_cannot_be_read_or_parsed_ends_with_1() {
+fn unreadable_or_invalid_input_exits_with_1() {
     let output = diana(&["import", "nginx", "nowhere.conf"], "");
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).starts_with("nowhere.conf: can't be read: "), "{}", err(&output));
@@ -116,51 +117,51 @@ fn what_cannot_be_read_or_parsed_ends_with_1() {
     let output = diana(&["import", "nginx", "-"], "http {\n  server {\n}\n");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(out(&output), "");
-    assert_eq!(err(&output), "stdin:1:1: the block of `http` is not closed\n  1 | http {\n    | ^^^^ `}` at its end\n");
+    assert_eq!(err(&output), "stdin:1:1: unclosed block `http`\n  1 | http {\n    | ^^^^ expected `}` at its end\n");
 
     let output = diana(&["import", "envoy", "-"], "domain: d\nbogus: 1\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).starts_with("stdin:2:1: `bogus` is no field of the configuration\n"), "{}", err(&output));
+    assert!(err(&output).starts_with("stdin:2:1: unknown configuration field `bogus`\n"), "{}", err(&output));
 }
 
 #[test]
-fn what_is_typed_wrong_ends_with_2() {
+fn usage_errors_exit_with_2() {
     assert_eq!(diana(&["import", "apache", "x"], "").status.code(), Some(2));
     assert_eq!(diana(&[], "").status.code(), Some(2));
 }
 
 #[test]
-fn the_schema_is_the_librarys() {
+fn prints_the_schema_of_the_library() {
     let output = diana(&["schema"], "");
     assert!(output.status.success());
-    assert!(out(&output).starts_with("{\n  \""), "one can read it:\n{}", out(&output));
+    assert!(out(&output).starts_with("{\n  \""), "it must be indented:\n{}", out(&output));
     let printed = serde_json::from_str::<serde_json::Value>(&out(&output)).unwrap();
     assert_eq!(printed, diana_rules::schema::rule_file(&diana_server::registry()));
 }
 
 #[test]
-fn what_is_served_without_a_file_is_what_is_printed() {
+fn serves_the_default_file_that_it_prints() {
     let printed = diana(&["serve", "--print-default"], "");
     assert_eq!(out(&printed), diana_server::serve::DEFAULT);
-    let echoed = |mut running: Running| {
+    let response_of = |mut running: Running| {
         let port = running.listen.number();
-        let is_there = || crate::support::client::ask(port, "GET /hello HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = diana_testing::wait_until("it to serve", LONG, is_there).unwrap();
+        let responds = || crate::support::client::send_request(port, "GET /hello HTTP/1.1\r\nhost: a\r\n\r\n");
+        let response = diana_testing::wait_until("a response", LONG, responds).unwrap();
         running.child.kill().unwrap();
         running.child.wait().unwrap();
-        (answer.status, answer.header("ratelimit-policy").map(str::to_owned), answer.text().contains("/hello"))
+        (response.status, response.header("ratelimit-policy").map(str::to_owned), response.text().contains("/hello"))
     };
     let expected = (200, Some("\"everyone\";q=1000;w=1".to_owned()), true);
     // Without a file, from standard input, and from a file.
-    assert_eq!(echoed(Running::start(&[], "")), expected);
-    assert_eq!(echoed(Running::start(&["-c", "-"], &out(&printed))), expected);
+    assert_eq!(response_of(Running::start(&[], "")), expected);
+    assert_eq!(response_of(Running::start(&["-c", "-"], &out(&printed))), expected);
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     std::fs::write(file.path(), out(&printed)).unwrap();
-    assert_eq!(echoed(Running::start(&["--config", file.path().to_str().unwrap()], "")), expected);
+    assert_eq!(response_of(Running::start(&["--config", file.path().to_str().unwrap()], "")), expected);
 }
 
 #[test]
-fn what_is_wrong_in_standard_input_is_told() {
+fn reports_problems_in_standard_input() {
     let output = diana(&["serve", "-c", "-"], "rules: [{name: a, limit: many}]\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("stdin:1:"), "{}", err(&output));

@@ -9,7 +9,7 @@ fn explain(rules: &str, options: &[&str]) -> Output {
     diana_in(Path::new("."), &[&["explain", "-"], options].concat(), rules, &[])
 }
 
-fn said(rules: &str, options: &[&str]) -> String {
+fn explained(rules: &str, options: &[&str]) -> String {
     let output = explain(rules, options);
     assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(0)));
     out(&output)
@@ -27,95 +27,95 @@ rules:
 ";
 
 #[test]
-fn every_rule_has_its_say() {
+fn every_rule_is_listed() {
     let rules = RULES.replace("identity: {", "identity: {tenant: header(x-tenant), ");
-    let described =
+    let options =
         ["-X", "POST", "--host", "api.example.com", "-H", "X-Account-Id: alice", "--ip", "198.51.100.7", "/login?x=1"];
     assert_eq!(
-        said(&rules, &described),
+        explained(&rules, &options),
         "\
-✓ each-account: counts it for alice
-    each-account: 3 of 3 left, grants it
-✓ login: counts it for 198.51.100.7
-    login: 60 of 60 left, grants it
-- searches: not about it, the path is another
-✓ sessions: it has no cookie(session), so it is counted with all others that have none
-    sessions: 5 of 5 left, grants it
-✗ tenants (shadow): refused, it has no tenant
-- guessers: about it, with nothing to count here
+✓ each-account: counted for alice
+    each-account: 3 of 3 left, granted
+✓ login: counted for 198.51.100.7
+    login: 60 of 60 left, granted
+- searches: the path does not match
+✓ sessions: missing cookie(session); counted with all other requests without it
+    sessions: 5 of 5 left, granted
+✗ tenants (shadow): denied: missing tenant
+- guessers: matches, with nothing to count
 => granted
 "
     );
     let url = ["https://api.example.com/search?q=shoes", "-H", "cookie: a=b; session=s1", "--ip", "203.0.113.9"];
     assert_eq!(
-        said(&rules, &url),
+        explained(&rules, &url),
         "\
-- each-account: not counted, it has no account
-- login: not about it, the path is another
-✓ searches: counts it for shoes
-    searches: 5 of 5 left, grants it
-✓ sessions: counts it for s1
-    sessions: 5 of 5 left, grants it
-✗ tenants (shadow): refused, it has no tenant
-✗ guessers: it is in `deny`, and refused
+- each-account: not counted: missing account
+- login: the path does not match
+✓ searches: counted for shoes
+    searches: 5 of 5 left, granted
+✓ sessions: counted for s1
+    sessions: 5 of 5 left, granted
+✗ tenants (shadow): denied: missing tenant
+✗ guessers: listed in `deny`, denied
 => denied by `guessers`
 "
     );
 }
 
 #[test]
-fn asking_often_shows_when_it_is_refused() {
+fn times_shows_when_a_request_is_denied() {
     let rules = "rules: [{name: each-account, by: account, limit: {rate: 1/s, burst: 2}}]";
     assert_eq!(
-        said(rules, &["--account", "alice", "--times", "3"]),
+        explained(rules, &["--account", "alice", "--times", "3"]),
         "\
 1: granted, closest to `each-account` for alice: 1 of 2 left
 2: granted, closest to `each-account` for alice: 0 of 2 left
-3: denied by `each-account` for alice: 0 of 2 left, again in 1s
+3: denied by `each-account` for alice: 0 of 2 left, retry after 1s
 
-the next one:
-✗ each-account: counts it for alice
-    each-account: 0 of 2 left, refuses it for 1s
+next request:
+✗ each-account: counted for alice
+    each-account: 0 of 2 left, denied, retry after 1s
 => denied by `each-account`
 "
     );
     // The clock advances only with `--every`.
-    let slowly = said(rules, &["--set", "account=alice", "--times", "4", "--every", "500ms"]);
-    assert!(slowly.contains("4: denied by `each-account` for alice: 0 of 2 left, again in 500ms\n"), "{slowly}");
-    assert!(slowly.ends_with("grants it\n=> granted\n"), "{slowly}");
+    let spaced = explained(rules, &["--set", "account=alice", "--times", "4", "--every", "500ms"]);
+    assert!(spaced.contains("4: denied by `each-account` for alice: 0 of 2 left, retry after 500ms\n"), "{spaced}");
+    assert!(spaced.ends_with("granted\n=> granted\n"), "{spaced}");
 }
 
 #[test]
-fn requests_stay_under_way() {
+fn requests_stay_in_flight() {
     let rules = "rules: [{name: uploads, concurrent: 2}]";
-    let told = said(rules, &["--times", "3"]);
-    assert!(told.contains("\n3: denied by `uploads`: 0 of 2 left, again when somebody is done\n"), "{told}");
+    let text = explained(rules, &["--times", "3"]);
+    assert!(text.contains("\n3: denied by `uploads`: 0 of 2 left, retry when a permit is released\n"), "{text}");
 }
 
 #[test]
-fn shared_rules_are_counted_here_and_that_is_said() {
+fn shared_rules_are_counted_locally_with_a_note() {
     let rules = "store: {redis: redis://127.0.0.1:1}\nrules:\n  - {name: a, limit: 1/h}\n  - {name: b, limit: 9/h, store: local}\n";
-    let told = said(rules, &["--times", "2"]);
-    assert!(told.contains("2: denied by `a`: 0 of 1 left, again in 1h\n"), "{told}");
+    let text = explained(rules, &["--times", "2"]);
+    assert!(text.contains("2: denied by `a`: 0 of 1 left, retry after 1h\n"), "{text}");
     assert!(
-        told.ends_with("\nnote: shared with other instances, but counted from zero in this process here: a\n"),
-        "{told}"
+        text.ends_with("\nnote: shared with other instances, but counted from zero in this process: a\n"),
+        "{text}"
     );
 }
 
 #[test]
-fn a_centres_rules_can_be_explained() {
+fn explains_remote_rules() {
     let (folder, _) = samples();
-    let centre = "rules: [{name: from-centre, limit: 5/s}]";
-    let output = diana_in(&folder, &["explain", "scraping.yaml", "--remote", "-"], centre, &[]);
-    assert!(out(&output).starts_with("✓ from-centre: counts it with everyone\n"), "{}", out(&output));
+    let remote = "rules: [{name: from-remote, limit: 5/s}]";
+    let output = diana_in(&folder, &["explain", "scraping.yaml", "--remote", "-"], remote, &[]);
+    assert!(out(&output).starts_with("✓ from-remote: counted with all requests\n"), "{}", out(&output));
     let local = "remote: {from: 'http://127.0.0.1:1/rules'}\nrules: [{name: mine, limit: 5/s}]";
-    let told = said(local, &[]);
-    assert!(told.starts_with("✓ mine: ") && told.contains("note: the rules of the config server win"), "{told}");
+    let text = explained(local, &[]);
+    assert!(text.starts_with("✓ mine: ") && text.contains("note: the rules of the config server replace"), "{text}");
 }
 
 #[test]
-fn the_samples_can_be_explained() {
+fn explains_the_samples() {
     let (folder, names) = samples();
     for name in names {
         let args = ["explain", &name, "-X", "POST", "/v1/orders", "--ip", "198.51.100.7", "--host", "api.example.com"];
@@ -123,13 +123,13 @@ fn the_samples_can_be_explained() {
         assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(0)), "{name}");
         let table = out(&diana_in(&folder, &["check", &name, "-q"], "", &SECRETS));
         let rules = out(&output).lines().filter(|line| line.starts_with(['✓', '✗', '-'])).count();
-        assert_eq!(table, format!("{name}: {rules} rules, good\n"), "{}", out(&output));
+        assert_eq!(table, format!("{name}: {rules} rules, valid\n"), "{}", out(&output));
         assert_eq!(out(&output).matches("\n=> ").count(), 1);
     }
 }
 
 #[test]
-fn a_bad_file_is_told_as_check_tells_it() {
+fn an_invalid_file_is_reported_like_by_check() {
     let output = explain("rules: [{name: a, limt: 5/s}]", &["/"]);
     assert_eq!((out(&output).as_str(), output.status.code()), ("", Some(1)));
     assert!(err(&output).starts_with("stdin:1:"), "{}", err(&output));
@@ -138,20 +138,20 @@ fn a_bad_file_is_told_as_check_tells_it() {
 }
 
 #[test]
-fn what_is_typed_wrong_ends_with_2_and_says_what_would_do() {
+fn usage_errors_exit_with_2_and_a_hint() {
     for (options, hint) in [
-        (&["-H", "x-account-id"][..], "a header is written `name: value`"),
-        (&["-H", "bad name: x"], "a header is written `name: value`"),
+        (&["-H", "x-account-id"][..], "expected `name: value`"),
+        (&["-H", "bad name: x"], "expected `name: value`"),
         (&["--ip", "203.0.113"], "--ip"),
         (&["--set", "tenant"], "`name=value`"),
-        (&["login"], "a path begins with `/`"),
-        (&["-X", ""], "a method is one word"),
-        (&["/a\u{1}b"], "is no path that a client can send"),
-        (&["-H", "x: a\u{1}b"], "is no header that a client can send"),
+        (&["login"], "expected a path such as `/login?x=1`"),
+        (&["-X", ""], "expected one word, such as `POST`"),
+        (&["/a\u{1}b"], "invalid path `/a\u{1}b`: a client cannot send it"),
+        (&["-H", "x: a\u{1}b"], "invalid header `x: a\u{1}b`: a client cannot send it"),
         (&["--times", "many"], "--times"),
         (&["--times", "100001"], "--times"),
         (&["--every", "soon"], "--every"),
-        (&["--account", "alice"], "`account` comes from the request, as the file's `identity` says"),
+        (&["--account", "alice"], "can't set `account`: the file's `identity` takes it from the request"),
     ] {
         let output = explain(RULES.split("  - {name: tenants").next().unwrap(), options);
         assert_eq!((out(&output).as_str(), output.status.code()), ("", Some(2)), "{options:?}");
@@ -160,36 +160,36 @@ fn what_is_typed_wrong_ends_with_2_and_says_what_would_do() {
 }
 
 #[test]
-fn a_request_is_read_as_the_gateway_reads_it() {
+fn a_request_is_normalised_as_in_the_gateway() {
     let rules = "\
 gateway: {paths: {escaped_slash: deny}}
 rules:
   - {name: login, match: {path: /login}, by: query(user), limit: 5/h, missing: shared}
   - {name: shop, match: {host: shop.example.com}, by: resource, limit: 5/h}
 ";
-    let counted = "✓ login: counts it for al ice\n    login: 5 of 5 left, grants it\n";
+    let counted = "✓ login: counted for al ice\n    login: 5 of 5 left, granted\n";
     for path in ["/login?user=al+ice", "/%6Cogin?user=al%20ice", "/login;v=1?us%65r=al ice", "//login/?user=al+ice"] {
-        let told = said(rules, &[path]);
-        assert!(told.starts_with(counted), "{path}: {told}");
+        let text = explained(rules, &[path]);
+        assert!(text.starts_with(counted), "{path}: {text}");
     }
-    let told = said(rules, &["/a//b;v=1", "-H", "host: Shop.example.com:8080"]);
-    assert!(told.contains("✓ shop: counts it for /a/b\n"), "{told}");
+    let text = explained(rules, &["/a//b;v=1", "-H", "host: Shop.example.com:8080"]);
+    assert!(text.contains("✓ shop: counted for /a/b\n"), "{text}");
     let hidden = "rules: [{name: each, by: header(x-key), limit: 5/h}]";
     for options in
         [["-H", "connection: X-Key", "-H", "x-key: a", "/"], ["-H", "x-key: a", "-H", "connection: x-key", "/"]]
     {
-        assert!(said(hidden, &options).contains("it has no header(x-key)"), "{options:?}");
+        assert!(explained(hidden, &options).contains("missing header(x-key)"), "{options:?}");
     }
-    for (options, why) in [
-        (&["/x/../login"][..], "400: the path has `.` or `..` in it"),
-        (&["/x%2f..%2flogin"], "400: the path has `.` or `..` in it"),
-        (&["/a%2Fb"], "400: the path has an escaped slash in it"),
-        (&["-X", "post", "/login"], "400: the method is not written in capitals"),
-        (&["-X", "CONNECT", "/"], "405: this is no proxy to other places"),
-        (&["--host", "shop.example.com:x", "/"], "400: the Host is invalid"),
-        (&["https://shop.example.com:80,x/", "--times", "3"], "400: the Host is invalid"),
-        (&["-H", "authorization: a", "-H", "authorization: b", "/"], "400: there is more than one Authorization"),
+    for (options, reason) in [
+        (&["/x/../login"][..], "400: the path contains a `.` or `..` segment"),
+        (&["/x%2f..%2flogin"], "400: the path contains a `.` or `..` segment"),
+        (&["/a%2Fb"], "400: the path contains an escaped slash"),
+        (&["-X", "post", "/login"], "400: the method is not in upper case"),
+        (&["-X", "CONNECT", "/"], "405: `CONNECT` is not supported"),
+        (&["--host", "shop.example.com:x", "/"], "400: invalid `Host` header"),
+        (&["https://shop.example.com:80,x/", "--times", "3"], "400: invalid `Host` header"),
+        (&["-H", "authorization: a", "-H", "authorization: b", "/"], "400: duplicate `Authorization` header"),
     ] {
-        assert_eq!(said(rules, options), format!("=> answered with {why}\n"), "{options:?}");
+        assert_eq!(explained(rules, options), format!("=> answered with {reason}\n"), "{options:?}");
     }
 }

@@ -1,49 +1,50 @@
 //! Realistic configurations of envoyproxy/ratelimit become the expected rules.
 
-use crate::support::{compare, folder, read_again};
+use crate::support::{compare, folder, rule_names};
 use diana_server::import::import_envoy;
 
-fn becomes_what_is_beside_it(name: &str) {
+fn converts_to_the_expected_file(name: &str) {
     let path = folder("envoy").join(format!("{name}.yaml"));
     let text = std::fs::read_to_string(&path).unwrap();
     let imported = import_envoy(&format!("{name}.yaml"), &text).unwrap_or_else(|error| panic!("{error}"));
     compare(&path.with_extension("expected.yaml"), &imported.rules);
     let notes = imported.notes.iter().map(|note| format!("{note}\n")).collect::<String>();
     compare(&path.with_extension("expected.notes"), &notes);
-    assert!(!read_again(&imported.rules).is_empty());
+    assert!(!rule_names(&imported.rules).is_empty());
 }
 
 #[test]
 fn each_address_at_the_edge() {
-    becomes_what_is_beside_it("edge_per_ip");
+    converts_to_the_expected_file("edge_per_ip");
 }
 
 #[test]
 fn messages_with_keys_of_their_own() {
-    becomes_what_is_beside_it("messages");
+    converts_to_the_expected_file("messages");
 }
 
-fn wrong(text: &str) -> String {
+fn problems_of(text: &str) -> String {
     import_envoy("config.yaml", text).unwrap_err().to_string()
 }
 
 #[test]
-fn what_is_wrong_is_shown() {
+fn reports_problems() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
-    let twice = wrong(&format!("domain: d\ndescriptors:\n- key: a\n  {limit}\n- key: a\n  {limit}\n"));
-    assert!(twice.starts_with("config.yaml:5:8: `a` with this value is there already\n"), "{twice}");
-    let typo = wrong("domain: d\ndescriptors:\n- key: a\n  rate_limits: {}\n");
-    assert!(typo.contains("config.yaml:4:3: `rate_limits` is no field of a descriptor"), "{typo}");
+    let twice = problems_of(&format!("domain: d\ndescriptors:\n- key: a\n  {limit}\n- key: a\n  {limit}\n"));
+    assert!(twice.starts_with("config.yaml:5:8: duplicate descriptor `a` with this value\n"), "{twice}");
+    let typo = problems_of("domain: d\ndescriptors:\n- key: a\n  rate_limits: {}\n");
+    assert!(typo.contains("config.yaml:4:3: unknown descriptor field `rate_limits`"), "{typo}");
     assert!(typo.contains("did you mean `rate_limit`?"), "{typo}");
-    let unit = wrong("domain: d\ndescriptors:\n- key: a\n  rate_limit: {unit: fortnight, requests_per_unit: 1}\n");
-    assert!(unit.starts_with("config.yaml:4:22: `fortnight` is no unit\n"), "{unit}");
-    assert!(wrong("descriptors: []\n").contains("has no `domain`"));
-    assert!(wrong("domain: [").starts_with("config.yaml:1:"));
-    assert!(wrong("").contains("the configuration is a map"));
+    let unit =
+        problems_of("domain: d\ndescriptors:\n- key: a\n  rate_limit: {unit: fortnight, requests_per_unit: 1}\n");
+    assert!(unit.starts_with("config.yaml:4:22: unknown unit `fortnight`\n"), "{unit}");
+    assert!(problems_of("descriptors: []\n").contains("missing `domain` in configuration"));
+    assert!(problems_of("domain: [").starts_with("config.yaml:1:"));
+    assert!(problems_of("").contains("invalid configuration: expected a map, found null"));
 }
 
 #[test]
-fn keys_that_would_get_the_same_name_stay_apart() {
+fn keys_with_the_same_name_stay_distinct() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
     let text = format!(
         "domain: d\ndescriptors:\n- key: a-b\n  {limit}\n- key: a_b\n  {limit}\n- key: a-b\n  value: x\n  {limit}\n"
@@ -51,28 +52,28 @@ fn keys_that_would_get_the_same_name_stay_apart() {
     let rules = import_envoy("config.yaml", &text).unwrap().rules;
     assert!(rules.contains("\n    by: a_b\n") && rules.contains("\n    by: a_b_2\n"), "{rules}");
     assert!(rules.contains("when: 'a_b == \"x\"'"), "{rules}");
-    read_again(&rules);
+    rule_names(&rules);
 }
 
 #[test]
-fn an_address_that_is_none_is_told() {
+fn an_invalid_address_is_noted() {
     let text = "domain: d\ndescriptors:\n- key: remote_address\n  value: office\n  rate_limit: {unit: second, requests_per_unit: 1}\n";
     let imported = import_envoy("config.yaml", text).unwrap();
     assert!(imported.rules.ends_with("rules: []\n"), "{}", imported.rules);
     assert!(
-        imported.notes[0].to_string().starts_with("config.yaml:5: rate_limit: not carried over"),
+        imported.notes[0].to_string().starts_with("config.yaml:5: rate_limit: not converted"),
         "{:?}",
         imported.notes
     );
 }
 
 #[test]
-fn any_method_and_any_host_can_be_asked_for() {
+fn any_method_and_any_host_is_supported() {
     let rules = |key: &str, value: &str| {
         let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
         let text = format!("domain: d\ndescriptors: [{{key: '{key}', value: '{value}', {limit}}}]\n");
         let rules = import_envoy("any.yaml", &text).unwrap_or_else(|error| panic!("{error}")).rules;
-        read_again(&rules);
+        rule_names(&rules);
         rules
     };
     assert!(rules("method", "GET").contains("\n      method: GET\n"));
@@ -84,16 +85,16 @@ fn any_method_and_any_host_can_be_asked_for() {
 }
 
 /// Imports descriptors, with `NOTHING` replaced by a limit of 0.
-fn of_nothing(descriptors: &str) -> diana_server::import::Imported {
+fn import_with_zero_limits(descriptors: &str) -> diana_server::import::Imported {
     let nothing = "rate_limit: {unit: second, requests_per_unit: 0}";
     let text = format!("domain: d\ndescriptors: [{}]\n", descriptors.replace("NOTHING", nothing));
     let imported = import_envoy("config.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
-    read_again(&imported.rules);
+    rule_names(&imported.rules);
     imported
 }
 
 #[test]
-fn a_limit_of_nothing_is_a_rule_that_denies() {
+fn a_limit_of_zero_becomes_deny() {
     let all = "    deny: [0.0.0.0/0, '::/0']\n";
     for (descriptors, rule) in [
         ("{key: user, value: bad, NOTHING}", "    by: user\n    deny: [bad]\n".to_owned()),
@@ -123,7 +124,7 @@ fn a_limit_of_nothing_is_a_rule_that_denies() {
         ),
         ("{key: path, shadow_mode: true, NOTHING}", format!("    by: global\n{all}    shadow: true\n")),
     ] {
-        let imported = of_nothing(descriptors);
+        let imported = import_with_zero_limits(descriptors);
         assert!(imported.rules.ends_with(&rule), "{descriptors}: expected\n{rule}but got\n{}", imported.rules);
         assert!(imported.notes.iter().all(|note| note.directive.starts_with("key ")), "{:?}", imported.notes);
     }
@@ -132,28 +133,29 @@ fn a_limit_of_nothing_is_a_rule_that_denies() {
 #[test]
 fn a_rule_that_denies_everything_comes_last() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
-    let imported = of_nothing(&format!("{{key: path, NOTHING}}, {{key: ':path', NOTHING}}, {{key: user, {limit}}}"));
+    let imported =
+        import_with_zero_limits(&format!("{{key: path, NOTHING}}, {{key: ':path', NOTHING}}, {{key: user, {limit}}}"));
     let names = imported.rules.lines().filter_map(|line| line.strip_prefix("  - name: ")).collect::<Vec<_>>();
     assert_eq!(names, ["d.user", "d.path"]);
     assert!(
         imported
             .notes
             .iter()
-            .any(|note| note.what.starts_with("limits the same requests in the same way as config.yaml:2: path"))
+            .any(|note| note.what.starts_with("same limit for the same requests as config.yaml:2: path"))
     );
 }
 
 #[test]
-fn a_denied_request_is_denied() {
-    let rules = of_nothing("{key: method, value: POST, descriptors: [{key: user, NOTHING}]}").rules;
-    let decided = |options: &[&str]| {
+fn a_zero_limit_denies_requests() {
+    let rules = import_with_zero_limits("{key: method, value: POST, descriptors: [{key: user, NOTHING}]}").rules;
+    let explained = |options: &[&str]| {
         let args = [&["explain", "-", "/x", "--ip", "203.0.113.7"], options].concat();
         crate::support::out(&crate::support::diana_in(std::path::Path::new("."), &args, &rules, &[]))
     };
-    let of_user = decided(&["-X", "POST", "-H", "x-user: u"]);
+    let of_user = explained(&["-X", "POST", "-H", "x-user: u"]);
     assert!(of_user.contains("=> denied by `d.method-POST-user`"), "{of_user}");
     for other in [&["-X", "POST"][..], &["-H", "x-user: u"]] {
-        assert!(decided(other).contains("=> granted"), "{}", decided(other));
+        assert!(explained(other).contains("=> granted"), "{}", explained(other));
     }
 }
 
@@ -162,34 +164,35 @@ fn keys_may_be_long_and_many() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
     for length in [64, 65, 1_024, 1_025, 100_000] {
         let key = "k".repeat(length);
-        let imported = of_nothing(&format!("{{key: {key}, {limit}}}, {{key: {key}x, value: '{key}', {limit}}}"));
+        let imported =
+            import_with_zero_limits(&format!("{{key: {key}, {limit}}}, {{key: {key}x, value: '{key}', {limit}}}"));
         // The value is longer than a condition may be.
         assert_eq!(imported.rules.matches("- name: ").count(), if length > 4_000 { 1 } else { 2 });
     }
     // Names that are reduced to `_`.
     let many = (0..2_000).map(|number| format!("{{key: '{}', {limit}}}", char::from_u32(0x4E00 + number).unwrap()));
-    let imported = of_nothing(&many.collect::<Vec<_>>().join(", "));
+    let imported = import_with_zero_limits(&many.collect::<Vec<_>>().join(", "));
     assert_eq!(imported.rules.matches("- name: ").count(), 2_000);
 }
 
 #[test]
-fn a_file_without_limits_says_so() {
+fn a_file_without_limits_gives_a_hint() {
     let imported = import_envoy("config.yaml", "domain: d\ndescriptors: [{key: a}]\n").unwrap();
     assert_eq!(imported.hints[0], "config.yaml: there are no rules: it has no `rate_limit`");
     assert!(imported.hints[1].contains("`upstream`"), "{:?}", imported.hints);
 }
 
 #[test]
-fn the_page_moving_in_shows_rules_that_are_good() {
+fn the_page_moving_in_shows_valid_rules() {
     let page = include_str!("../../../../docs/moving-in.md");
     let blocks = page.split("```yaml\n").skip(1).map(|part| part.split_once("```").unwrap().0).collect::<Vec<_>>();
     assert_eq!(blocks.len(), 4);
     for block in &blocks {
         let start = if block.starts_with("  - ") { "rules:\n" } else { "" };
-        read_again(&format!("{start}{block}"));
+        rule_names(&format!("{start}{block}"));
     }
     // The last one is the result of limits of 0.
-    let imported = of_nothing(
+    let imported = import_with_zero_limits(
         "{key: user, value: thief, NOTHING}, {key: method, value: DELETE, descriptors: [{key: user, NOTHING}]}",
     );
     let without_comments = |text: &str| {
@@ -203,12 +206,12 @@ fn the_page_moving_in_shows_rules_that_are_good() {
     assert!(imported.rules.contains(identity.trim()), "{}", imported.rules);
 }
 
-/// Regression, found by `any_input::changed_files_of_envoy`, once in some 100,000 cases: a denied value of another key
+/// Regression, found by `import_any_input::changed_envoy_files`, once in some 100,000 cases: a denied value of another key
 /// that looks like an address and is not one, which `deny` rejects.
 #[test]
 fn a_denied_value_that_looks_like_an_address_is_compared_with_its_key() {
     for value in ["050.0.0.5", "550.0.0.5", "50.0.0.5.5", "1.2.3.4/99", "::12345", "50.0.0.5"] {
-        let imported = of_nothing(&format!("{{key: emote_address, value: '{value}', NOTHING}}"));
+        let imported = import_with_zero_limits(&format!("{{key: emote_address, value: '{value}', NOTHING}}"));
         assert!(imported.rules.contains(&format!("when: 'emote_address == \"{value}\"'\n")), "{}", imported.rules);
         assert!(imported.notes.iter().all(|note| note.directive.starts_with("key ")), "{:?}", imported.notes);
     }

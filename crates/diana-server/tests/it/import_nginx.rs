@@ -1,6 +1,6 @@
 //! Realistic configurations of nginx become the expected rules.
 
-use crate::support::{compare, folder, read_again};
+use crate::support::{compare, folder, rule_names};
 use diana_gateway::section::GatewaySection;
 use diana_rules::document::Span;
 use diana_rules::{Document, RuleFile};
@@ -15,13 +15,13 @@ fn diana(file: &str) -> (String, String) {
         .current_dir(folder("nginx"))
         .output()
         .unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{told}");
-    (String::from_utf8(output.stdout).unwrap(), told)
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{notes}");
+    (String::from_utf8(output.stdout).unwrap(), notes)
 }
 
 /// nginx itself must accept the file, otherwise it would not be a valid example.
-fn nginx_takes(file: &Path) {
+fn assert_nginx_accepts(file: &Path) {
     let scratch = std::env::temp_dir().join(format!(
         "diana-nginx-{}-{}",
         std::process::id(),
@@ -39,68 +39,68 @@ fn nginx_takes(file: &Path) {
         .args(["-g", "pid nginx.pid;"])
         .output()
         .unwrap_or_else(|error| panic!("nginx can't be started: {error}; `cargo xtask test` installs it"));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     std::fs::remove_dir_all(&scratch).unwrap();
     // Without root, nginx can't open logs and caches of the system; it checks the syntax before that.
     let is_only_permission =
-        told.lines().all(|line| line.contains("Permission denied") || line.contains("test failed"));
-    assert!(output.status.success() || (is_only_permission && !told.is_empty()), "{told}");
+        errors.lines().all(|line| line.contains("Permission denied") || line.contains("test failed"));
+    assert!(output.status.success() || (is_only_permission && !errors.is_empty()), "{errors}");
 }
 
-fn becomes_what_is_beside_it(name: &str) {
+fn converts_to_the_expected_file(name: &str) {
     let conf = folder("nginx").join(format!("{name}.conf"));
-    nginx_takes(&conf);
-    let (rules, told) = diana(&format!("{name}.conf"));
+    assert_nginx_accepts(&conf);
+    let (rules, notes) = diana(&format!("{name}.conf"));
     compare(&conf.with_extension("expected.yaml"), &rules);
-    compare(&conf.with_extension("expected.notes"), &told);
-    assert!(!read_again(&rules).is_empty());
+    compare(&conf.with_extension("expected.notes"), &notes);
+    assert!(!rule_names(&rules).is_empty());
 }
 
 #[test]
 fn each_address_and_each_server() {
-    becomes_what_is_beside_it("per_ip_and_per_server");
+    converts_to_the_expected_file("per_ip_and_per_server");
 }
 
 #[test]
-fn guessing_of_passwords() {
-    becomes_what_is_beside_it("login_brute_force");
+fn login_brute_force() {
+    converts_to_the_expected_file("login_brute_force");
 }
 
 #[test]
 fn downloads() {
-    becomes_what_is_beside_it("downloads");
+    converts_to_the_expected_file("downloads");
 }
 
 #[test]
-fn networks_that_are_spared() {
-    becomes_what_is_beside_it("spared_networks");
+fn exempt_networks() {
+    converts_to_the_expected_file("exempt_networks");
 }
 
 #[test]
 fn several_servers_in_several_files() {
-    becomes_what_is_beside_it("several_servers");
+    converts_to_the_expected_file("several_servers");
 }
 
 #[test]
 fn servers_on_several_ports() {
-    becomes_what_is_beside_it("several_ports");
+    converts_to_the_expected_file("several_ports");
 }
 
 fn imported(text: &str) -> Imported {
     let imported = import_nginx("nginx.conf", text, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
-    read_again(&imported.rules);
+    rule_names(&imported.rules);
     imported
 }
 
 /// Returns the notes as they are printed.
-fn told(imported: &Imported) -> Vec<String> {
+fn notes_of(imported: &Imported) -> Vec<String> {
     imported.notes.iter().map(ToString::to_string).collect()
 }
 
 const ZONES: &str = "limit_req_zone $remote_addr zone=a:1m rate=1r/s; limit_conn_zone $remote_addr zone=c:1m;\n";
 
 #[test]
-fn a_level_inherits_only_where_it_has_none_of_its_own() {
+fn a_level_inherits_only_without_its_own_limits() {
     let imported = imported(&format!(
         "{ZONES}limit_req zone=a; limit_conn c 1;
          server {{ location /x/ {{ limit_conn c 2; }} location /y/ {{ limit_req zone=a burst=1; }} }}"
@@ -113,7 +113,7 @@ fn a_level_inherits_only_where_it_has_none_of_its_own() {
 }
 
 #[test]
-fn a_default_server_gets_what_no_other_is_called() {
+fn the_default_server_matches_unnamed_hosts() {
     let imported = imported(&format!(
         "{ZONES}server {{ server_name a.example; limit_req zone=a; }}
          server {{ server_name b.example; }}
@@ -121,13 +121,13 @@ fn a_default_server_gets_what_no_other_is_called() {
     ));
     assert!(imported.rules.contains("when: '!(request.host == \"b.example\")'"), "{}", imported.rules);
     assert_eq!(
-        told(&imported),
-        ["nginx.conf:1: limit_conn_zone: not carried over: no `limit_conn` that was carried over uses zone `c`"]
+        notes_of(&imported),
+        ["nginx.conf:1: limit_conn_zone: not converted: no converted `limit_conn` uses zone `c`"]
     );
 }
 
 #[test]
-fn a_limit_that_all_ports_have_needs_no_names() {
+fn a_limit_on_all_ports_needs_no_names() {
     let imported = imported(
         "limit_req_zone $remote_addr zone=a:1m rate=1r/s;
          server { server_name a.example; location /x/ { limit_req zone=a; } }
@@ -137,7 +137,7 @@ fn a_limit_that_all_ports_have_needs_no_names() {
     );
     let rules = &imported.rules;
     assert!(rules.contains("when: '!(request.host in [\"b.example\", \"c.example\"])'"), "{rules}");
-    assert!(imported.notes.is_empty(), "{:?}", told(&imported));
+    assert!(imported.notes.is_empty(), "{:?}", notes_of(&imported));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_name_may_be_any_text() {
 }
 
 #[test]
-fn what_has_no_counterpart_is_told_with_its_line() {
+fn unsupported_directives_are_noted_with_their_line() {
     let imported = imported(
         "limit_zone old $remote_addr 1m;
 limit_req_zone $connection zone=b:1m rate=1r/s;
@@ -175,22 +175,22 @@ stream { server { limit_conn c 1; } }
 ",
     );
     assert_eq!(
-        told(&imported),
+        notes_of(&imported),
         [
-            "nginx.conf:1: limit_zone: not carried over: Diana does not know it",
-            "nginx.conf:2: limit_req_zone: not carried over: rules can't tell requests apart by `$connection`; choose another `by`",
-            "nginx.conf:3: limit_req_zone: not carried over: `rate=fast` is no rate",
-            "nginx.conf:5: limit_req: not carried over, since its zone is not",
-            "nginx.conf:6: limit_req: not carried over: no `limit_req_zone` here defines zone `nowhere`; import the main file",
-            "nginx.conf:7: limit_speed: not carried over: Diana does not know it",
-            "nginx.conf:8: limit_conn: not carried over: a named location is reached from within only; limit those that lead to it",
-            "nginx.conf:11: limit_conn: not carried over: it is about streams of TCP or UDP, and Diana limits HTTP requests",
+            "nginx.conf:1: limit_zone: not converted: unknown directive",
+            "nginx.conf:2: limit_req_zone: not converted: `$connection` is not supported as a key; choose another `by`",
+            "nginx.conf:3: limit_req_zone: not converted: invalid `rate=fast`: expected for example `rate=10r/s` or `rate=30r/m`",
+            "nginx.conf:5: limit_req: not converted, since its zone is not",
+            "nginx.conf:6: limit_req: not converted: unknown zone `nowhere`: no `limit_req_zone` defines it; import the main file",
+            "nginx.conf:7: limit_speed: not converted: unknown directive",
+            "nginx.conf:8: limit_conn: not converted: a named location is only reached internally; limit the locations that lead to it",
+            "nginx.conf:11: limit_conn: not converted: it applies to TCP or UDP streams, but Diana limits HTTP requests",
         ]
     );
 }
 
 #[test]
-fn what_limits_by_another_name_is_told_with_its_line() {
+fn other_rate_directives_are_noted_with_their_line() {
     let imported = imported(
         "proxy_limit_rate 1m;
 server {
@@ -201,23 +201,24 @@ server {
 stream { server { proxy_download_rate 1m; proxy_upload_rate 1m; } }
 ",
     );
-    let upstream = "it slows down reading from the upstream; `bandwidth` with `by: request` limits what a client gets";
-    let streams = "it is about streams of TCP or UDP, and Diana limits HTTP requests";
+    let upstream =
+        "it throttles reads from the upstream; `bandwidth` with `by: request` throttles responses to clients";
+    let streams = "it applies to TCP or UDP streams, but Diana limits HTTP requests";
     assert_eq!(
-        told(&imported),
+        notes_of(&imported),
         [
-            format!("nginx.conf:1: proxy_limit_rate: not carried over: {upstream}"),
-            "nginx.conf:3: set: not carried over: a rate that is set as a variable; write a rule with `by: request` and `bandwidth`".to_owned(),
-            "nginx.conf:5: set: not carried over: it holds only under the `if`; write the condition as `when` of a rule".to_owned(),
-            format!("nginx.conf:5: fastcgi_limit_rate: not carried over: {upstream}"),
-            format!("nginx.conf:7: proxy_download_rate: not carried over: {streams}"),
-            format!("nginx.conf:7: proxy_upload_rate: not carried over: {streams}"),
+            format!("nginx.conf:1: proxy_limit_rate: not converted: {upstream}"),
+            "nginx.conf:3: set: not converted: a rate set by a variable; write a rule with `by: request` and `bandwidth`".to_owned(),
+            "nginx.conf:5: set: not converted: it applies only inside the `if`; write the condition as `match.when` of a rule".to_owned(),
+            format!("nginx.conf:5: fastcgi_limit_rate: not converted: {upstream}"),
+            format!("nginx.conf:7: proxy_download_rate: not converted: {streams}"),
+            format!("nginx.conf:7: proxy_upload_rate: not converted: {streams}"),
         ]
     );
 }
 
 #[test]
-fn rewrites_that_lead_to_other_limits_are_told_with_their_lines() {
+fn rewrites_to_other_limits_are_noted_with_their_lines() {
     let server = |limit: &str| {
         format!(
             "limit_req_zone $remote_addr zone=a:1m rate=1r/s;
@@ -267,15 +268,15 @@ fn too_many_files_and_bytes_are_errors() {
 }
 
 #[test]
-fn an_include_that_is_missing_is_told() {
+fn a_missing_include_is_noted() {
     let missing = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
     let imported = import_nginx("n.conf", "events {}\ninclude mime.types;", &missing).unwrap();
-    let notes = told(&imported);
+    let notes = notes_of(&imported);
     assert!(notes[0].starts_with("n.conf:2: include: `mime.types` can't be read"), "{notes:?}");
 }
 
 #[test]
-fn methods_are_compared_without_case_and_need_not_be_the_usual_ones() {
+fn any_method_is_supported_in_any_case() {
     let rules = |method: &str| {
         let map = format!("map $request_method $k {{ default ''; {method} $binary_remote_addr; }}\n");
         imported(&format!("{map}limit_req_zone $k zone=a:1m rate=1r/s;\nserver {{ limit_req zone=a; }}\n")).rules
@@ -301,7 +302,7 @@ fn a_location_may_be_any_text() {
 }
 
 #[test]
-fn access_is_noted_wherever_it_stands() {
+fn access_control_is_noted_in_every_block() {
     let imported = imported(&format!(
         "{ZONES}server {{
     allow 10.0.0.0/8;
@@ -311,26 +312,26 @@ fn access_is_noted_wherever_it_stands() {
     location /status {{ allow 127.0.0.1; deny all; }}
 }}"
     ));
-    let what = "it is about access, not about rates; a rule with `deny: [NETWORK]` refuses addresses";
+    let what = "access control, not a rate limit; use a rule with `deny: [NETWORK]` to deny addresses";
     assert_eq!(
-        told(&imported),
+        notes_of(&imported),
         [
-            format!("nginx.conf:3: allow: not carried over, nor 1 more in this block: {what}"),
-            format!("nginx.conf:5: deny: not carried over: {what}"),
-            format!("nginx.conf:7: allow: not carried over: {what}"),
-            format!("nginx.conf:7: deny: not carried over: {what}"),
+            format!("nginx.conf:3: allow: not converted, nor 1 more in this block: {what}"),
+            format!("nginx.conf:5: deny: not converted: {what}"),
+            format!("nginx.conf:7: allow: not converted: {what}"),
+            format!("nginx.conf:7: deny: not converted: {what}"),
         ]
     );
 }
 
 #[test]
-fn a_key_with_a_fallback_is_a_rule_for_each() {
+fn a_key_with_a_fallback_becomes_two_rules() {
     let imported = imported(
         "map $http_x_api_key $client { '' $binary_remote_addr; default $http_x_api_key; }
          limit_req_zone $client zone=api:1m rate=5r/s;
          server { location /api/ { limit_req zone=api burst=2; } }",
     );
-    assert!(imported.notes.is_empty(), "{:?}", told(&imported));
+    assert!(imported.notes.is_empty(), "{:?}", notes_of(&imported));
     let rules = imported.rules;
     let by_address = "- name: api-ip-128\n    by: ip/128\n    match:\n      path: /api/**\n      when: 'request.headers[\"x-api-key\"] == \"\"'\n";
     let by_key = "- name: api-header-x-api-key\n    by: header(x-api-key)\n    match:\n      path: /api/**\n      when: '!(request.headers[\"x-api-key\"] == \"\")'\n";
@@ -338,14 +339,14 @@ fn a_key_with_a_fallback_is_a_rule_for_each() {
 }
 
 #[test]
-fn a_value_that_depends_on_more_of_the_request_is_no_condition() {
+fn a_map_of_a_variable_value_is_not_supported() {
     let imported = imported(
         "map $http_x $a { '' one; default $uri; }
          map $a $k { one $binary_remote_addr; default ''; }
          limit_req_zone $k zone=z:1m rate=5r/s; server { limit_req zone=z; }",
     );
     assert!(imported.rules.ends_with("rules: []\n"), "{}", imported.rules);
-    assert!(told(&imported)[0].contains("`map $a` looks at a value that depends on more of the request"));
+    assert!(notes_of(&imported)[0].contains("`map $a` uses a value that depends on other parts of the request"));
 }
 
 #[test]
@@ -357,21 +358,20 @@ fn one_zone_on_two_ports_with_two_statuses_is_one_rule() {
     );
     assert_eq!(imported.rules.matches("- name: ").count(), 1, "{}", imported.rules);
     assert!(imported.rules.contains("- name: a\n"), "{}", imported.rules);
-    let notes = told(&imported);
-    let status = "nginx.conf:3: limit_req: status 429 not carried over: nginx.conf:2 has the same limit with status 503, and rules don't tell ports apart; one rule is for both";
+    let notes = notes_of(&imported);
+    let status = "nginx.conf:3: limit_req: status 429 not converted: nginx.conf:2 has the same limit with status 503, and rules don't distinguish ports; one rule covers both";
     assert!(notes.iter().any(|note| note == status), "{notes:?}");
-    assert!(!notes.iter().any(|note| note.contains("the rules apart")), "{notes:?}");
+    assert!(!notes.iter().any(|note| note.contains("the rules count them separately")), "{notes:?}");
 }
 
 #[test]
-fn two_zones_that_are_alike_are_one_rule() {
+fn two_equal_zones_are_one_rule() {
     let zones = "limit_req_zone $remote_addr zone=a:1m rate=1r/s; limit_req_zone $remote_addr zone=b:1m rate=60r/m;\n";
     let in_one_server = imported(&format!("{zones}server {{ limit_req zone=a; limit_req zone=b; }}"));
     assert_eq!(in_one_server.rules.matches("- name: ").count(), 1, "{}", in_one_server.rules);
     assert!(in_one_server.rules.contains("zone b\n"), "both zones are named:\n{}", in_one_server.rules);
-    let note =
-        "nginx.conf:2: limit_req: limits the same requests in the same way as nginx.conf:2; one rule is for both";
-    assert_eq!(told(&in_one_server), [note]);
+    let note = "nginx.conf:2: limit_req: same limit for the same requests as nginx.conf:2; one rule covers both";
+    assert_eq!(notes_of(&in_one_server), [note]);
     assert_eq!(in_one_server.notes[0].kind, NoteKind::Info);
 
     let on_two_ports = imported(&format!(
@@ -379,26 +379,26 @@ fn two_zones_that_are_alike_are_one_rule() {
 server {{ listen 81; server_name x.example; limit_req zone=b; }}"
     ));
     assert_eq!(on_two_ports.rules.matches("- name: ").count(), 1, "{}", on_two_ports.rules);
-    let note = "nginx.conf:3: limit_req: nginx counts it apart from nginx.conf:2, and Diana together, since rules don't tell ports apart";
-    assert!(told(&on_two_ports).iter().any(|told| told == note), "{:?}", told(&on_two_ports));
+    let note = "nginx.conf:3: limit_req: nginx counts it separately from nginx.conf:2, but Diana together, since rules don't distinguish ports";
+    assert!(notes_of(&on_two_ports).iter().any(|other| other == note), "{:?}", notes_of(&on_two_ports));
 }
 
 #[test]
-fn what_no_rule_can_say_is_left_out_and_noted() {
+fn limits_that_rules_cannot_express_are_omitted_and_noted() {
     let locations = (0..200).map(|number| format!("location /some/where/{number}/ {{ }}\n")).collect::<String>();
     let long = imported(&format!("{ZONES}server {{ location / {{ limit_req zone=a; }}\n{locations} }}"));
     assert!(long.rules.ends_with("rules: []\n"), "{}", long.rules);
-    assert!(told(&long).iter().any(|note| note.contains("limit_req: not carried over: its condition would have")));
-    assert_eq!(long.hints[0], "none of the limits could be carried over, so there are no rules; the notes say why");
+    assert!(notes_of(&long).iter().any(|note| note.contains("limit_req: not converted: its condition would have")));
+    assert_eq!(long.hints[0], "no limit could be converted, so there are no rules; see the notes");
     // Only the rule file's parser knows the maximum size of regular expressions.
     let large = imported(&format!("{ZONES}server {{ location ~ '^/(.{{5000}}){{5000}}$' {{ limit_req zone=a; }} }}"));
     assert!(large.rules.ends_with("rules: []\n"), "{}", large.rules);
     assert!(
-        told(&large)
+        notes_of(&large)
             .iter()
-            .any(|note| note.starts_with("nginx.conf:2: limit_req: not carried over: a rule can't say it: ")),
+            .any(|note| note.starts_with("nginx.conf:2: limit_req: not converted: rejected by `diana check`: ")),
         "{:?}",
-        told(&large)
+        notes_of(&large)
     );
 }
 
@@ -423,42 +423,50 @@ http {
 ";
 
 #[test]
-fn a_file_without_limits_says_so() {
+fn a_file_without_limits_gives_a_hint() {
     let imported = imported(STOCK);
     assert!(imported.rules.ends_with("rules: []\n"), "{}", imported.rules);
     assert_eq!(
         imported.hints[0],
-        "nginx.conf has no limit_req, limit_conn or limit_rate, so there are no rules; if they are in other files, import the main file or what `nginx -T` prints"
+        "nginx.conf has no limit_req, limit_conn or limit_rate, so there are no rules; if they are in other files, import the main file or the output of `nginx -T`"
     );
     assert!(imported.hints[1].contains("`listen`") && imported.hints[1].contains("`upstream`"), "{:?}", imported.hints);
 }
 
 #[test]
-fn the_gateway_that_is_suggested_can_be_taken_over() {
+fn the_suggested_gateway_is_valid() {
     let server = "server { listen 80; listen 443 ssl; ssl_certificate a.pem; ssl_certificate_key a.key;
                   limit_req zone=a; location / { proxy_pass http://10.0.0.1:3000; } location /b/ { proxy_pass http://b; } }";
     for proxies in ["", "set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For;"] {
         let rules = imported(&format!("{ZONES}{proxies}{server}")).rules;
-        let taken = rules.lines().map(|line| {
+        let uncommented = rules.lines().map(|line| {
             let is_field = ["gateway:", "  listen", "  tls", "    listen", "    certificates", "  upstream"];
             // In an existing `gateway`, the fields are commented out one by one.
-            let bare = line.replacen("# ", "", 1);
-            if is_field.iter().any(|field| bare.starts_with(field)) { bare } else { line.to_owned() }
+            let without_comment = line.replacen("# ", "", 1);
+            if is_field.iter().any(|field| without_comment.starts_with(field)) {
+                without_comment
+            } else {
+                line.to_owned()
+            }
         });
-        let taken = taken.map(|line| format!("{line}\n")).collect::<String>();
-        let file = RuleFile::read_with(&Document::new("diana.yaml", &*taken), &diana_server::registry(), |_| None);
-        let file = file.unwrap_or_else(|problems| panic!("{problems}\n{taken}"));
+        let uncommented = uncommented.map(|line| format!("{line}\n")).collect::<String>();
+        let file =
+            RuleFile::read_with(&Document::new("diana.yaml", &*uncommented), &diana_server::registry(), |_| None);
+        let file = file.unwrap_or_else(|problems| panic!("{problems}\n{uncommented}"));
         let gateway = file.section::<GatewaySection>().unwrap().unwrap();
         assert_eq!(gateway.upstream.iter().map(ToString::to_string).collect::<Vec<_>>(), ["http://10.0.0.1:3000"]);
         assert_eq!(gateway.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:80"]);
-        assert!(gateway.tls.is_some() && gateway.http.trusted_proxies.is_empty() == proxies.is_empty(), "{taken}");
-        assert!(taken.contains("nginx also sends requests to http://b"), "{taken}");
+        assert!(
+            gateway.tls.is_some() && gateway.http.trusted_proxies.is_empty() == proxies.is_empty(),
+            "{uncommented}"
+        );
+        assert!(uncommented.contains("nginx also sends requests to http://b"), "{uncommented}");
     }
 }
 
 /// The page shows what is imported: each of its nginx blocks becomes the rules of the block after it.
 #[test]
-fn the_page_coming_from_shows_what_is_imported() {
+fn the_page_coming_from_shows_imported_rules() {
     let page = include_str!("../../../../docs/coming-from.md");
     // Parses rules, without their positions.
     let rules = |text: &str| {
@@ -473,18 +481,18 @@ fn the_page_coming_from_shows_what_is_imported() {
     let mut compared = 0;
     for part in page.split("```nginx\n").skip(1) {
         let (conf, rest) = part.split_once("```\n").unwrap();
-        let shown = rest.strip_prefix("\n```yaml\n").unwrap_or_else(|| panic!("no rules behind\n{conf}"));
+        let shown = rest.strip_prefix("\n```yaml\n").unwrap_or_else(|| panic!("no rules after\n{conf}"));
         let shown = shown.split_once("```\n").unwrap().0;
         compared += 1;
 
         let whole = std::env::temp_dir().join(format!("diana-page-{}-{compared}.conf", std::process::id()));
         std::fs::write(&whole, format!("events {{}}\nhttp {{\n{conf}}}\n")).unwrap();
-        nginx_takes(&whole);
+        assert_nginx_accepts(&whole);
         std::fs::remove_file(&whole).unwrap();
 
         let imported = imported(conf);
-        assert_eq!(told(&imported), [""; 0]);
+        assert_eq!(notes_of(&imported), [""; 0]);
         assert_eq!(rules(&imported.rules), rules(shown), "the page should show:\n{}", imported.rules);
     }
-    assert!(compared >= 5, "only {compared} were found");
+    assert!(compared >= 5, "only {compared} found");
 }

@@ -3,13 +3,14 @@
 //! `cargo test -p diana-server --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-mod any_input;
 mod check;
 mod command_line;
 #[path = "../../../diana-rules/tests/it/common.rs"]
 mod common;
 mod explain;
 mod gateway;
+mod gateway_page;
+mod import_any_input;
 mod import_envoy;
 mod import_nginx;
 mod packaging;
@@ -17,7 +18,6 @@ mod program_log;
 mod rule_files;
 mod shared;
 mod support;
-mod the_gateway_page;
 
 /// The registry that [`common`] reads files with.
 fn registry() -> diana_rules::Registry {

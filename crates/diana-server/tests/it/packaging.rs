@@ -30,41 +30,41 @@ fn setting(name: &str) -> &'static str {
 }
 
 #[test]
-fn the_starting_file_passes_check() {
+fn the_packaged_file_passes_check() {
     let checked = Command::new(env!("CARGO_BIN_EXE_diana")).arg("check").arg(folder().join("diana.yaml")).output();
     let checked = checked.unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 #[test]
-fn the_starting_file_is_also_good_with_what_it_only_mentions() {
+fn the_packaged_file_is_valid_with_its_comments_enabled() {
     // `  # tls:` is a disabled setting; prose has a lower-case word after the space, and none of our keys.
     let keys = ["tls:", "  listen: 0.0.0.0:8443", "  certificates:", "trusted_proxies:", "identity:", "  account:"];
     let keys = keys.into_iter().chain(["  jwt:", "store:"]);
     let text = include_str!("../../../../packaging/diana.yaml");
-    let switched_on = keys.fold(text.to_owned(), |text, key| text.replacen(&format!("# {key}"), key, 1));
-    assert!(!switched_on.contains("# tls:") && !switched_on.contains("# store:"));
+    let enabled = keys.fold(text.to_owned(), |text, key| text.replacen(&format!("# {key}"), key, 1));
+    assert!(!enabled.contains("# tls:") && !enabled.contains("# store:"));
     let variable = |name: &str| Some(format!("secret-of-{name}-that-is-long-enough"));
-    let read = RuleFile::read_with(&Document::new("diana.yaml", switched_on), &diana_server::registry(), variable);
+    let read = RuleFile::read_with(&Document::new("diana.yaml", enabled), &diana_server::registry(), variable);
     let file = read.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(file.section::<GatewaySection>().unwrap().unwrap().tls.is_some() && file.store.redis.is_some());
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_the_unit() {
     let runs = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).output();
     if runs(&["--version"]).is_err() {
-        eprintln!("there is no systemd-analyze here");
+        eprintln!("systemd-analyze is not installed; skipped");
         return;
     }
-    let there = tempfile::tempdir().unwrap();
-    let unit = there.path().join("diana.service");
+    let folder = tempfile::tempdir().unwrap();
+    let unit = folder.path().join("diana.service");
     // systemd checks that the program exists.
     std::fs::write(&unit, UNIT.replace("/usr/local/bin/diana", env!("CARGO_BIN_EXE_diana"))).unwrap();
     let verified = runs(&["verify", "--man=no", unit.to_str().unwrap()]).unwrap();
-    let told = String::from_utf8_lossy(&verified.stderr);
+    let errors = String::from_utf8_lossy(&verified.stderr);
     // Ignores messages about other units of the machine.
-    let ours = told.lines().filter(|line| line.contains("diana")).collect::<Vec<_>>();
+    let ours = errors.lines().filter(|line| line.contains("diana")).collect::<Vec<_>>();
     assert!(ours.is_empty(), "{ours:#?}");
 }
 
@@ -79,13 +79,13 @@ fn systemd_waits_longer_than_the_program_takes_to_stop() {
 }
 
 #[test]
-fn there_are_enough_files_for_the_connections() {
-    let most = file().section::<GatewaySection>().unwrap().unwrap().bounds.connections;
-    assert!(setting("LimitNOFILE").parse::<usize>().unwrap() > 2 * most);
+fn the_unit_allows_enough_file_descriptors() {
+    let max_connections = file().section::<GatewaySection>().unwrap().unwrap().bounds.connections;
+    assert!(setting("LimitNOFILE").parse::<usize>().unwrap() > 2 * max_connections);
 }
 
 #[test]
-fn the_image_is_built_by_the_rust_that_is_tested_and_shows_where_it_listens() {
+fn the_image_uses_the_tested_rust_and_exposes_the_port() {
     let version = WORKSPACE.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.split('"').next());
     assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim", version.unwrap())), "{version:?}");
     let file = file();

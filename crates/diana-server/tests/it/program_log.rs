@@ -1,10 +1,10 @@
 //! The program's own log: it never blocks other threads, a client can't fill it, and with `--json-log` all of it is
 //! JSON.
 
-use crate::support::client::{Client, ask, get};
+use crate::support::client::{Client, get, send_request};
 use crate::support::frames::{self, Frames, PING};
 use crate::support::program::{Diana, LONG, Stderr, serve};
-use crate::support::upstream::{Then, Upstream};
+use crate::support::upstream::{AfterResponse, Upstream};
 use crate::support::{diana_in, err, folder, out};
 use diana_server::program_log::{BURST, LogFilter, ProgramLog, ProgramLogFormat};
 use diana_testing::{Port, wait_until};
@@ -67,27 +67,27 @@ fn logging_never_waits_for_the_reader_and_drops_are_counted() {
     }
     let dropped = log.drops().count();
     assert!((8_000..9_900).contains(&dropped), "{dropped}");
-    assert!(!log.flush(Duration::from_millis(1)), "nobody has read anything");
+    assert!(!log.flush(Duration::from_millis(1)), "nothing has been read");
     reader.read();
     assert!(log.flush(LONG));
     let text = reader.text();
     assert_eq!(text.lines().count() as u64, 10_000 - dropped);
-    assert!(text.lines().all(|read| read.len() == 999), "no line is cut");
+    assert!(text.lines().all(|read| read.len() == 999), "no line may be truncated");
 }
 
 #[test]
-fn a_warning_that_repeats_is_logged_a_few_times() {
+fn a_repeated_warning_is_logged_a_few_times() {
     let reader = Reader::default();
     reader.read();
     let log = ProgramLog::start(ProgramLogFormat::Text, reader.clone()).unwrap();
     tracing::dispatcher::with_default(&log.dispatch(LogFilter::parse("diana=info,it=info").unwrap()), || {
-        for nth in 0..10_000 {
-            tracing::warn!(target: "it", nth, "again and again");
+        for number in 0..10_000 {
+            tracing::warn!(target: "it", number, "again and again");
         }
         tracing::warn!(target: "it", "something else");
         tracing::warn!(target: "h2", "of a library");
-        for nth in 0..100 {
-            tracing::info!(target: "it", nth, "no warning");
+        for number in 0..100 {
+            tracing::info!(target: "it", number, "no warning");
         }
     });
     assert!(log.flush(LONG));
@@ -100,7 +100,7 @@ fn a_warning_that_repeats_is_logged_a_few_times() {
 
 /// Regression: a worker that logged waited for the reader of standard error, and then even SIGTERM did.
 #[test]
-fn standard_error_that_nobody_reads_blocks_nobody() {
+fn an_unread_standard_error_blocks_no_request() {
     let nowhere = Port::claim().unwrap();
     let rules = format!(
         "gateway: {{listen: $LISTEN, upstream: 'http://127.0.0.1:{}', workers: 1}}\nrules: []\n",
@@ -117,19 +117,19 @@ fn standard_error_that_nobody_reads_blocks_nobody() {
         assert_eq!(client.get("/").status, 502);
     }
     assert_eq!(diana.admin("/healthz").status, 200);
-    diana.tell_to_stop();
-    assert!(diana.ended().success());
+    diana.request_stop();
+    assert!(diana.wait_for_exit().success());
 }
 
 /// Regression: each of these was a line.
 #[test]
-fn no_frame_and_no_request_of_a_client_is_a_line_in_the_log() {
-    let upstream = Upstream::start(|_| Ok(Then::Close));
+fn client_frames_and_requests_are_not_logged() {
+    let upstream = Upstream::start(|_| Ok(AfterResponse::Close));
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: few, match: {{path: /few}}, limit: 1/h}}]\n",
         upstream.url()
     ));
-    let before = diana.said().lines().count();
+    let before = diana.output().lines().count();
     let mut http2 = Frames::connect(diana.port(), &[]);
     let acks: Vec<u8> = (0..1_000).flat_map(|_| frames::frame(PING, 1, 0, b"uncalled")).collect();
     for _ in 0..20 {
@@ -143,15 +143,16 @@ fn no_frame_and_no_request_of_a_client_is_a_line_in_the_log() {
         assert_eq!(client.get("/").status, 502);
         assert!([502, 503].contains(&client.get("/few").status));
         assert_eq!(get(diana.port(), "/x/../y").status, 400);
-        let _ = ask(diana.port(), "NO HTTP\r\n\r\n");
-        let _ = ask(diana.port(), "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n");
+        let _ = send_request(diana.port(), "NO HTTP\r\n\r\n");
+        let _ =
+            send_request(diana.port(), "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n");
     }
     // This is logged after all of that.
-    diana.rewrite("gateway: {listen: $LISTEN}\nrules: [{name: few, by: nobody-knows, limit: 1/h}]\n");
-    wait_until("the last line", LONG, || diana.said().contains("nobody-knows").then_some(())).unwrap();
-    let said = diana.said();
-    let lines = said.lines().count() - before;
-    assert!(lines < 30, "{lines} lines:\n{said}");
+    diana.rewrite("gateway: {listen: $LISTEN}\nrules: [{name: few, by: unknown-key, limit: 1/h}]\n");
+    wait_until("the last line", LONG, || diana.output().contains("unknown-key").then_some(())).unwrap();
+    let output = diana.output();
+    let lines = output.lines().count() - before;
+    assert!(lines < 30, "{lines} lines:\n{output}");
 }
 
 #[test]
@@ -162,32 +163,32 @@ fn with_json_log_every_line_is_json() {
         command
     });
     let port = diana.port().to_string();
-    diana.tell_to_stop();
-    assert!(diana.ended().success());
-    let is_all = || diana.said().contains("stopped").then_some(());
-    wait_until("the last line", LONG, is_all).unwrap();
-    let said = diana.said();
-    let lines = said.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>();
-    let lines = lines.unwrap_or_else(|error| panic!("{error}\n{said}"));
+    diana.request_stop();
+    assert!(diana.wait_for_exit().success());
+    let is_complete = || diana.output().contains("stopped").then_some(());
+    wait_until("the last line", LONG, is_complete).unwrap();
+    let output = diana.output();
+    let lines = output.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>();
+    let lines = lines.unwrap_or_else(|error| panic!("{error}\n{output}"));
     let serving = lines.iter().find(|line| line["fields"]["message"] == "serving").unwrap();
     assert!(serving["fields"]["listen"].as_str().unwrap().ends_with(&port), "{serving}");
 
     // Errors at the start, too.
-    let wrong = diana_in(&folder("nginx"), &["serve", "--json-log", "--config", "nowhere.yaml"], "", &[]);
-    assert_eq!(wrong.status.code(), Some(1));
-    let line = serde_json::from_str::<Value>(&err(&wrong)).unwrap();
+    let failed = diana_in(&folder("nginx"), &["serve", "--json-log", "--config", "nowhere.yaml"], "", &[]);
+    assert_eq!(failed.status.code(), Some(1));
+    let line = serde_json::from_str::<Value>(&err(&failed)).unwrap();
     assert!(line["fields"]["message"].as_str().unwrap().contains("nowhere.yaml"), "{line}");
     assert_eq!(line["level"], "ERROR");
 }
 
 #[test]
-fn a_log_level_that_is_none_is_an_error() {
+fn an_unknown_log_level_is_an_error() {
     for level in ["foo", "h2", "diana=loud", "7"] {
         let output = diana_in(&folder("nginx"), &["serve"], "", &[("DIANA_LOG", level)]);
         assert_eq!((output.status.code(), out(&output)), (Some(2), String::new()));
-        let said = err(&output);
-        assert!(said.starts_with("error: DIANA_LOG: unknown log level `"), "{said}");
-        assert!(said.contains(level) && said.contains("debug"), "{said}");
+        let output = err(&output);
+        assert!(output.starts_with("error: DIANA_LOG: unknown log level `"), "{output}");
+        assert!(output.contains(level) && output.contains("debug"), "{output}");
         let output = diana_in(&folder("nginx"), &["serve", "--json-log"], "", &[("DIANA_LOG", level)]);
         assert!(serde_json::from_str::<Value>(&err(&output)).is_ok(), "{}", err(&output));
     }

@@ -3,9 +3,9 @@
 mod content;
 mod diagnostics;
 mod gateway_section;
-mod good;
 mod mutations;
 mod rule_file_page;
 mod sample_rules;
 mod schema;
 mod section_errors;
+mod valid;

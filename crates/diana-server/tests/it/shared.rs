@@ -4,10 +4,9 @@
 //! No test depends on timing: windows last an hour or a day and open with their first request, so that none ends during
 //! a test; and tests wait for the effects of other processes.
 
-mod away;
-mod centre;
-mod exact;
+mod config_server;
 mod fleet;
 mod load;
-mod places;
-mod queued;
+mod permits;
+mod redis_outage;
+mod shared_limits;

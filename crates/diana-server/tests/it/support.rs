@@ -71,11 +71,11 @@ pub(crate) fn compare(path: &Path, actual: &str) {
     }
     let expected = std::fs::read_to_string(path).unwrap_or_default();
     let name = path.file_name().unwrap_or_default().display().to_string();
-    assert_eq!(actual, expected, "{name} differs; if that is meant, run again with DIANA_WRITE_EXPECTED=1");
+    assert_eq!(actual, expected, "{name} differs; if that is intended, run again with DIANA_WRITE_EXPECTED=1");
 }
 
 /// Reads a rule file as `diana check` does, and returns the names of its rules.
-pub(crate) fn read_again(text: &str) -> BTreeSet<String> {
+pub(crate) fn rule_names(text: &str) -> BTreeSet<String> {
     let document = Document::new("imported.yaml", text);
     let file = RuleFile::read_with(&document, &diana_server::registry(), |_| None);
     let file = file.unwrap_or_else(|problems| panic!("{problems}\n{text}"));

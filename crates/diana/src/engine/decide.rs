@@ -54,11 +54,11 @@ impl Engine {
         if verdict.rules().has_load() {
             self.shed(verdict);
         }
-        for nth in 0..verdict.found().refused().len() {
-            let refused = verdict.found().refused()[nth];
-            let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
+        for index in 0..verdict.found().refused().len() {
+            let denial = verdict.found().refused()[index];
+            let Some(rule) = verdict.rules().rule(denial.rule) else { continue };
             if rule.rule().mode == Mode::Enforced {
-                verdict.refuse(refused);
+                verdict.deny_by(denial);
                 return NextStep::Finish;
             }
         }
@@ -118,13 +118,13 @@ impl Engine {
     /// Lets the `load` rules deny requests that exceed the machine's capacity.
     #[cold]
     fn shed(&self, verdict: &mut Verdict) {
-        for nth in 0..verdict.found().applied().len() {
-            let number = verdict.found().applied()[nth].rule;
+        for index in 0..verdict.found().applied().len() {
+            let number = verdict.found().applied()[index].rule;
             let Some(rule) = verdict.rules().rule(number).map(CompiledRule::rule) else { continue };
             if rule.load.is_none() {
                 continue;
             }
-            if let Some(resource) = self.state.sheddings.refuses(&rule.name, &self.state.load) {
+            if let Some(resource) = self.state.sheddings.denies(&rule.name, &self.state.load) {
                 verdict.parts_mut().matches.refuse(number, DenyReason::Overloaded(resource));
             }
         }

@@ -50,8 +50,8 @@ impl Future for DecideFuture<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Verdict> {
         let this = self.get_mut();
-        if let DecideState::Waiting(deciding) = &mut this.0 {
-            return deciding.as_mut().poll(context);
+        if let DecideState::Waiting(future) = &mut this.0 {
+            return future.as_mut().poll(context);
         }
         // Polled after completion, it is pending.
         this.ready().map_or(Poll::Pending, Poll::Ready)
@@ -128,7 +128,7 @@ impl Future for AcquireFuture {
         match &mut self.get_mut().0 {
             // Polled after completion, it is pending.
             AcquireState::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
-            AcquireState::Waiting(acquiring) => acquiring.as_mut().poll(context),
+            AcquireState::Waiting(future) => future.as_mut().poll(context),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The guard of a granted request: releases or refunds its charges in every case.
 //!
-//! # What always holds (diana-http: tests/it/giving_back.rs)
+//! # What always holds (diana-http: tests/it/refund.rs)
 //! - Dropping it before [`begin`](VerdictGuard::begin) refunds everything: the request was not carried out.
 //! - While it exists, the request's leases are extended, in the shared store too.
 //! - Dropping it later releases concurrency permits (`concurrent`); the other charges stay.
@@ -72,8 +72,8 @@ impl VerdictGuard {
     }
 
     /// Records that the response head has arrived now; adaptive limits learn from its latency.
-    pub fn answered(&mut self, how: ResponseClass) {
-        self.verdict.answered(how);
+    pub fn answered(&mut self, class: ResponseClass) {
+        self.verdict.answered(class);
     }
 
     /// Corrects the cost of the request: immediately in this process, and after the request in the shared store. The

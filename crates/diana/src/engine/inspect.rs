@@ -36,7 +36,7 @@ pub struct KeyStatus {
 pub struct LimitStatus {
     /// The limit's name: the rule's name, followed by its index unless it is the first.
     pub name: String,
-    /// The most that can be granted at once.
+    /// The maximum that can be granted at once.
     pub limit: u64,
     /// How much could be granted now.
     pub remaining: u64,
@@ -65,13 +65,14 @@ pub enum KeyAdminError {
 impl fmt::Display for KeyAdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchRule(name) => write!(f, "no active rule is named `{name}`"),
+            Self::NoSuchRule(name) => write!(f, "unknown rule `{name}`"),
             Self::InvalidKey(invalid) => write!(f, "{invalid}"),
-            Self::NothingToCount(name) => write!(f, "rule `{name}` counts nothing"),
+            Self::NothingToCount(name) => write!(f, "rule `{name}` has no limit that is counted"),
             Self::ComesBackByItself(name) => {
                 write!(
                     f,
-                    "`{name}` gives back by itself when requests are done; to forget those that hold it, reset it"
+                    "`{name}` can't be refunded: its permits are released when their requests finish; to release them \
+                     now, reset the key"
                 )
             }
             Self::Store(error) => write!(f, "{error}"),
@@ -196,12 +197,12 @@ impl Engine {
 
     fn named(&self, rule: &str, key: &[&str]) -> Result<Named, KeyAdminError> {
         let rules = self.rules();
-        let place = rules.rules().iter().position(|known| known.rule().name == rule);
-        let place = place.ok_or_else(|| KeyAdminError::NoSuchRule(rule.to_owned()))?;
-        let (values, own) = (key, &rules.rules()[place]);
+        let index = rules.rules().iter().position(|known| known.rule().name == rule);
+        let index = index.ok_or_else(|| KeyAdminError::NoSuchRule(rule.to_owned()))?;
+        let (values, own) = (key, &rules.rules()[index]);
         let key = own.key_of(values).map_err(KeyAdminError::InvalidKey)?;
         let listed = own.list_of(values);
-        let named = Named { rules, rule: place, key, listed };
+        let named = Named { rules, rule: index, key, listed };
         if named.limits().is_empty() {
             return Err(KeyAdminError::NothingToCount(rule.to_owned()));
         }

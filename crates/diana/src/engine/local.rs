@@ -57,10 +57,10 @@ impl LocalCounts {
     pub(super) fn park_until(&self, time: Timestamp) {
         let clock: &dyn Clock = self.clock.as_ref().map_or(&SystemClock, |clock| &**clock);
         // A thread may be woken early.
-        while let left = time.since(clock.now())
-            && !left.is_zero()
+        while let remaining = time.since(clock.now())
+            && !remaining.is_zero()
         {
-            clock.park(left);
+            clock.park(remaining);
         }
     }
 

@@ -17,7 +17,8 @@ use std::sync::{Arc, Weak};
 /// use diana::{EngineOptions, ManualClock, TableOptions};
 /// use diana::rules::{Document, Registry, RuleFile};
 ///
-/// let file = RuleFile::read(&Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]"), &Registry::default())?;
+/// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
+/// let file = RuleFile::read(&document, &Registry::default())?;
 /// let engine = EngineOptions::of(&file).clock(ManualClock::new()).build(&file);
 /// # let _ = engine;
 /// # Ok::<(), diana::rules::Problems>(())

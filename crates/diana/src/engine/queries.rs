@@ -23,10 +23,10 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    fn has(self, nth: usize, matched: &MatchedRule) -> bool {
+    fn has(self, index: usize, matched: &MatchedRule) -> bool {
         match self {
             Self::Everything | Self::Local | Self::Shared => matched.mode == Mode::Enforced,
-            Self::Shadow(meant) => nth == meant,
+            Self::Shadow(meant) => index == meant,
         }
     }
 
@@ -63,7 +63,8 @@ pub(super) enum Charges {
 impl Verdict {
     /// Returns the rules and limits in scope, one pair per query.
     pub(super) fn limits_in(&self, scope: Scope) -> impl Iterator<Item = (&MatchedRule, &CompiledLimit)> {
-        let matched = self.found().applied().iter().enumerate().filter(move |(nth, matched)| scope.has(*nth, matched));
+        let matched =
+            self.found().applied().iter().enumerate().filter(move |(index, matched)| scope.has(*index, matched));
         matched.flat_map(move |(_, matched)| {
             let limits = self.rules().rule(matched.rule).map_or(&[][..], |rule| rule.limits(matched));
             limits.iter().filter(move |limit| scope.has_limit(limit)).map(move |limit| (matched, limit))
@@ -79,8 +80,8 @@ impl Verdict {
     pub(super) fn asks(&self, scope: Scope) -> AskList<'_> {
         // Loops, since this is on the hot path, and iterator chains take three times as many instructions.
         let mut asks = AskList::new();
-        for (nth, matched) in self.found().applied().iter().enumerate() {
-            if !scope.has(nth, matched) {
+        for (index, matched) in self.found().applied().iter().enumerate() {
+            if !scope.has(index, matched) {
                 continue;
             }
             let Some(rule) = self.rules().rule(matched.rule) else { continue };
@@ -102,8 +103,9 @@ impl Verdict {
     pub(super) fn charged(&self, of: &ScopedDecision, charges: Charges) -> (AskList<'_>, Decision) {
         let zeroed = &self.parts().settled_to_zero;
         let queries = self.limits_in(of.scope).zip(of.decision.answers()).enumerate();
-        let queries = queries.filter(|(nth, ((_, limit), _))| {
-            (charges == Charges::All || limit.is_returned) && (zeroed.is_empty() || !zeroed.contains(&(of.scope, *nth)))
+        let queries = queries.filter(|(index, ((_, limit), _))| {
+            (charges == Charges::All || limit.is_returned)
+                && (zeroed.is_empty() || !zeroed.contains(&(of.scope, *index)))
         });
         let (asks, answers): (AskList<'_>, SmallVec<[Answer; 8]>) =
             queries.map(|(_, ((matched, limit), answer))| (self.ask(matched, limit), *answer)).unzip();

@@ -84,12 +84,12 @@ impl<'a> Corrections<'a> {
     fn of(verdict: &'a Verdict, of: &ScopedDecision, costs: &ActualCost) -> Self {
         let mut all = Self::default();
         let zeroed = &verdict.parts().settled_to_zero;
-        for (nth, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
+        for (index, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
             let rule = verdict.rules().rule(matched.rule).map(diana_rules::ruleset::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
-            let is_empty = zeroed.contains(&(of.scope, nth));
+            let is_empty = zeroed.contains(&(of.scope, index));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {
-                all.zeroed.extend(is_empty.then_some((of.scope, nth)));
+                all.zeroed.extend(is_empty.then_some((of.scope, index)));
                 all.after.push(*answer);
                 continue;
             };
@@ -110,7 +110,7 @@ impl<'a> Corrections<'a> {
             match Cost::new(cost) {
                 Ok(cost) => all.after.push(Answer { status, ..granted(cost) }),
                 Err(_) => {
-                    all.zeroed.push((of.scope, nth));
+                    all.zeroed.push((of.scope, index));
                     all.after.push(Answer { status, ..*answer });
                 }
             }
@@ -154,8 +154,8 @@ impl Verdict {
         if costs.is_empty() || !self.is_granted() {
             return;
         }
-        for place in 0..self.parts().decisions.len() {
-            let of = &self.parts().decisions[place];
+        for index in 0..self.parts().decisions.len() {
+            let of = &self.parts().decisions[index];
             if of.scope.is_shadow() {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Verdict {
             let answers = of.decision.answers().iter().zip(after);
             let answers = answers.map(|(answer, after)| Answer { status: after.status, ..*answer });
             let expected = Decision::new(answers).with_note(of.decision.note());
-            self.parts_mut().decisions[place].decision = expected;
+            self.parts_mut().decisions[index].decision = expected;
         }
     }
 }
@@ -180,9 +180,9 @@ impl Engine {
             return;
         }
         let now = self.now();
-        for place in 0..verdict.parts().decisions.len() {
-            if verdict.parts().decisions[place].decision.is_granted() {
-                self.settle_one(verdict, place, costs, now).await;
+        for index in 0..verdict.parts().decisions.len() {
+            if verdict.parts().decisions[index].decision.is_granted() {
+                self.settle_one(verdict, index, costs, now).await;
             }
         }
         if !verdict.found().free().is_empty() {
@@ -195,8 +195,8 @@ impl Engine {
     async fn settle_free(&self, verdict: &mut Verdict, costs: &ActualCost, now: Timestamp) {
         let free = verdict.found().free().len();
         verdict.parts_mut().charged_free.resize(free, 0);
-        for nth in 0..free {
-            let (matched, before) = (&verdict.found().free()[nth], verdict.parts().charged_free[nth]);
+        for index in 0..free {
+            let (matched, before) = (&verdict.found().free()[index], verdict.parts().charged_free[index]);
             let Some(rule) = verdict.rules().rule(matched.rule) else { continue };
             let Some(cost) = costs.of(rule.rule()) else { continue };
             // Earlier charges stay, since there is no receipt for them.
@@ -211,13 +211,13 @@ impl Engine {
                     None => LocalStore::charge(self.local(), ask, now),
                 }
             }
-            verdict.parts_mut().charged_free[nth] = cost;
+            verdict.parts_mut().charged_free[index] = cost;
         }
     }
 
     /// Corrects one decision, in the store that made it.
-    async fn settle_one(&self, verdict: &mut Verdict, place: usize, costs: &ActualCost, now: Timestamp) {
-        let of = &verdict.parts().decisions[place];
+    async fn settle_one(&self, verdict: &mut Verdict, index: usize, costs: &ActualCost, now: Timestamp) {
+        let of = &verdict.parts().decisions[index];
         let (scope, note) = (of.scope, of.decision.note());
         let Corrections { charged, returned, answers, zeroed, mut after } = Corrections::of(verdict, of, costs);
         let refunded = Decision::from(answers).with_note(note);
@@ -242,7 +242,7 @@ impl Engine {
         self.state.counts.wake(&returned);
         drop(returned);
         let parts = verdict.parts_mut();
-        parts.decisions[place].decision = Decision::from(after).with_note(note);
+        parts.decisions[index].decision = Decision::from(after).with_note(note);
         parts.settled_to_zero.retain(|(known, _)| *known != scope);
         parts.settled_to_zero.extend(zeroed);
     }

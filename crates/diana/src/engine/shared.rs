@@ -1,6 +1,6 @@
 //! The shared store of an engine, with its type erased, and the queries of requests in it.
 //!
-//! # What always holds (tests/it/given_up.rs)
+//! # What always holds (tests/it/cancellation.rs)
 //! - An in-flight query is never dropped halfway: the store may have granted it, and only its response has the receipt.
 //!   If the request is cancelled meanwhile, the query finishes in the background, and its charges are refunded.
 
@@ -129,7 +129,8 @@ impl<S: Store + 'static> SharedStore for S {
     }
 }
 
-/// All queries of one request in the shared store. It owns its data, since the caller may be gone before it finishes.
+/// All queries of one request in the shared store. It owns its data, since the caller may be cancelled before it
+/// finishes.
 pub(super) struct SharedQuery {
     counts: Arc<LocalCounts>,
     /// Those of the active rules, all or nothing, then those of each shadow rule.

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The result of a decision: granted by every rule, or charged to none.
 ///
 /// It keeps the rules that made it alive, so that refunds go to the same limits, even after a reload.
-#[must_use = "a denied request must not go on"]
+#[must_use = "a denied request must not proceed"]
 pub struct Verdict(Pooled);
 
 /// One limit that was checked, and its answer.
@@ -134,7 +134,7 @@ impl Verdict {
     fn count(&self) {
         let (rules, found) = (self.rules(), self.found());
         if !self.is_granted() {
-            let Some(rule) = self.refusing() else { return };
+            let Some(rule) = self.denying_rule() else { return };
             rule.count(if self.over() == Some(&OverLimit::Deny) {
                 RequestOutcome::Refused
             } else {
@@ -142,14 +142,14 @@ impl Verdict {
             });
             return;
         }
-        for refused in found.refused() {
-            if let Some(rule) = rules.rule(refused.rule) {
+        for denial in found.refused() {
+            if let Some(rule) = rules.rule(denial.rule) {
                 rule.count(RequestOutcome::ShadowRefused);
             }
         }
         let is_immediate = self.parts().queued.is_none() && self.wait() == Some(Duration::ZERO);
-        for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
-            let Some(rule) = rules.rule(applied.rule) else { continue };
+        for matched in found.applied().iter().filter(|matched| matched.mode == Mode::Enforced) {
+            let Some(rule) = rules.rule(matched.rule) else { continue };
             let waited = !is_immediate && self.has_waited_for(rule.rule());
             rule.count(if waited { RequestOutcome::Waited } else { RequestOutcome::Granted });
         }
@@ -166,13 +166,13 @@ impl Verdict {
     pub(super) fn shadows_in(&self, home: CountedIn) -> SmallVec<[usize; 4]> {
         let applied = self.found().applied().iter().enumerate();
         let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.home == home);
-        shadows.map(|(nth, _)| nth).collect()
+        shadows.map(|(index, _)| index).collect()
     }
 
     /// Adds the decision of an active rule's store, or of a shadow rule.
     pub(super) fn add(&mut self, decision: ScopedDecision) {
-        if let Scope::Shadow(nth) = decision.scope
-            && let Some(rule) = self.found().applied().get(nth).and_then(|matched| self.rules().rule(matched.rule))
+        if let Scope::Shadow(index) = decision.scope
+            && let Some(rule) = self.found().applied().get(index).and_then(|matched| self.rules().rule(matched.rule))
         {
             let is_granted = decision.decision.is_granted();
             rule.count(if is_granted { RequestOutcome::Granted } else { RequestOutcome::ShadowRefused });
@@ -200,7 +200,7 @@ impl Verdict {
         number
     }
 
-    pub(super) fn refuse(&mut self, by: RefusedBy) {
+    pub(super) fn deny_by(&mut self, by: RefusedBy) {
         self.parts_mut().denied_by = Some(by);
     }
 
@@ -307,10 +307,10 @@ impl Verdict {
     /// Returns the shadow rules that would have denied it.
     pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
         // Shadow rules are only reported for granted requests.
-        let listed = self.found().refused().iter().filter(|_| self.is_granted()).map(|refused| refused.rule);
+        let listed = self.found().refused().iter().filter(|_| self.is_granted()).map(|denial| denial.rule);
         let counted = self.parts().decisions.iter().filter(|of| !of.decision.is_granted());
         let counted = counted.filter_map(|of| match of.scope {
-            Scope::Shadow(nth) => self.found().applied().get(nth).map(|matched| matched.rule),
+            Scope::Shadow(index) => self.found().applied().get(index).map(|matched| matched.rule),
             _ => None,
         });
         let rules = listed.chain(counted).filter_map(|rule| Some(self.rules().rule(rule)?.rule()));
@@ -319,11 +319,11 @@ impl Verdict {
 
     /// Returns the rule that denied it, which configures the response; `None` if it was granted.
     pub fn refused_by(&self) -> Option<&Rule> {
-        self.refusing().map(CompiledRule::rule)
+        self.denying_rule().map(CompiledRule::rule)
     }
 
     /// Returns the same rule in its compiled form.
-    fn refusing(&self) -> Option<&CompiledRule> {
+    fn denying_rule(&self) -> Option<&CompiledRule> {
         if self.is_granted() {
             return None;
         }
@@ -343,7 +343,7 @@ impl Verdict {
     /// Returns the HTTP status of the denial; `None` if it was granted.
     pub fn status(&self) -> Option<u16> {
         let rule = self.refused_by()?;
-        Some(match self.parts().denied_by.map(|refused| refused.why) {
+        Some(match self.parts().denied_by.map(|denial| denial.why) {
             // The request itself is invalid, not its rate.
             Some(DenyReason::Cost) => BAD_REQUEST,
             Some(DenyReason::Missing) => rule.missing_status.unwrap_or(rule.status),
@@ -356,7 +356,7 @@ impl Verdict {
     /// rerouted.
     pub fn over(&self) -> Option<&OverLimit> {
         let rule = self.refused_by()?;
-        Some(match self.parts().denied_by.map(|refused| refused.why) {
+        Some(match self.parts().denied_by.map(|denial| denial.why) {
             Some(DenyReason::Cost) => &OverLimit::Deny,
             Some(DenyReason::Missing) if rule.missing_status.is_some() => &OverLimit::Deny,
             _ => &rule.over,
@@ -383,8 +383,8 @@ impl Verdict {
         self.parts().decisions.iter().filter(|of| of.is_local).any(|of| match of.scope {
             Scope::Everything | Scope::Local => false,
             Scope::Shared => true,
-            Scope::Shadow(nth) => {
-                self.found().applied().get(nth).is_some_and(|matched| matched.home == CountedIn::Shared)
+            Scope::Shadow(index) => {
+                self.found().applied().get(index).is_some_and(|matched| matched.home == CountedIn::Shared)
             }
         })
     }
@@ -417,16 +417,16 @@ impl fmt::Display for Verdict {
         };
         f.write_str(&granted)?;
         match self.reason() {
-            None => f.write_str(": no rule is about it"),
-            Some(Reason::Rule { rule, why: DenyReason::Listed }) => write!(f, " by `{}`: it is in `deny`", rule.name),
+            None => f.write_str(": no rule matches"),
+            Some(Reason::Rule { rule, why: DenyReason::Listed }) => write!(f, " by `{}`: listed in `deny`", rule.name),
             Some(Reason::Rule { rule, why: DenyReason::Missing }) => {
-                write!(f, " by `{}`: it has no {}", rule.name, rule.by)
+                write!(f, " by `{}`: missing {}", rule.name, rule.by)
             }
             Some(Reason::Rule { rule, why: DenyReason::Cost }) => {
                 write!(f, " by `{}`: its cost can't be computed, and there is no `cost_default`", rule.name)
             }
             Some(Reason::Rule { rule, why: DenyReason::Overloaded(resource) }) => {
-                write!(f, " by `{}`: too busy ({resource})", rule.name)
+                write!(f, " by `{}`: overloaded ({resource})", rule.name)
             }
             // Variants that are newer than this crate.
             Some(Reason::Rule { rule, why }) => write!(f, " by `{}`: {why:?}", rule.name),
@@ -440,9 +440,9 @@ impl fmt::Display for Verdict {
                 write!(f, ": {} of {} left", status.remaining, status.limit)?;
                 match self.retry() {
                     None => Ok(()),
-                    Some(Retry::After(wait)) => write!(f, ", again in {}", time(wait)),
-                    Some(Retry::WhenReturned) => f.write_str(", again when somebody is done"),
-                    Some(Retry::Never) => f.write_str(", and waiting will not help"),
+                    Some(Retry::After(wait)) => write!(f, ", retry after {}", time(wait)),
+                    Some(Retry::WhenReturned) => f.write_str(", retry when a permit is released"),
+                    Some(Retry::Never) => f.write_str(", retrying does not help"),
                 }
             }
         }

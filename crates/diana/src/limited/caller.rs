@@ -21,7 +21,7 @@ const ACCOUNT: &str = "account";
 /// The caller of limited functions. Set it for a future with [`scope`](Self::scope), for synchronous code with
 /// [`enter`](Self::enter). With its feature `macros`, `diana_http::RateLimitLayer` does so for every granted request.
 ///
-/// A limit by an attribute that the caller does not have counts such calls together, under the key `(nobody)`: they
+/// A limit by an attribute that the caller does not have counts such calls together, under the key `(unknown)`: they
 /// share one limit, and are never unlimited.
 ///
 /// It is local to its task: a [spawned](tokio::spawn) task has none, unless it is passed [`current`](Self::current). An
@@ -44,15 +44,15 @@ const ACCOUNT: &str = "account";
 ///
 /// let bob = Caller::new().with_user("bob");
 /// assert!(bob.scope(export()).await.is_ok());
-/// assert!(export().await.is_ok()); // (nobody)
-/// assert_eq!(export().await.unwrap_err().key(), Some("(nobody)"));
+/// assert!(export().await.is_ok()); // (unknown)
+/// assert_eq!(export().await.unwrap_err().key(), Some("(unknown)"));
 /// # }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     ip: Option<IpAddr>,
     user: Option<Arc<str>>,
-    others: Vec<(Arc<str>, Arc<str>)>,
+    attributes: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl Caller {
@@ -88,8 +88,8 @@ impl Caller {
         if *name == *ACCOUNT {
             return self.with_user(value);
         }
-        self.others.retain(|(known, _)| *known != name);
-        self.others.push((name, value));
+        self.attributes.retain(|(known, _)| *known != name);
+        self.attributes.push((name, value));
         self
     }
 
@@ -113,7 +113,7 @@ impl Caller {
         if name == ACCOUNT {
             return self.user();
         }
-        self.others.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
+        self.attributes.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
     }
 
     /// Runs a future with this caller.
@@ -153,10 +153,10 @@ impl Caller {
     }
 
     /// Accesses the current caller without a copy.
-    pub(super) fn look<R>(mut look: impl FnMut(Option<&Self>) -> R) -> R {
-        match CALLER.try_with(|caller| look(Some(caller))) {
-            Ok(seen) => seen,
-            Err(_) => look(None),
+    pub(super) fn with_current<R>(mut read: impl FnMut(Option<&Self>) -> R) -> R {
+        match CALLER.try_with(|caller| read(Some(caller))) {
+            Ok(result) => result,
+            Err(_) => read(None),
         }
     }
 }

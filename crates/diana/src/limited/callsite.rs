@@ -3,9 +3,9 @@
 //!
 //! | attribute | static | queries |
 //! |---|---|---|
-//! | `#[rate_limit]`, `#[count_limit]` | [`LocalSite`] | a limiter of this process |
-//! | the same with `store = shared` | [`SharedSite`] | a limiter of the shared store |
-//! | `#[limited]` | [`RuleSite`] | a rule of an engine, by its name |
+//! | `#[rate_limit]`, `#[count_limit]` | [`LocalCallSite`] | a limiter of this process |
+//! | the same with `store = shared` | [`SharedCallSite`] | a limiter of the shared store |
+//! | `#[limited]` | [`RuleCallSite`] | a rule of an engine, by its name |
 //!
 //! A call must cost little more than a check of a limiter in code. So the lookup is done once and [cached](cache);
 //! after that a call compares one number, which changes with every install.
@@ -26,10 +26,10 @@ mod spec;
 pub use super::key::{By, Key};
 #[cfg(feature = "rules")]
 pub use args::Args;
-pub use key_part::{OfAnything, OfPlain, OfShown, part};
+pub use key_part::{WriteDisplay, WriteNothing, WritePlain, part};
 pub(super) use limit::Limit;
-pub use local::LocalSite;
+pub use local::LocalCallSite;
 #[cfg(feature = "rules")]
-pub use rule::RuleSite;
-pub use shared::SharedSite;
-pub use spec::{Allows, Keys, Spec};
+pub use rule::RuleCallSite;
+pub use shared::SharedCallSite;
+pub use spec::{Keys, LimitSpec, Spec};

@@ -33,14 +33,14 @@ use std::time::Duration;
 /// assert!(limited.function().ends_with("::search"));
 /// assert_eq!(limited.key(), Some("crab"));
 /// assert_eq!(limited.retry_after(), Some(std::time::Duration::from_secs(60)));
-/// assert!(limited.to_string().ends_with("search` is limited for crab: come again in 1min"), "{limited}");
+/// assert!(limited.to_string().ends_with("search` is limited for crab: retry after 1min"), "{limited}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limited {
     name: &'static str,
     prefix: usize,
     key: Option<Box<str>>,
-    is_nobodys: bool,
+    is_unknown_caller: bool,
     cause: Cause,
 }
 
@@ -54,7 +54,7 @@ pub struct Limited {
 ///     Ok(())
 /// }
 ///
-/// // Nobody has installed `searches`, so a server would answer 500 here, and not 429.
+/// // `searches` is not installed, so a server would answer 500 here, not 429.
 /// let limited = search().unwrap_err();
 /// assert_eq!(limited.cause(), &Cause::NotInstalled { instance: Some("searches") });
 /// assert!(limited.to_string().contains(r#"`diana::limited::Limits::new().install_as("searches")`"#), "{limited}");
@@ -82,9 +82,9 @@ pub enum Cause {
         instance: Option<&'static str>,
     },
     /// The function has `store = shared`, and the installed limits have no [shared store](super::Limits::with_shared).
-    NotShared,
+    NoSharedStore,
     /// The function has `store = shared`, and another one with the same path and prefix already uses these counts.
-    NameTaken,
+    DuplicateName,
     /// The function names a rule, and the installed limits have no [rules](super::Limits::with_rules).
     NoRules,
     /// The function names a rule that is not active.
@@ -93,7 +93,7 @@ pub enum Cause {
         rule: &'static str,
     },
     /// The function passes an argument that its rule does not list.
-    NotAsked {
+    UnknownArgument {
         /// A description of the problem.
         problem: Box<str>,
     },
@@ -102,7 +102,7 @@ pub enum Cause {
     /// The function is not async and needs the network, which takes a multi-threaded runtime.
     WouldBlock,
     /// The numbers in the attribute are not a valid limit, which the compiler could not detect.
-    Unusable {
+    InvalidLimit {
         /// A description of the problem.
         problem: Box<str>,
     },
@@ -110,11 +110,11 @@ pub enum Cause {
 
 impl Limited {
     pub(super) fn new(name: &'static str, prefix: usize, key: Option<Box<str>>, cause: Cause) -> Self {
-        Self { name, prefix, key, is_nobodys: false, cause }
+        Self { name, prefix, key, is_unknown_caller: false, cause }
     }
 
-    pub(super) fn nobodys(self, is_nobodys: bool) -> Self {
-        Self { is_nobodys, ..self }
+    pub(super) fn with_unknown_caller(self, is_unknown_caller: bool) -> Self {
+        Self { is_unknown_caller, ..self }
     }
 
     /// Returns the function's path: its module and its name.
@@ -127,7 +127,7 @@ impl Limited {
         self.name
     }
 
-    /// Returns the key of the call, if the function has keys: an address, a user (`(nobody)` if unknown), a text.
+    /// Returns the key of the call, if the function has keys: an address, a user (`(unknown)` if unknown), a text.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -158,20 +158,20 @@ impl Limited {
 
     /// Returns `true` if the call had no address or user to count by, and so was counted with all such calls. If that
     /// is not intended, the [`Caller`](super::Caller) was not set.
-    pub fn is_nobodys(&self) -> bool {
-        self.is_nobodys
+    pub fn is_unknown_caller(&self) -> bool {
+        self.is_unknown_caller
     }
 }
 
 impl Limited {
-    fn whose_and_when(&self, retry: Retry, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_key_and_retry(&self, retry: Retry, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(key) = self.key() {
             write!(f, " for {key}")?;
         }
         match retry {
-            Retry::After(wait) => write!(f, ": come again in {}", time(wait)),
-            Retry::WhenReturned => write!(f, ": come again when another call is over"),
-            Retry::Never => write!(f, ": coming again won't help"),
+            Retry::After(wait) => write!(f, ": retry after {}", time(wait)),
+            Retry::WhenReturned => write!(f, ": retry when another call returns"),
+            Retry::Never => write!(f, ": retrying does not help"),
         }
     }
 }
@@ -182,55 +182,56 @@ impl fmt::Display for Limited {
         match &self.cause {
             Cause::Used { retry } => {
                 write!(f, "`{function}` is limited")?;
-                self.whose_and_when(*retry, f)
+                self.fmt_key_and_retry(*retry, f)
             }
             Cause::Rule { rule, retry, .. } => {
                 write!(f, "`{function}` is limited by rule `{rule}`")?;
-                self.whose_and_when(*retry, f)
+                self.fmt_key_and_retry(*retry, f)
             }
             Cause::NotInstalled { instance: None } => write!(
                 f,
-                "`{function}` has a limit, but nothing to count by: call `diana::limited::Limits::new().install()` when the \
-                 program starts"
+                "`{function}` has a limit, but no `Limits` are installed: call \
+                 `diana::limited::Limits::new().install()` when the program starts"
             ),
             Cause::NotInstalled { instance: Some(name) } => write!(
                 f,
                 "`{function}` has a limit in `{name}`, which is not installed: call \
                  `diana::limited::Limits::new().install_as({name:?})` when the program starts"
             ),
-            Cause::NotShared => write!(
+            Cause::NoSharedStore => write!(
                 f,
-                "`{function}` has a limit with `store = shared`, but the installed limits have no store to share: install \
+                "`{function}` has `store = shared`, but the installed limits have no shared store: install \
                  `Limits::new().with_shared(store)` (feature `redis`)"
             ),
-            Cause::NameTaken => write!(
+            Cause::DuplicateName => write!(
                 f,
-                "another function is called `{}` and has shared counts, so they would be counted together: give one of them a \
-                 `prefix`",
+                "duplicate name `{}` of shared counts: another function has the same path and prefix; give one of \
+                 them a `prefix`",
                 self.name
             ),
             Cause::NoRules => write!(
                 f,
-                "`{function}` names a rule, but the installed limits have none: install `Limits::new().with_rules(engine)`"
+                "`{function}` names a rule, but the installed limits have no rules: install \
+                 `Limits::new().with_rules(engine)`"
             ),
             Cause::NoSuchRule { rule } => write!(
                 f,
                 "`{function}` names the rule `{rule}`, which is not active: add it to the rule file, or name another"
             ),
-            Cause::NotAsked { problem } => {
-                write!(f, "`{function}` tells its rule what that does not ask for: {problem}")
+            Cause::UnknownArgument { problem } => {
+                write!(f, "invalid arguments of `{function}`: {problem}")
             }
             Cause::NoRuntime => write!(
                 f,
-                "`{function}` is limited and has to wait, but runs outside of a tokio runtime: call it in one, or leave out \
-                 what it waits for (`timeout`, `store = shared`)"
+                "`{function}` must wait, but there is no tokio runtime: call it in a runtime, or remove the option \
+                 that waits (`timeout`, `store = shared`)"
             ),
             Cause::WouldBlock => write!(
                 f,
-                "`{function}` has to ask over the network, and would block the only thread of a runtime: make it an `async fn`, or \
-                 use a multi-threaded runtime"
+                "`{function}` needs the network, and would block the only thread of a runtime: make it an \
+                 `async fn`, or use a multi-threaded runtime"
             ),
-            Cause::Unusable { problem } => write!(f, "`{function}` has no limit that can be counted: {problem}"),
+            Cause::InvalidLimit { problem } => write!(f, "invalid limit of `{function}`: {problem}"),
         }
     }
 }

@@ -14,12 +14,12 @@ use super::Limited;
 ///
 /// let error = search().unwrap_err(); // nothing is installed
 /// assert!(error.is::<diana::Limited>());
-/// let again = Result::<(), diana::Limited>::limited(*error.downcast().unwrap());
-/// assert!(again.is_err());
+/// let limited = Result::<(), diana::Limited>::limited(*error.downcast().unwrap());
+/// assert!(limited.is_err());
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` can't say that a call is limited",
-    label = "no `Result` with an error that a `diana::Limited` turns into, and there is no `on_limit`",
+    message = "`{Self}` can't represent a limited call",
+    label = "expected a `Result` whose error implements `From<diana::Limited>`, or an `on_limit`",
     note = "return `Result<_, E>` with an `E: From<diana::Limited>`",
     note = "or write `on_limit = path` in the attribute, for a `fn(diana::Limited) -> {Self}`"
 )]

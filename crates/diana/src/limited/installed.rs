@@ -22,7 +22,7 @@ static INSTALLS: AtomicU64 = AtomicU64::new(0);
 const SCOPED: u64 = 1 << 63;
 
 tokio::task_local! {
-    static OWN: Limits;
+    static TASK_LIMITS: Limits;
 }
 
 /// Installs limits, by this name or as the default, replacing the previous ones.
@@ -38,19 +38,19 @@ pub(super) fn install(name: Option<&str>, limits: Limits) {
 /// Runs synchronous code with its own limits.
 pub(super) fn enter<R>(limits: Limits, run: impl FnOnce() -> R) -> R {
     INSTALLS.fetch_or(SCOPED, Ordering::Release);
-    OWN.sync_scope(limits, run)
+    TASK_LIMITS.sync_scope(limits, run)
 }
 
 /// Runs a future with its own limits.
 pub(super) fn scope<F: Future>(limits: Limits, future: F) -> impl Future<Output = F::Output> {
     INSTALLS.fetch_or(SCOPED, Ordering::Release);
-    OWN.scope(limits, future)
+    TASK_LIMITS.scope(limits, future)
 }
 
 /// Returns the override of this task, if it has one.
 pub(super) fn of_task() -> Option<Limits> {
     let may_have = INSTALLS.load(Ordering::Acquire) & SCOPED != 0;
-    may_have.then(|| OWN.try_with(Clone::clone).ok()).flatten()
+    may_have.then(|| TASK_LIMITS.try_with(Clone::clone).ok()).flatten()
 }
 
 /// Returns the number of installs; a number that no cache has, once a task has had an override.

@@ -42,10 +42,10 @@ pub struct Limits {
 
 #[derive(Debug, Default)]
 struct Inner {
-    set: Set,
+    config: Config,
     /// By the address of the attribute's static: two functions may have the same path, such as methods of different
     /// types.
-    sites: Mutex<HashMap<usize, Arc<Limit>>>,
+    call_sites: Mutex<HashMap<usize, Arc<Limit>>>,
     /// The address of the static that uses each name of shared counts.
     #[cfg(feature = "redis")]
     names: Mutex<HashMap<&'static str, usize>>,
@@ -53,7 +53,7 @@ struct Inner {
 
 /// The configuration.
 #[derive(Clone, Debug, Default)]
-struct Set {
+struct Config {
     options: TableOptions,
     clock: Option<SharedClock>,
     #[cfg(feature = "redis")]
@@ -62,9 +62,9 @@ struct Set {
     rules: Option<Arc<Engine>>,
 }
 
-impl From<Set> for Limits {
-    fn from(set: Set) -> Self {
-        Self { inner: Arc::new(Inner { set, ..Inner::default() }) }
+impl From<Config> for Limits {
+    fn from(config: Config) -> Self {
+        Self { inner: Arc::new(Inner { config, ..Inner::default() }) }
     }
 }
 
@@ -85,7 +85,7 @@ impl Limits {
     /// ```
     #[must_use]
     pub fn with_options(self, options: TableOptions) -> Self {
-        Set { options, ..self.inner.set.clone() }.into()
+        Config { options, ..self.inner.config.clone() }.into()
     }
 
     /// Returns an empty copy with another clock. For functions that wait asynchronously it must be tokio's, whose timer
@@ -93,7 +93,7 @@ impl Limits {
     /// own clocks.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        Set { clock: Some(SharedClock(Arc::new(clock))), ..self.inner.set.clone() }.into()
+        Config { clock: Some(SharedClock(Arc::new(clock))), ..self.inner.config.clone() }.into()
     }
 
     /// Returns an empty copy with a store for attributes with `store = shared`: all processes that have a function of
@@ -122,7 +122,7 @@ impl Limits {
     #[cfg(feature = "redis")]
     #[must_use]
     pub fn with_shared(self, store: diana_redis::RedisStore) -> Self {
-        Set { shared: Some(store), ..self.inner.set.clone() }.into()
+        Config { shared: Some(store), ..self.inner.config.clone() }.into()
     }
 
     /// Returns an empty copy with the rules for `#[limited("name")]`. Rule changes in the engine apply from the next
@@ -150,7 +150,7 @@ impl Limits {
     #[cfg(feature = "rules")]
     #[must_use]
     pub fn with_rules(self, engine: Arc<Engine>) -> Self {
-        Set { rules: Some(engine), ..self.inner.set.clone() }.into()
+        Config { rules: Some(engine), ..self.inner.config.clone() }.into()
     }
 
     /// Installs these limits as the program's default, replacing the previous ones. Waiting calls keep their
@@ -173,7 +173,7 @@ impl Limits {
     /// assert!(newsletter().is_ok());
     /// assert!(newsletter().is_err());
     ///
-    /// Limits::new().install_as("mail"); // another one, which has counted nothing
+    /// Limits::new().install_as("mail"); // a new instance with empty counts
     /// assert!(newsletter().is_ok());
     /// ```
     pub fn install_as(&self, name: &str) {
@@ -229,7 +229,7 @@ impl Limits {
 
     /// Returns the number of attributes that were counted so far, except those with shared counts or rules.
     pub fn len(&self) -> usize {
-        self.inner.sites.lock().len()
+        self.inner.call_sites.lock().len()
     }
 
     /// Returns `true` if nothing was counted so far.
@@ -239,52 +239,52 @@ impl Limits {
 
     /// Returns the memory used by all keys, in bytes; a function without keys uses none.
     pub fn memory_used(&self) -> usize {
-        self.inner.sites.lock().values().map(|limit| limit.memory_used()).sum()
+        self.inner.call_sites.lock().values().map(|limit| limit.memory_used()).sum()
     }
 
     /// Drops all keys that equal a new one. Inserting keys does so incrementally; call this in idle times.
     pub fn reclaim(&self) {
-        let limits: Vec<_> = self.inner.sites.lock().values().cloned().collect();
+        let limits: Vec<_> = self.inner.call_sites.lock().values().cloned().collect();
         limits.iter().for_each(|limit| limit.reclaim());
     }
 
-    /// Returns the counts of the attribute whose static is at `place`, created by `make` at the first call.
-    pub(super) fn of_site(
+    /// Returns the counts of the attribute whose static is at `address`, created by `create` at the first call.
+    pub(super) fn of_call_site(
         &self,
-        place: usize,
-        make: impl FnOnce(TableOptions) -> Result<Limit, Cause>,
+        address: usize,
+        create: impl FnOnce(TableOptions) -> Result<Limit, Cause>,
     ) -> Result<Arc<Limit>, Cause> {
-        let mut sites = self.inner.sites.lock();
-        if let Some(limit) = sites.get(&place) {
+        let mut call_sites = self.inner.call_sites.lock();
+        if let Some(limit) = call_sites.get(&address) {
             return Ok(Arc::clone(limit));
         }
-        let limit = make(self.inner.set.options)?;
-        let limit = match &self.inner.set.clock {
+        let limit = create(self.inner.config.options)?;
+        let limit = match &self.inner.config.clock {
             Some(clock) => limit.with_clock(clock.clone()),
             None => limit,
         };
         let limit = Arc::new(limit);
-        sites.insert(place, Arc::clone(&limit));
+        call_sites.insert(address, Arc::clone(&limit));
         Ok(limit)
     }
 
     /// Returns the rules for `#[limited]`.
     #[cfg(feature = "rules")]
     pub(super) fn rules(&self) -> Option<&Arc<Engine>> {
-        self.inner.set.rules.as_ref()
+        self.inner.config.rules.as_ref()
     }
 
     /// Returns the shared store.
     #[cfg(feature = "redis")]
     pub(super) fn shared(&self) -> Option<&diana_redis::RedisStore> {
-        self.inner.set.shared.as_ref()
+        self.inner.config.shared.as_ref()
     }
 
-    /// Assigns a name of shared counts to the attribute whose static is at `place`, unless it is taken.
+    /// Assigns a name of shared counts to the attribute whose static is at `address`, unless it is taken.
     #[cfg(feature = "redis")]
-    pub(super) fn claim(&self, name: &'static str, place: usize) -> Result<(), Cause> {
-        let owner = *self.inner.names.lock().entry(name).or_insert(place);
-        if owner == place { Ok(()) } else { Err(Cause::NameTaken) }
+    pub(super) fn claim(&self, name: &'static str, address: usize) -> Result<(), Cause> {
+        let owner = *self.inner.names.lock().entry(name).or_insert(address);
+        if owner == address { Ok(()) } else { Err(Cause::DuplicateName) }
     }
 }
 

@@ -43,8 +43,8 @@ impl Sheddings {
     }
 
     /// Returns the exhausted resource if the `load` of a rule denies this request.
-    pub(crate) fn refuses(&self, rule: &str, load: &LoadMeter) -> Option<Resource> {
-        self.0.load().get(rule)?.refuses(load)
+    pub(crate) fn denies(&self, rule: &str, load: &LoadMeter) -> Option<Resource> {
+        self.0.load().get(rule)?.denies(load)
     }
 }
 
@@ -67,18 +67,18 @@ impl Shedding {
     }
 
     /// Returns the exhausted resource if the request is denied.
-    pub(crate) fn refuses(&self, load: &LoadMeter) -> Option<Resource> {
+    pub(crate) fn denies(&self, load: &LoadMeter) -> Option<Resource> {
         let Overload { cpu, memory, connections, traffic, .. } = &self.bounds;
-        if memory.is_some_and(|most| load.memory() > most.share()) {
+        if memory.is_some_and(|max| load.memory() > max.share()) {
             return Some(Resource::Memory);
         }
-        if connections.is_some_and(|most| load.connections() > most) {
+        if connections.is_some_and(|max| load.connections() > max) {
             return Some(Resource::Connections);
         }
-        if cpu.is_some_and(|most| self.cpu.refuses(load.ticked(), load.cpu(), most.share())) {
+        if cpu.is_some_and(|max| self.cpu.denies(load.ticked(), load.cpu(), max.share())) {
             return Some(Resource::Cpu);
         }
-        if traffic.is_some_and(|most| self.traffic.refuses(load.ticked(), load.traffic(), per_second(&most))) {
+        if traffic.is_some_and(|max| self.traffic.denies(load.ticked(), load.traffic(), per_second(&max))) {
             return Some(Resource::Traffic);
         }
         None
@@ -91,63 +91,65 @@ fn per_second(quota: &Quota) -> f64 {
 }
 
 /// 1.0 as a fixed-point number, for sums of fractions.
-const WHOLE: u32 = 1 << 24;
+const ONE: u32 = 1 << 24;
 /// The smallest admitted fraction.
-const LEAST: f64 = 0.001;
+const MIN_ADMITTED: f64 = 0.001;
 /// The longest interval of one step, in seconds: a rule that was unused for a minute has not observed a minute of load.
-const LONGEST_STEP: f64 = 2.0;
+const MAX_STEP: f64 = 2.0;
 
 /// Controls one measurement by admitting a fraction of the requests.
 #[derive(Debug, Default)]
 struct Controller {
     /// The last processed tick, in nanoseconds.
-    heard: AtomicU64,
-    /// The denied fraction, in units of 1 / [`WHOLE`].
-    refused: AtomicU32,
+    last_tick: AtomicU64,
+    /// The denied fraction, in units of 1 / [`ONE`].
+    denied: AtomicU32,
     /// The sum of the denied fractions of all requests.
     sum: AtomicU32,
 }
 
 impl Controller {
-    fn refuses(&self, ticked: u64, measured: f64, target: f64) -> bool {
-        let heard = self.heard.load(Ordering::Relaxed);
+    fn denies(&self, ticked: u64, measured: f64, target: f64) -> bool {
+        let last_tick = self.last_tick.load(Ordering::Relaxed);
         // One thread processes each tick; meanwhile the others use the old fraction.
-        if ticked > heard && self.heard.compare_exchange(heard, ticked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            let passed = if heard == 0 { 0 } else { ticked - heard };
+        if ticked > last_tick
+            && self.last_tick.compare_exchange(last_tick, ticked, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            let passed = if last_tick == 0 { 0 } else { ticked - last_tick };
             let share = next(self.share(), measured, target, std::time::Duration::from_nanos(passed).as_secs_f64());
-            self.refused.store(of_whole(share), Ordering::Relaxed);
+            self.denied.store(to_fixed(share), Ordering::Relaxed);
         }
-        let refused = self.refused.load(Ordering::Relaxed);
-        if refused == 0 {
+        let denied = self.denied.load(Ordering::Relaxed);
+        if denied == 0 {
             return false;
         }
-        let before = self.sum.fetch_add(refused, Ordering::Relaxed) % WHOLE;
-        before + refused >= WHOLE
+        let before = self.sum.fetch_add(denied, Ordering::Relaxed) % ONE;
+        before + denied >= ONE
     }
 
     fn share(&self) -> f64 {
-        f64::from(self.refused.load(Ordering::Relaxed)) / f64::from(WHOLE)
+        f64::from(self.denied.load(Ordering::Relaxed)) / f64::from(ONE)
     }
 
     fn copy(&self) -> Self {
-        let refused = AtomicU32::new(self.refused.load(Ordering::Relaxed));
-        Self { heard: AtomicU64::new(self.heard.load(Ordering::Relaxed)), refused, sum: AtomicU32::new(0) }
+        let denied = AtomicU32::new(self.denied.load(Ordering::Relaxed));
+        Self { last_tick: AtomicU64::new(self.last_tick.load(Ordering::Relaxed)), denied, sum: AtomicU32::new(0) }
     }
 }
 
 /// Returns the denied fraction after `seconds` more, in which `measured` was observed for `target`.
-fn next(refused: f64, measured: f64, target: f64, seconds: f64) -> f64 {
+fn next(denied: f64, measured: f64, target: f64, seconds: f64) -> f64 {
     // A step is half a second; longer intervals have more effect, shorter ones less.
-    let steps = seconds.min(LONGEST_STEP) * 2.0;
+    let steps = seconds.min(MAX_STEP) * 2.0;
     let step = (target / measured.max(target / 1_000.0)).sqrt().clamp(0.5, 1.1);
-    let admitted = ((1.0 - refused) * step.powf(steps)).clamp(LEAST, 1.0);
+    let admitted = ((1.0 - denied) * step.powf(steps)).clamp(MIN_ADMITTED, 1.0);
     // Rounded to 0, so that an idle rule has no cost.
     if admitted > 0.999 { 0.0 } else { 1.0 - admitted }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share lies in 0..=1")]
-fn of_whole(share: f64) -> u32 {
-    (share.clamp(0.0, 1.0) * f64::from(WHOLE)) as u32
+fn to_fixed(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * f64::from(ONE)) as u32
 }
 
 #[cfg(test)]

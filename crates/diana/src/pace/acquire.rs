@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 /// How often to poll a full queue, for which no retry time is known.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The limit is exhausted and will never grant this. Nothing passed.
 ///
@@ -25,118 +25,120 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the limit is used up for good, and nothing passed: reset it, or set a larger one")]
+#[error("the limit is exhausted and will never grant this: reset it, or set a larger limit")]
 pub struct Exhausted;
 
 impl From<Exhausted> for io::Error {
-    fn from(used_up: Exhausted) -> Self {
-        Self::new(io::ErrorKind::QuotaExceeded, used_up)
+    fn from(exhausted: Exhausted) -> Self {
+        Self::new(io::ErrorKind::QuotaExceeded, exhausted)
     }
 }
 
-/// Permits, and when they were granted: now, or slightly earlier.
+/// Acquired permits, and when they were granted: now, or slightly earlier.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct Acquired {
     pub(super) receipt: Receipt,
-    pub(super) turn: Timestamp,
+    pub(super) granted_at: Timestamp,
 }
 
 /// How many permits are requested, and as of when.
-struct Asking {
+struct PendingAcquire {
     permits: u64,
     since: Timestamp,
-    /// Whether the last answer predicted a grant in the past.
-    looked_back: bool,
+    /// Whether the last request was made as of a time in the past.
+    is_backdated: bool,
 }
 
 /// The step after an answer.
-enum Next {
-    Go(Taken),
-    AskAgain,
+enum Step {
+    Done(Acquired),
+    Retry,
     /// Wait, then request again.
     Wait(Duration),
 }
 
-impl Asking {
+impl PendingAcquire {
     fn new(permits: u64, since: Timestamp) -> Self {
-        Self { permits: permits.clamp(1, MAX_PERMITS), since, looked_back: false }
+        Self { permits: permits.clamp(1, MAX_PERMITS), since, is_backdated: false }
     }
 
     /// Returns the step after the limiter's answer at `now`.
-    fn next(&mut self, acquired: Result<Grant, AcquireError>, now: Timestamp) -> Result<Next, Exhausted> {
+    fn next(&mut self, acquired: Result<Grant, AcquireError>, now: Timestamp) -> Result<Step, Exhausted> {
         let wait = match acquired {
-            Ok(grant) => return Ok(Next::Go(Taken { receipt: grant.receipt, turn: self.since + grant.waited })),
+            Ok(grant) => {
+                return Ok(Step::Done(Acquired { receipt: grant.receipt, granted_at: self.since + grant.waited }));
+            }
             // The cost is over the capacity.
             Err(AcquireError::Denied { retry: Retry::Never, status }) if (1..self.permits).contains(&status.limit) => {
                 self.permits = status.limit;
-                return Ok(Next::AskAgain);
+                return Ok(Step::Retry);
             }
             Err(AcquireError::Denied { retry: Retry::After(wait), .. }) => wait,
-            Err(AcquireError::Denied { retry: Retry::WhenReturned, .. }) => LOOK_AGAIN,
+            Err(AcquireError::Denied { retry: Retry::WhenReturned, .. }) => POLL_INTERVAL,
             Err(_) => return Err(Exhausted),
         };
-        let then = self.since + wait;
-        if then > now {
-            (self.since, self.looked_back) = (then, false);
-            return Ok(Next::Wait(then.since(now)));
+        let retry_at = self.since + wait;
+        if retry_at > now {
+            (self.since, self.is_backdated) = (retry_at, false);
+            return Ok(Step::Wait(retry_at.since(now)));
         }
-        // Requested as of then, it should be granted. If not, other users were first, and retrying at earlier instants
-        // does not help.
-        self.since = if self.looked_back { now } else { then };
-        self.looked_back = true;
-        Ok(Next::AskAgain)
+        // Requested as of that time, it should be granted. If not, other users were first, and retrying as of earlier
+        // times does not help.
+        self.since = if self.is_backdated { now } else { retry_at };
+        self.is_backdated = true;
+        Ok(Step::Retry)
     }
 }
 
 /// Acquires `permits`, or as many as the capacity, blocking this thread until they can be used. Requested as of
 /// `since`.
-pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
-    let mut asking = Asking::new(permits, since);
+pub(super) fn blocking_acquire(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Acquired, Exhausted> {
+    let mut pending = PendingAcquire::new(permits, since);
     loop {
-        let acquired = limiter.blocking_acquire_since(asking.permits, asking.since);
-        match asking.next(acquired, limiter.clock().now())? {
-            Next::Go(taken) => return Ok(taken),
-            Next::AskAgain => {}
-            Next::Wait(wait) => limiter.clock().park(wait),
+        let acquired = limiter.blocking_acquire_since(pending.permits, pending.since);
+        match pending.next(acquired, limiter.clock().now())? {
+            Step::Done(acquired) => return Ok(acquired),
+            Step::Retry => {}
+            Step::Wait(wait) => limiter.clock().park(wait),
         }
     }
 }
 
-/// [`take`] as a future. Dropping it refunds its reservation.
-pub(super) async fn take_async(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
-    let mut asking = Asking::new(permits, since);
+/// [`blocking_acquire`] as a future. Dropping it refunds its reservation.
+pub(super) async fn acquire(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Acquired, Exhausted> {
+    let mut pending = PendingAcquire::new(permits, since);
     loop {
-        let acquired = limiter.acquire_since(asking.permits, asking.since).await;
-        match asking.next(acquired, limiter.clock().now())? {
-            Next::Go(taken) => return Ok(taken),
-            Next::AskAgain => {}
-            Next::Wait(wait) => tokio::time::sleep(wait).await,
+        let acquired = limiter.acquire_since(pending.permits, pending.since).await;
+        match pending.next(acquired, limiter.clock().now())? {
+            Step::Done(acquired) => return Ok(acquired),
+            Step::Retry => {}
+            Step::Wait(wait) => tokio::time::sleep(wait).await,
         }
     }
 }
 
 /// Pays `cost`, in instalments if it is over the capacity, blocking this thread; returns the last instalment.
-pub(super) fn pay(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Taken, Exhausted> {
-    let (mut left, mut since) = (cost, since);
+pub(super) fn blocking_pay(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Acquired, Exhausted> {
+    let (mut remaining, mut since) = (cost, since);
     loop {
-        let taken = take(limiter, left, since)?;
-        left = left.saturating_sub(taken.receipt.cost().get());
-        if left == 0 {
-            return Ok(taken);
+        let acquired = blocking_acquire(limiter, remaining, since)?;
+        remaining = remaining.saturating_sub(acquired.receipt.cost().get());
+        if remaining == 0 {
+            return Ok(acquired);
         }
-        since = taken.turn;
+        since = acquired.granted_at;
     }
 }
 
-/// [`pay`] as a future.
-pub(super) async fn pay_async(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Taken, Exhausted> {
-    let (mut left, mut since) = (cost, since);
+/// [`blocking_pay`] as a future.
+pub(super) async fn pay(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Acquired, Exhausted> {
+    let (mut remaining, mut since) = (cost, since);
     loop {
-        let taken = take_async(limiter, left, since).await?;
-        left = left.saturating_sub(taken.receipt.cost().get());
-        if left == 0 {
-            return Ok(taken);
+        let acquired = acquire(limiter, remaining, since).await?;
+        remaining = remaining.saturating_sub(acquired.receipt.cost().get());
+        if remaining == 0 {
+            return Ok(acquired);
         }
-        since = taken.turn;
+        since = acquired.granted_at;
     }
 }

@@ -26,7 +26,7 @@ pub trait IteratorExt: Iterator {
     where
         Self: Sized,
     {
-        PacedIterator { iterator: self, cost: one, held: None, till: PacedPermits::new(limiter.into()) }
+        PacedIterator { iterator: self, cost: one, held: None, permits: PacedPermits::new(limiter.into()) }
     }
 }
 
@@ -41,7 +41,7 @@ pub struct PacedIterator<I: Iterator, F> {
     cost: F,
     /// The item for which the limit was exhausted.
     held: Option<(I::Item, u64)>,
-    till: PacedPermits,
+    permits: PacedPermits,
 }
 
 impl<I: Iterator, F> PacedIterator<I, F> {
@@ -55,15 +55,15 @@ impl<I: Iterator, F> PacedIterator<I, F> {
     /// let limiter = Limiter::new(Quota::per_second(10)?).with_clock(clock.clone());
     ///
     /// assert_eq!(["a", "bcd"].iter().rate_limited(limiter).cost(|text| 10 * text.len() as u64).count(), 2);
-    /// assert_eq!(clock.now(), Timestamp::from_secs(3)); // Ten at once, and then thirty at ten a second.
+    /// assert_eq!(clock.now(), Timestamp::from_secs(3)); // Ten immediately, then thirty at 10/s.
     /// # Ok::<(), diana::InvalidQuota>(())
     /// ```
     pub fn cost<G>(self, cost: G) -> PacedIterator<I, G>
     where
         G: FnMut(&I::Item) -> u64,
     {
-        let Self { iterator, held, till, .. } = self;
-        PacedIterator { iterator, cost, held, till }
+        let Self { iterator, held, permits, .. } = self;
+        PacedIterator { iterator, cost, held, permits }
     }
 
     /// Returns the iterator, and the item that it held when the limit was exhausted.
@@ -98,9 +98,9 @@ where
                 (item, due)
             }
         };
-        match self.till.pay(due) {
+        match self.permits.blocking_pay(due) {
             Ok(()) => Some(item),
-            Err(_used_up) => {
+            Err(_exhausted) => {
                 self.held = Some((item, due));
                 None
             }
@@ -109,15 +109,15 @@ where
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let held = usize::from(self.held.is_some());
-        let (_, most) = self.iterator.size_hint();
+        let (_, upper) = self.iterator.size_hint();
         // The limit may be exhausted at any time, which ends the iterator.
-        (0, most.and_then(|most| most.checked_add(held)))
+        (0, upper.and_then(|upper| upper.checked_add(held)))
     }
 }
 
 impl<I: Iterator + fmt::Debug, F> fmt::Debug for PacedIterator<I, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("PacedIterator");
-        fields.field("iterator", &self.iterator).field("till", &self.till).finish_non_exhaustive()
+        fields.field("iterator", &self.iterator).field("permits", &self.permits).finish_non_exhaustive()
     }
 }

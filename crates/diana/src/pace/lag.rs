@@ -6,12 +6,12 @@
 //! requests its next permit as of the instant at which it would have done so on time:
 //!
 //! ```text
-//!   turns   ─┼──────┼──────┼──────┼──────┼──────▶ time     as the limit grants them
-//!   passed  ─┼──────────────▪▪▪───▪──────▪──────▶          woken late: two turns are past, and pass at once
+//!   grants  ─┼──────┼──────┼──────┼──────┼──────▶ time     as the limit grants them
+//!   passed  ─┼──────────────▪▪▪───▪──────▪──────▶          woken late: two grants are past, and pass at once
 //! ```
 //!
-//! Grants never exceed the limit. Items pass at most [`MOST`] later, so in every span `t` at most
-//! `burst + rate × (t + MOST)` pass.
+//! Grants never exceed the limit. Items pass at most [`MAX_LAG`] later, so in every span `t` at most
+//! `burst + rate × (t + MAX_LAG)` pass.
 
 use diana_core::Timestamp;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use std::time::Duration;
 ///
 /// A timer is late by a millisecond or two, a thread on a busy machine by tens of them. To make up for more, configure
 /// a burst.
-pub(super) const MOST: Duration = Duration::from_millis(50);
+pub(super) const MAX_LAG: Duration = Duration::from_millis(50);
 
 /// How late the last grant was used.
 #[derive(Debug, Default)]
-pub(super) struct Late {
+pub(super) struct Lag {
     by: Duration,
     /// Since when there is nothing to pass.
     idle: Option<Timestamp>,
 }
 
-impl Late {
+impl Lag {
     /// Returns `true` if the last grant was used late.
     pub(super) fn is_late(&self) -> bool {
         !self.by.is_zero()
@@ -40,20 +40,20 @@ impl Late {
     pub(super) fn since(&mut self, now: Timestamp) -> Timestamp {
         // Items that did not exist could not have passed earlier. (A producer that is woken by a passed item needs
         // little time.)
-        if self.idle.take().is_some_and(|from| now.since(from) > MOST) {
+        if self.idle.take().is_some_and(|from| now.since(from) > MAX_LAG) {
             self.by = Duration::ZERO;
         }
         let by = u64::try_from(self.by.as_nanos()).unwrap_or(u64::MAX);
         Timestamp::from_nanos(now.as_nanos().saturating_sub(by))
     }
 
-    /// Records that a grant for `turn` is used at `now`.
-    pub(super) fn came(&mut self, turn: Timestamp, now: Timestamp) {
-        self.by = now.since(turn).min(MOST);
+    /// Records that a grant of `granted_at` is used at `now`.
+    pub(super) fn record(&mut self, granted_at: Timestamp, now: Timestamp) {
+        self.by = now.since(granted_at).min(MAX_LAG);
     }
 
     /// Records that at `now` there is nothing to pass.
-    pub(super) fn idles(&mut self, now: Timestamp) {
+    pub(super) fn record_idle(&mut self, now: Timestamp) {
         self.idle.get_or_insert(now);
     }
 }

@@ -39,7 +39,7 @@ pub trait SinkExt<Item>: Sink<Item> {
     where
         Self: Sized,
     {
-        PacedSink { sink: self, cost: one, held: None, till: PacedPermits::new(limiter.into()) }
+        PacedSink { sink: self, cost: one, held: None, permits: PacedPermits::new(limiter.into()) }
     }
 }
 
@@ -88,7 +88,7 @@ pin_project_lite::pin_project! {
         sink: S,
         cost: F,
         held: Option<(Item, u64)>,
-        till: PacedPermits,
+        permits: PacedPermits,
     }
 }
 
@@ -113,8 +113,8 @@ impl<S, Item, F> PacedSink<S, Item, F> {
     where
         G: FnMut(&Item) -> u64,
     {
-        let Self { sink, held, till, .. } = self;
-        PacedSink { sink, cost, held, till }
+        let Self { sink, held, permits, .. } = self;
+        PacedSink { sink, cost, held, permits }
     }
 
     /// Returns the sink, and the item that still waits for its permits.
@@ -147,11 +147,11 @@ impl<S: Sink<Item>, Item, F> PacedSink<S, Item, F> {
         match this.sink.as_mut().poll_ready(context).map_err(SinkError::Sink) {
             Poll::Ready(ready) => ready?,
             Poll::Pending => {
-                this.till.leave();
+                this.permits.cancel_wait();
                 return Poll::Pending;
             }
         }
-        ready!(this.till.poll_pay(context, *due)).map_err(SinkError::Exhausted)?;
+        ready!(this.permits.poll_pay(context, *due)).map_err(SinkError::Exhausted)?;
         let Some((item, _)) = this.held.take() else { return Poll::Ready(Ok(())) };
         Poll::Ready(this.sink.start_send(item).map_err(SinkError::Sink))
     }
@@ -192,6 +192,10 @@ where
 impl<S: fmt::Debug, Item, F> fmt::Debug for PacedSink<S, Item, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("PacedSink");
-        fields.field("sink", &self.sink).field("holds_one", &self.held.is_some()).field("till", &self.till).finish()
+        fields
+            .field("sink", &self.sink)
+            .field("holds_one", &self.held.is_some())
+            .field("permits", &self.permits)
+            .finish()
     }
 }

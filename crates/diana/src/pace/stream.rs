@@ -36,7 +36,7 @@ pub trait StreamExt: Stream {
     where
         Self: Sized,
     {
-        PacedStream { stream: self, cost: one, held: None, till: PacedPermits::new(limiter.into()) }
+        PacedStream { stream: self, cost: one, held: None, permits: PacedPermits::new(limiter.into()) }
     }
 }
 
@@ -62,7 +62,7 @@ pin_project_lite::pin_project! {
         stream: S,
         cost: F,
         held: Option<(S::Item, u64)>,
-        till: PacedPermits,
+        permits: PacedPermits,
     }
 }
 
@@ -77,7 +77,7 @@ impl<S: Stream, F> PacedStream<S, F> {
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), diana::InvalidQuota> {
-    /// // Ten at once and ten a second: the text of thirty takes two more seconds.
+    /// // Ten immediately and 10/s: the text of thirty takes two more seconds.
     /// let limiter = Limiter::new(Quota::per_second(10)?);
     /// # let limiter = limiter.with_clock(TokioClock::new());
     /// let began = tokio::time::Instant::now();
@@ -92,8 +92,8 @@ impl<S: Stream, F> PacedStream<S, F> {
     where
         G: FnMut(&S::Item) -> u64,
     {
-        let Self { stream, held, till, .. } = self;
-        PacedStream { stream, cost, held, till }
+        let Self { stream, held, permits, .. } = self;
+        PacedStream { stream, cost, held, permits }
     }
 
     /// Returns the stream, and the item that it held while it waited.
@@ -134,7 +134,7 @@ where
                 Poll::Ready(Some(item)) => item,
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
-                    this.till.idles();
+                    this.permits.record_idle();
                     return Poll::Pending;
                 }
             };
@@ -142,17 +142,17 @@ where
             *this.held = Some((item, due));
         }
         let due = this.held.as_ref().map_or(0, |(_, due)| *due);
-        match ready!(this.till.poll_pay(context, due)) {
+        match ready!(this.permits.poll_pay(context, due)) {
             Ok(()) => Poll::Ready(this.held.take().map(|(item, _)| item)),
-            Err(_used_up) => Poll::Ready(None),
+            Err(_exhausted) => Poll::Ready(None),
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let held = usize::from(self.held.is_some());
-        let (_, most) = self.stream.size_hint();
+        let (_, upper) = self.stream.size_hint();
         // The limit may be exhausted at any time, which ends the stream.
-        (0, most.and_then(|most| most.checked_add(held)))
+        (0, upper.and_then(|upper| upper.checked_add(held)))
     }
 }
 
@@ -170,6 +170,10 @@ where
 impl<S: Stream + fmt::Debug, F> fmt::Debug for PacedStream<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("PacedStream");
-        fields.field("stream", &self.stream).field("holds_one", &self.held.is_some()).field("till", &self.till).finish()
+        fields
+            .field("stream", &self.stream)
+            .field("holds_one", &self.held.is_some())
+            .field("permits", &self.permits)
+            .finish()
     }
 }

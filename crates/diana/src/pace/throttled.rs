@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The maximum length of one read into the buffer.
-const MOST_READ: usize = 64 * 1024;
+const MAX_READ: usize = 64 * 1024;
 
 pin_project_lite::pin_project! {
     /// A throttled reader, writer, or both: one permit is one byte.
@@ -35,7 +35,7 @@ pin_project_lite::pin_project! {
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// // 100 kB/s for both copies together, of which 10 kB may go at once.
+    /// // 100 kB/s for both copies together, with a burst of 10 kB.
     /// let limiter = Limiter::new(Quota::per_second(100_000)?.with_burst(10_000)?);
     /// # let limiter = limiter.with_clock(TokioClock::new());
     /// let budget = Arc::new(limiter);
@@ -62,7 +62,7 @@ pin_project_lite::pin_project! {
     pub struct Throttled<T> {
         #[pin]
         io: T,
-        reading: Option<Reading>,
+        reading: Option<ReadBuffer>,
         writing: Option<PacedPermits>,
     }
 }
@@ -78,7 +78,7 @@ impl<T> Throttled<T> {
     ///
     /// let budget = Arc::new(Limiter::new(Quota::per_second(1_000_000)?));
     /// let mut file = Throttled::new(Vec::new()).reads(budget.clone()).writes(budget);
-    /// file.write_all(b"either way, a megabyte a second")?;
+    /// file.write_all(b"one megabyte per second in total")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(io: T) -> Self {
@@ -103,10 +103,10 @@ impl<T> Throttled<T> {
     #[must_use]
     pub fn reads(self, limiter: impl Into<Arc<Limiter>>) -> Self {
         Self {
-            reading: Some(Reading {
-                till: PacedPermits::new(limiter.into()),
+            reading: Some(ReadBuffer {
+                permits: PacedPermits::new(limiter.into()),
                 buffer: Vec::new(),
-                brought: 0,
+                filled: 0,
                 passed: 0,
             }),
             ..self
@@ -152,33 +152,33 @@ impl<T> Throttled<T> {
 }
 
 /// Bytes that were read and have not passed yet.
-struct Reading {
-    till: PacedPermits,
-    /// As long as the largest read so far; the first `brought` bytes are those of the last read.
+struct ReadBuffer {
+    permits: PacedPermits,
+    /// As long as the largest read so far; the first `filled` bytes are those of the last read.
     buffer: Vec<u8>,
-    brought: usize,
+    filled: usize,
     passed: usize,
 }
 
-impl Reading {
+impl ReadBuffer {
     fn rest(&self) -> &[u8] {
-        self.buffer.get(self.passed..self.brought).unwrap_or_default()
+        self.buffer.get(self.passed..self.filled).unwrap_or_default()
     }
 
-    /// Fills the buffer by `read`, with at most `room` bytes.
-    fn fill<E>(&mut self, room: usize, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<(), E> {
-        (self.brought, self.passed) = (0, 0);
-        let room = room.min(MOST_READ);
-        if self.buffer.len() < room {
-            self.buffer.resize(room, 0);
+    /// Fills the buffer by `read`, with at most `max` bytes.
+    fn fill<E>(&mut self, max: usize, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<(), E> {
+        (self.filled, self.passed) = (0, 0);
+        let max = max.min(MAX_READ);
+        if self.buffer.len() < max {
+            self.buffer.resize(max, 0);
         }
-        self.brought = read(self.buffer.get_mut(..room).unwrap_or_default())?.min(room);
+        self.filled = read(self.buffer.get_mut(..max).unwrap_or_default())?.min(max);
         Ok(())
     }
 
-    /// Returns how much of the rest to request, given `room` bytes in the destination.
-    fn wanted(&self, room: usize) -> usize {
-        self.rest().len().min(room)
+    /// Returns how much of the rest to request, given `max` bytes in the destination.
+    fn wanted(&self, max: usize) -> usize {
+        self.rest().len().min(max)
     }
 
     /// Returns the paid part of the rest.
@@ -197,8 +197,8 @@ impl<T: fmt::Debug> fmt::Debug for Throttled<T> {
     }
 }
 
-impl fmt::Debug for Reading {
+impl fmt::Debug for ReadBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading").field("till", &self.till).field("held", &self.rest().len()).finish()
+        f.debug_struct("ReadBuffer").field("permits", &self.permits).field("held", &self.rest().len()).finish()
     }
 }

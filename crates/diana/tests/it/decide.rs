@@ -1,6 +1,6 @@
 //! One decision over all rules that match a request.
 
-use crate::support::{account, decide, engine, now, request, said};
+use crate::support::{account, decide, decision_text, engine, now, request};
 use diana::Retry;
 use diana::rules::rule::OverLimit;
 use diana::rules::ruleset::DenyReason;
@@ -15,36 +15,36 @@ fn all_rules_grant_or_none_is_charged() {
   - {name: each-account, by: account, limit: 1/h, status: 429}
 ",
     );
-    assert_eq!(said(&engine, &account("alice")), "granted, closest to `each-account` for alice: 0 of 1 left");
+    assert_eq!(decision_text(&engine, &account("alice")), "granted, closest to `each-account` for alice: 0 of 1 left");
     let denied = decide(&engine, &account("alice"));
-    assert_eq!(denied.to_string(), "denied by `each-account` for alice: 0 of 1 left, again in 1h");
+    assert_eq!(denied.to_string(), "denied by `each-account` for alice: 0 of 1 left, retry after 1h");
     assert_eq!((denied.status(), denied.over()), (Some(429), Some(&OverLimit::Deny)));
-    // Alice's refusals cost the others nothing.
-    assert_eq!(said(&engine, &account("bob")), "granted, closest to `each-account` for bob: 0 of 1 left");
-    assert_eq!(said(&engine, &account("carol")), "granted, closest to `everyone`: 0 of 3 left");
-    assert_eq!(said(&engine, &account("dave")), "denied by `everyone`: 0 of 3 left, again in 20min");
+    // Alice's denials cost the others nothing.
+    assert_eq!(decision_text(&engine, &account("bob")), "granted, closest to `each-account` for bob: 0 of 1 left");
+    assert_eq!(decision_text(&engine, &account("carol")), "granted, closest to `everyone`: 0 of 3 left");
+    assert_eq!(decision_text(&engine, &account("dave")), "denied by `everyone`: 0 of 3 left, retry after 20min");
     assert_eq!(decide(&engine, &account("dave")).status(), Some(503));
 }
 
 #[test]
-fn a_request_that_no_rule_is_about_is_granted() {
+fn a_request_that_no_rule_matches_is_granted() {
     let (engine, _) = engine("rules: [{name: sms, match: {path: /sms}, limit: 1/h}]");
-    assert_eq!(said(&engine, &request()), "granted: no rule is about it");
+    assert_eq!(decision_text(&engine, &request()), "granted: no rule matches");
 }
 
 #[test]
 fn several_limits_of_one_rule_hold_together() {
     let (engine, clock) = engine("rules: [{name: a, by: account, limit: [{rate: 1/s, burst: 2}, 3/h]}]");
-    assert_eq!(said(&engine, &account("x")), "granted, closest to `a` for x: 1 of 2 left");
-    assert_eq!(said(&engine, &account("x")), "granted, closest to `a` for x: 0 of 2 left");
-    assert_eq!(said(&engine, &account("x")), "denied by `a` for x: 0 of 2 left, again in 1s");
+    assert_eq!(decision_text(&engine, &account("x")), "granted, closest to `a` for x: 1 of 2 left");
+    assert_eq!(decision_text(&engine, &account("x")), "granted, closest to `a` for x: 0 of 2 left");
+    assert_eq!(decision_text(&engine, &account("x")), "denied by `a` for x: 0 of 2 left, retry after 1s");
     clock.advance(Duration::from_secs(10));
-    assert_eq!(said(&engine, &account("x")), "granted, closest to `a#2` for x: 0 of 3 left");
-    assert_eq!(said(&engine, &account("x")), "denied by `a#2` for x: 0 of 3 left, again in 19.834min");
+    assert_eq!(decision_text(&engine, &account("x")), "granted, closest to `a#2` for x: 0 of 3 left");
+    assert_eq!(decision_text(&engine, &account("x")), "denied by `a#2` for x: 0 of 3 left, retry after 19.834min");
 }
 
 #[test]
-fn an_override_takes_the_place_of_the_limit_for_its_key() {
+fn an_override_replaces_the_limit_of_its_key() {
     let (engine, _) = engine(
         "rules:
   - {name: a, by: account, limit: 1/h, algorithm: fixed_window, overrides: {vip: 2/h, none: {total: 1}}}
@@ -54,12 +54,12 @@ fn an_override_takes_the_place_of_the_limit_for_its_key() {
     overrides: [{key: [vip, 203.0.113.7], limit: 1/h}]
 ",
     );
-    assert_eq!(said(&engine, &account("bob")), "granted, closest to `a` for bob: 0 of 1 left");
+    assert_eq!(decision_text(&engine, &account("bob")), "granted, closest to `a` for bob: 0 of 1 left");
     assert_eq!(
-        said(&engine, &account("vip")),
+        decision_text(&engine, &account("vip")),
         "granted, closest to `pair@vip, 203.0.113.7` for vip, 203.0.113.7: 0 of 1 left"
     );
-    assert!(said(&engine, &account("vip")).starts_with("denied by `pair@vip, 203.0.113.7`"));
+    assert!(decision_text(&engine, &account("vip")).starts_with("denied by `pair@vip, 203.0.113.7`"));
     assert!(decide(&engine, &account("none")).is_granted());
     assert_eq!(decide(&engine, &account("none")).retry(), Some(Retry::Never));
 }
@@ -77,24 +77,24 @@ fn lists_allow_and_deny_before_anything_is_counted() {
         assert!(decide(&engine, &account("bob").ip([10, 1, 2, 3])).is_granted());
     }
     let denied = decide(&engine, &account("mallory").ip([192, 0, 2, 1]));
-    assert_eq!(denied.to_string(), "denied by `a`: it is in `deny`");
+    assert_eq!(denied.to_string(), "denied by `a`: listed in `deny`");
     assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Listed, .. })));
     assert_eq!(denied.retry(), Some(Retry::Never));
-    assert_eq!(said(&engine, &account("bob")), "denied by `a`: it is in `deny`");
+    assert_eq!(decision_text(&engine, &account("bob")), "denied by `a`: listed in `deny`");
     // Six were counted, and the two that were denied were not.
-    assert_eq!(said(&engine, &request().ip([192, 0, 2, 1])), "granted, closest to `everyone`: 93 of 100 left");
+    assert_eq!(decision_text(&engine, &request().ip([192, 0, 2, 1])), "granted, closest to `everyone`: 93 of 100 left");
 }
 
 #[test]
 fn a_request_without_the_key_is_skipped_denied_or_counted_together() {
     for (missing, first, second) in [
-        ("skip", "granted: no rule is about it", "granted: no rule is about it"),
-        ("deny", "denied by `a`: it has no account", "denied by `a`: it has no account"),
-        ("shared", "granted, closest to `a`: 0 of 1 left", "denied by `a`: 0 of 1 left, again in 1h"),
+        ("skip", "granted: no rule matches", "granted: no rule matches"),
+        ("deny", "denied by `a`: missing account", "denied by `a`: missing account"),
+        ("shared", "granted, closest to `a`: 0 of 1 left", "denied by `a`: 0 of 1 left, retry after 1h"),
     ] {
         let (engine, _) = engine(&format!("rules: [{{name: a, by: account, limit: 1/h, missing: {missing}}}]"));
-        assert_eq!(said(&engine, &request()), first, "{missing}");
-        assert_eq!(said(&engine, &request()), second, "{missing}");
+        assert_eq!(decision_text(&engine, &request()), first, "{missing}");
+        assert_eq!(decision_text(&engine, &request()), second, "{missing}");
         assert!(decide(&engine, &account("alice")).is_granted());
     }
 }
@@ -108,12 +108,12 @@ fn a_cost_is_a_number_or_an_expression() {
 "#,
     );
     let get = |path: &str| diana::rules::attributes::SyntheticRequest::new("GET", path);
-    assert_eq!(said(&engine, &get("/fixed")), "granted, closest to `fixed`: 6 of 10 left");
-    let tokens = |count: &str| said(&engine, &get("/tokens").header("x-tokens", count));
+    assert_eq!(decision_text(&engine, &get("/fixed")), "granted, closest to `fixed`: 6 of 10 left");
+    let tokens = |count: &str| decision_text(&engine, &get("/tokens").header("x-tokens", count));
     assert_eq!(tokens("600"), "granted, closest to `tokens`: 400 of 1000 left");
-    assert_eq!(tokens("600"), "denied by `tokens`: 400 of 1000 left, again in 12min");
+    assert_eq!(tokens("600"), "denied by `tokens`: 400 of 1000 left, retry after 12min");
     assert_eq!(tokens("0"), "granted, closest to `tokens`: 399 of 1000 left");
-    assert_eq!(tokens("5000"), "denied by `tokens`: 399 of 1000 left, and waiting will not help");
+    assert_eq!(tokens("5000"), "denied by `tokens`: 399 of 1000 left, retrying does not help");
     let failed = "denied by `tokens`: its cost can't be computed, and there is no `cost_default`";
     assert_eq!(tokens("many"), failed);
     assert_eq!(engine.rules().rules()[1].failures(), 1);
@@ -123,13 +123,13 @@ fn a_cost_is_a_number_or_an_expression() {
 fn a_when_that_fails_matches() {
     let (engine, _) = engine("rules: [{name: a, match: {when: 'int(request.query.n) > 5'}, limit: 1/h}]");
     let get = |path: &str| diana::rules::attributes::SyntheticRequest::new("GET", path);
-    assert_eq!(said(&engine, &get("/?n=5")), "granted: no rule is about it");
-    assert!(said(&engine, &get("/?n=six")).starts_with("granted, closest to `a`"));
+    assert_eq!(decision_text(&engine, &get("/?n=5")), "granted: no rule matches");
+    assert!(decision_text(&engine, &get("/?n=six")).starts_with("granted, closest to `a`"));
     assert_eq!(engine.rules().rules()[0].failures(), 1);
 }
 
 #[test]
-fn shadow_rules_count_and_refuse_nobody() {
+fn shadow_rules_count_and_deny_no_request() {
     let (engine, _) = engine(
         "rules:
   - {name: real, limit: 3/h}
@@ -143,58 +143,62 @@ fn shadow_rules_count_and_refuse_nobody() {
     assert_eq!(shadows(&verdict), ["list"]);
     assert_eq!(shadows(&decide(&engine, &request())), ["list", "shadow"]);
     assert!(decide(&engine, &request()).is_granted());
-    // What the real ones refuse, the shadows do not count.
+    // Requests that active rules deny are not counted by shadow rules.
     let denied = decide(&engine, &request());
     assert!(!denied.is_granted());
-    let refusals =
+    let shadow_denials =
         engine.rules().rules().iter().map(diana::rules::ruleset::CompiledRule::shadow_refusals).collect::<Vec<_>>();
-    assert_eq!(refusals, [0, 2, 3]);
+    assert_eq!(shadow_denials, [0, 2, 3]);
 }
 
 #[test]
-fn each_rule_waits_only_as_long_as_it_says() {
+fn each_rule_waits_up_to_its_own_maximum() {
     let (engine, _) = engine(
         "rules:
-  - {name: patient, by: account, limit: 1/s, wait: 2s}
-  - {name: line, match: {path: /line}, limit: 10/s, algorithm: leaky_bucket, burst: 2}
-  - {name: hasty, match: {path: /hasty}, limit: 100/s, burst: 1}
+  - {name: waits, by: account, limit: 1/s, wait: 2s}
+  - {name: queue, match: {path: /queue}, limit: 10/s, algorithm: leaky_bucket, burst: 2}
+  - {name: immediate, match: {path: /immediate}, limit: 100/s, burst: 1}
 ",
     );
     assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::ZERO));
     assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::from_secs(1)));
     assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::from_secs(2)));
     assert_eq!(decide(&engine, &account("a")).retry(), Some(Retry::After(Duration::from_secs(1))));
-    let line = diana::rules::attributes::SyntheticRequest::new("GET", "/line");
-    let waits = [(); 4].map(|()| decide(&engine, &line).wait().map(|wait| wait.as_millis()));
+    let queue = diana::rules::attributes::SyntheticRequest::new("GET", "/queue");
+    let waits = [(); 4].map(|()| decide(&engine, &queue).wait().map(|wait| wait.as_millis()));
     assert_eq!(waits, [Some(0), Some(100), Some(200), None]);
-    // A rule that does not wait refuses at once, though another one of the request would wait.
-    let hasty = diana::rules::attributes::SyntheticRequest::new("GET", "/hasty").named("account", "b");
-    assert!(decide(&engine, &hasty).is_granted());
-    assert_eq!(said(&engine, &hasty), "denied by `hasty`: 0 of 1 left, again in 10ms");
-    assert_eq!(decide(&engine, &account("b")).wait(), Some(Duration::from_secs(1)), "and it was not charged for it");
+    // A rule without `wait` denies immediately, even if another rule would wait.
+    let immediate = diana::rules::attributes::SyntheticRequest::new("GET", "/immediate").named("account", "b");
+    assert!(decide(&engine, &immediate).is_granted());
+    assert_eq!(decision_text(&engine, &immediate), "denied by `immediate`: 0 of 1 left, retry after 10ms");
+    assert_eq!(
+        decide(&engine, &account("b")).wait(),
+        Some(Duration::from_secs(1)),
+        "the denied request was not charged"
+    );
 }
 
 #[test]
-fn what_is_held_comes_back_when_the_request_is_done() {
+fn permits_are_released_when_the_request_finishes() {
     let (engine, _) = engine("rules: [{name: uploads, by: ip, concurrent: 1}, {name: rate, limit: 3/h}]");
     let first = decide(&engine, &request());
     assert!(first.is_granted());
     assert_eq!(
-        said(&engine, &request()),
-        "denied by `uploads` for 203.0.113.7: 0 of 1 left, again when somebody is done"
+        decision_text(&engine, &request()),
+        "denied by `uploads` for 203.0.113.7: 0 of 1 left, retry when a permit is released"
     );
     now(engine.finish(first));
     let second = decide(&engine, &request());
-    assert!(second.is_granted(), "the place is free again, and the rate was charged once");
+    assert!(second.is_granted(), "the permit is released, and the rate was charged once");
     now(engine.refund(second));
     let third = decide(&engine, &request());
     assert_eq!(third.to_string(), "granted, closest to `uploads` for 203.0.113.7: 0 of 1 left");
-    let left = third.asked().find(|asked| asked.rule.name == "rate").unwrap().answer.status.remaining;
-    assert_eq!(left, 1, "two of three are used: what was refunded is not");
+    let remaining = third.asked().find(|asked| asked.rule.name == "rate").unwrap().answer.status.remaining;
+    assert_eq!(remaining, 1, "two of three are used: the refunded one is not");
 }
 
 #[test]
-fn an_explanation_tells_what_each_rule_says() {
+fn an_explanation_has_the_result_of_each_rule() {
     let (engine, _) = engine(
         r#"rules:
   - {name: everyone, limit: 3/h}
@@ -213,25 +217,25 @@ fn an_explanation_tells_what_each_rule_says() {
     assert_eq!(
         text,
         "\
-✓ everyone: counts it with everyone
-    everyone: 3 of 3 left, grants it
-✓ each-account: counts it for alice
-    each-account: 1 of 1 left, grants it
-    each-account#2: 5 of 5 left, grants it
-- post: not about it, the method is another
-- search: not about it, the path is another
-- vip: it is in `allow`, and not counted
-- device: not counted, it has no device
-✗ strict (shadow): refused, it has no device
-- plan: not about it, header(x-plan) is another, or not there
-- free: it costs nothing, and is not counted
+✓ everyone: counted with all requests
+    everyone: 3 of 3 left, granted
+✓ each-account: counted for alice
+    each-account: 1 of 1 left, granted
+    each-account#2: 5 of 5 left, granted
+- post: the method does not match
+- search: the path does not match
+- vip: listed in `allow`, not counted
+- device: not counted: missing device
+✗ strict (shadow): denied: missing device
+- plan: header(x-plan) is missing or does not match
+- free: cost 0, not counted
 => granted
 "
     );
     // Nothing was charged by explaining.
     assert!(decide(&engine, &alice).is_granted());
     let text = now(engine.explain(&alice)).to_string();
-    assert!(text.contains("each-account: 0 of 1 left, refuses it for 1h"), "{text}");
+    assert!(text.contains("each-account: 0 of 1 left, denied, retry after 1h"), "{text}");
     assert!(text.ends_with("=> denied by `each-account`\n"), "{text}");
 }
 

@@ -20,8 +20,8 @@ fn limits(name: &str) -> ManualClock {
 }
 
 /// Formats the result of a call.
-fn heard<T>(answer: Result<T, Limited>) -> String {
-    match answer {
+fn outcome<T>(result: Result<T, Limited>) -> String {
+    match result {
         Ok(_) => "ran".to_owned(),
         Err(limited) => {
             let text = limited.to_string();
@@ -41,20 +41,20 @@ fn flow() -> Result<(), Limited> {
 }
 
 #[test]
-fn spends_what_is_stored_and_one_more_then_one_an_interval() {
+fn grants_the_stored_permits_plus_one_then_one_per_interval() {
     let clock = limits("flow");
     for _ in 0..6 {
-        assert_eq!(heard(flow()), "ran");
+        assert_eq!(outcome(flow()), "ran");
     }
-    assert_eq!(heard(flow()), "limited: come again in 200ms");
+    assert_eq!(outcome(flow()), "limited: retry after 200ms");
     clock.advance(ms(199));
-    assert_eq!(heard(flow()), "limited: come again in 1ms");
+    assert_eq!(outcome(flow()), "limited: retry after 1ms");
     clock.advance(ms(1));
-    assert_eq!(heard(flow()), "ran");
-    assert_eq!(heard(flow()), "limited: come again in 200ms");
+    assert_eq!(outcome(flow()), "ran");
+    assert_eq!(outcome(flow()), "limited: retry after 200ms");
 }
 
-/// Like the annotation of the essay that these come from: each call pays for itself, so one second's worth is granted
+/// Like the Java annotations that these are modelled on: each call pays for itself, so one second's worth is granted
 /// immediately.
 mod defaults {
     use super::*;
@@ -85,54 +85,54 @@ mod defaults {
     }
 
     #[test]
-    fn one_call_a_second_and_one_at_once() {
+    fn the_default_rate_is_one_call_per_second_with_a_burst_of_one() {
         let clock = limits("default-rate");
-        assert_eq!(heard(rate()), "ran");
-        assert_eq!(heard(rate()), "limited: come again in 1s");
+        assert_eq!(outcome(rate()), "ran");
+        assert_eq!(outcome(rate()), "limited: retry after 1s");
         clock.advance(ms(999));
-        assert_eq!(heard(rate()), "limited: come again in 1ms");
+        assert_eq!(outcome(rate()), "limited: retry after 1ms");
         clock.advance(ms(1));
-        assert_eq!(heard(rate()), "ran");
-        // However long it was quiet.
+        assert_eq!(outcome(rate()), "ran");
+        // However long it was idle.
         clock.advance(ms(60_000));
-        assert_eq!([heard(rate()), heard(rate())], ["ran", "limited: come again in 1s"]);
+        assert_eq!([outcome(rate()), outcome(rate())], ["ran", "limited: retry after 1s"]);
     }
 
     #[test]
-    fn a_seconds_worth_goes_at_once() {
+    fn the_default_burst_is_one_second_of_the_rate() {
         let clock = limits("default-burst");
         for _ in 0..2 {
             for _ in 0..5 {
-                assert_eq!(heard(burst()), "ran");
+                assert_eq!(outcome(burst()), "ran");
             }
-            assert_eq!(heard(burst()), "limited: come again in 200ms");
+            assert_eq!(outcome(burst()), "limited: retry after 200ms");
             clock.advance(ms(1_000));
         }
-        // Less than one call in a second is still one at once.
+        // Even below one call per second, the burst is one.
         let clock = limits("default-slow");
-        assert_eq!([heard(slow()), heard(slow())], ["ran", "limited: come again in 2s"]);
+        assert_eq!([outcome(slow()), outcome(slow())], ["ran", "limited: retry after 2s"]);
         clock.advance(ms(2_000));
-        assert_eq!(heard(slow()), "ran");
+        assert_eq!(outcome(slow()), "ran");
     }
 
     #[test]
-    fn a_call_waits_for_its_own_permit_and_not_for_that_of_the_one_before() {
+    fn a_call_waits_for_its_own_permit() {
         let clock = limits("default-waits");
-        assert_eq!(heard(waits()), "ran");
+        assert_eq!(outcome(waits()), "ran");
         assert_eq!(now(&clock), ms(0));
-        assert_eq!(heard(waits()), "ran");
+        assert_eq!(outcome(waits()), "ran");
         assert_eq!(now(&clock), ms(1_000));
     }
 
     #[test]
-    fn one_count_in_a_second() {
+    fn the_default_count_is_one_per_second() {
         let clock = limits("default-count");
         clock.advance(ms(300));
-        assert_eq!(heard(count()), "ran");
+        assert_eq!(outcome(count()), "ran");
         clock.advance(ms(999));
-        assert_eq!(heard(count()), "limited: come again in 1ms");
+        assert_eq!(outcome(count()), "limited: retry after 1ms");
         clock.advance(ms(1));
-        assert_eq!(heard(count()), "ran");
+        assert_eq!(outcome(count()), "ran");
     }
 }
 
@@ -142,30 +142,30 @@ fn waits() -> Result<(), Limited> {
 }
 
 #[test]
-fn waits_for_its_turn_exactly_and_for_no_longer_than_the_time_out() {
+fn waits_exactly_for_its_permit_up_to_the_timeout() {
     let clock = limits("waits");
     // Waiting moves this clock.
-    assert_eq!(heard(waits()), "ran");
+    assert_eq!(outcome(waits()), "ran");
     assert_eq!(now(&clock), ms(0));
-    assert_eq!(heard(waits()), "ran");
+    assert_eq!(outcome(waits()), "ran");
     assert_eq!(now(&clock), ms(200));
-    assert_eq!(heard(waits()), "ran");
+    assert_eq!(outcome(waits()), "ran");
     assert_eq!(now(&clock), ms(400));
 }
 
-#[rate_limit(rate = 2, burst = "0s", timeout = "499ms", in = "too-long")]
-fn has_no_time() -> Result<(), Limited> {
+#[rate_limit(rate = 2, burst = "0s", timeout = "499ms", in = "short-timeout")]
+fn short_timeout() -> Result<(), Limited> {
     Ok(())
 }
 
 #[test]
-fn a_wait_beyond_the_time_out_is_refused_at_once_and_charges_nothing() {
-    let clock = limits("too-long");
-    assert_eq!(heard(has_no_time()), "ran");
-    assert_eq!(heard(has_no_time()), "limited: come again in 500ms");
+fn a_wait_over_the_timeout_is_denied_immediately_and_charges_nothing() {
+    let clock = limits("short-timeout");
+    assert_eq!(outcome(short_timeout()), "ran");
+    assert_eq!(outcome(short_timeout()), "limited: retry after 500ms");
     assert_eq!(now(&clock), ms(0));
     clock.advance(ms(1));
-    assert_eq!(heard(has_no_time()), "ran");
+    assert_eq!(outcome(short_timeout()), "ran");
     assert_eq!(now(&clock), ms(500));
 }
 
@@ -175,15 +175,15 @@ fn counts() -> Result<(), Limited> {
 }
 
 #[test]
-fn a_period_begins_with_its_first_call() {
+fn a_period_starts_with_its_first_call() {
     let clock = limits("counts");
     clock.advance(ms(50_000));
-    assert_eq!(heard(counts()), "ran");
+    assert_eq!(outcome(counts()), "ran");
     clock.advance(ms(20_000));
-    assert_eq!(heard(counts()), "ran");
-    assert_eq!(heard(counts()), "limited: come again in 40s");
+    assert_eq!(outcome(counts()), "ran");
+    assert_eq!(outcome(counts()), "limited: retry after 40s");
     clock.advance(ms(40_000));
-    assert_eq!(heard(counts()), "ran");
+    assert_eq!(outcome(counts()), "ran");
 }
 
 struct User {
@@ -192,7 +192,7 @@ struct User {
 }
 
 impl User {
-    fn shown(&self) -> impl Display {
+    fn tag(&self) -> impl Display {
         format!("<{}>", self.name)
     }
 }
@@ -202,21 +202,21 @@ fn by_field(user: &User) -> Result<(), Limited> {
     Ok(())
 }
 
-#[count_limit(limit = 1, period = "1h", key = "{user.shown()}/{key + 1} {{}}", in = "fields")]
+#[count_limit(limit = 1, period = "1h", key = "{user.tag()}/{key + 1} {{}}", in = "fields")]
 fn by_call(user: User, key: u8) -> Result<String, Limited> {
-    Ok(user.name) // still there, and may be moved
+    Ok(user.name) // the key only borrows it, so it may be moved
 }
 
 #[test]
 fn counts_by_fields_and_calls_of_the_arguments() {
     limits("fields");
     let user = |id| User { id, name: "ann".to_owned() };
-    assert_eq!(heard(by_field(&user(1))), "ran");
-    assert_eq!(heard(by_field(&user(2))), "ran");
-    assert_eq!(heard(by_field(&user(1))), "limited for 1: come again in 1h");
+    assert_eq!(outcome(by_field(&user(1))), "ran");
+    assert_eq!(outcome(by_field(&user(2))), "ran");
+    assert_eq!(outcome(by_field(&user(1))), "limited for 1: retry after 1h");
     assert_eq!(by_call(user(1), 1).unwrap(), "ann");
-    assert_eq!(heard(by_call(user(2), 1)), "limited for <ann>/2 {}: come again in 1h");
-    assert_eq!(heard(by_call(user(2), 2)), "ran");
+    assert_eq!(outcome(by_call(user(2), 1)), "limited for <ann>/2 {}: retry after 1h");
+    assert_eq!(outcome(by_call(user(2), 2)), "ran");
 }
 
 #[count_limit(limit = 1, period = "1h", by = "{a}{b}", in = "parts")]
@@ -225,12 +225,12 @@ fn by_parts(a: &str, b: &str) -> Result<(), Limited> {
 }
 
 #[test]
-fn parts_that_read_alike_together_are_different_keys() {
+fn parts_with_the_same_concatenation_are_different_keys() {
     limits("parts");
-    assert_eq!(heard(by_parts("1", "23")), "ran");
-    assert_eq!(heard(by_parts("12", "3")), "ran");
-    assert_eq!(heard(by_parts("", "123")), "ran");
-    assert_eq!(heard(by_parts("12", "3")), "limited for 123: come again in 1h");
+    assert_eq!(outcome(by_parts("1", "23")), "ran");
+    assert_eq!(outcome(by_parts("12", "3")), "ran");
+    assert_eq!(outcome(by_parts("", "123")), "ran");
+    assert_eq!(outcome(by_parts("12", "3")), "limited for 123: retry after 1h");
 }
 
 #[count_limit(limit = 1, period = "1h", by = ip, in = "ip")]
@@ -239,21 +239,21 @@ fn by_ip() -> Result<(), Limited> {
 }
 
 #[test]
-fn counts_by_address_and_all_without_one_together() {
+fn counts_by_address_and_unknown_addresses_together() {
     limits("ip");
-    let call = |ip: IpAddr| heard(Caller::new().with_ip(ip).enter(by_ip));
+    let call = |ip: IpAddr| outcome(Caller::new().with_ip(ip).enter(by_ip));
     let mapped: Ipv6Addr = "::ffff:192.0.2.1".parse().unwrap();
     assert_eq!(call([192, 0, 2, 1].into()), "ran");
-    assert_eq!(call(mapped.into()), "limited for 192.0.2.1: come again in 1h");
-    // A customer has a whole /64.
+    assert_eq!(call(mapped.into()), "limited for 192.0.2.1: retry after 1h");
+    // An IPv6 address is counted as its /64.
     let v6 = |text: &str| call(text.parse::<Ipv6Addr>().unwrap().into());
     assert_eq!(v6("2001:db8:0:1::1"), "ran");
-    assert_eq!(v6("2001:db8:0:1:ffff::"), "limited for 2001:db8:0:1::/64: come again in 1h");
+    assert_eq!(v6("2001:db8:0:1:ffff::"), "limited for 2001:db8:0:1::/64: retry after 1h");
     assert_eq!(v6("2001:db8:0:2::1"), "ran");
-    assert_eq!(heard(by_ip()), "ran");
-    assert_eq!(heard(by_ip()), "limited for (nobody): come again in 1h");
+    assert_eq!(outcome(by_ip()), "ran");
+    assert_eq!(outcome(by_ip()), "limited for (unknown): retry after 1h");
     let limited = Caller::new().with_user("ann").enter(by_ip).unwrap_err();
-    assert!(limited.is_nobodys(), "{limited}");
+    assert!(limited.is_unknown_caller(), "{limited}");
 }
 
 #[count_limit(limit = 1, period = "1h", by = user, key = "{item}", in = "user")]
@@ -264,18 +264,18 @@ fn by_user(item: u8) -> Result<(), Limited> {
 #[test]
 fn counts_by_user_and_key_together() {
     limits("user");
-    let call = |user: &str, item| heard(Caller::new().with_user(user).enter(|| by_user(item)));
+    let call = |user: &str, item| outcome(Caller::new().with_user(user).enter(|| by_user(item)));
     assert_eq!(call("ann", 1), "ran");
     assert_eq!(call("ann", 2), "ran");
     assert_eq!(call("ann1", 1), "ran");
-    assert_eq!(call("ann", 1), "limited for ann, 1: come again in 1h");
-    // Who is called so is somebody.
-    assert_eq!(call("(nobody)", 1), "ran");
-    let limited = Caller::new().with_user("(nobody)").enter(|| by_user(1)).unwrap_err();
-    assert_eq!((limited.key(), limited.is_nobodys()), (Some("(nobody), 1"), false));
+    assert_eq!(call("ann", 1), "limited for ann, 1: retry after 1h");
+    // A user with this name is not an unknown user.
+    assert_eq!(call("(unknown)", 1), "ran");
+    let limited = Caller::new().with_user("(unknown)").enter(|| by_user(1)).unwrap_err();
+    assert_eq!((limited.key(), limited.is_unknown_caller()), (Some("(unknown), 1"), false));
     assert_eq!(call("", 1), "ran");
-    assert_eq!(heard(by_user(1)), "ran");
-    assert_eq!(heard(by_user(1)), "limited for (nobody), 1: come again in 1h");
+    assert_eq!(outcome(by_user(1)), "ran");
+    assert_eq!(outcome(by_user(1)), "limited for (unknown), 1: retry after 1h");
 }
 
 #[rate_limit(rate = 1, burst = "0s", in = "generic")]
@@ -290,7 +290,7 @@ where
 fn all_instances_of_a_generic_function_count_together() {
     let clock = limits("generic");
     assert_eq!(generic(1).unwrap(), "1");
-    assert_eq!(heard(generic("one")), "limited: come again in 1s");
+    assert_eq!(outcome(generic("one")), "limited: retry after 1s");
     clock.advance(ms(1_000));
     assert_eq!(generic("one").unwrap(), "one");
 }
@@ -301,7 +301,7 @@ struct Shop {
 
 struct Bank;
 
-trait WindowStart {
+trait Business {
     fn open(&mut self) -> Result<(), Limited>;
 
     #[count_limit(limit = 1, period = "1h", in = "methods")]
@@ -324,14 +324,14 @@ impl Bank {
     }
 }
 
-impl WindowStart for Shop {
+impl Business for Shop {
     #[count_limit(limit = 1, period = "1h", in = "methods")]
     fn open(&mut self) -> Result<(), Limited> {
         Ok(())
     }
 }
 
-impl WindowStart for Bank {
+impl Business for Bank {
     #[count_limit(limit = 1, period = "1h", in = "methods")]
     fn open(&mut self) -> Result<(), Limited> {
         Ok(())
@@ -339,40 +339,40 @@ impl WindowStart for Bank {
 }
 
 #[test]
-fn methods_of_the_same_name_count_apart() {
+fn methods_of_the_same_name_have_separate_counts() {
     limits("methods");
-    let (mut here, there) = (Shop { name: "here" }, Shop { name: "there" });
-    assert_eq!(heard(here.sell()), "ran");
-    assert_eq!(heard(there.sell()), "ran");
-    assert_eq!(heard(Bank.sell()), "ran");
-    let limited = here.sell().unwrap_err();
+    let (mut first, second) = (Shop { name: "first" }, Shop { name: "second" });
+    assert_eq!(outcome(first.sell()), "ran");
+    assert_eq!(outcome(second.sell()), "ran");
+    assert_eq!(outcome(Bank.sell()), "ran");
+    let limited = first.sell().unwrap_err();
     assert_eq!((limited.function(), limited.name()), ("it::limited::sell", "shop:it::limited::sell"));
-    assert_eq!(heard(Err::<(), _>(limited)), "limited for here: come again in 1h");
-    assert_eq!(heard(here.open()), "ran");
-    assert_eq!(heard(Bank.open()), "ran");
-    assert_eq!(heard(here.open()), "limited: come again in 1h");
-    // A method that a trait gives is one function for all who have it.
-    assert_eq!(heard(here.shut()), "ran");
-    assert_eq!(heard(Bank.shut()), "limited: come again in 1h");
+    assert_eq!(outcome(Err::<(), _>(limited)), "limited for first: retry after 1h");
+    assert_eq!(outcome(first.open()), "ran");
+    assert_eq!(outcome(Bank.open()), "ran");
+    assert_eq!(outcome(first.open()), "limited: retry after 1h");
+    // A provided method of a trait is one function for all its types.
+    assert_eq!(outcome(first.shut()), "ran");
+    assert_eq!(outcome(Bank.shut()), "limited: retry after 1h");
 }
 
-#[count_limit(limit = 1, period = "1h", on_limit = instead, in = "instead")]
+#[count_limit(limit = 1, period = "1h", on_limit = fallback, in = "fallback")]
 fn greeting(name: &str) -> String {
     format!("hello {name}")
 }
 
-fn instead(limited: Limited) -> String {
-    format!("later, in {:?}", limited.retry_after().unwrap_or_default())
+fn fallback(limited: Limited) -> String {
+    format!("retry after {:?}", limited.retry_after().unwrap_or_default())
 }
 
-#[count_limit(limit = 1, period = "1h", on_limit = drop, in = "instead")]
+#[count_limit(limit = 1, period = "1h", on_limit = drop, in = "fallback")]
 fn nothing() {}
 
 #[test]
-fn on_limit_answers_instead() {
-    limits("instead");
+fn on_limit_returns_the_value_of_a_denied_call() {
+    limits("fallback");
     assert_eq!(greeting("ann"), "hello ann");
-    assert_eq!(greeting("ann"), "later, in 3600s");
+    assert_eq!(greeting("ann"), "retry after 3600s");
     nothing();
     nothing();
 }
@@ -386,19 +386,19 @@ impl From<Limited> for Failed {
     }
 }
 
-type Made<T> = Result<T, Failed>;
+type OwnResult<T> = Result<T, Failed>;
 
 #[count_limit(limit = 1, period = "1h", in = "own-error")]
-fn own_error() -> Made<impl Display> {
-    Ok("made")
+fn own_error() -> OwnResult<impl Display> {
+    Ok("ran")
 }
 
 #[test]
-fn a_refusal_is_an_error_of_the_functions_own() {
+fn a_denial_is_converted_to_the_error_type_of_the_function() {
     limits("own-error");
-    assert_eq!(own_error().map(|made| made.to_string()).unwrap(), "made");
-    let failed = own_error().map(|made| made.to_string()).unwrap_err();
-    assert_eq!(failed.0, "`it::limited::own_error` is limited: come again in 1h");
+    assert_eq!(own_error().map(|value| value.to_string()).unwrap(), "ran");
+    let failed = own_error().map(|value| value.to_string()).unwrap_err();
+    assert_eq!(failed.0, "`it::limited::own_error` is limited: retry after 1h");
 }
 
 #[rate_limit(rate = 1, burst = "9s", by = "{id}", in = "two")]
@@ -410,14 +410,14 @@ fn has_two(id: u8) -> Result<(), Limited> {
 #[test]
 fn a_function_may_have_several_limits() {
     limits("two");
-    assert_eq!(heard(has_two(1)), "ran");
-    assert_eq!(heard(has_two(1)), "ran");
-    assert_eq!(heard(has_two(1)), "limited for 1: come again in 1h");
-    assert_eq!(heard(has_two(2)), "ran");
+    assert_eq!(outcome(has_two(1)), "ran");
+    assert_eq!(outcome(has_two(1)), "ran");
+    assert_eq!(outcome(has_two(1)), "limited for 1: retry after 1h");
+    assert_eq!(outcome(has_two(2)), "ran");
 }
 
 #[test]
-fn the_body_of_a_refused_call_has_not_begun() {
+fn the_body_of_a_denied_call_does_not_run() {
     #[count_limit(limit = 1, period = "1h", in = "body")]
     fn adds(to: &mut u32) -> Result<(), Limited> {
         *to += 1;
@@ -425,21 +425,21 @@ fn the_body_of_a_refused_call_has_not_begun() {
     }
     limits("body");
     let mut sum = 0;
-    assert_eq!(heard(adds(&mut sum)), "ran");
-    assert_eq!(heard(adds(&mut sum)), "limited: come again in 1h");
+    assert_eq!(outcome(adds(&mut sum)), "ran");
+    assert_eq!(outcome(adds(&mut sum)), "limited: retry after 1h");
     assert_eq!(sum, 1);
 }
 
 mod names {
     //! Items with the same names as those in the generated code.
-    #![allow(non_camel_case_types, non_upper_case_globals, dead_code, reason = "that is what it is about")]
+    #![allow(non_camel_case_types, non_upper_case_globals, dead_code, reason = "these names are tested")]
 
     use super::{Limited, Limits, ManualClock};
     use diana as limits;
 
     const part: u8 = 1;
     const key: u8 = 2;
-    struct pass;
+    struct guard;
     struct limited;
     enum Result2 {
         Ok,
@@ -456,8 +456,8 @@ mod names {
     }
 
     macro_rules! limited_by {
-        ($by:expr, $answer:path, $name:ident) => {
-            #[diana::count_limit(limit = 1, period = "1h", by = $by, on_limit = $answer, in = "names")]
+        ($by:expr, $on_limit:path, $name:ident) => {
+            #[diana::count_limit(limit = 1, period = "1h", by = $by, on_limit = $on_limit, in = "names")]
             fn $name() -> u8 {
                 1
             }
@@ -471,7 +471,7 @@ mod names {
     limited_by!(ip, two, through_a_macro);
 
     #[test]
-    fn nothing_of_it_is_in_the_way() {
+    fn generated_names_do_not_conflict() {
         Limits::new().with_clock(ManualClock::new()).install_as("names");
         assert_eq!((counts(7), counts(8)), (Ok(6), Ok(6)));
         assert_eq!(counts(7).unwrap_err().key(), Some("7"));

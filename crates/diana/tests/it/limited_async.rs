@@ -16,7 +16,7 @@ async fn waits() -> Result<(), Limited> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_waits_for_its_turn_and_who_would_wait_too_long_is_refused_at_once() {
+async fn calls_wait_for_their_permits_and_longer_waits_are_denied_immediately() {
     Limits::new().with_clock(TokioClock::new()).install_as("waits");
     let began = Instant::now();
     let calls = join_all((0..5).map(|_| async { (waits().await.is_ok(), began.elapsed()) })).await;
@@ -24,31 +24,31 @@ async fn each_waits_for_its_turn_and_who_would_wait_too_long_is_refused_at_once(
 }
 
 #[rate_limit(rate = 10.0, burst = "0s", timeout = "1s", in = "dropped")]
-async fn given_up() -> Result<(), Limited> {
+async fn cancelled() -> Result<(), Limited> {
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_while_it_waits_gives_its_turn_back() {
+async fn a_call_that_is_cancelled_while_it_waits_is_refunded() {
     Limits::new().with_clock(TokioClock::new()).install_as("dropped");
     let began = Instant::now();
-    given_up().await.unwrap();
-    assert!(tokio::time::timeout(ms(50), given_up()).await.is_err());
-    given_up().await.unwrap();
+    cancelled().await.unwrap();
+    assert!(tokio::time::timeout(ms(50), cancelled()).await.is_err());
+    cancelled().await.unwrap();
     assert_eq!(began.elapsed(), ms(100));
 }
 
 #[test]
-fn a_call_that_must_wait_outside_of_a_runtime_is_told_so() {
+fn a_call_that_must_wait_outside_of_a_runtime_fails() {
     #[rate_limit(rate = 1, burst = "0s", timeout = "1s", in = "no-runtime")]
-    async fn alone() -> Result<(), Limited> {
+    async fn waits() -> Result<(), Limited> {
         Ok(())
     }
     Limits::new().with_clock(ManualClock::new()).install_as("no-runtime");
-    assert_eq!(alone().now_or_never(), Some(Ok(())));
-    let limited = alone().now_or_never().unwrap().unwrap_err();
+    assert_eq!(waits().now_or_never(), Some(Ok(())));
+    let limited = waits().now_or_never().unwrap().unwrap_err();
     assert_eq!(limited.cause(), &Cause::NoRuntime);
-    assert!(limited.to_string().contains("leave out what it waits for (`timeout`"), "{limited}");
+    assert!(limited.to_string().contains("remove the option that waits (`timeout`"), "{limited}");
 }
 
 struct Shop(String);
@@ -62,22 +62,22 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn the_caller_stays_with_its_task() {
+async fn the_caller_is_local_to_its_task() {
     Limits::new().with_clock(ManualClock::new()).install_as("shop");
     let shop: &'static Shop = Box::leak(Box::new(Shop("ann".to_owned())));
     let buyers = ["bob", "cid", "bob"].map(|user| Caller::new().with_user(user).scope(shop.buy("tea")));
-    let heard = join_all(buyers).await;
-    assert_eq!(heard[0].as_deref().unwrap(), "tea of ann");
-    assert_eq!(heard[1].as_deref().unwrap(), "tea of ann");
-    assert_eq!(heard[2].as_ref().unwrap_err().key(), Some("bob, ann tea"));
-    // A task of its own has no caller, unless it is given one; and such a future can be sent.
+    let results = join_all(buyers).await;
+    assert_eq!(results[0].as_deref().unwrap(), "tea of ann");
+    assert_eq!(results[1].as_deref().unwrap(), "tea of ann");
+    assert_eq!(results[2].as_ref().unwrap_err().key(), Some("bob, ann tea"));
+    // A spawned task has no caller, unless it is passed one; and the future is `Send`.
     let spawned = Caller::new().with_user("bob").scope(async { tokio::spawn(shop.buy("tea")).await }).await;
     assert_eq!(spawned.unwrap().unwrap(), "tea of ann");
-    assert!(shop.buy("tea").await.unwrap_err().is_nobodys());
+    assert!(shop.buy("tea").await.unwrap_err().is_unknown_caller());
 }
 
 #[count_limit(limit = 1, period = "1h", on_limit = none, in = "none")]
-async fn perhaps() -> Option<u8> {
+async fn maybe() -> Option<u8> {
     Some(1)
 }
 
@@ -86,10 +86,10 @@ fn none(_: Limited) -> Option<u8> {
 }
 
 #[tokio::test]
-async fn on_limit_answers_instead() {
+async fn on_limit_returns_the_value_of_a_denied_call() {
     Limits::new().with_clock(ManualClock::new()).install_as("none");
-    assert_eq!(perhaps().await, Some(1));
-    assert_eq!(perhaps().await, None);
+    assert_eq!(maybe().await, Some(1));
+    assert_eq!(maybe().await, None);
 }
 
 #[rate_limit(rate = 1000, burst = "0s", timeout = "10s", by = "{key}", in = "sent")]
@@ -98,10 +98,10 @@ async fn sent(key: u64, limited: u8) -> Result<u8, Limited> {
 }
 
 #[tokio::test]
-async fn arguments_may_be_called_as_our_own_names_and_futures_be_sent() {
+async fn arguments_may_have_generated_names_and_futures_are_send() {
     Limits::new().install_as("sent");
-    // Really waits, by the system's clock: a few milliseconds, however slow the machine is.
-    let tasks = (0..8).map(|nth| tokio::spawn(sent(nth % 2, 7)));
+    // Waits by the system's clock: a few milliseconds.
+    let tasks = (0..8).map(|index| tokio::spawn(sent(index % 2, 7)));
     for task in join_all(tasks).await {
         assert_eq!(task.unwrap().unwrap(), 7);
     }
@@ -122,10 +122,10 @@ impl Session {
 }
 
 #[tokio::test]
-async fn what_a_key_is_made_of_is_not_held_while_a_call_waits() {
+async fn key_expressions_are_not_borrowed_while_a_call_waits() {
     Limits::new().install_as("guards");
     let session = Box::leak(Box::new(Session(parking_lot::Mutex::new("ann".to_owned()))));
-    // A guard that were still there could not go from thread to thread, nor let the second call look.
+    // A guard that is still held would not be `Send`, and would block the second call.
     for task in [tokio::spawn(session.touch()), tokio::spawn(session.touch()), tokio::spawn(session.once())] {
         task.await.unwrap().unwrap();
     }

@@ -12,7 +12,7 @@ fn plain() -> Result<(), Limited> {
     Ok(())
 }
 
-#[count_limit(limit = 1, period = "1h", by = "{id}", in = "elsewhere")]
+#[count_limit(limit = 1, period = "1h", by = "{id}", in = "other")]
 async fn named(id: u8) -> Result<(), Limited> {
     tokio::task::yield_now().await;
     Ok(())
@@ -32,23 +32,23 @@ fn two_are_granted() {
 }
 
 #[test]
-fn plain_code_counts_in_its_own() {
+fn sync_code_uses_the_limits_of_its_scope() {
     limits().enter(two_are_granted);
-    let kept = limits();
-    kept.enter(two_are_granted);
-    assert!(kept.enter(plain).is_err());
-    assert_eq!(kept.len(), 1);
+    let limits_again = limits();
+    limits_again.enter(two_are_granted);
+    assert!(limits_again.enter(plain).is_err());
+    assert_eq!(limits_again.len(), 1);
 }
 
 #[test]
-fn so_does_another_at_the_same_time() {
+fn parallel_scopes_are_independent() {
     for _ in 0..100 {
         limits().enter(two_are_granted);
     }
 }
 
 #[test]
-fn an_inner_one_hides_the_outer() {
+fn an_inner_scope_hides_the_outer_one() {
     limits().enter(|| {
         assert!(plain().is_ok());
         limits().enter(two_are_granted);
@@ -58,20 +58,20 @@ fn an_inner_one_hides_the_outer() {
 }
 
 #[tokio::test]
-async fn futures_have_theirs_whatever_name_they_ask_for() {
+async fn futures_use_the_limits_of_their_scope_for_every_instance_name() {
     let both = [limits(), limits()];
     let calls = futures_util::future::join(
         both[0].scope(async { (named(1).await.is_ok(), named(1).await.is_ok()) }),
         both[1].scope(async { (named(1).await.is_ok(), named(1).await.is_ok()) }),
     );
     assert_eq!(calls.await, ((true, false), (true, false)));
-    // A task of its own has none, and nobody has installed any.
+    // A spawned task has no scope, and this instance is not installed.
     let spawned = limits().scope(async { tokio::spawn(named(1)).await.unwrap() }).await;
-    assert_eq!(spawned.unwrap_err().cause(), &Cause::NotInstalled { instance: Some("elsewhere") });
+    assert_eq!(spawned.unwrap_err().cause(), &Cause::NotInstalled { instance: Some("other") });
 }
 
 #[test]
-fn rules_are_its_own_too() {
+fn a_scope_has_its_own_rules() {
     let file = Document::new("diana.yaml", "rules: [{name: rule, match: {call: true}, limit: 1/h}]");
     let file = RuleFile::read(&file, &Registry::default()).unwrap();
     for _ in 0..2 {

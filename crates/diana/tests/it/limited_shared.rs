@@ -23,7 +23,7 @@ async fn export() -> Result<(), Limited> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_share_grant_what_one_would() {
+async fn two_processes_share_one_limit() {
     let redis = RedisServer::start().unwrap();
     let both = [Limits::new().with_shared(store(&redis).await), Limits::new().with_shared(store(&redis).await)];
     let call = |user: &'static str| Caller::new().with_user(user).scope(export());
@@ -47,16 +47,16 @@ async fn expires() -> Result<(), Limited> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn expire_keeps_a_key_on_redis_and_both_attributes_have_names_of_their_own() {
+async fn expire_keeps_a_key_on_redis_and_each_attribute_has_its_own_name() {
     let redis = RedisServer::start().unwrap();
     Limits::new().with_shared(store(&redis).await).install_as("expires");
     assert_eq!(Caller::new().with_user("ann").scope(expires()).await, Ok(()));
-    // The key of the count is kept for its second, and may be gone by now.
-    // By a script, since a key ends with a byte that is no text.
+    // The key of the count is stored for one second, and may have expired. The key ends with a byte that is not text,
+    // so a script reads it.
     let script = "return redis.call('PTTL', redis.call('KEYS', '*rateLimit*expires*')[1])";
-    let said = redis.cli(&["EVAL", script, "0"]).unwrap();
-    let left: i64 = said.trim().parse().unwrap_or_else(|_| panic!("{said}"));
-    assert!(left > 3_000_000, "it goes in {left} ms");
+    let reply = redis.cli(&["EVAL", script, "0"]).unwrap();
+    let ttl: i64 = reply.trim().parse().unwrap_or_else(|_| panic!("{reply}"));
+    assert!(ttl > 3_000_000, "it expires in {ttl} ms");
 }
 
 #[rate_limit(rate = 20, burst = "0s", timeout = "30s", store = shared, in = "waits")]
@@ -65,14 +65,14 @@ async fn waits() -> Result<(), Limited> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_wait_for_turns_that_are_shared() {
+async fn calls_wait_for_shared_permits() {
     let redis = RedisServer::start().unwrap();
     Limits::new().with_shared(store(&redis).await).install_as("waits");
     let began = SystemClock.now();
     for call in (0..4).map(|_| tokio::spawn(waits())).collect::<Vec<_>>() {
         call.await.unwrap().unwrap();
     }
-    // Three turns of 50 ms, by Redis's clock, which need not go as ours; how much longer it takes is the machine's affair.
+    // Three intervals of 50 ms by Redis's clock, which may differ from this one; a slow machine takes longer.
     let took = SystemClock.now().since(began);
     assert!(took >= Duration::from_millis(140), "{took:?}");
 }
@@ -83,12 +83,12 @@ fn plain() -> Result<(), Limited> {
 }
 
 #[test]
-fn a_function_that_is_not_async_asks_from_wherever_it_may_block() {
+fn a_function_that_is_not_async_needs_a_thread_that_may_block() {
     let redis = RedisServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = runtime.block_on(store(&redis));
     Limits::new().with_shared(store).install_as("plain");
-    // On a thread of its own, and on the only worker of a runtime, whose tasks another thread takes over.
+    // On a separate thread, and on the only worker of a runtime, whose tasks another thread takes over.
     assert_eq!(plain(), Ok(()));
     let in_a_task = runtime.block_on(runtime.spawn(async { plain() })).unwrap();
     assert_eq!(in_a_task, Ok(()));
@@ -99,18 +99,18 @@ fn a_function_that_is_not_async_asks_from_wherever_it_may_block() {
     assert!(limited.to_string().ends_with("make it an `async fn`, or use a multi-threaded runtime"), "{limited}");
 }
 
-#[count_limit(limit = 1, period = "1h", store = shared, in = "driven-by-nobody")]
-fn driven_by_nobody() -> Result<(), Limited> {
+#[count_limit(limit = 1, period = "1h", store = shared, in = "without-driver")]
+fn without_driver() -> Result<(), Limited> {
     Ok(())
 }
 
 #[test]
-fn a_runtime_that_nobody_drives_is_not_waited_for() {
+fn a_runtime_that_is_not_running_is_not_waited_for() {
     let redis = RedisServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = runtime.block_on(store(&redis));
-    Limits::new().with_shared(store).install_as("driven-by-nobody");
-    assert_eq!(driven_by_nobody().unwrap_err().cause(), &Cause::WouldBlock);
+    Limits::new().with_shared(store).install_as("without-driver");
+    assert_eq!(without_driver().unwrap_err().cause(), &Cause::WouldBlock);
 }
 
 struct Mail;
@@ -136,18 +136,18 @@ impl Letter {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_missing_or_ambiguous_is_told() {
+async fn a_missing_store_and_a_duplicate_name_are_errors() {
     Limits::new().install_as("names");
     let limited = Mail::send().await.unwrap_err();
-    assert_eq!(limited.cause(), &Cause::NotShared);
+    assert_eq!(limited.cause(), &Cause::NoSharedStore);
     assert!(limited.to_string().contains("`Limits::new().with_shared(store)`"), "{limited}");
 
     let redis = RedisServer::start().unwrap();
     Limits::new().with_shared(store(&redis).await).install_as("names");
     assert_eq!(Mail::send().await, Ok(()));
-    // Both are `it::limited_shared::send`, and others could not tell them apart.
+    // Both are `it::limited_shared::send`, and their shared counts would be the same.
     let limited = Letter::send().await.unwrap_err();
-    assert_eq!(limited.cause(), &Cause::NameTaken);
+    assert_eq!(limited.cause(), &Cause::DuplicateName);
     assert!(limited.to_string().contains("give one of them a `prefix`"), "{limited}");
     assert_eq!(Letter::post().await, Ok(()));
 }
@@ -158,7 +158,7 @@ async fn without_redis() -> Result<(), Limited> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn local_counts_take_over_when_redis_is_away() {
+async fn local_counts_are_used_while_redis_is_unreachable() {
     let redis = RedisServer::start().unwrap();
     Limits::new().with_shared(store(&redis).await).install_as("down");
     assert_eq!(without_redis().await, Ok(()));
@@ -180,17 +180,17 @@ fn by_rule_plain() -> Result<(), Limited> {
     Ok(())
 }
 
-#[limited("places", in = "rules")]
+#[limited("permits", in = "rules")]
 async fn holds() -> Result<(), Limited> {
     Ok(())
 }
 
 #[test]
-fn a_rule_that_is_shared_is_asked_and_what_is_held_comes_back() {
+fn shared_rules_are_checked_and_shared_permits_are_released() {
     let redis = RedisServer::start().unwrap();
     let rules = "store: {redis: '${REDIS_URL}', timeout: 30s}\nrules:\n\
                  - {name: exports, match: {call: true}, limit: {rate: 3/h, algorithm: fixed_window, opens: first_request}}\n\
-                 - {name: places, match: {call: true}, concurrent: 1}";
+                 - {name: permits, match: {call: true}, concurrent: 1}";
     let document = Document::new("diana.yaml", rules);
     let file = RuleFile::read_with(&document, &registry(), |_| Some(redis.url()));
     let file = file.unwrap_or_else(|problems| panic!("{problems}"));
@@ -207,7 +207,7 @@ fn a_rule_that_is_shared_is_asked_and_what_is_held_comes_back() {
         assert!(matches!(by_rule().await.unwrap_err().cause(), Cause::Rule { rule: "exports", .. }));
         for _ in 0..5 {
             assert_eq!(holds().await, Ok(()));
-            // The place goes back behind the call.
+            // The permit is released in the background.
             engine.background_tasks_finished().await;
         }
     });

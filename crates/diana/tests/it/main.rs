@@ -3,29 +3,29 @@
 //! `cargo test -p diana-limit --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-mod by_hand;
-mod costs;
-mod decide;
 #[cfg(feature = "redis")]
-mod given_up;
+mod cancellation;
+mod cost_expressions;
+mod custom_extensions;
+mod decide;
+mod key_admin;
 mod limited;
 mod limited_async;
 mod limited_rules;
 mod limited_scope;
 mod limited_shared;
-mod lines;
-mod mixed;
+mod local_and_shared;
 mod overload;
-mod own_kinds;
 mod pace;
 mod pace_blocking;
 mod pace_bytes;
-mod pace_late;
+mod pace_lag;
 mod pace_short_writes;
-mod pacing;
+mod pace_support;
 mod redis;
 mod regressions;
 mod reload;
-mod settle;
+mod settlement;
 mod sources;
 mod support;
+mod wait_queues;

@@ -1,6 +1,6 @@
 //! Rules by the machine's load or the response latency, and the counters of every rule.
 
-use crate::support::{account, decide, engine, file, now, request, said};
+use crate::support::{account, decide, decision_text, engine, file, now, request};
 use diana::rules::ruleset::{DenyReason, Resource, RuleCounts};
 use diana::store::MemoryStore;
 use diana::{Engine, Reason, ResponseClass};
@@ -18,7 +18,7 @@ fn numbers(counted: RuleCounts) -> [u64; 5] {
 }
 
 #[test]
-fn a_busy_machine_refuses_and_nothing_is_charged() {
+fn an_overloaded_machine_denies_and_charges_nothing() {
     let (engine, _) = engine(
         "rules:
   - {name: few, total: 5}
@@ -30,10 +30,10 @@ fn a_busy_machine_refuses_and_nothing_is_charged() {
     engine.load().set_connections(11);
     let slow = diana::rules::attributes::SyntheticRequest::new("GET", "/slow");
     let denied = decide(&engine, &slow);
-    assert_eq!(denied.to_string(), "denied by `overload`: too busy (memory)");
+    assert_eq!(denied.to_string(), "denied by `overload`: overloaded (memory)");
     assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Overloaded(Resource::Memory), .. })));
     assert_eq!(denied.retry(), Some(Retry::After(Duration::from_secs(1))));
-    // Others go on, and the shadow only tells.
+    // Other requests are granted, and the shadow rule only reports.
     let granted = decide(&engine, &request());
     assert_eq!(granted.to_string(), "granted, closest to `few`: 4 of 5 left");
     assert_eq!(granted.shadows().map(|rule| &*rule.name).collect::<Vec<_>>(), ["watched"]);
@@ -45,7 +45,7 @@ fn a_busy_machine_refuses_and_nothing_is_charged() {
 }
 
 #[test]
-fn a_share_is_refused_while_the_processors_are_too_busy() {
+fn a_share_of_requests_is_denied_while_the_cpu_is_overloaded() {
     let (engine, _) = engine("rules: [{name: overload, load: {cpu: 50%}}]");
     engine.load().set_cpu(1.0);
     for tick in 1..20 {
@@ -54,14 +54,14 @@ fn a_share_is_refused_while_the_processors_are_too_busy() {
     }
     let granted = (0..1_000).filter(|_| decide(&engine, &request()).is_granted()).count();
     assert!(granted < 100, "{granted}");
-    // The rule keeps its share when others change.
+    // The rule keeps its share when other rules change.
     engine.set_rules(&file("rules: [{name: overload, load: {cpu: 50%}}, {name: new, limit: 5000/s}]"));
     let again = (0..1_000).filter(|_| decide(&engine, &request()).is_granted()).count();
     assert!(again.abs_diff(granted) <= 1, "{granted} {again}");
 }
 
 #[test]
-fn each_rule_counts_what_became_of_its_requests() {
+fn each_rule_counts_the_outcomes_of_its_requests() {
     let rules = "rules:
   - {name: paced, by: account, every: 1s, wait: 10s, queue: 1}
   - {name: two, by: account, total: 2, over: {divert: 'http://127.0.0.1:3001'}}
@@ -75,11 +75,11 @@ fn each_rule_counts_what_became_of_its_requests() {
     assert_eq!(numbers(counted(&engine, "shadow")), [1, 0, 0, 0, 1]);
     engine.set_rules(&file(&format!("{rules}  - {{name: more, limit: 5/s}}\n")));
     assert!(!decide(&engine, &account("alice")).is_granted());
-    assert_eq!(numbers(counted(&engine, "two")), [2, 0, 0, 2, 0], "a change of the rules keeps the numbers");
+    assert_eq!(numbers(counted(&engine, "two")), [2, 0, 0, 2, 0], "a change of the rules keeps the counters");
 }
 
 #[test]
-fn a_queue_bounds_those_who_wait_for_promised_times() {
+fn a_queue_bounds_reservations() {
     let (engine, clock) = engine("rules: [{name: a, limit: 1/s, algorithm: smooth_bursty, wait: 1h, queue: 3}]");
     let waits =
         || (0..6).filter_map(|_| decide(&engine, &request()).wait()).map(|wait| wait.as_secs()).collect::<Vec<_>>();
@@ -92,12 +92,12 @@ fn a_queue_bounds_those_who_wait_for_promised_times() {
 }
 
 #[test]
-fn an_adaptive_limit_learns_from_answers() {
+fn an_adaptive_limit_learns_from_responses() {
     let (engine, clock) = engine("rules: [{name: adaptive, by: account, concurrent: adaptive}]");
-    // A service that takes ever longer the more it is given.
-    let serve = |engine: &Engine, at_once: usize| {
+    // A service whose latency grows with its load.
+    let serve = |engine: &Engine, concurrent: usize| {
         let mut verdicts = Vec::new();
-        for _ in 0..at_once {
+        for _ in 0..concurrent {
             let verdict = decide(engine, &account("alice"));
             if verdict.is_granted() {
                 verdicts.push(verdict);
@@ -117,22 +117,22 @@ fn an_adaptive_limit_learns_from_answers() {
         serve(&engine, 50);
     }
     let settled = serve(&engine, 50);
-    assert!((1..=6).contains(&settled), "one at a time is all it can: {settled}");
-    assert!(said(&engine, &account("bob")).ends_with("19 of 20 left"), "bob's is his own");
-    // What was learned outlives a change of other rules.
+    assert!((1..=6).contains(&settled), "its capacity is one at a time: {settled}");
+    assert!(decision_text(&engine, &account("bob")).ends_with("19 of 20 left"), "bob has his own limit");
+    // The learned limit outlives a change of other rules.
     engine.set_rules(&file("rules: [{name: adaptive, by: account, concurrent: adaptive}, {name: b, limit: 500/s}]"));
     assert!(serve(&engine, 50) <= 6);
 }
 
 #[test]
-fn the_time_that_a_client_takes_is_none_of_the_services() {
+fn time_spent_waiting_for_the_client_is_not_latency() {
     let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive}]");
     let limit = |engine: &Engine| decide(engine, &request()).asked().next().unwrap().answer.status.limit;
-    let upload = |millis: u64, told: bool| {
+    let upload = |millis: u64, is_reported: bool| {
         let mut verdict = decide(&engine, &request());
         verdict.begin();
         clock.advance(Duration::from_millis(20 + millis));
-        if told {
+        if is_reported {
             verdict.waited_for_client(Duration::from_millis(millis));
         }
         verdict.answered(ResponseClass::Ok);
@@ -140,16 +140,16 @@ fn the_time_that_a_client_takes_is_none_of_the_services() {
     };
     (0..500).for_each(|_| upload(0, false));
     let before = limit(&engine);
-    // Uploads of all lengths, of which the service does not take longer.
-    (0..500).for_each(|nth| upload(nth * 10, true));
+    // Uploads of various lengths, which do not make the service slower.
+    (0..500).for_each(|index| upload(index * 10, true));
     assert_eq!(limit(&engine), before);
-    // Else they would have lowered it.
-    (0..500).for_each(|nth| upload(nth * 10, false));
+    // Unreported, they lower it.
+    (0..500).for_each(|index| upload(index * 10, false));
     assert!(limit(&engine) < before, "{} of {before}", limit(&engine));
 }
 
 #[test]
-fn an_adaptive_limit_is_lowered_by_answers_that_are_none() {
+fn an_adaptive_limit_is_lowered_by_overload_responses() {
     let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive, store: local}]");
     for _ in 0..500 {
         let mut verdict = decide(&engine, &request());
@@ -162,7 +162,7 @@ fn an_adaptive_limit_is_lowered_by_answers_that_are_none() {
 }
 
 #[test]
-fn an_adaptive_limit_is_counted_here_also_where_others_are_shared() {
+fn an_adaptive_limit_is_local_even_if_others_are_shared() {
     let file = file(
         "store: {redis: 'redis://127.0.0.1'}
 rules: [{name: a, concurrent: adaptive, limit: 5/h}, {name: b, concurrent: adaptive}]",

@@ -37,7 +37,7 @@ async fn passed<T>(items: impl Stream<Item = T>) -> Vec<(u128, T)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_passes_the_burst_at_once_and_then_one_an_interval() {
+async fn a_stream_passes_the_burst_immediately_and_then_one_per_interval() {
     let items = stream::iter(1..=6).rate_limited(limiter("10/s", 3));
     assert_eq!(passed(items).await, [(0, 1), (0, 2), (0, 3), (100, 4), (200, 5), (300, 6)]);
 }
@@ -62,7 +62,7 @@ async fn an_item_waits_for_its_cost_and_a_free_one_does_not() {
 #[tokio::test(start_paused = true)]
 async fn an_item_above_the_capacity_passes_when_all_of_it_is_paid() {
     let items = stream::iter([25, 1]).rate_limited(limiter("10/s", 5)).cost(|cost| *cost);
-    // Five at once, and twenty at ten a second.
+    // Five immediately, and twenty at 10/s.
     assert_eq!(passed(items).await, [(2_000, 25), (2_100, 1)]);
 }
 
@@ -75,7 +75,7 @@ async fn an_idle_stream_holds_no_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_next_that_is_dropped_loses_neither_the_item_nor_its_place() {
+async fn dropping_a_next_future_keeps_the_item_and_its_reservation() {
     let mut items = stream::iter(1..=3).rate_limited(limiter("1/s", 1));
     let start = Instant::now();
     assert_eq!(items.next().await, Some(1));
@@ -98,7 +98,7 @@ async fn a_stream_that_moves_to_another_task_is_woken_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_dropped_gives_its_place_back() {
+async fn dropping_a_stream_refunds_its_reservation() {
     let limiter = limiter("1/s", 1);
     let mut items = stream::iter(1..=3).rate_limited(Arc::clone(&limiter));
     assert_eq!(items.next().await, Some(1));
@@ -108,7 +108,7 @@ async fn a_stream_that_is_dropped_gives_its_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_when_the_limit_is_used_up_and_goes_on_when_it_is_not() {
+async fn a_stream_ends_when_the_limit_is_exhausted_and_continues_after_a_reset() {
     let limiter = Arc::new(Limiter::with_algorithm(Total::new(2).unwrap()));
     let mut items = stream::iter(1..=3).rate_limited(Arc::clone(&limiter));
     assert_eq!(passed(&mut items).await, [(0, 1), (0, 2)]);
@@ -117,7 +117,7 @@ async fn a_stream_ends_when_the_limit_is_used_up_and_goes_on_when_it_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_over_when_its_source_is_and_nothing_is_held() {
+async fn a_stream_is_terminated_when_its_source_is_and_nothing_is_held() {
     let limiter = Arc::new(Limiter::with_algorithm(Total::new(1).unwrap()));
     let mut items = stream::iter(1..=2).fuse().rate_limited(Arc::clone(&limiter));
     assert_eq!((items.next().await, items.next().await), (Some(1), None));
@@ -128,36 +128,36 @@ async fn a_stream_is_over_when_its_source_is_and_nothing_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_is_full_is_looked_at_again() {
+async fn a_full_queue_is_polled_again() {
     let window = FixedWindow::new(quota("1/s", 1));
     let limiter = Arc::new(Limiter::with_algorithm(window).with_clock(TokioClock::new()).with_max_waiting(1));
-    let streams = (0..4).map(|nth| passed(stream::iter([nth]).rate_limited(Arc::clone(&limiter))));
-    let mut all: Vec<_> = join_all(streams).await.into_iter().flatten().map(|(_, nth)| nth).collect();
+    let streams = (0..4).map(|index| passed(stream::iter([index]).rate_limited(Arc::clone(&limiter))));
+    let mut all: Vec<_> = join_all(streams).await.into_iter().flatten().map(|(_, index)| index).collect();
     all.sort_unstable();
     assert_eq!(all, [0, 1, 2, 3]);
 }
 
 /// The items of a sink and their times; and how often it was flushed.
 #[derive(Default)]
-struct Got {
+struct Received {
     items: Vec<(u128, u64)>,
     flushes: usize,
-    stuck: bool,
+    blocked: bool,
 }
 
 #[derive(Clone)]
 struct Outbox {
-    got: Arc<Mutex<Got>>,
+    received: Arc<Mutex<Received>>,
     start: Instant,
 }
 
 impl Outbox {
     fn new() -> Self {
-        Self { got: Arc::default(), start: Instant::now() }
+        Self { received: Arc::default(), start: Instant::now() }
     }
 
     fn items(&self) -> Vec<(u128, u64)> {
-        self.got.lock().items.clone()
+        self.received.lock().items.clone()
     }
 }
 
@@ -165,17 +165,17 @@ impl Sink<u64> for Outbox {
     type Error = &'static str;
 
     fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        if self.got.lock().stuck { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.received.lock().blocked { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     fn start_send(self: Pin<&mut Self>, item: u64) -> Result<(), Self::Error> {
         let at = self.start.elapsed().as_millis();
-        self.got.lock().items.push((at, item));
+        self.received.lock().items.push((at, item));
         if item == 13 { Err("thirteen") } else { Ok(()) }
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.got.lock().flushes += 1;
+        self.received.lock().flushes += 1;
         Poll::Ready(Ok(()))
     }
 
@@ -185,7 +185,7 @@ impl Sink<u64> for Outbox {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_gets_each_item_when_it_is_paid() {
+async fn a_sink_receives_each_item_when_it_is_paid() {
     let outbox = Outbox::new();
     let mut sink = outbox.clone().rate_limited(limiter("10/s", 2)).cost(|cost| *cost);
     for cost in [1, 1, 2, 0] {
@@ -197,44 +197,44 @@ async fn a_sink_gets_each_item_when_it_is_paid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_passed_is_flushed_while_the_next_waits() {
+async fn passed_items_are_flushed_while_the_next_one_waits() {
     let outbox = Outbox::new();
     let mut sink = outbox.clone().rate_limited(limiter("1/s", 1));
     sink.feed(1).await.unwrap();
     sink.feed(2).await.unwrap();
     assert_eq!(sink.flush().now_or_never(), None);
-    assert_eq!((outbox.items(), outbox.got.lock().flushes), (vec![(0, 1)], 1));
+    assert_eq!((outbox.items(), outbox.received.lock().flushes), (vec![(0, 1)], 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_passed_is_flushed_though_the_limit_is_used_up() {
+async fn passed_items_are_flushed_even_if_the_limit_is_exhausted() {
     let outbox = Outbox::new();
     let mut sink = outbox.clone().rate_limited(Limiter::with_algorithm(Total::new(1).unwrap()));
     sink.feed(1).await.unwrap();
     sink.feed(2).await.unwrap();
     assert!(matches!(sink.flush().await, Err(SinkError::Exhausted(_))));
-    assert_eq!((outbox.items(), outbox.got.lock().flushes), (vec![(0, 1)], 1));
+    assert_eq!((outbox.items(), outbox.received.lock().flushes), (vec![(0, 1)], 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_is_stuck_holds_no_permit() {
+async fn a_blocked_sink_holds_no_permit() {
     let (outbox, limiter) = (Outbox::new(), limiter("1/s", 1));
     let mut sink = outbox.clone().rate_limited(Arc::clone(&limiter));
-    outbox.got.lock().stuck = true;
+    outbox.received.lock().blocked = true;
     assert_eq!(sink.send(1).now_or_never(), None);
     assert_eq!(limiter.status().remaining, 1);
-    // Nor does one that gets stuck while its item waits.
-    outbox.got.lock().stuck = false;
+    // Nor does one that gets blocked while its item waits.
+    outbox.received.lock().blocked = false;
     sink.send(2).await.unwrap();
     sink.feed(3).await.unwrap();
     assert_eq!(sink.flush().now_or_never(), None);
-    outbox.got.lock().stuck = true;
+    outbox.received.lock().blocked = true;
     assert_eq!(sink.flush().now_or_never(), None);
     assert_eq!(limiter.status().reset, ms(1_000) * 2 - outbox.start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_fails_says_why() {
+async fn an_error_of_the_sink_is_returned() {
     let mut sink = Outbox::new().rate_limited(limiter("1/s", 1));
     assert_eq!(sink.send(13).await, Err(SinkError::Sink("thirteen")));
 }
@@ -271,9 +271,9 @@ proptest! {
             let mut sum = 0;
             for (end, cost) in &all[from..] {
                 sum += cost;
-                // Ten a second, so one each 100 ms; tokio's timer counts in whole milliseconds.
-                let most = u128::from(burst) * 100 + (end - start) + 1;
-                prop_assert!(u128::from(sum) * 100 <= most, "{sum} from {start} to {end} ms");
+                // 10/s, so one per 100 ms; tokio's timer has a resolution of a millisecond.
+                let max = u128::from(burst) * 100 + (end - start) + 1;
+                prop_assert!(u128::from(sum) * 100 <= max, "{sum} from {start} to {end} ms");
             }
         }
     }

@@ -32,11 +32,11 @@ fn limits() -> Vec<Limit> {
     vec![
         limit("token bucket", 100, Limiter::new(quota)),
         limit("token bucket with a burst of 1", 1, Limiter::new(quota.with_burst(1).unwrap())),
-        limit("leaky bucket with a line", 100, Limiter::with_algorithm(LeakyBucket::new(quota).with_queue(99))),
-        limit("leaky bucket without a line", 1, Limiter::with_algorithm(LeakyBucket::new(quota))),
-        // A grant is a grant: each lets through what it was asked for.
+        limit("leaky bucket with a queue", 100, Limiter::with_algorithm(LeakyBucket::new(quota).with_queue(99))),
+        limit("leaky bucket without a queue", 1, Limiter::with_algorithm(LeakyBucket::new(quota))),
+        // A grant does not depend on its cost.
         limit("min interval", 50, Limiter::with_algorithm(MinInterval::new(Duration::from_millis(50)).unwrap())),
-        // What was saved, and one write that the next one pays for.
+        // The stored permits, and one write that the next one pays for.
         limit(
             "smooth bursty",
             150,
@@ -55,17 +55,17 @@ fn limits() -> Vec<Limit> {
 }
 
 /// A peer that accepts so many bytes of each offer, cyclically; and when it accepted how many.
-struct Takes {
+struct ShortWriter {
     clock: ManualClock,
-    each: Vec<usize>,
-    got: Vec<(u64, u64)>,
+    sizes: Vec<usize>,
+    accepted: Vec<(u64, u64)>,
 }
 
-impl Write for Takes {
+impl Write for ShortWriter {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        let moved = from.len().min(self.each[self.got.len() % self.each.len()]);
-        self.got.push((self.clock.now().as_nanos() / 1_000_000, u64::try_from(moved).unwrap()));
-        Ok(moved)
+        let written = from.len().min(self.sizes[self.accepted.len() % self.sizes.len()]);
+        self.accepted.push((self.clock.now().as_nanos() / 1_000_000, u64::try_from(written).unwrap()));
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -77,26 +77,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn short_writes_get_what_the_limit_allows(each in prop::collection::vec(1..=OFFER, 1..8)) {
+    fn short_writes_get_the_rate_of_the_limit(sizes in prop::collection::vec(1..=OFFER, 1..8)) {
         for Limit { name, limiter, ahead } in limits() {
             let clock = ManualClock::new();
-            let peer = Takes { clock: clock.clone(), each: each.clone(), got: Vec::new() };
+            let peer = ShortWriter { clock: clock.clone(), sizes: sizes.clone(), accepted: Vec::new() };
             let mut writer = Throttled::new(peer).writes(limiter.with_clock(clock.clone()));
-            let mut left = 1_000;
-            while left > 0 {
-                left -= writer.write(&[7; OFFER][..left.min(OFFER)]).unwrap();
+            let mut remaining = 1_000;
+            while remaining > 0 {
+                remaining -= writer.write(&[7; OFFER][..remaining.min(OFFER)]).unwrap();
             }
-            let got = &writer.get_ref().got;
-            for (from, (start, _)) in got.iter().enumerate() {
+            let accepted = &writer.get_ref().accepted;
+            for (from, (start, _)) in accepted.iter().enumerate() {
                 let mut sum = 0;
-                for (end, moved) in &got[from..] {
-                    sum += moved;
-                    // What is not given back is used within 50 ms, and times are cut to milliseconds.
-                    let most = end - start + 1 + ahead + 50;
-                    prop_assert!(sum <= most, "{name}: {sum} from {start} to {end} ms");
+                for (end, written) in &accepted[from..] {
+                    sum += written;
+                    // Permits that are not refunded are used within 50 ms, and times are rounded down to milliseconds.
+                    let max = end - start + 1 + ahead + 50;
+                    prop_assert!(sum <= max, "{name}: {sum} from {start} to {end} ms");
                 }
             }
-            // The last hundred may come with a window that is waited for to its end; warming up costs another 20 ms.
+            // The last hundred may need a whole window; warming up takes another 20 ms.
             let took = clock.now().as_nanos() / 1_000_000;
             prop_assert!(took <= 1_000 + 100 + 50, "{name}: {took} ms");
         }
@@ -104,9 +104,9 @@ proptest! {
 }
 
 /// An asynchronous peer that accepts at most so many bytes at a time.
-struct TakesAtMost(usize);
+struct AsyncShortWriter(usize);
 
-impl AsyncWrite for TakesAtMost {
+impl AsyncWrite for AsyncShortWriter {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(from.len().min(self.0)))
     }
@@ -121,15 +121,15 @@ impl AsyncWrite for TakesAtMost {
 }
 
 #[tokio::test(start_paused = true)]
-async fn short_writes_of_several_who_share_a_budget_waste_none_of_it() {
+async fn short_writes_on_a_shared_budget_waste_nothing() {
     let quota = Quota::per_second(1_000).unwrap().with_burst(20).unwrap();
     let budget = Arc::new(Limiter::new(quota).with_clock(TokioClock::new()));
     let start = Instant::now();
     let writers = (0..3).map(|_| {
-        let mut writer = Throttled::new(TakesAtMost(7)).writes(Arc::clone(&budget));
+        let mut writer = Throttled::new(AsyncShortWriter(7)).writes(Arc::clone(&budget));
         async move { writer.write_all(&[7; 500]).await.unwrap() }
     });
     futures_util::future::join_all(writers).await;
-    // 1,500 bytes, of which 20 go at once.
+    // 1,500 bytes, of which 20 pass immediately.
     assert_eq!(start.elapsed(), Duration::from_millis(1_480));
 }

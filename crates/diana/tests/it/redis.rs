@@ -22,11 +22,11 @@ store: {redis: '${REDIS_URL}', timeout: 5s, prefix: engines}
 rules:
   - {name: shared, by: account, limit: 3/day}
   - {name: own, by: account, limit: 2/day, store: local}
-  - {name: places, by: account, concurrent: 2}
+  - {name: permits, by: account, concurrent: 2}
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_engines_share_what_is_shared_and_no_more() {
+async fn two_engines_share_only_shared_rules() {
     let redis = RedisServer::start().unwrap();
     let file = read(RULES, &redis.url());
     let (one, other) = (engine(&file).await, engine(&file).await);
@@ -37,22 +37,22 @@ async fn two_engines_share_what_is_shared_and_no_more() {
         held.push((engine, verdict));
     }
     let verdict = one.decide(&account("alice")).await;
-    assert_eq!(verdict.to_string(), "denied by `places` for alice: 0 of 2 left, again when somebody is done");
+    assert_eq!(verdict.to_string(), "denied by `permits` for alice: 0 of 2 left, retry when a permit is released");
     for (engine, verdict) in held {
         engine.finish(verdict).await;
     }
-    // The one that was refused gave back what it had taken of its own.
+    // The denied request has refunded its local charges.
     let verdict = one.decide(&account("alice")).await;
     assert!(verdict.is_granted(), "{verdict}");
     one.finish(verdict).await;
     let denied = other.decide(&account("alice")).await;
-    assert!(denied.to_string().starts_with("denied by `shared` for alice: 0 of 3 left, again in "), "{denied}");
+    assert!(denied.to_string().starts_with("denied by `shared` for alice: 0 of 3 left, retry after "), "{denied}");
     let denied = one.decide(&account("alice")).await;
-    assert!(denied.to_string().starts_with("denied by `own` for alice: 0 of 2 left, again in "), "{denied}");
+    assert!(denied.to_string().starts_with("denied by `own` for alice: 0 of 2 left, retry after "), "{denied}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shared_limit_that_changes_keeps_its_use_for_all() {
+async fn a_changed_shared_limit_keeps_its_usage_in_all_engines() {
     let redis = RedisServer::start().unwrap();
     let text = |revision: u32, limit: &str| {
         format!(
@@ -67,13 +67,13 @@ async fn a_shared_limit_that_changes_keeps_its_use_for_all() {
     one.set_rules(&new);
     assert!(one.decide(&account("alice")).await.is_granted());
     assert!(!one.decide(&account("alice")).await.is_granted());
-    // One that still has the old rules, or starts with them only now, goes by the newer ones too.
+    // An engine that still has the old rules, or starts with them, uses the newer limits, too.
     assert!(!other.decide(&account("alice")).await.is_granted());
     assert!(!engine(&old).await.decide(&account("alice")).await.is_granted());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_each_engine_counts_for_itself() {
+async fn without_redis_each_engine_counts_locally() {
     let mut redis = RedisServer::start().unwrap();
     let file = read(RULES, &redis.url());
     let engine = engine(&file).await;
@@ -90,7 +90,7 @@ async fn without_redis_each_engine_counts_for_itself() {
 }
 
 #[test]
-fn what_redis_cannot_keep_is_told_before_anybody_asks() {
+fn unsupported_shared_limits_are_reported_when_the_file_is_read() {
     let text = "
 store: {redis: 'redis://127.0.0.1'}
 rules:
@@ -101,11 +101,11 @@ rules:
     let problems = RuleFile::read_with(&document, &registry(), |_| None).unwrap_err();
     assert_eq!(problems.len(), 1);
     let text = problems.to_string();
-    assert!(text.starts_with("diana.yaml:4:22: the shared store can't keep this limit: "), "{text}");
+    assert!(text.starts_with("diana.yaml:4:22: the shared store does not support this limit: "), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_shared_is_changed_by_hand_for_all() {
+async fn key_admin_changes_shared_counts_for_all_engines() {
     let redis = RedisServer::start().unwrap();
     let file = read(
         "{store: {redis: '${REDIS_URL}', timeout: 5s}, rules: [{name: a, by: account, limit: 3/day}]}",
@@ -115,12 +115,12 @@ async fn what_is_shared_is_changed_by_hand_for_all() {
     for _ in 0..3 {
         assert!(one.decide(&account("alice")).await.is_granted());
     }
-    let left = async |engine: &Engine| engine.peek_key("a", &["alice"]).await.unwrap().limits[0].remaining;
-    assert_eq!(left(&other).await, 0);
+    let remaining = async |engine: &Engine| engine.peek_key("a", &["alice"]).await.unwrap().limits[0].remaining;
+    assert_eq!(remaining(&other).await, 0);
     assert_eq!(other.refund_key("a", &["alice"], Cost::new(2).unwrap()).await.unwrap().limits[0].remaining, 2);
-    assert_eq!(left(&one).await, 2);
+    assert_eq!(remaining(&one).await, 2);
     one.charge_key("a", &["alice"], Cost::ONE).await.unwrap();
-    assert_eq!(left(&other).await, 1);
+    assert_eq!(remaining(&other).await, 1);
     let reset = one.reset_key("a", &["alice"]).await.unwrap();
-    assert_eq!((reset.home, reset.limits[0].remaining, left(&other).await), (CountedIn::Shared, 3, 3));
+    assert_eq!((reset.home, reset.limits[0].remaining, remaining(&other).await), (CountedIn::Shared, 3, 3));
 }

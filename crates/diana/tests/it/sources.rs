@@ -12,7 +12,7 @@ use std::time::Duration;
 
 struct Started {
     engine: Arc<Engine>,
-    follower: Arc<Reloader>,
+    reloader: Arc<Reloader>,
     running: WatchHandle,
 }
 
@@ -21,20 +21,20 @@ async fn start(path: &Path) -> Started {
     let document = Document::new(path.display().to_string(), std::fs::read_to_string(path).unwrap());
     let file = RuleFile::read(&document, &registry()).unwrap_or_else(|problems| panic!("{problems}"));
     let engine = Arc::new(Engine::new(&file));
-    let follower = Reloader::new(Arc::clone(&engine), registry());
-    let running = Sources::new().local(path).remote_of(&file).unwrap().start(follower.clone()).await.unwrap();
-    Started { engine, follower, running }
+    let reloader = Reloader::new(Arc::clone(&engine), registry());
+    let running = Sources::new().local(path).remote_of(&file).unwrap().start(reloader.clone()).await.unwrap();
+    Started { engine, reloader, running }
 }
 
 /// Waits until a condition is true, as long as a slow machine may need.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..600 {
-        if holds() {
+        if condition() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it never came to be: {what}");
+    panic!("timed out waiting for {what}");
 }
 
 fn limit(engine: &Engine) -> String {
@@ -42,21 +42,21 @@ fn limit(engine: &Engine) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edited_file_is_in_force_and_keeps_the_counts() {
+async fn an_edited_file_is_loaded_and_keeps_the_counts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("diana.yaml");
     write(&path, "rules: [{name: a, by: account, limit: 3/day}]").unwrap();
-    let Started { engine, follower, running } = start(&path).await;
+    let Started { engine, reloader, running } = start(&path).await;
     assert_eq!(running.status().in_force, Origin::Local);
     assert!(engine.decide(&account("alice")).await.is_granted());
     assert!(engine.decide(&account("alice")).await.is_granted());
 
     write(&path, "rules: [{name: a, by: account, limit: 2/day}]").unwrap();
     until("the new limit", || limit(&engine) == "2/day").await;
-    assert!(!engine.decide(&account("alice")).await.is_granted(), "her two are still counted");
-    assert_eq!(follower.file().unwrap().rules[0].limits[0].written, "2/day");
+    assert!(!engine.decide(&account("alice")).await.is_granted(), "both requests are still counted");
+    assert_eq!(reloader.file().unwrap().rules[0].limits[0].written, "2/day");
 
-    // A bad file changes nothing, and is told with its place.
+    // An invalid file changes nothing, and is reported with its location.
     write(&path, "rules: [{name: a, by: acount, limit: 5/day}]").unwrap();
     until("the error", || running.status().errors > 0).await;
     assert_eq!(limit(&engine), "2/day");
@@ -65,7 +65,7 @@ async fn an_edited_file_is_in_force_and_keeps_the_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rules_of_an_etcd_win_and_change_while_requests_come() {
+async fn rules_of_etcd_replace_local_rules_and_change_at_runtime() {
     let etcd = EtcdServer::start().unwrap();
     etcd.put("/diana/rules", "rules: [{name: a, by: account, limit: 3/day, status: 429}]").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ async fn the_rules_of_an_etcd_win_and_change_while_requests_come() {
     let text = format!(
         "remote: {{from: 'etcd://127.0.0.1:{}/diana/rules', keep: '{}'}}\nrules: [{{name: a, by: account, limit: 1/day}}]",
         etcd.port(),
-        folder.path().join("kept").display(),
+        folder.path().join("cache").display(),
     );
     write(&path, text).unwrap();
     let Started { engine, running, .. } = start(&path).await;
@@ -88,7 +88,7 @@ async fn the_rules_of_an_etcd_win_and_change_while_requests_come() {
     assert!(engine.decide(&account("alice")).await.is_granted(), "one more is allowed");
     assert!(!engine.decide(&account("alice")).await.is_granted());
 
-    // What belongs to the machine is not for the centre to say.
+    // The config server cannot set sections of the machine.
     etcd.put("/diana/rules", "gateway: {listen: '0.0.0.0:1'}\nrules: [{name: a, limit: 9/day}]").unwrap();
     until("the error", || running.status().errors > 0).await;
     assert_eq!(limit(&engine), "4/day");

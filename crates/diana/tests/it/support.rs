@@ -29,14 +29,14 @@ pub(crate) fn account(name: &str) -> SyntheticRequest {
 
 /// Returns the immediate decision.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
-    futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
+    futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("the future is pending"))
 }
 
 pub(crate) fn decide(engine: &Engine, request: &SyntheticRequest) -> Verdict {
     now(engine.decide(request))
 }
 
-/// Formats the verdict as a line of a transcript.
-pub(crate) fn said(engine: &Engine, request: &SyntheticRequest) -> String {
+/// Returns the decision as text.
+pub(crate) fn decision_text(engine: &Engine, request: &SyntheticRequest) -> String {
     decide(engine, request).to_string()
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! With a running total, every lookup is a difference of two entries, found by binary search. Totals wrap around after
-//! 2⁶⁴ permits; differences stay correct as long as less than [`MOST`] is in the log at once.
+//! 2⁶⁴ permits; differences stay correct as long as less than [`MAX_TOTAL`] is in the log at once.
 
 use crate::{Quota, Timestamp};
 use std::collections::VecDeque;
@@ -42,12 +42,12 @@ pub struct SlidingLogState {
 struct Entry {
     time: Timestamp,
     /// All permits granted up to and including this time. It wraps around: only differences are meaningful, and those
-    /// are less than [`MOST`].
+    /// are less than [`MAX_TOTAL`].
     total: u64,
 }
 
 /// The maximum total of a log, charges included, so that differences of running totals are never ambiguous.
-const MOST: u64 = u64::MAX / 2;
+const MAX_TOTAL: u64 = u64::MAX / 2;
 
 impl SlidingLogState {
     /// Creates the log of these times, oldest first, with the permits granted at each. Equal times are merged, and a
@@ -62,7 +62,7 @@ impl SlidingLogState {
 
     /// The times, oldest first, with the permits granted at each.
     pub fn entries(&self) -> impl Iterator<Item = (Timestamp, u64)> {
-        self.entries.iter().enumerate().map(|(place, entry)| (entry.time, self.held(place)))
+        self.entries.iter().enumerate().map(|(index, entry)| (entry.time, self.permits_at(index)))
     }
 
     /// `now`, or the newest entry's time if that is later: time does not go back.
@@ -78,10 +78,10 @@ impl SlidingLogState {
         self.entries.partition_point(|entry| time - entry.time.as_nanos() >= length)
     }
 
-    /// The running total before the entry at `place`.
+    /// The running total before the entry at `index`.
     #[inline]
-    fn total_before(&self, place: usize) -> u64 {
-        place.checked_sub(1).and_then(|before| self.entries.get(before)).map_or(self.before, |entry| entry.total)
+    fn total_before(&self, index: usize) -> u64 {
+        index.checked_sub(1).and_then(|before| self.entries.get(before)).map_or(self.before, |entry| entry.total)
     }
 
     #[inline]
@@ -96,54 +96,56 @@ impl SlidingLogState {
     }
 
     /// When `permits` of those counted from the entry at `first` on will have left `window`, in nanoseconds.
-    pub(super) fn freeing(&self, first: usize, permits: u64, window: &Quota) -> Option<u128> {
+    pub(super) fn freed_at(&self, first: usize, permits: u64, window: &Quota) -> Option<u128> {
         // Counted from the log's start, where totals are ascending, whether or not they have wrapped around.
         let enough = self.total_before(first).wrapping_sub(self.before).saturating_add(permits);
-        let place = self.entries.partition_point(|entry| entry.total.wrapping_sub(self.before) < enough);
-        let entry = self.entries.get(place)?;
+        let index = self.entries.partition_point(|entry| entry.total.wrapping_sub(self.before) < enough);
+        let entry = self.entries.get(index)?;
         Some(u128::from(entry.time.as_nanos()) + u128::from(window.period_nanos()))
     }
 
     /// From the newest entry to the one at `first`: each time with its permits.
     pub(super) fn newest_first(&self, first: usize) -> impl Iterator<Item = (Timestamp, u64)> {
-        (first..self.entries.len()).rev().filter_map(|place| Some((self.entries.get(place)?.time, self.held(place))))
+        (first..self.entries.len())
+            .rev()
+            .filter_map(|index| Some((self.entries.get(index)?.time, self.permits_at(index))))
     }
 
     /// The index of the entry of exactly this time, in nanoseconds.
-    pub(super) fn find(&self, moment: u128) -> Option<usize> {
-        self.entries.binary_search_by_key(&moment, |entry| u128::from(entry.time.as_nanos())).ok()
+    pub(super) fn find(&self, nanos: u128) -> Option<usize> {
+        self.entries.binary_search_by_key(&nanos, |entry| u128::from(entry.time.as_nanos())).ok()
     }
 
-    /// Records `permits` at `now`, in at most `most_entries` entries.
-    pub(super) fn record(&mut self, now: Timestamp, permits: u64, most_entries: u64) {
-        let room = MOST.saturating_sub(self.used(0));
-        let entry = Entry { time: self.time(now), total: self.total().wrapping_add(permits.min(room)) };
-        let is_full = u64::try_from(self.entries.len()).is_ok_and(|length| length >= most_entries);
+    /// Records `permits` at `now`, in at most `max_entries` entries.
+    pub(super) fn record(&mut self, now: Timestamp, permits: u64, max_entries: u64) {
+        let free = MAX_TOTAL.saturating_sub(self.used(0));
+        let entry = Entry { time: self.time(now), total: self.total().wrapping_add(permits.min(free)) };
+        let is_full = u64::try_from(self.entries.len()).is_ok_and(|length| length >= max_entries);
         match self.entries.back_mut() {
             // When the log is full no ask is granted, so only a charge can find it full. The newest entry takes it, and
             // expires later because of it.
             Some(newest) if newest.time == entry.time || is_full => *newest = entry,
             _ => {
-                self.entries.reserve_exact(self.added_places(self.entries.len()));
+                self.entries.reserve_exact(self.added_slots(self.entries.len()));
                 self.entries.push_back(entry);
             }
         }
     }
 
     /// The bytes that [`record`](Self::record) at `now` adds, after the entries before the one at `first` are dropped.
-    pub(super) fn heap_growth(&self, first: usize, now: Timestamp, most_entries: u64) -> usize {
-        let left = self.entries.len() - first;
-        let is_full = u64::try_from(left).is_ok_and(|length| length >= most_entries);
-        let newest = self.entries.back().filter(|_| left > 0);
+    pub(super) fn heap_growth(&self, first: usize, now: Timestamp, max_entries: u64) -> usize {
+        let length = self.entries.len() - first;
+        let is_full = u64::try_from(length).is_ok_and(|length| length >= max_entries);
+        let newest = self.entries.back().filter(|_| length > 0);
         match newest {
             Some(newest) if newest.time >= now || is_full => 0,
-            _ if left < self.entries.capacity() => 0,
-            _ => self.added_places(left) * size_of::<Entry>(),
+            _ if length < self.entries.capacity() => 0,
+            _ => self.added_slots(length) * size_of::<Entry>(),
         }
     }
 
     /// The slots that a log of `length` entries adds for one more; 0 if it has a free one.
-    fn added_places(&self, length: usize) -> usize {
+    fn added_slots(&self, length: usize) -> usize {
         match self.entries.capacity() {
             capacity if length < capacity => 0,
             0 => 4,
@@ -153,15 +155,15 @@ impl SlidingLogState {
         }
     }
 
-    /// Removes `permits` from the entry at `place`, at most what it has.
-    pub(super) fn take_back(&mut self, place: usize, permits: u64) {
-        let held = self.held(place);
-        let returned = held.min(permits);
-        for entry in self.entries.iter_mut().skip(place) {
+    /// Removes `permits` from the entry at `index`, at most what it has.
+    pub(super) fn refund(&mut self, index: usize, permits: u64) {
+        let granted = self.permits_at(index);
+        let returned = granted.min(permits);
+        for entry in self.entries.iter_mut().skip(index) {
             entry.total = entry.total.wrapping_sub(returned);
         }
-        if returned == held {
-            self.entries.remove(place);
+        if returned == granted {
+            self.entries.remove(index);
         }
     }
 
@@ -172,12 +174,12 @@ impl SlidingLogState {
     }
 
     /// Drops the oldest `permits`.
-    pub(super) fn let_go(&mut self, permits: u64) {
-        let gone = self.before.wrapping_add(permits);
+    pub(super) fn drop_oldest(&mut self, permits: u64) {
+        let before = self.before.wrapping_add(permits);
         let first = self.entries.partition_point(|entry| entry.total.wrapping_sub(self.before) <= permits);
         self.drop_first(first);
         // This may drop a part of the first remaining entry.
-        self.before = gone;
+        self.before = before;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -188,8 +190,8 @@ impl SlidingLogState {
         self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// The permits granted at the time of the entry at `place`.
-    fn held(&self, place: usize) -> u64 {
-        self.entries.get(place).map_or(0, |entry| entry.total.wrapping_sub(self.total_before(place)))
+    /// The permits granted at the time of the entry at `index`.
+    fn permits_at(&self, index: usize) -> u64 {
+        self.entries.get(index).map_or(0, |entry| entry.total.wrapping_sub(self.total_before(index)))
     }
 }

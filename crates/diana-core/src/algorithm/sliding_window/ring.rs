@@ -1,9 +1,9 @@
 //! The ring: the counts of the newest `n` buckets, bucket `b` at slot `b mod n`.
 //!
 //! ```text
-//!  place      0   1   2   3   4
+//!  slot       0   1   2   3   4
 //!           ┌───┬───┬───┬───┬───┐
-//!  bucket   │ 15│ 16│ 12│ 13│ 14│    newest 16, n = 5: bucket 17 will take the place of 12
+//!  bucket   │ 15│ 16│ 12│ 13│ 14│    newest 16, n = 5: bucket 17 will replace bucket 12
 //!           └───┴───┴───┴───┴───┘
 //! ```
 //!
@@ -70,7 +70,7 @@ impl SlidingWindowState {
     pub(super) fn counts(&self, current: u64) -> impl Iterator<Item = (u64, u64)> {
         // The oldest of `n` buckets is `n - 1` before the current one; buckets after the newest are empty.
         let oldest = current.saturating_sub(self.length().saturating_sub(1));
-        (oldest..=self.newest).map(|bucket| (bucket, self.ring.get(self.place(bucket)).copied().unwrap_or(0)))
+        (oldest..=self.newest).map(|bucket| (bucket, self.ring.get(self.slot(bucket)).copied().unwrap_or(0)))
     }
 
     /// The permits in use if `current` is the current bucket.
@@ -106,9 +106,9 @@ impl SlidingWindowState {
     }
 
     /// Removes `permits` from `bucket`, at most what it has; returns how many were removed.
-    pub(super) fn take_back(&mut self, bucket: u64, current: u64, permits: u64) -> u64 {
-        let held = self.counts(current).find(|(other, _)| *other == bucket).map_or(0, |(_, count)| count);
-        let returned = held.min(permits);
+    pub(super) fn refund(&mut self, bucket: u64, current: u64, permits: u64) -> u64 {
+        let granted = self.counts(current).find(|(other, _)| *other == bucket).map_or(0, |(_, count)| count);
+        let returned = granted.min(permits);
         if returned > 0 {
             self.change(bucket, |count| count - returned);
         }
@@ -135,15 +135,15 @@ impl SlidingWindowState {
     }
 
     #[inline]
-    fn place(&self, bucket: u64) -> usize {
+    fn slot(&self, bucket: u64) -> usize {
         // A number below the ring's length is a `usize`, as the length is.
         usize::try_from(bucket % self.length().max(1)).unwrap_or(0)
     }
 
     #[inline]
     fn change(&mut self, bucket: u64, new: impl Fn(u64) -> u64) {
-        let place = self.place(bucket);
-        if let Some(count) = self.ring.get_mut(place) {
+        let slot = self.slot(bucket);
+        if let Some(count) = self.ring.get_mut(slot) {
             *count = new(*count);
         }
     }

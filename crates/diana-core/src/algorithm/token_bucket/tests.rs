@@ -10,7 +10,7 @@ const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 enum Step {
     Wait(u64),
     /// Waits for this many eighths of the time until the bucket is full.
-    WaitPart(u8),
+    WaitFraction(u8),
     Take(u64, u64),
     Charge(u64),
     Refund(prop::sample::Index),
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (0..40_u32).prop_map(|bits| Step::Wait(1 << bits)),
         1 => (0..1_000_u64).prop_map(Step::Wait),
-        2 => (0..=8_u8).prop_map(Step::WaitPart),
+        2 => (0..=8_u8).prop_map(Step::WaitFraction),
         6 => (cost(), max_wait).prop_map(|(cost, max_wait)| Step::Take(cost, max_wait)),
         1 => prop_oneof![4 => 1..8_u64, 1 => 1..=Cost::MAX.get()].prop_map(Step::Charge),
         3 => any::<prop::sample::Index>().prop_map(Step::Refund),
@@ -46,7 +46,7 @@ fn steps() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn one_word_answers_as_two_do(
+    fn packed_bucket_equals_the_two_word_bucket(
         buckets in prop::collection::vec(quotas(), 1..4),
         // 584 years from 1970 are the year 2554, the maximum of a word.
         start in prop_oneof![Just(0), Just(56 * YEAR), any::<u64>(), u64::MAX - 200 * YEAR..=u64::MAX],
@@ -55,7 +55,7 @@ proptest! {
         let pairs: Vec<_> = buckets
             .into_iter()
             .map(TokenBucket::new)
-            .map(|wide| (wide.one_word().expect("whole nanoseconds").0, wide))
+            .map(|wide| (wide.packed().expect("whole nanoseconds").0, wide))
             .collect();
         let (mut narrow, mut wide) = pairs[0].clone();
         let mut now = Timestamp::from_nanos(start);
@@ -64,7 +64,7 @@ proptest! {
         for step in script {
             match step {
                 Step::Wait(nanos) => now = now + Duration::from_nanos(nanos),
-                Step::WaitPart(eighths) => {
+                Step::WaitFraction(eighths) => {
                     now = now + wide.status(&words, now).reset / 8 * u32::from(eighths);
                 }
                 Step::Take(cost, max_wait) => {
@@ -79,13 +79,13 @@ proptest! {
                     narrow.charge(&mut word, now, cost);
                     wide.charge(&mut words, now, cost);
                 }
-                Step::Refund(nth) if !receipts.is_empty() => {
-                    let receipt = receipts.swap_remove(nth.index(receipts.len()));
+                Step::Refund(index) if !receipts.is_empty() => {
+                    let receipt = receipts.swap_remove(index.index(receipts.len()));
                     prop_assert_eq!(narrow.refund(&mut word, now, &receipt), wide.refund(&mut words, now, &receipt));
                 }
                 Step::Refund(_) => {}
-                Step::Rescale(nth) => {
-                    let (new_narrow, new_wide) = nth.get(&pairs).clone();
+                Step::Rescale(index) => {
+                    let (new_narrow, new_wide) = index.get(&pairs).clone();
                     new_narrow.rescale(&mut word, &narrow, now);
                     new_wide.rescale(&mut words, &wide, now);
                     (narrow, wide) = (new_narrow, new_wide);
@@ -98,11 +98,11 @@ proptest! {
 }
 
 #[test]
-fn a_fraction_of_a_nanosecond_or_an_astronomical_burst_has_no_one_word_form() {
-    let one_word = |quota: &str| TokenBucket::new(quota.parse().unwrap()).one_word();
-    assert!(one_word("1000/s").is_some());
-    assert!(one_word("3/s").is_none());
-    assert!(one_word("2/ns").is_none());
-    assert!(one_word("1/day burst 4294967295").is_none());
-    assert!(one_word("1/day burst 100000").is_some());
+fn fractional_nanoseconds_or_a_huge_burst_cannot_be_packed() {
+    let packed = |quota: &str| TokenBucket::new(quota.parse().unwrap()).packed();
+    assert!(packed("1000/s").is_some());
+    assert!(packed("3/s").is_none());
+    assert!(packed("2/ns").is_none());
+    assert!(packed("1/day burst 4294967295").is_none());
+    assert!(packed("1/day burst 100000").is_some());
 }

@@ -28,23 +28,23 @@ fn remaining(bucket: &AtomicBucket) -> Option<u64> {
 }
 
 #[test]
-fn two_threads_never_take_more_than_there_is() {
+fn two_threads_never_take_more_than_the_limit() {
     loom::model(|| {
         let bucket = Arc::new(AtomicBucket::open_with(&PackedBucket::from_parameters(100, 2)));
-        let others: Vec<_> = (0..2)
+        let takers: Vec<_> = (0..2)
             .map(|_| {
                 let bucket = Arc::clone(&bucket);
                 thread::spawn(move || take(&bucket) + take(&bucket))
             })
             .collect();
-        let granted: u64 = others.into_iter().map(|other| other.join().unwrap()).sum();
+        let granted: u64 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
         assert_eq!(granted, 2);
         assert_eq!(remaining(&bucket), Some(0));
     });
 }
 
 /// A bucket whose word stays the same when it changes, so that only the mask distinguishes the generations.
-fn settled(bucket: &PackedBucket) -> Arc<AtomicBucket> {
+fn changed_once(bucket: &PackedBucket) -> Arc<AtomicBucket> {
     let atomic = AtomicBucket::open_with(bucket);
     assert!(atomic.change(bucket, NOW));
     Arc::new(atomic)
@@ -55,9 +55,9 @@ fn debt(bucket: &AtomicBucket) -> Option<u128> {
 }
 
 #[test]
-fn a_grant_before_a_change_is_carried_over_and_one_after_it_is_priced_anew() {
+fn a_grant_before_a_change_is_migrated_and_one_after_it_uses_the_new_price() {
     loom::model(|| {
-        let bucket = settled(&PackedBucket::from_parameters(100, 3));
+        let bucket = changed_once(&PackedBucket::from_parameters(100, 3));
         let taker = {
             let bucket = Arc::clone(&bucket);
             thread::spawn(move || take_if_open(&bucket))
@@ -70,12 +70,12 @@ fn a_grant_before_a_change_is_carried_over_and_one_after_it_is_priced_anew() {
 }
 
 #[test]
-fn a_second_change_does_not_let_a_stale_grant_slip_in() {
+fn a_stale_grant_is_rejected_after_a_second_change() {
     // Two changes have too many interleavings to check all; up to three preemptions reproduce every known bug.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let bucket = settled(&PackedBucket::from_parameters(100, 2));
+        let bucket = changed_once(&PackedBucket::from_parameters(100, 2));
         let taker = {
             let bucket = Arc::clone(&bucket);
             thread::spawn(move || take_if_open(&bucket))
@@ -88,7 +88,7 @@ fn a_second_change_does_not_let_a_stale_grant_slip_in() {
 }
 
 #[test]
-fn closing_tells_every_grant() {
+fn closing_returns_every_grant() {
     loom::model(|| {
         let bucket = Arc::new(AtomicBucket::open_with(&PackedBucket::from_parameters(100, 4)));
         let taker = {

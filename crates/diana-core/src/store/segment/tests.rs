@@ -9,11 +9,11 @@ impl<S: Default> Segment<S> {
     fn assert_in_order(&self) {
         let mut last = 0;
         let mut count = 0;
-        for (place, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.hash != 0) {
-            assert!(order(slot.hash) >= last, "out of order at {place}");
+        for (index, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.hash != 0) {
+            assert!(order(slot.hash) >= last, "out of order at {index}");
             let home = home(slot.hash, self.homes);
-            assert!(home <= place, "left of its home");
-            assert!(self.slots[home..place].iter().all(|s| s.hash != 0), "a gap before {place}");
+            assert!(home <= index, "left of its home");
+            assert!(self.slots[home..index].iter().all(|s| s.hash != 0), "an empty slot before {index}");
             last = order(slot.hash);
             count += 1;
         }

@@ -10,14 +10,14 @@ use crate::{Algorithm, Timestamp};
 use std::time::Duration;
 
 /// The number of entries that each new key pays to check for states to drop.
-const LOOKS: usize = 4;
+const CHECKS_PER_INSERT: usize = 4;
 /// A segment with this few keys grows without a sweep: that would save little, and its keys may soon be used again.
-const SMALL: u32 = 48;
+const SMALL_SEGMENT: u32 = 48;
 /// After this time a full segment is likely to have states to drop.
-pub(super) const WORTH_ANOTHER_SWEEP: Duration = Duration::from_millis(10);
-/// A sweep is paid for with at least this many looks: in a small table, keys that are soon used again would otherwise
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
+/// A sweep is paid for with at least this many checks: in a small table, keys that are soon used again would otherwise
 /// be dropped and inserted all the time.
-const WORTH_A_SWEEP: usize = 256;
+const MIN_SWEEP_CREDIT: usize = 256;
 /// The directory has at most this many bits.
 const MAX_DEPTH: u32 = 24;
 
@@ -35,7 +35,7 @@ impl<A: Algorithm> Table<A> {
     /// Inserts a new key, or returns its state if there is no memory.
     pub(super) fn insert(&mut self, hash: u64, state: A::State, now: Timestamp) -> Result<(), A::State> {
         let heap = self.algorithm.heap_bytes(&state);
-        if heap > 0 && !self.budget.reserve(heap) && !self.make_room_beside(hash, heap, now) {
+        if heap > 0 && !self.budget.reserve(heap) && !self.make_room_for_heap(hash, heap, now) {
             return Err(state);
         }
         self.bytes += heap;
@@ -52,25 +52,25 @@ impl<A: Algorithm> Table<A> {
             }
         }
         self.len += 1;
-        self.look_around(now);
+        self.sweep_some(now);
         Ok(())
     }
 
-    /// A new key's share of the scan for states to drop; a segment is swept when enough looks are paid.
-    pub(crate) fn look_around(&mut self, now: Timestamp) {
+    /// A new key's share of the scan for states to drop; a segment is swept when enough checks are paid.
+    pub(crate) fn sweep_some(&mut self, now: Timestamp) {
         let now = self.latest.max(now);
-        self.credit += LOOKS;
-        if self.credit > (self.segments[self.hand].len() as usize).max(WORTH_A_SWEEP) {
-            self.credit = 0;
+        self.sweep_credit += CHECKS_PER_INSERT;
+        if self.sweep_credit > (self.segments[self.next_sweep].len() as usize).max(MIN_SWEEP_CREDIT) {
+            self.sweep_credit = 0;
             self.sweep_next(now);
         }
     }
 
     /// Frees memory for the heap memory of a new key's state, by dropping states.
     #[cold]
-    fn make_room_beside(&mut self, hash: u64, heap: usize, now: Timestamp) -> bool {
+    fn make_room_for_heap(&mut self, hash: u64, heap: usize, now: Timestamp) -> bool {
         let index = self.touch(hash);
-        if !self.sweep_if_worth_it(index, now) {
+        if !self.sweep_if_due(index, now) {
             return false;
         }
         if !self.budget.reserve(heap) {
@@ -82,13 +82,13 @@ impl<A: Algorithm> Table<A> {
 
     /// At the memory bound every new key would sweep its segment. It does so only if earlier keys have paid for the
     /// sweep, or if enough time has passed that it is likely to drop something.
-    fn sweep_if_worth_it(&mut self, index: usize, now: Timestamp) -> bool {
-        self.credit += LOOKS;
-        let is_paid = self.credit > self.segments[index].len() as usize;
-        if !is_paid && now.since(self.segments[index].swept) < WORTH_ANOTHER_SWEEP {
+    fn sweep_if_due(&mut self, index: usize, now: Timestamp) -> bool {
+        self.sweep_credit += CHECKS_PER_INSERT;
+        let is_paid = self.sweep_credit > self.segments[index].len() as usize;
+        if !is_paid && now.since(self.segments[index].swept) < SWEEP_INTERVAL {
             return false;
         }
-        self.credit = 0;
+        self.sweep_credit = 0;
         self.sweep(index, now);
         true
     }
@@ -104,7 +104,7 @@ impl<A: Algorithm> Table<A> {
     pub(super) fn make_room(&mut self, index: usize, now: Timestamp) -> bool {
         let mut needed = self.segments[index].bytes_to_grow();
         if !self.budget.reserve(needed) {
-            if !self.sweep_if_worth_it(index, now) {
+            if !self.sweep_if_due(index, now) {
                 return false;
             }
             if !self.segments[index].is_full() {
@@ -120,18 +120,18 @@ impl<A: Algorithm> Table<A> {
         let (depth, next) = (self.segments[index].depth, self.segments[index].next_homes());
         self.bytes += needed;
         let before = self.segments[index].len();
-        if before > SMALL {
+        if before > SMALL_SEGMENT {
             self.sweep(index, now);
         }
-        let went = before - self.segments[index].len();
-        if went * 4 > before {
+        let dropped = before - self.segments[index].len();
+        if dropped * 4 > before {
             self.bytes -= needed;
             self.budget.release(needed);
             return true;
         }
         let old = self.segments[index].bytes();
         let segment = std::mem::replace(&mut self.segments[index], Segment::empty());
-        let now_in_use = match next {
+        let new = match next {
             None if depth < MAX_DEPTH => self.split(index, segment),
             _ => {
                 // Only hashes that agree in more bits than the directory has exceed the largest size.
@@ -140,7 +140,7 @@ impl<A: Algorithm> Table<A> {
                 self.segments[index].bytes()
             }
         };
-        self.account(needed + old, now_in_use);
+        self.account(needed + old, new);
         true
     }
 
@@ -166,8 +166,8 @@ impl<A: Algorithm> Table<A> {
 
     /// Drops states from the next segment of the scan.
     pub(super) fn sweep_next(&mut self, now: Timestamp) {
-        self.sweep(self.hand, now);
-        self.hand = (self.hand + 1) % self.segments.len();
+        self.sweep(self.next_sweep, now);
+        self.next_sweep = (self.next_sweep + 1) % self.segments.len();
     }
 
     /// Drops states from one segment, and releases memory that it no longer needs.
@@ -182,11 +182,11 @@ impl<A: Algorithm> Table<A> {
             }
             keep
         });
-        let left = segment.len();
-        self.len -= (before - left) as usize;
+        let remaining = segment.len();
+        self.len -= (before - remaining) as usize;
         let old = segment.bytes();
-        if left * 3 < segment.homes() {
-            let homes = if left == 0 { 0 } else { Segment::<A::State>::homes_for(left) };
+        if remaining * 3 < segment.homes() {
+            let homes = if remaining == 0 { 0 } else { Segment::<A::State>::homes_for(remaining) };
             if homes < segment.homes() {
                 let whole = std::mem::replace(segment, Segment::empty());
                 *segment = whole.resized(homes);
@@ -196,10 +196,10 @@ impl<A: Algorithm> Table<A> {
         let new = segment.bytes();
         // The heap memory of idle cells is not needed either.
         for cell in self.cells.iter_mut().flatten() {
-            let held = self.algorithm.heap_bytes(cell);
-            if held > 0 && self.algorithm.is_fresh(cell, now) {
+            let heap = self.algorithm.heap_bytes(cell);
+            if heap > 0 && self.algorithm.is_fresh(cell, now) {
                 *cell = self.algorithm.fresh(now);
-                freed += held - self.algorithm.heap_bytes(cell);
+                freed += heap - self.algorithm.heap_bytes(cell);
             }
         }
         self.account(freed + old, new);

@@ -12,7 +12,7 @@ pub(super) const MAX_PAST: usize = 4;
 
 /// Earlier parameters, and until when they were active.
 #[derive(Debug)]
-pub(super) struct Past<A> {
+pub(super) struct OldParameters<A> {
     version: u32,
     algorithm: A,
     until: Timestamp,
@@ -20,7 +20,7 @@ pub(super) struct Past<A> {
 
 /// Permits in use, by key and by shared cell: the part of a state that migrates between kinds of algorithms.
 #[derive(Debug)]
-pub(crate) struct Uses {
+pub(crate) struct Usage {
     /// The latest time that the table had seen.
     latest: Timestamp,
     keys: Vec<(u64, u64)>,
@@ -50,7 +50,7 @@ impl<A: Algorithm> Table<A> {
             after += self.algorithm.heap_bytes(cell);
         }
         self.account(before, after);
-        self.past.push(Past { version: self.version, algorithm: old, until: now });
+        self.past.push(OldParameters { version: self.version, algorithm: old, until: now });
         self.version = self.version.wrapping_add(1);
     }
 
@@ -63,7 +63,7 @@ impl<A: Algorithm> Table<A> {
         let (mut before, mut after) = (0, 0);
         for (_, state) in segment.iter_mut() {
             before += self.past[first].algorithm.heap_bytes(state);
-            carry(state, &self.past[first..], &self.algorithm);
+            migrate(state, &self.past[first..], &self.algorithm);
             after += self.algorithm.heap_bytes(state);
         }
         segment.version = self.version;
@@ -74,7 +74,7 @@ impl<A: Algorithm> Table<A> {
     #[inline]
     pub(super) fn fresh(&self, now: Timestamp) -> A::State {
         match self.past.last() {
-            Some(past) if self.algorithm.carries_fresh(past.until, now) => self.fresh_through_changes(now),
+            Some(past) if self.algorithm.migrates_fresh(past.until, now) => self.fresh_through_changes(now),
             _ => self.algorithm.fresh(now),
         }
     }
@@ -82,29 +82,29 @@ impl<A: Algorithm> Table<A> {
     /// An idle key's state after all changes at this time: the same whether it was stored or dropped.
     #[cold]
     fn fresh_through_changes(&self, now: Timestamp) -> A::State {
-        let first = self.past.iter().position(|past| self.algorithm.carries_fresh(past.until, now));
+        let first = self.past.iter().position(|past| self.algorithm.migrates_fresh(past.until, now));
         let changes = &self.past[first.unwrap_or(self.past.len())..];
         let Some(past) = changes.first() else { return self.algorithm.fresh(now) };
         let mut state = past.algorithm.fresh(past.until);
-        carry(&mut state, changes, &self.algorithm);
+        migrate(&mut state, changes, &self.algorithm);
         state
     }
 
     /// Returns the usage of every key; the table is empty afterwards.
-    pub(crate) fn drain(&mut self, now: Timestamp) -> Uses {
+    pub(crate) fn drain(&mut self, now: Timestamp) -> Usage {
         let latest = self.latest;
         let now = latest.max(now);
-        let mut uses = Uses { latest, keys: Vec::with_capacity(self.len), cells: Vec::new() };
+        let mut usage = Usage { latest, keys: Vec::with_capacity(self.len), cells: Vec::new() };
         for index in 0..self.segments.len() {
             self.refresh(index);
             for (hash, state) in self.segments[index].iter_mut() {
-                uses.keys.push((hash, used(&self.algorithm, state, now)));
+                usage.keys.push((hash, used(&self.algorithm, state, now)));
             }
         }
         let cells = self.cells.iter().flatten();
-        uses.cells.extend(cells.map(|state| used(&self.algorithm, state, now)).enumerate());
+        usage.cells.extend(cells.map(|state| used(&self.algorithm, state, now)).enumerate());
         self.restart();
-        uses
+        usage
     }
 
     /// Drops everything, including the latest time.
@@ -113,8 +113,8 @@ impl<A: Algorithm> Table<A> {
     }
 
     /// Takes over the usage of the keys of another table.
-    pub(crate) fn adopt(&mut self, uses: Uses, now: Timestamp) {
-        let Uses { latest, keys, cells: mut shared } = uses;
+    pub(crate) fn adopt(&mut self, usage: Usage, now: Timestamp) {
+        let Usage { latest, keys, cells: mut shared } = usage;
         let now = self.tick(latest).max(now);
         for (hash, used) in keys.into_iter().filter(|(_, used)| *used > 0) {
             let state = self.algorithm.occupied(used, now);
@@ -125,8 +125,8 @@ impl<A: Algorithm> Table<A> {
         for (cell, used) in shared.into_iter().filter(|(_, used)| *used > 0) {
             let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
             // Several keys may share this cell. Clamped, as each would be on its own: a key at the limit stays there.
-            let left = self.algorithm.status(state, now).remaining;
-            if let Ok(cost) = Cost::new(used.min(left)) {
+            let remaining = self.algorithm.status(state, now).remaining;
+            if let Ok(cost) = Cost::new(used.min(remaining)) {
                 let before = self.algorithm.heap_bytes(state);
                 self.algorithm.charge(state, now, cost);
                 let after = self.algorithm.heap_bytes(state);
@@ -136,10 +136,10 @@ impl<A: Algorithm> Table<A> {
     }
 }
 
-/// Migrates a state over `changes`, each at its own time, to the `present` parameters.
-fn carry<A: Algorithm>(state: &mut A::State, changes: &[Past<A>], present: &A) {
+/// Migrates a state over `changes`, each at its own time, to the `current` parameters.
+fn migrate<A: Algorithm>(state: &mut A::State, changes: &[OldParameters<A>], current: &A) {
     for (change, past) in changes.iter().enumerate() {
-        let next = changes.get(change + 1).map_or(present, |next| &next.algorithm);
+        let next = changes.get(change + 1).map_or(current, |next| &next.algorithm);
         next.rescale(state, &past.algorithm, past.until);
     }
 }

@@ -21,7 +21,7 @@ impl Table<PackedBucket> {
         let index = self.touch(hash);
         let state = self.segments[index].get_mut(hash)?;
         let step = PackedStep { bucket: self.algorithm, before: *state, now };
-        let _told_later = self.algorithm.take(state, now, cost, max_wait);
+        let _outcome = self.algorithm.take(state, now, cost, max_wait);
         Some(step)
     }
 }

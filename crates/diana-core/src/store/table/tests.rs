@@ -29,13 +29,13 @@ fn five_a_second() -> Quota {
     Quota::per_second(5).unwrap()
 }
 
-fn table<A: Algorithm>(algorithm: A, on_full: OnFull, ceiling: usize) -> (Table<A>, Arc<Budget>) {
-    let budget = Arc::new(Budget::new(ceiling));
+fn table<A: Algorithm>(algorithm: A, on_full: OnFull, max_bytes: usize) -> (Table<A>, Arc<Budget>) {
+    let budget = Arc::new(Budget::new(max_bytes));
     (Table::new(algorithm, on_full, Arc::clone(&budget)), budget)
 }
 
 impl<A: Algorithm> Table<A> {
-    /// Panics if the accounting is wrong or a key is not found at its place.
+    /// Panics if the accounting is wrong or a key is not found in its segment.
     fn assert_consistent(&mut self) {
         let (mut len, mut bytes) = (0, 0);
         let mut hashes = Vec::new();
@@ -51,7 +51,7 @@ impl<A: Algorithm> Table<A> {
         assert_eq!(self.len, len, "keys");
         assert_eq!(self.bytes, bytes, "bytes");
         for (hash, index) in hashes {
-            assert_eq!(self.index(hash), index, "the directory leads astray");
+            assert_eq!(self.index(hash), index, "the directory points to another segment");
         }
     }
 
@@ -61,7 +61,7 @@ impl<A: Algorithm> Table<A> {
 }
 
 /// A random sequence of operations on `keys` keys, compared with a map of states that drops nothing.
-fn lives_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
+fn behaves_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
     let (mut table, budget) = table(algorithm.clone(), OnFull::Share, AMPLE);
     let mut model: BTreeMap<u64, A::State> = BTreeMap::new();
     let mut receipts: Vec<(u64, Receipt, Receipt)> = Vec::new();
@@ -82,26 +82,26 @@ fn lives_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
                 *state = algorithm.fresh(now);
             }
             4..=8 if !receipts.is_empty() => {
-                let nth = usize::try_from(random >> 8).unwrap() % receipts.len();
-                let (hash, ours, theirs) = receipts.swap_remove(nth);
+                let index = usize::try_from(random >> 8).unwrap() % receipts.len();
+                let (hash, actual, expected) = receipts.swap_remove(index);
                 let state = model.get_mut(&hash).unwrap();
                 // A dropped state cannot be refunded, and need not be.
-                let forgotten = algorithm.is_fresh(state, now);
-                let (ours, theirs) = (table.refund(hash, now, &ours), algorithm.refund(state, now, &theirs));
-                assert!(ours == theirs || forgotten, "step {step}: {ours:?}, not {theirs:?}");
+                let is_dropped = algorithm.is_fresh(state, now);
+                let (actual, expected) = (table.refund(hash, now, &actual), algorithm.refund(state, now, &expected));
+                assert!(actual == expected || is_dropped, "step {step}: found {actual:?}, expected {expected:?}");
             }
             9 | 10 => now = now + ms((random >> 50) % 400),
             11..=15 => {
-                let seen = table.peek(hash, now, cost, MaxWait::FOREVER);
-                assert_eq!(seen.outcome, algorithm.peek(state, now, cost, MaxWait::FOREVER), "step {step}");
-                assert_eq!(seen.status, algorithm.status(state, now), "step {step}");
+                let peeked = table.peek(hash, now, cost, MaxWait::FOREVER);
+                assert_eq!(peeked.outcome, algorithm.peek(state, now, cost, MaxWait::FOREVER), "step {step}");
+                assert_eq!(peeked.status, algorithm.status(state, now), "step {step}");
             }
             _ => {
                 let max_wait = if random & 4096 == 0 { MaxWait::NONE } else { MaxWait::up_to(ms(100)) };
-                let ours = table.take(hash, now, cost, max_wait);
-                let theirs = algorithm.answer(state, now, cost, max_wait);
-                assert_eq!(ours, theirs, "step {step}");
-                receipts.extend(ours.receipt().zip(theirs.receipt()).map(|(a, b)| (hash, a, b)));
+                let actual = table.take(hash, now, cost, max_wait);
+                let expected = algorithm.answer(state, now, cost, max_wait);
+                assert_eq!(actual, expected, "step {step}");
+                receipts.extend(actual.receipt().zip(expected.receipt()).map(|(a, b)| (hash, a, b)));
             }
         }
         if step % 1_000 == 0 {
@@ -116,12 +116,12 @@ fn lives_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
 
 #[test]
 fn agrees_with_a_map_of_states_under_every_kind_of_state() {
-    lives_as_a_map(&TokenBucket::new(five_a_second()), 3_000, 60_000);
-    lives_as_a_map(&TokenBucket::new(Quota::per_second(3).unwrap()), 40, 20_000);
-    lives_as_a_map(&FixedWindow::new(five_a_second()), 3_000, 60_000);
-    lives_as_a_map(&SlidingWindow::new(five_a_second()), 2_000, 30_000);
-    lives_as_a_map(&SlidingLog::new(five_a_second()), 2_000, 30_000);
-    lives_as_a_map(&Total::new(20).unwrap(), 2_000, 30_000);
+    behaves_as_a_map(&TokenBucket::new(five_a_second()), 3_000, 60_000);
+    behaves_as_a_map(&TokenBucket::new(Quota::per_second(3).unwrap()), 40, 20_000);
+    behaves_as_a_map(&FixedWindow::new(five_a_second()), 3_000, 60_000);
+    behaves_as_a_map(&SlidingWindow::new(five_a_second()), 2_000, 30_000);
+    behaves_as_a_map(&SlidingLog::new(five_a_second()), 2_000, 30_000);
+    behaves_as_a_map(&Total::new(20).unwrap(), 2_000, 30_000);
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn keeps_every_key_through_all_sizes_up_to_200_000() {
     }
     table.assert_consistent();
     for key in 0..200_000 {
-        assert!(table.one(mix(key), T0), "key {key} has one left");
-        assert!(!table.one(mix(key), T0), "key {key} was forgiven");
+        assert!(table.one(mix(key), T0), "key {key} has one remaining");
+        assert!(!table.one(mix(key), T0), "the usage of key {key} was lost");
     }
     let bytes = budget.used() as f64 / 200_000.0;
     let entry = (size_of::<u64>() + size_of::<<TokenBucket as Algorithm>::State>()) as f64;
@@ -147,25 +147,25 @@ fn keeps_every_key_through_all_sizes_up_to_200_000() {
 }
 
 #[test]
-fn what_has_come_back_goes_while_new_keys_come() {
+fn full_keys_are_dropped_while_new_keys_are_inserted() {
     const OLD: u64 = 50_000;
     let (mut table, budget) = table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
     (0..OLD).for_each(|key| assert!(table.one(mix(key), T0)));
-    let at_most = budget.used();
+    let max = budget.used();
     // Each new key pays for checking four old ones; the table has no other states to drop.
     let later = T0 + ms(10_000);
     let mut new = 0;
     while table.len() as u64 > new {
         new += 1;
         assert!(table.one(mix(OLD + new), later));
-        assert!(new <= OLD / 2, "{} old keys are still there", table.len() as u64 - new);
+        assert!(new <= OLD / 2, "{} old keys were not dropped", table.len() as u64 - new);
     }
     table.assert_consistent();
-    assert!(budget.used() < at_most, "{} bytes for {new} keys", budget.used());
+    assert!(budget.used() < max, "{} bytes for {new} keys", budget.used());
 }
 
 #[test]
-fn reclaiming_in_quiet_times_leaves_nothing_behind() {
+fn reclaim_drops_all_idle_keys() {
     let (mut table, budget) = table(SlidingLog::new(five_a_second()), OnFull::Share, AMPLE);
     (0..10_000).for_each(|key| assert!(table.one(mix(key), T0)));
     table.reclaim(T0);
@@ -176,45 +176,45 @@ fn reclaiming_in_quiet_times_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_ceiling_holds_at_every_moment() {
-    const CEILING: usize = 50_000;
+fn memory_stays_within_the_bound_at_any_time() {
+    const MAX_BYTES: usize = 50_000;
     for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
-        let (mut table, budget) = table(TokenBucket::new(five_a_second()), on_full, CEILING);
+        let (mut table, budget) = table(TokenBucket::new(five_a_second()), on_full, MAX_BYTES);
         for key in 0..40_000 {
             // From time to time all keys are full again at once.
             let now = T0 + ms(key / 10_000 * 5_000);
             let _ = table.one(mix(key), now);
-            assert!(budget.used() <= CEILING, "{} bytes at key {key}", budget.used());
+            assert!(budget.used() <= MAX_BYTES, "{} bytes at key {key}", budget.used());
         }
         table.assert_consistent();
-        assert!(table.len() > 500, "the memory is used: {} keys", table.len());
+        assert!(table.len() > 500, "too few keys: {}", table.len());
     }
 }
 
 /// A state's growth is known only afterwards, so during the ask the bound may be exceeded by one growth.
 #[test]
-fn the_ceiling_holds_after_every_ask_for_logs_and_rings_too() {
-    const CEILING: usize = 100_000;
+fn memory_stays_within_the_bound_for_logs_and_rings() {
+    const MAX_BYTES: usize = 100_000;
     for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
-        let (mut logs, budget) = table(SlidingLog::new(Quota::per_second(64).unwrap()), on_full, CEILING);
+        let (mut logs, budget) = table(SlidingLog::new(Quota::per_second(64).unwrap()), on_full, MAX_BYTES);
         for ask in 0..100_000 {
             let granted = logs.one(mix(mix(ask) % 2_000), T0 + ms(ask / 4_000));
-            assert!(budget.used() <= CEILING, "{} bytes at ask {ask}", budget.used());
+            assert!(budget.used() <= MAX_BYTES, "{} bytes at ask {ask}", budget.used());
             assert!(granted || on_full != OnFull::Allow);
         }
         logs.assert_consistent();
     }
 
-    let (mut rings, budget) = table(SlidingWindow::new(five_a_second()), OnFull::Deny, CEILING);
+    let (mut rings, budget) = table(SlidingWindow::new(five_a_second()), OnFull::Deny, MAX_BYTES);
     for ask in 0..20_000 {
         let _ = rings.one(mix(ask), T0 + ms(ask / 100));
-        assert!(budget.used() <= CEILING, "{} bytes at ask {ask}", budget.used());
+        assert!(budget.used() <= MAX_BYTES, "{} bytes at ask {ask}", budget.used());
     }
     rings.assert_consistent();
 }
 
 #[test]
-fn what_has_come_back_goes_while_new_keys_are_counted_in_shared_cells() {
+fn full_keys_are_dropped_while_new_keys_share_cells() {
     let (mut table, budget) = table(TokenBucket::new(five_a_second()), OnFull::Share, 60_000);
     (0..10_000).for_each(|key| {
         let _ = table.one(mix(key), T0);
@@ -226,28 +226,28 @@ fn what_has_come_back_goes_while_new_keys_are_counted_in_shared_cells() {
         let _ = table.one(mix(key), later);
     }
     table.assert_consistent();
-    let kept = table.len();
+    let stored = table.len();
     table.reclaim(later);
-    assert_eq!(kept, table.len(), "of {dead} that could go, some are still there");
+    assert_eq!(stored, table.len(), "some of {dead} idle keys were not dropped");
 }
 
 #[test]
-fn a_full_table_has_room_again_once_other_segments_have_come_back() {
+fn a_full_table_frees_memory_from_other_segments() {
     /// The bit that distinguishes the first two segments.
     const SIDE: u64 = 1 << super::DIRECTORY_SHIFT;
     let (mut table, _) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 100_000);
     let sides = (0..10_000).map(|key| (mix(key) | SIDE, mix(key) & !SIDE));
-    let kept = sides.filter(|(busy, quiet)| [*busy, *quiet].map(|hash| table.one(hash, T0))[0]).collect::<Vec<_>>();
-    assert!(kept.len() < 10_000 && table.segments.len() > 1);
+    let stored = sides.filter(|(busy, quiet)| [*busy, *quiet].map(|hash| table.one(hash, T0))[0]).collect::<Vec<_>>();
+    assert!(stored.len() < 10_000 && table.segments.len() > 1);
     // On one side no entry can be dropped, and new keys map to it; on the other all entries can.
     let later = T0 + ms(1_000);
-    kept.iter().for_each(|(busy, _)| assert!(table.one(*busy, later)));
+    stored.iter().for_each(|(busy, _)| assert!(table.one(*busy, later)));
     let denied = (10_000..20_000).take_while(|key| !table.one(mix(*key) | SIDE, later)).count();
-    assert!(denied <= 1_024, "{denied} were denied for the sake of keys that have come back");
+    assert!(denied <= 1_024, "{denied} were denied because of idle keys");
 }
 
 #[test]
-fn a_changed_limit_is_carried_over_wherever_its_keys_are() {
+fn a_changed_limit_migrates_all_segments() {
     let size = |permits| FixedWindow::new(Quota::per_second(permits).unwrap());
     let (mut table, _) = table(size(10), OnFull::Share, AMPLE);
     // Key k uses k mod 10.
@@ -255,9 +255,9 @@ fn a_changed_limit_is_carried_over_wherever_its_keys_are() {
         (0..key % 10).for_each(|_| assert!(table.one(mix(key), T0)));
     }
     // More changes than are kept, with a few keys asked for in between, so that segments are of every version.
-    for (nth, permits) in (11..11 + 3 * MAX_PAST as u64).enumerate() {
+    for (change, permits) in (11..11 + 3 * MAX_PAST as u64).enumerate() {
         table.change(size(permits), T0);
-        for key in (0..20).map(|n| mix(nth as u64 * 20 + n) % 20_000) {
+        for key in (0..20).map(|n| mix(change as u64 * 20 + n) % 20_000) {
             let status = table.peek(mix(key), T0, Cost::ONE, MaxWait::NONE).status;
             assert_eq!((status.limit, status.remaining), (permits, permits - key % 10), "key {key}");
         }
@@ -271,7 +271,7 @@ fn a_changed_limit_is_carried_over_wherever_its_keys_are() {
 }
 
 #[test]
-fn the_books_stay_right_when_a_change_makes_states_smaller_or_larger() {
+fn accounting_is_exact_when_a_change_resizes_states() {
     let buckets = |n| SlidingWindow::new(five_a_second()).with_buckets(n).unwrap();
     let (mut table, budget) = table(buckets(10), OnFull::Share, AMPLE);
     (0..2_000).for_each(|key| assert!(table.one(mix(key), T0)));
@@ -290,7 +290,7 @@ fn the_books_stay_right_when_a_change_makes_states_smaller_or_larger() {
 }
 
 #[test]
-fn an_hour_ago_gives_nothing() {
+fn an_earlier_time_restores_nothing() {
     let (mut table, _) = table(FixedWindow::new(five_a_second()), OnFull::Share, AMPLE);
     assert_eq!((0..9).filter(|_| table.one(7, T0)).count(), 5);
     for back in [1, 999, 1_000, 3_600_000] {
@@ -298,25 +298,25 @@ fn an_hour_ago_gives_nothing() {
         assert!(!table.one(7, earlier), "{back} ms back");
         assert!(!table.one(7, T0));
     }
-    // Nor after a change to another kind of table at an earlier time.
-    let uses = table.drain(Timestamp::EPOCH);
+    // The same after a change to another kind of table at an earlier time.
+    let usage = table.drain(Timestamp::EPOCH);
     let (mut other, _) = super::tests::table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
-    other.adopt(uses, Timestamp::EPOCH);
+    other.adopt(usage, Timestamp::EPOCH);
     assert!(!other.one(7, T0));
     assert!(!other.one(7, Timestamp::from_secs(3)));
 }
 
 #[test]
-fn uses_that_find_no_room_in_another_table_share_cells_and_are_clamped() {
+fn migrated_usage_without_memory_shares_cells_and_is_clamped() {
     let (mut small, _) = table(Total::new(1_000).unwrap(), OnFull::Share, AMPLE);
     for key in 0..500 {
         assert!(small.take(mix(key), T0, Cost::new(900).unwrap(), MaxWait::NONE).is_granted());
     }
-    let uses = small.drain(T0);
+    let usage = small.drain(T0);
     let (mut full, budget) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 0);
-    full.adopt(uses, T0);
+    full.adopt(usage, T0);
     assert_eq!((full.len(), budget.used()), (0, 0));
-    assert!((0..500).all(|key| !full.one(mix(key), T0)), "somebody was forgiven");
+    assert!((0..500).all(|key| !full.one(mix(key), T0)), "usage was lost");
     // No key owes more than the limit, so a second later all cells are full again.
     let later = T0 + ms(1_000);
     assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, MaxWait::NONE).status.limit == 5));
@@ -383,7 +383,7 @@ impl Algorithm for Watched {
 
 /// With two million entries, each copy of a log takes milliseconds; a client can cause any number of denials.
 #[test]
-fn a_denial_for_want_of_memory_neither_copies_a_log_nor_moves_it_to_a_larger_place() {
+fn a_denial_without_memory_neither_copies_nor_moves_a_log() {
     for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
         let log = Watched(SlidingLog::new(Quota::new(1_000_000, Duration::from_secs(3_600)).unwrap()));
         let (mut table, budget) = table(log, on_full, 64 << 10);

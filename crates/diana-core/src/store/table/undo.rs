@@ -10,11 +10,11 @@ use crate::{Algorithm, Timestamp};
 use std::any::Any;
 
 /// States with more heap memory than this are not copied.
-const LARGE: usize = 4_096;
+const MAX_COPIED_HEAP: usize = 4_096;
 
 /// The state of a key before it was charged.
 #[derive(Debug)]
-enum Before<S> {
+enum SavedState<S> {
     /// Its entry, if it had one.
     Entry(Option<S>),
     /// The cell that it shares.
@@ -26,45 +26,45 @@ impl<A: Algorithm> Table<A> {
     pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         let index = self.touch(hash);
         let entry = self.segments[index].get(hash);
-        if entry.is_some_and(|state| self.algorithm.heap_bytes(state) > LARGE) {
+        if entry.is_some_and(|state| self.algorithm.heap_bytes(state) > MAX_COPIED_HEAP) {
             return None;
         }
         let entry = entry.cloned();
         let cell =
             self.cell_in_use(hash, self.latest.max(now)).and_then(|cell| self.cells.as_ref()?.get(cell).cloned());
         Some(Box::new(match (entry, cell) {
-            (None, Some(state)) => Before::Cell(state),
-            (entry, _) => Before::Entry(entry),
+            (None, Some(state)) => SavedState::Cell(state),
+            (entry, _) => SavedState::Entry(entry),
         }))
     }
 
     /// Restores the saved state of the key.
     pub(crate) fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp) {
-        let Ok(saved) = saved.downcast::<Before<A::State>>() else { return };
+        let Ok(saved) = saved.downcast::<SavedState<A::State>>() else { return };
         let index = self.touch(hash);
         match *saved {
-            Before::Entry(Some(state)) => {
+            SavedState::Entry(Some(state)) => {
                 if let Some(entry) = self.segments[index].get_mut(hash) {
-                    let now_held = self.algorithm.heap_bytes(entry);
-                    let held = self.algorithm.heap_bytes(&state);
+                    let before = self.algorithm.heap_bytes(entry);
+                    let after = self.algorithm.heap_bytes(&state);
                     *entry = state;
-                    self.account(now_held, held);
+                    self.account(before, after);
                 }
             }
-            Before::Entry(None) if self.segments[index].get(hash).is_some() => self.reset(hash, now),
+            SavedState::Entry(None) if self.segments[index].get(hash).is_some() => self.reset(hash, now),
             // The key had no entry and got none, so it was counted in an unused cell.
-            Before::Entry(None) => {
+            SavedState::Entry(None) => {
                 let fresh = self.fresh(now);
                 self.put_cell(hash, fresh);
             }
-            Before::Cell(state) => self.put_cell(hash, state),
+            SavedState::Cell(state) => self.put_cell(hash, state),
         }
     }
 
     fn put_cell(&mut self, hash: u64, state: A::State) {
         let Some(cell) = self.cells.as_mut().and_then(|cells| cells.get_mut(cell_of(hash))) else { return };
-        let (now_held, held) = (self.algorithm.heap_bytes(cell), self.algorithm.heap_bytes(&state));
+        let (before, after) = (self.algorithm.heap_bytes(cell), self.algorithm.heap_bytes(&state));
         *cell = state;
-        self.account(now_held, held);
+        self.account(before, after);
     }
 }

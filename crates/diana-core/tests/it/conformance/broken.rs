@@ -1,6 +1,6 @@
 //! Stores that are broken in one way each: the in-process store behind a faulty wrapper.
 
-#![allow(clippy::disallowed_types, reason = "the shim with the other locks is not for tests")]
+#![allow(clippy::disallowed_types, reason = "tests need no lock abstraction")]
 
 use diana_core::{
     Answer, Ask, Cost, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Retry, Status, Store,
@@ -18,26 +18,26 @@ pub(crate) enum Fault {
     ChargesUntilDenied,
     ChargesDuplicates,
     PeekTakes,
-    PeekTellsAfter,
-    ForgetsRefunds,
+    PeekReturnsStatusAfter,
+    IgnoresRefunds,
     RefundsDenials,
     RefundsAll,
     AsksBeforeCharging,
     IgnoresResets,
     TimeGoesBack,
-    CutsKeys,
+    TruncatesKeys,
     EndsKeysAtNul,
     ReadsKeysAsText,
     MergesLimits,
-    ForgivesOnChange,
+    LosesUsageOnChange,
     IgnoresChanges,
-    LaterForNever,
-    CutsCosts,
-    ForgetsEarly,
+    RetryForPermanentDenial,
+    TruncatesCosts,
+    DropsKeysEarly,
     RoundsTime,
     TwoSteps,
-    HasNoLogs,
-    IgnoresOwnPatience,
+    LacksLogs,
+    IgnoresMaxWaitOfAsk,
 }
 
 /// A store with a fault.
@@ -45,18 +45,18 @@ pub(crate) enum Fault {
 pub(crate) struct Broken {
     inner: MemoryStore,
     fault: Fault,
-    seen: Mutex<Seen>,
+    history: Mutex<History>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct History {
     latest: Timestamp,
     limits: BTreeMap<LimitId, Limit>,
     first: Option<Limit>,
 }
 
 /// An ask modified by the fault.
-struct Bent {
+struct ModifiedAsk {
     limit: Limit,
     key: Vec<u8>,
     cost: Cost,
@@ -65,48 +65,51 @@ struct Bent {
 
 impl Broken {
     pub(crate) fn new(fault: Fault) -> Self {
-        Self { inner: MemoryStore::default(), fault, seen: Mutex::default() }
+        Self { inner: MemoryStore::default(), fault, history: Mutex::default() }
     }
 
     fn has(&self, fault: Fault) -> bool {
         self.fault == fault
     }
 
-    fn bend(&self, asks: &[Ask<'_>], now: Timestamp) -> Vec<Bent> {
-        asks.iter().map(|ask| self.bend_one(ask, now)).collect()
+    fn modify(&self, asks: &[Ask<'_>], now: Timestamp) -> Vec<ModifiedAsk> {
+        asks.iter().map(|ask| self.modify_one(ask, now)).collect()
     }
 
-    fn bend_one(&self, ask: &Ask<'_>, now: Timestamp) -> Bent {
-        let mut bent = Bent { limit: ask.limit.clone(), key: ask.key.to_vec(), cost: ask.cost, max_wait: ask.max_wait };
-        let mut seen = self.seen.lock().unwrap();
+    fn modify_one(&self, ask: &Ask<'_>, now: Timestamp) -> ModifiedAsk {
+        let mut modified =
+            ModifiedAsk { limit: ask.limit.clone(), key: ask.key.to_vec(), cost: ask.cost, max_wait: ask.max_wait };
+        let mut history = self.history.lock().unwrap();
         match self.fault {
-            Fault::CutsKeys => bent.key.truncate(1024),
-            Fault::EndsKeysAtNul => bent.key = ask.key.split(|byte| *byte == 0).next().unwrap().to_vec(),
-            Fault::ReadsKeysAsText => bent.key = String::from_utf8_lossy(ask.key).into_owned().into_bytes(),
-            Fault::MergesLimits => bent.limit = seen.first.get_or_insert(bent.limit).clone(),
-            Fault::IgnoresOwnPatience => bent.max_wait = MaxWait::FOREVER,
-            Fault::CutsCosts => bent.cost = Cost::new(ask.cost.get() & 0xffff_ffff).unwrap_or_default(),
-            Fault::IgnoresChanges => bent.limit = seen.limits.entry(ask.limit.id()).or_insert(bent.limit).clone(),
-            Fault::ForgivesOnChange => {
-                let known = seen.limits.insert(ask.limit.id(), bent.limit.clone());
+            Fault::TruncatesKeys => modified.key.truncate(1024),
+            Fault::EndsKeysAtNul => modified.key = ask.key.split(|byte| *byte == 0).next().unwrap().to_vec(),
+            Fault::ReadsKeysAsText => modified.key = String::from_utf8_lossy(ask.key).into_owned().into_bytes(),
+            Fault::MergesLimits => modified.limit = history.first.get_or_insert(modified.limit).clone(),
+            Fault::IgnoresMaxWaitOfAsk => modified.max_wait = MaxWait::FOREVER,
+            Fault::TruncatesCosts => modified.cost = Cost::new(ask.cost.get() & 0xffff_ffff).unwrap_or_default(),
+            Fault::IgnoresChanges => {
+                modified.limit = history.limits.entry(ask.limit.id()).or_insert(modified.limit).clone()
+            }
+            Fault::LosesUsageOnChange => {
+                let known = history.limits.insert(ask.limit.id(), modified.limit.clone());
                 if known.is_some_and(|known| known.version() < ask.limit.version()) {
                     LocalStore::forget(&self.inner, ask.limit);
                 }
             }
-            Fault::TimeGoesBack if now < seen.latest => LocalStore::reset(&self.inner, ask.limit, ask.key, now),
-            Fault::ForgetsEarly if now.since(seen.latest) >= Duration::from_secs(1) => {
+            Fault::TimeGoesBack if now < history.latest => LocalStore::reset(&self.inner, ask.limit, ask.key, now),
+            Fault::DropsKeysEarly if now.since(history.latest) >= Duration::from_secs(1) => {
                 LocalStore::forget(&self.inner, ask.limit);
             }
             _ => {}
         }
-        drop(seen);
-        bent
+        drop(history);
+        modified
     }
 
     /// The time that the store uses.
     fn time(&self, now: Timestamp) -> Timestamp {
-        let mut seen = self.seen.lock().unwrap();
-        seen.latest = seen.latest.max(now);
+        let mut history = self.history.lock().unwrap();
+        history.latest = history.latest.max(now);
         match self.fault {
             Fault::RoundsTime => Timestamp::from_millis(now.as_nanos() / 10_000_000 * 10),
             _ => now,
@@ -114,11 +117,11 @@ impl Broken {
     }
 
     fn take(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        let seen = LocalStore::peek(&self.inner, asks, now, max_wait);
+        let peeked = LocalStore::peek(&self.inner, asks, now, max_wait);
         match self.fault {
-            Fault::ChargesDenials if !seen.is_granted() => {
+            Fault::ChargesDenials if !peeked.is_granted() => {
                 asks.iter().for_each(|ask| LocalStore::charge(&self.inner, *ask, now));
-                seen
+                peeked
             }
             Fault::ChargesUntilDenied if asks.len() > 1 => {
                 for ask in asks {
@@ -126,16 +129,16 @@ impl Broken {
                         break;
                     }
                 }
-                seen
+                peeked
             }
-            Fault::ChargesDuplicates if seen.is_granted() => {
+            Fault::ChargesDuplicates if peeked.is_granted() => {
                 let each = asks.iter().flat_map(|ask| {
                     let decision = LocalStore::decide(&self.inner, std::slice::from_ref(ask), now, MaxWait::FOREVER);
                     decision.answers().to_vec()
                 });
                 Decision::new(each)
             }
-            Fault::LaterForNever => {
+            Fault::RetryForPermanentDenial => {
                 let decision = LocalStore::decide(&self.inner, asks, now, max_wait);
                 let later = |answer: &Answer| match answer.retry() {
                     Some(Retry::Never) => Answer { outcome: Outcome::denied_for(1), ..*answer },
@@ -150,7 +153,7 @@ impl Broken {
     fn supports(&self, asks: &[Ask<'_>]) -> Result<(), StoreError> {
         let log = |ask: &&Ask<'_>| ask.limit.algorithm::<diana_core::SlidingLog>().is_some();
         match asks.iter().find(log) {
-            Some(ask) if self.has(Fault::HasNoLogs) => Err(StoreError::Unsupported {
+            Some(ask) if self.has(Fault::LacksLogs) => Err(StoreError::Unsupported {
                 store: "test".to_owned(),
                 limit: ask.limit.name().to_owned(),
                 reason: "no logs".to_owned(),
@@ -160,8 +163,11 @@ impl Broken {
     }
 }
 
-fn lend(bent: &[Bent]) -> Vec<Ask<'_>> {
-    bent.iter().map(|bent| Ask::new(&bent.limit, &bent.key, bent.cost).with_max_wait(bent.max_wait)).collect()
+fn borrow(modified: &[ModifiedAsk]) -> Vec<Ask<'_>> {
+    modified
+        .iter()
+        .map(|modified| Ask::new(&modified.limit, &modified.key, modified.cost).with_max_wait(modified.max_wait))
+        .collect()
 }
 
 /// Yields to other tasks.
@@ -177,43 +183,43 @@ async fn pause() {
 impl Store for Broken {
     async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
         self.supports(asks)?;
-        let bent = self.bend(asks, now);
+        let modified = self.modify(asks, now);
         let now = self.time(now);
         if self.has(Fault::TwoSteps) {
-            let seen = LocalStore::peek(&self.inner, &lend(&bent), now, max_wait);
+            let peeked = LocalStore::peek(&self.inner, &borrow(&modified), now, max_wait);
             pause().await;
-            if seen.is_granted() {
-                lend(&bent).into_iter().for_each(|ask| LocalStore::charge(&self.inner, ask, now));
+            if peeked.is_granted() {
+                borrow(&modified).into_iter().for_each(|ask| LocalStore::charge(&self.inner, ask, now));
             }
-            return Ok(seen);
+            return Ok(peeked);
         }
-        Ok(self.take(&lend(&bent), now, max_wait))
+        Ok(self.take(&borrow(&modified), now, max_wait))
     }
 
     async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
         self.supports(asks)?;
-        let bent = self.bend(asks, now);
-        let (asks, now) = (lend(&bent), self.time(now));
-        let seen = LocalStore::peek(&self.inner, &asks, now, max_wait);
+        let modified = self.modify(asks, now);
+        let (asks, now) = (borrow(&modified), self.time(now));
+        let peeked = LocalStore::peek(&self.inner, &asks, now, max_wait);
         Ok(match self.fault {
             Fault::PeekTakes => LocalStore::decide(&self.inner, &asks, now, max_wait),
-            Fault::PeekTellsAfter if seen.is_granted() => {
+            Fault::PeekReturnsStatusAfter if peeked.is_granted() => {
                 let after = |answer: &Answer| {
                     let remaining = answer.status.remaining.saturating_sub(1);
                     Answer { status: Status { remaining, ..answer.status }, ..*answer }
                 };
-                Decision::new(seen.answers().iter().map(after))
+                Decision::new(peeked.answers().iter().map(after))
             }
-            _ => seen,
+            _ => peeked,
         })
     }
 
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
         self.supports(asks)?;
-        let bent = self.bend(asks, now);
-        let (asks, now) = (lend(&bent), self.time(now));
+        let modified = self.modify(asks, now);
+        let (asks, now) = (borrow(&modified), self.time(now));
         match self.fault {
-            Fault::ForgetsRefunds => {}
+            Fault::IgnoresRefunds => {}
             Fault::RefundsDenials => {
                 for (ask, answer) in asks.iter().zip(decision.answers()) {
                     LocalStore::refund(&self.inner, std::slice::from_ref(ask), &Decision::new([*answer]), now);
@@ -227,8 +233,8 @@ impl Store for Broken {
 
     async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
         self.supports(&[ask])?;
-        let bent = self.bend(&[ask], now);
-        let (asks, now) = (lend(&bent), self.time(now));
+        let modified = self.modify(&[ask], now);
+        let (asks, now) = (borrow(&modified), self.time(now));
         match self.fault {
             Fault::AsksBeforeCharging => {
                 let _ = LocalStore::decide(&self.inner, &asks, now, MaxWait::NONE);
@@ -241,9 +247,9 @@ impl Store for Broken {
     async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let ask = [Ask::one(limit, key)];
         self.supports(&ask)?;
-        let bent = self.bend(&ask, now);
+        let modified = self.modify(&ask, now);
         if !self.has(Fault::IgnoresResets) {
-            LocalStore::reset(&self.inner, &bent[0].limit, &bent[0].key, self.time(now));
+            LocalStore::reset(&self.inner, &modified[0].limit, &modified[0].key, self.time(now));
         }
         Ok(())
     }

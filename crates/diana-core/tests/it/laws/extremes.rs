@@ -1,25 +1,25 @@
 //! Laws at the first and last timestamps, with the largest costs, and when the clock jumps.
 
-use super::script::{Event, Key, Seen};
+use super::script::{Effect, Event, Key};
 use diana_core::{Algorithm, Cost, MaxWait, Retry, Timestamp};
 use proptest::prelude::*;
 
-type Verdict = Result<(), TestCaseError>;
+type TestResult = Result<(), TestCaseError>;
 
 /// Nothing panics or overflows, a denial changes nothing and has no retry past the last timestamp, and no more remains
 /// than the limit, for any script.
-pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verdict {
+pub(crate) fn never_overflows<A: Algorithm>(algorithms: &[A], script: &[Event]) -> TestResult {
     let mut key = Key::new(&algorithms[0]);
     for event in script {
         let before = format!("{:?}", key.state);
-        let seen = key.happens(event, algorithms);
-        if let Seen::Answer(answer) = seen
+        let effect = key.apply(event, algorithms);
+        if let Effect::Answer(answer) = effect
             && !answer.is_granted()
         {
             prop_assert_eq!(before, format!("{:?}", key.state));
             if let Some(Retry::After(wait)) = answer.retry() {
                 let due = u128::from(key.now.as_nanos()) + wait.as_nanos();
-                prop_assert!(due <= u64::MAX.into(), "to be retried when no clock shows it, after {wait:?}");
+                prop_assert!(due <= u64::MAX.into(), "the retry after {wait:?} is past the last timestamp");
             }
         }
         let status = key.algorithm.status(&key.state, key.now);
@@ -32,13 +32,13 @@ pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verd
 }
 
 /// An ask at an earlier time gets no more than one now, and leaves no more remaining.
-pub(crate) fn stepping_back_gives_nothing<A: Algorithm>(
+pub(crate) fn stepping_back_restores_nothing<A: Algorithm>(
     algorithm: &A,
     script: &[Event],
     back: u64,
     cost: Cost,
     max_wait: MaxWait,
-) -> Verdict {
+) -> TestResult {
     let mut key = Key::after(algorithm, script);
     // So that the state has seen this time.
     let _ = algorithm.take(&mut key.state, key.now, Cost::ONE, MaxWait::NONE);
@@ -50,6 +50,6 @@ pub(crate) fn stepping_back_gives_nothing<A: Algorithm>(
         prop_assert!(algorithm.peek(&key.state, key.now, cost, MaxWait::NONE).is_granted());
     }
     let _ = algorithm.take(&mut key.state, earlier, cost, max_wait);
-    prop_assert!(remaining(&key.state, key.now) <= before, "an ask at an earlier time gave back");
+    prop_assert!(remaining(&key.state, key.now) <= before, "an ask at an earlier time restored permits");
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! A wait is returned in whole nanoseconds, rounded up, so a request proceeds up to a nanosecond later than accounted.
 //! That nanosecond is allowed for a span that starts with a wait, and only for that.
 
-use super::script::{Event, Key, Seen, costs, honest_scripts};
+use super::script::{Effect, Event, Key, costs, honest_scripts};
 use super::{min_intervals, quotas};
 use diana_core::{Algorithm, LeakyBucket, MaxWait, MinInterval, Quota, Refund, Retry, TokenBucket};
 use proptest::prelude::*;
@@ -35,27 +35,27 @@ fn account<A: Algorithm>(algorithm: &A, script: &[Event]) -> Account {
     let mut refunds = Vec::new();
     for event in script {
         let receipts = key.receipts.clone();
-        match key.happens(event, &[]) {
-            Seen::Answer(answer) => {
+        match key.apply(event, &[]) {
+            Effect::Answer(answer) => {
                 if let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) {
                     let nanos = u128::from(key.now.as_nanos()) + wait.as_nanos();
                     let late = u128::from(!wait.is_zero());
                     granted.push((receipt, Departure { nanos, late, cost: receipt.cost().get().into() }));
                 }
             }
-            Seen::Refund(Refund::Returned) => {
+            Effect::Refund(Refund::Returned) => {
                 // The receipt that is missing now; equal ones are interchangeable.
                 let count = |list: &[_], receipt| list.iter().filter(|r| **r == receipt).count();
                 let used = receipts.iter().find(|r| count(&receipts, **r) > count(&key.receipts, **r)).unwrap();
-                let nth = granted.iter().position(|(receipt, _)| receipt == used).unwrap();
+                let index = granted.iter().position(|(receipt, _)| receipt == used).unwrap();
                 let nanos = u128::from(key.now.as_nanos());
-                if granted[nth].1.nanos > nanos {
-                    granted.remove(nth);
+                if granted[index].1.nanos > nanos {
+                    granted.remove(index);
                 } else {
-                    refunds.push(Departure { nanos, ..granted[nth].1 });
+                    refunds.push(Departure { nanos, ..granted[index].1 });
                 }
             }
-            Seen::Refund(Refund::Void) | Seen::Nothing => {}
+            Effect::Refund(Refund::Void) | Effect::Nothing => {}
         }
     }
     let mut departures: Vec<_> = granted.into_iter().map(|(_, departure)| departure).collect();
@@ -63,26 +63,26 @@ fn account<A: Algorithm>(algorithm: &A, script: &[Event]) -> Account {
     Account { departures, refunds }
 }
 
-/// In every span `[s, e]` between two departures, `counted` of those in it cost at most `room + rate × (e − s)` plus
+/// In every span `[s, e]` between two departures, `counted` of those in it cost at most `burst + rate × (e − s)` plus
 /// the refunds within it.
 fn holds_in_every_span(
     Account { departures, refunds }: &Account,
     quota: Quota,
-    room: u64,
+    burst: u64,
     counted: fn(&[Departure]) -> &[Departure],
 ) -> Result<(), TestCaseError> {
     let (permits, period) = (u128::from(quota.permits()), quota.period().as_nanos());
     for first in 0..departures.len() {
         for last in first..departures.len() {
             let within = &departures[first..=last];
-            let (begins, ends) = (departures[first].nanos, departures[last].nanos);
-            let span = ends - begins + departures[first].late;
+            let (start, end) = (departures[first].nanos, departures[last].nanos);
+            let span = end - start + departures[first].late;
             let used: u128 = counted(within).iter().map(|departure| departure.cost).sum();
-            let back = refunds.iter().filter(|refund| (begins..=ends).contains(&refund.nanos));
-            let back: u128 = back.map(|refund| refund.cost).sum();
+            let refunded = refunds.iter().filter(|refund| (start..=end).contains(&refund.nanos));
+            let refunded: u128 = refunded.map(|refund| refund.cost).sum();
             prop_assert!(
-                used * period <= (u128::from(room) + back) * period + permits * span,
-                "{used} in {span} ns, with room for {room} and {back} given back: {within:?}"
+                used * period <= (u128::from(burst) + refunded) * period + permits * span,
+                "{used} in {span} ns, with a burst of {burst} and {refunded} refunded: {within:?}"
             );
         }
     }
@@ -130,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
-    fn a_token_bucket_lets_no_more_than_burst_and_rate_through_in_any_span(quota in quotas(), script in honest_scripts()) {
+    fn a_token_bucket_grants_at_most_burst_and_rate_in_any_span(quota in quotas(), script in honest_scripts()) {
         let account = account(&TokenBucket::new(quota), &script);
         holds_in_every_span(&account, quota, quota.burst(), |all| all)?;
     }
@@ -144,7 +144,7 @@ proptest! {
         let mut key = Key::new(&bucket);
         let mut textbook = Textbook::new(quota, key.now.as_nanos());
         for (wait, cost) in asks {
-            key.happens(&Event::Wait(wait), &[]);
+            key.apply(&Event::Wait(wait), &[]);
             let answer = bucket.answer(&mut key.state, key.now, cost, MaxWait::NONE);
             prop_assert_eq!(answer.retry(), textbook.take(key.now.as_nanos(), cost.get()).err());
             prop_assert_eq!(u128::from(answer.status.remaining), textbook.remaining());
@@ -154,7 +154,7 @@ proptest! {
     /// Among those that proceed from `s` to `e`, all but the last cost at most `delay + rate × (e − s)`; without a
     /// delay that means that the next one proceeds no sooner than the cost of the one before it, in intervals.
     #[test]
-    fn a_leaky_bucket_lets_them_leave_evenly(
+    fn a_leaky_bucket_spaces_requests_evenly(
         quota in quotas(), queue in 0..8_u64, delay in prop_oneof![Just(0), 0..5_u64], script in honest_scripts(),
     ) {
         let account = account(&LeakyBucket::new(quota).with_queue(queue).with_delay(delay), &script);
@@ -163,7 +163,9 @@ proptest! {
 
     /// With `nodelay` it is a token bucket whose burst is the queue plus one.
     #[test]
-    fn a_leaky_bucket_without_delay_is_a_token_bucket(quota in quotas(), queue in 0..8_u64, script in honest_scripts()) {
+    fn a_leaky_bucket_without_delay_is_a_token_bucket(
+        quota in quotas(), queue in 0..8_u64, script in honest_scripts(),
+    ) {
         let account = account(&LeakyBucket::new(quota).with_queue(queue).without_delay(), &script);
         holds_in_every_span(&account, quota, queue + 1, |all| all)?;
     }
@@ -171,7 +173,8 @@ proptest! {
     #[test]
     fn a_minimum_interval_lies_between_any_two_grants(every in min_intervals(), script in honest_scripts()) {
         let Account { departures, refunds } = account::<MinInterval>(&every, &script);
-        for pair in departures.windows(2).filter(|pair| !refunds.iter().any(|r| (pair[0].nanos..=pair[1].nanos).contains(&r.nanos))) {
+        let refunded = |pair: &&[Departure]| refunds.iter().any(|r| (pair[0].nanos..=pair[1].nanos).contains(&r.nanos));
+        for pair in departures.windows(2).filter(|pair| !refunded(pair)) {
             prop_assert!(pair[1].nanos - pair[0].nanos >= every.interval().as_nanos(), "{pair:?}");
         }
     }

@@ -11,7 +11,7 @@ pub(crate) enum Event {
     /// This many nanoseconds pass.
     Wait(u64),
     /// This many eighths of the time until the limit resets pass: relevant to the algorithm at any rate.
-    WaitPart(u8),
+    WaitFraction(u8),
     Take(Cost, MaxWait),
     Charge(Cost),
     /// One of the receipts that were not used yet is refunded.
@@ -33,7 +33,7 @@ pub(crate) struct Key<'a, A: Algorithm> {
 
 /// The observable result of one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum Effect {
     Nothing,
     Answer(Answer),
     Refund(Refund),
@@ -53,36 +53,36 @@ impl<'a, A: Algorithm> Key<'a, A> {
     pub(crate) fn after(algorithm: &'a A, script: &[Event]) -> Self {
         let mut key = Self::new(algorithm);
         for event in script {
-            key.happens(event, &[]);
+            key.apply(event, &[]);
         }
         key
     }
 
     /// Applies one event; `others` are the parameters that it may change to.
-    pub(crate) fn happens(&mut self, event: &Event, others: &'a [A]) -> Seen {
+    pub(crate) fn apply(&mut self, event: &Event, others: &'a [A]) -> Effect {
         match event {
             Event::Wait(nanos) => self.now = self.now + Duration::from_nanos(*nanos),
-            Event::WaitPart(eighths) => self.now = self.now + self.reset() / 8 * u32::from(*eighths),
+            Event::WaitFraction(eighths) => self.now = self.now + self.reset() / 8 * u32::from(*eighths),
             Event::Take(cost, max_wait) => {
                 let answer = self.algorithm.answer(&mut self.state, self.now, *cost, *max_wait);
                 self.receipts.extend(answer.receipt());
-                return Seen::Answer(answer);
+                return Effect::Answer(answer);
             }
             Event::Charge(cost) => self.algorithm.charge(&mut self.state, self.now, *cost),
-            Event::Refund(nth) if !self.receipts.is_empty() => {
-                let receipt = self.receipts.swap_remove(nth.index(self.receipts.len()));
-                return Seen::Refund(self.algorithm.refund(&mut self.state, self.now, &receipt));
+            Event::Refund(index) if !self.receipts.is_empty() => {
+                let receipt = self.receipts.swap_remove(index.index(self.receipts.len()));
+                return Effect::Refund(self.algorithm.refund(&mut self.state, self.now, &receipt));
             }
             Event::Refund(_) => {}
             Event::Jump(nanos) => self.now = Timestamp::from_nanos(*nanos),
-            Event::Rescale(nth) if !others.is_empty() => {
-                let new = nth.get(others);
+            Event::Rescale(index) if !others.is_empty() => {
+                let new = index.get(others);
                 new.rescale(&mut self.state, self.algorithm, self.now);
                 self.algorithm = new;
             }
             Event::Rescale(_) => {}
         }
-        Seen::Nothing
+        Effect::Nothing
     }
 
     pub(crate) fn reset(&self) -> Duration {
@@ -103,7 +103,7 @@ fn waits() -> impl Strategy<Value = Event> {
     prop_oneof![
         1 => (0..20_u64).prop_map(Event::Wait),
         1 => (0..42_u32, 0..7_u64).prop_map(|(bits, odd)| Event::Wait((1 << bits) + odd)),
-        2 => (0..=8_u8).prop_map(Event::WaitPart),
+        2 => (0..=8_u8).prop_map(Event::WaitFraction),
     ]
 }
 
@@ -133,11 +133,11 @@ pub(crate) fn extreme_scripts() -> impl Strategy<Value = Vec<Event>> {
     let cost =
         || prop_oneof![2 => costs(), 1 => Just(Cost::MAX), 1 => (1..1_u64 << 53).prop_map(|n| Cost::new(n).unwrap())];
     let max_wait = || prop_oneof![Just(MaxWait::NONE), Just(MaxWait::FOREVER), max_waits()];
-    let moment =
+    let time =
         prop_oneof![Just(0), Just(u64::MAX), Just(u64::MAX - 1), any::<u64>(), u64::MAX - 2_000_000_000..u64::MAX];
     let event = prop_oneof![
         3 => waits(),
-        4 => moment.prop_map(Event::Jump),
+        4 => time.prop_map(Event::Jump),
         8 => (cost(), max_wait()).prop_map(|(cost, max_wait)| Event::Take(cost, max_wait)),
         2 => cost().prop_map(Event::Charge),
         4 => any::<Index>().prop_map(Event::Refund),

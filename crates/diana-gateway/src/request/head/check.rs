@@ -1,6 +1,6 @@
 //! Validates the head of a request and the transfer coding of its body, and detects upgrades.
 
-use super::names;
+use super::list_contains;
 use crate::section::GatewaySection;
 use diana_http::{malformed_path, normal_method};
 use diana_rules::http_settings::Spelling;
@@ -13,50 +13,54 @@ use http::{Method, StatusCode, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rejected {
     pub(crate) status: StatusCode,
-    pub(crate) why: &'static str,
+    pub(crate) detail: &'static str,
 }
 
 /// Rejects an invalid request head.
 pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Rejected> {
-    let bad = |why| Err(Rejected { status: StatusCode::BAD_REQUEST, why });
+    let bad_request = |detail| Err(Rejected { status: StatusCode::BAD_REQUEST, detail });
     if head.method == Method::CONNECT {
-        return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, why: "this is no proxy to other places" });
+        return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, detail: "`CONNECT` is not supported" });
     }
     // Some services treat `post` as `POST`, and others do not.
     if gateway.methods.any_case == Spelling::Deny && normal_method(head.method.as_str()) != head.method.as_str() {
-        return bad("the method is not written in capitals");
+        return bad_request("the method is not in upper case");
     }
     if head.uri.path() == "*" && head.method != Method::OPTIONS {
-        return bad("only OPTIONS can ask for `*`");
+        return bad_request("the target `*` is only valid with `OPTIONS`");
     }
     if let Some(problem) = malformed_path(head.uri.path(), gateway.http.escaped_slash) {
-        return bad(problem);
+        return bad_request(problem);
     }
     // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and hyper has removed it already.
     if head.version == Version::HTTP_2 && is_padded(&head.headers) {
-        return bad("a header value begins or ends with whitespace");
+        return bad_request("a header value starts or ends with whitespace");
     }
     if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
-        return bad("the address is neither http nor https");
+        return bad_request("the scheme is neither `http` nor `https`");
     }
     let host = head.headers.get(HOST);
     // Only if some header is repeated, it may be one of these.
     if head.headers.len() > head.headers.keys_len() {
-        let is_twice = |name| head.headers.get_all(name).iter().nth(1).is_some();
-        if is_twice(HOST) {
-            return bad("there is more than one Host");
+        let is_repeated = |name| head.headers.get_all(name).iter().nth(1).is_some();
+        if is_repeated(HOST) {
+            return bad_request("duplicate `Host` header");
         }
         // The rules could use one, and the service the other.
-        if is_twice(AUTHORIZATION) {
-            return bad("there is more than one Authorization");
+        if is_repeated(AUTHORIZATION) {
+            return bad_request("duplicate `Authorization` header");
         }
     }
     match (host, head.uri.authority()) {
-        (_, Some(authority)) if authority.as_str().contains('@') => bad("the address has a user in it"),
-        (Some(host), _) if split_host(host.as_bytes()).is_none() => bad("the Host is invalid"),
-        (_, Some(authority)) if split_host(authority.as_str().as_bytes()).is_none() => bad("the host is invalid"),
+        (_, Some(authority)) if authority.as_str().contains('@') => {
+            bad_request("the request target contains user information")
+        }
+        (Some(host), _) if split_host(host.as_bytes()).is_none() => bad_request("invalid `Host` header"),
+        (_, Some(authority)) if split_host(authority.as_str().as_bytes()).is_none() => {
+            bad_request("invalid host in the request target")
+        }
         // Only HTTP/1.0 allows requests without a host.
-        (None, None) if head.version > Version::HTTP_10 => bad("there is no Host"),
+        (None, None) if head.version > Version::HTTP_10 => bad_request("missing `Host` header"),
         _ => Ok(()),
     }
 }
@@ -77,12 +81,12 @@ pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), Rejected> {
         if coding.eq_ignore_ascii_case(b"chunked") {
             chunked += 1;
         } else if !coding.is_empty() {
-            let why = "no transfer coding other than `chunked` is supported";
-            return Err(Rejected { status: StatusCode::NOT_IMPLEMENTED, why });
+            let detail = "unsupported transfer coding, expected `chunked`";
+            return Err(Rejected { status: StatusCode::NOT_IMPLEMENTED, detail });
         }
     }
     if chunked > 1 {
-        return Err(Rejected { status: StatusCode::BAD_REQUEST, why: "`chunked` is applied more than once" });
+        return Err(Rejected { status: StatusCode::BAD_REQUEST, detail: "duplicate transfer coding `chunked`" });
     }
     Ok(())
 }
@@ -97,13 +101,16 @@ pub(crate) fn upgrade(head: &Parts) -> Option<HeaderValue> {
     if head.version != Version::HTTP_11 {
         return None;
     }
-    let asks = head.headers.get(UPGRADE)?;
+    let protocols = head.headers.get(UPGRADE)?;
     // Upgrading HTTP/1 to another HTTP version or to TLS would let all later requests bypass the rules.
-    let is_http = |word: &str| {
-        let word = word.trim().to_ascii_lowercase();
-        word.starts_with("h2") || word.starts_with("h3") || word.starts_with("http") || word.starts_with("tls")
+    let is_http = |protocol: &str| {
+        let protocol = protocol.trim().to_ascii_lowercase();
+        protocol.starts_with("h2")
+            || protocol.starts_with("h3")
+            || protocol.starts_with("http")
+            || protocol.starts_with("tls")
     };
-    let leads_past = asks.to_str().map_or(true, |words| words.split(',').any(is_http));
-    let is_alone = head.headers.get_all(UPGRADE).iter().nth(1).is_none();
-    (!leads_past && is_alone && names(&head.headers, CONNECTION, "upgrade")).then(|| asks.clone())
+    let bypasses_rules = protocols.to_str().map_or(true, |list| list.split(',').any(is_http));
+    let is_single = head.headers.get_all(UPGRADE).iter().nth(1).is_none();
+    (!bypasses_rules && is_single && list_contains(&head.headers, CONNECTION, "upgrade")).then(|| protocols.clone())
 }

@@ -1,6 +1,6 @@
 //! Trailers: a header that is not forwarded is not forwarded as a trailer either.
 
-use super::{Named, ends_here, goes_on, named};
+use super::{ConnectionHeaders, connection_headers, is_forwarded, is_hop_by_hop};
 use crate::connection::PeerTrust;
 use http::Version;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -10,7 +10,7 @@ use http::request::Parts;
 #[derive(Debug)]
 pub(crate) struct TrailerFilter {
     trust: PeerTrust,
-    named: Named,
+    named: ConnectionHeaders,
     version: Version,
 }
 
@@ -20,37 +20,37 @@ pub(crate) struct Padded;
 
 impl TrailerFilter {
     pub(crate) fn new(head: &Parts, trust: PeerTrust) -> Self {
-        Self { trust, named: named(&head.headers), version: head.version }
+        Self { trust, named: connection_headers(&head.headers), version: head.version }
     }
 
     /// Returns the trailers to forward. Over HTTP/1, whitespace around a value is not part of it.
     pub(crate) fn apply(&self, trailers: HeaderMap) -> Result<HeaderMap, Padded> {
-        let mut kept = HeaderMap::with_capacity(trailers.len());
+        let mut forwarded = HeaderMap::with_capacity(trailers.len());
         for (name, value) in &trailers {
             let trimmed = value.as_bytes().trim_ascii();
             let is_padded = trimmed.len() < value.len();
             if is_padded && self.version == Version::HTTP_2 {
                 return Err(Padded);
             }
-            if !may_trail(name) || !goes_on(name, self.trust) || self.named.contains(name) {
+            if !is_trailer_allowed(name) || !is_forwarded(name, self.trust) || self.named.contains(name) {
                 continue;
             }
             if !is_padded {
-                kept.append(name, value.clone());
+                forwarded.append(name, value.clone());
             } else if let Ok(value) = HeaderValue::from_bytes(trimmed) {
-                kept.append(name, value);
+                forwarded.append(name, value);
             }
         }
-        Ok(kept)
+        Ok(forwarded)
     }
 }
 
 /// Returns `true` if a field may be a trailer, of a request or a response: fields that define how to read a message may
 /// not.
-pub(crate) fn may_trail(name: &HeaderName) -> bool {
-    let frames = matches!(
+pub(crate) fn is_trailer_allowed(name: &HeaderName) -> bool {
+    let defines_message = matches!(
         name.as_str(),
         "content-length" | "host" | "trailer" | "authorization" | "content-encoding" | "content-type" | "content-range"
     );
-    !frames && !ends_here(name)
+    !defines_message && !is_hop_by_hop(name)
 }

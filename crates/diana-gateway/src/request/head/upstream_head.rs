@@ -1,7 +1,7 @@
 //! The head of a request as sent to an upstream. The client's head is not changed, so that the request can be retried
 //! on another upstream.
 
-use super::{ends_here, names};
+use super::{is_hop_by_hop, list_contains};
 use crate::connection::{ConnInfo, ForwardedHeaders, PeerTrust};
 use diana_rules::upstream::{Scheme, Upstream};
 use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
@@ -47,41 +47,41 @@ impl HeaderSink for HeaderMap {
 
 /// How a client's header is handled.
 enum HeaderHandling {
-    GoesOn,
-    Ends,
+    Forward,
+    Remove,
     /// Written by the code that frames the body.
     Length,
     /// Rewritten for the upstream.
     Cookie,
     Te,
     /// Forwarded only from a trusted proxy.
-    Said,
+    TrustedOnly,
 }
 
 impl HeaderHandling {
     fn of(name: &HeaderName, trust: PeerTrust) -> Self {
         match name.as_str() {
             // Written first, or by the code that frames the message.
-            "host" => Self::Ends,
+            "host" => Self::Remove,
             "content-length" => Self::Length,
             "cookie" => Self::Cookie,
             "te" => Self::Te,
             // The gateway itself sends `100 Continue`, once the upstream reads the body.
-            "expect" => Self::Ends,
+            "expect" => Self::Remove,
             // The peer is appended to these lists.
-            "x-forwarded-for" | "forwarded" => Self::Ends,
-            "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port" | "x-real-ip" => Self::Said,
-            _ if ends_here(name) => Self::Ends,
+            "x-forwarded-for" | "forwarded" => Self::Remove,
+            "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port" | "x-real-ip" => Self::TrustedOnly,
+            _ if is_hop_by_hop(name) => Self::Remove,
             // Many services treat `_` as `-`, and so confuse two headers. nginx drops them, too.
-            name if trust == PeerTrust::Nobody && name.as_bytes().contains(&b'_') => Self::Ends,
-            _ => Self::GoesOn,
+            name if trust == PeerTrust::Untrusted && name.as_bytes().contains(&b'_') => Self::Remove,
+            _ => Self::Forward,
         }
     }
 }
 
 /// Returns `true` if a header is forwarded unchanged.
-pub(crate) fn goes_on(name: &HeaderName, trust: PeerTrust) -> bool {
-    matches!(HeaderHandling::of(name, trust), HeaderHandling::GoesOn)
+pub(crate) fn is_forwarded(name: &HeaderName, trust: PeerTrust) -> bool {
+    matches!(HeaderHandling::of(name, trust), HeaderHandling::Forward)
 }
 
 impl UpstreamRequest<'_> {
@@ -97,67 +97,67 @@ impl UpstreamRequest<'_> {
 
     /// Returns the host of the request. The authority of an absolute URI takes precedence over `Host`.
     fn host(&self) -> Option<&[u8]> {
-        let of_address = self.head.uri.authority().map(|authority| authority.as_str().as_bytes());
-        of_address.or_else(|| self.head.headers.get(HOST).map(HeaderValue::as_bytes))
+        let authority = self.head.uri.authority().map(|authority| authority.as_str().as_bytes());
+        authority.or_else(|| self.head.headers.get(HOST).map(HeaderValue::as_bytes))
     }
 
     /// Writes every header that an upstream gets, `Host` first, except those that frame the body. For an HTTP/1.0
-    /// request without a host, the upstream's own name is used. Returns the client's `Content-Length`.
-    pub(crate) fn tell(&self, own: &[u8], told: &mut impl HeaderSink) -> Option<&HeaderValue> {
+    /// request without a host, `upstream_host` is used. Returns the client's `Content-Length`.
+    pub(crate) fn write_headers(&self, upstream_host: &[u8], sink: &mut impl HeaderSink) -> Option<&HeaderValue> {
         let Self { head, conn_info, upgrade } = self;
         let host = self.host();
-        told.field(&HOST, host.unwrap_or(own));
-        let mut said = Said::default();
+        sink.field(&HOST, host.unwrap_or(upstream_host));
+        let mut written = Written::default();
         let (mut has_cookie, mut length) = (false, None);
         for (name, value) in &head.headers {
             match HeaderHandling::of(name, conn_info.trust) {
-                HeaderHandling::GoesOn => told.field(name, value.as_bytes()),
-                HeaderHandling::Cookie if head.version != Version::HTTP_2 => told.field(name, value.as_bytes()),
+                HeaderHandling::Forward => sink.field(name, value.as_bytes()),
+                HeaderHandling::Cookie if head.version != Version::HTTP_2 => sink.field(name, value.as_bytes()),
                 // HTTP/2 may split cookies into several headers, which compress better; HTTP/1 requires one.
                 HeaderHandling::Cookie if !has_cookie => {
                     has_cookie = true;
-                    told.field(&COOKIE, &joined(&head.headers, &COOKIE, b"; "));
+                    sink.field(&COOKIE, &joined(&head.headers, &COOKIE, b"; "));
                 }
-                HeaderHandling::Said if conn_info.trust == PeerTrust::Trusted => {
-                    said.note(name);
-                    told.field(name, value.as_bytes());
+                HeaderHandling::TrustedOnly if conn_info.trust == PeerTrust::Trusted => {
+                    written.record(name);
+                    sink.field(name, value.as_bytes());
                 }
-                HeaderHandling::Te if !said.te && names(&head.headers, TE, "trailers") => {
-                    said.te = true;
-                    told.field(&TE, b"trailers");
+                HeaderHandling::Te if !written.te && list_contains(&head.headers, TE, "trailers") => {
+                    written.te = true;
+                    sink.field(&TE, b"trailers");
                 }
                 HeaderHandling::Length => length = Some(value),
-                HeaderHandling::Ends | HeaderHandling::Cookie | HeaderHandling::Said | HeaderHandling::Te => {}
+                HeaderHandling::Remove | HeaderHandling::Cookie | HeaderHandling::TrustedOnly | HeaderHandling::Te => {}
             }
         }
-        self.tell_who(host, said, told);
+        self.write_forwarded(host, written, sink);
         if let Some(upgrade) = upgrade {
-            told.field(&http::header::CONNECTION, b"upgrade");
-            told.field(&http::header::UPGRADE, upgrade.as_bytes());
+            sink.field(&http::header::CONNECTION, b"upgrade");
+            sink.field(&http::header::UPGRADE, upgrade.as_bytes());
         }
         length
     }
 
     /// Writes the forwarding headers.
-    fn tell_who(&self, host: Option<&[u8]>, said: Said, told: &mut impl HeaderSink) {
+    fn write_forwarded(&self, host: Option<&[u8]>, written: Written, sink: &mut impl HeaderSink) {
         let (headers, forwarded) = (&self.head.headers, self.conn_info.forwarded());
-        if self.conn_info.trust == PeerTrust::Nobody {
-            told.forwarded(forwarded);
+        if self.conn_info.trust == PeerTrust::Untrusted {
+            sink.forwarded(forwarded);
         } else {
-            for (list, own) in [(&X_FORWARDED_FOR, &forwarded.forwarded_for), (&FORWARDED, &forwarded.forwarded)] {
+            for (list, peer) in [(&X_FORWARDED_FOR, &forwarded.forwarded_for), (&FORWARDED, &forwarded.forwarded)] {
                 let before = joined(headers, list, b", ");
                 if before.is_empty() {
-                    told.field(list, own.as_bytes());
+                    sink.field(list, peer.as_bytes());
                 } else {
-                    told.field(list, &[&before, &b", "[..], own.as_bytes()].concat());
+                    sink.field(list, &[&before, &b", "[..], peer.as_bytes()].concat());
                 }
             }
-            if !said.proto {
-                told.field(&X_FORWARDED_PROTO, forwarded.proto.as_bytes());
+            if !written.proto {
+                sink.field(&X_FORWARDED_PROTO, forwarded.proto.as_bytes());
             }
         }
-        if let Some(host) = host.filter(|_| !said.host) {
-            told.field(&X_FORWARDED_HOST, host);
+        if let Some(host) = host.filter(|_| !written.host) {
+            sink.field(&X_FORWARDED_HOST, host);
         }
     }
 
@@ -175,7 +175,7 @@ impl UpstreamRequest<'_> {
         head.version = Version::HTTP_2;
         head.headers = HeaderMap::with_capacity(self.head.headers.len() + 4);
         let without_upgrade = Self { upgrade: None, ..*self };
-        let length = without_upgrade.tell(b"", &mut head.headers);
+        let length = without_upgrade.write_headers(b"", &mut head.headers);
         head.headers.remove(HOST);
         if let Some(length) = length {
             head.headers.insert(CONTENT_LENGTH, length.clone());
@@ -186,20 +186,20 @@ impl UpstreamRequest<'_> {
 
 /// The headers that have been written already.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct Written {
     te: bool,
     proto: bool,
     host: bool,
 }
 
-impl Said {
-    fn note(&mut self, name: &HeaderName) {
+impl Written {
+    fn record(&mut self, name: &HeaderName) {
         self.proto |= *name == X_FORWARDED_PROTO;
         self.host |= *name == X_FORWARDED_HOST;
     }
 }
 
 /// Joins all values of a header.
-fn joined(headers: &HeaderMap, name: &HeaderName, between: &[u8]) -> Vec<u8> {
-    headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(between)
+fn joined(headers: &HeaderMap, name: &HeaderName, separator: &[u8]) -> Vec<u8> {
+    headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(separator)
 }

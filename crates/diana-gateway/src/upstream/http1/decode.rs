@@ -2,7 +2,7 @@
 
 use super::super::WireError;
 use super::chunked::ChunkedDecoder;
-use crate::request::head::{self, Named};
+use crate::request::head::{self, ConnectionHeaders};
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Response, StatusCode, Version};
@@ -10,18 +10,18 @@ use http_body::{Frame, SizeHint};
 use std::mem::MaybeUninit;
 
 /// The maximum length of a head, and the maximum number of its fields.
-const LONGEST: usize = 64 << 10;
-const MOST_FIELDS: usize = 128;
+const MAX_HEAD: usize = 64 << 10;
+const MAX_FIELDS: usize = 128;
 /// Frames of a body up to this size are copied.
 const SMALL: usize = 2 << 10;
 /// How many interim responses an upstream may send.
-pub(super) const MOST_NEWS: usize = 16;
+pub(super) const MAX_INTERIM: usize = 16;
 
 /// The head of a response.
 pub(super) struct ResponseHead {
     /// Without hop-by-hop headers, except `Upgrade` in a 101 response.
     pub(super) response: Response<()>,
-    pub(super) rest: BodyDecoder,
+    pub(super) decoder: BodyDecoder,
     /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.
     pub(super) is_last: bool,
 }
@@ -36,109 +36,109 @@ pub(super) enum BodyDecoder {
 }
 
 /// Parses and removes the head of a response from the input, if it is complete.
-pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<ResponseHead>, WireError> {
-    let mut fields = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+pub(super) fn read(input: &mut BytesMut, method: &Method) -> Result<Option<ResponseHead>, WireError> {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let length = match config.parse_response_with_uninit_headers(&mut parsed, input, &mut fields) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if input.len() < LONGEST => return Ok(None),
+        Ok(httparse::Status::Partial) if input.len() < MAX_HEAD => return Ok(None),
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return Err(WireError::NoHttp("the head of its answer is too long"));
+            return Err(WireError::InvalidHttp("response head too long"));
         }
-        Err(_) => return Err(WireError::NoHttp("the head of its answer is no HTTP")),
+        Err(_) => return Err(WireError::InvalidHttp("invalid response head")),
     };
     let (Some(version), Some(code)) = (parsed.version, parsed.code) else { return Ok(None) };
-    let status = StatusCode::from_u16(code).map_err(|_| WireError::NoHttp("its status is none"))?;
+    let status = StatusCode::from_u16(code).map_err(|_| WireError::InvalidHttp("invalid status"))?;
     // The fields are slices of this copy, so that the input buffer can be reused.
     let head = Bytes::copy_from_slice(&input[..length]);
     let start = input.as_ptr().addr();
-    let kept = parsed.headers.iter().filter(|field| !is_connection(field.name)).count();
-    let mut reading = Reading::new(status, version, asked, kept);
+    let forwarded = parsed.headers.iter().filter(|field| !is_connection(field.name)).count();
+    let mut builder = HeadBuilder::new(status, version, method, forwarded);
     for field in &*parsed.headers {
-        if let Some(keeps) = plain_connection(field.name, field.value) {
-            reading.keeps(keeps);
+        if let Some(keep_alive) = plain_connection(field.name, field.value) {
+            builder.set_keep_alive(keep_alive);
             continue;
         }
         let name = HeaderName::from_bytes(field.name.as_bytes());
-        let name = name.map_err(|_| WireError::NoHttp("a field of its answer has no name"))?;
+        let name = name.map_err(|_| WireError::InvalidHttp("invalid header name"))?;
         let from = if field.value.is_empty() { 0 } else { field.value.as_ptr().addr() - start };
         let value = HeaderValue::from_maybe_shared(head.slice(from..from + field.value.len()));
-        reading.field(name, value.map_err(|_| WireError::NoHttp("a field of its answer is no text"))?)?;
+        builder.field(name, value.map_err(|_| WireError::InvalidHttp("invalid header value"))?)?;
     }
     input.advance(length);
-    reading.end().map(Some)
+    builder.finish().map(Some)
 }
 
 /// A head whose fields are being processed.
-struct Reading {
+struct HeadBuilder {
     status: StatusCode,
     has_no_body: bool,
     is_http10: bool,
     headers: HeaderMap,
-    named: Named,
+    named: ConnectionHeaders,
     length: Option<u64>,
     is_chunked: bool,
-    keeps: Option<bool>,
+    keep_alive: Option<bool>,
 }
 
-impl Reading {
-    fn new(status: StatusCode, version: u8, asked: &Method, fields: usize) -> Self {
-        let has_none =
+impl HeadBuilder {
+    fn new(status: StatusCode, version: u8, method: &Method, fields: usize) -> Self {
+        let is_bodiless =
             status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
         Self {
             status,
-            has_no_body: has_none || *asked == Method::HEAD,
+            has_no_body: is_bodiless || *method == Method::HEAD,
             is_http10: version == 0,
             // Leaves room for the rate limit headers.
             headers: HeaderMap::with_capacity(fields + 2),
-            named: Named::new(),
+            named: ConnectionHeaders::new(),
             length: None,
             is_chunked: false,
-            keeps: None,
+            keep_alive: None,
         }
     }
 
     fn field(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), WireError> {
         if name == CONTENT_LENGTH {
-            let length = length(&value).ok_or(WireError::NoHttp("its length is no number"))?;
+            let length = length(&value).ok_or(WireError::InvalidHttp("invalid `Content-Length`"))?;
             match self.length.replace(length) {
                 None => {
                     self.headers.insert(name, value);
                 }
                 Some(before) if before == length => {}
-                Some(_) => return Err(WireError::NoHttp("it has two lengths")),
+                Some(_) => return Err(WireError::InvalidHttp("conflicting `Content-Length` headers")),
             }
         } else if name == TRANSFER_ENCODING {
             // The gateway can't decode any other coding.
             if self.is_chunked || self.is_http10 || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
-                return Err(WireError::NoHttp("its transfer-encoding is not just `chunked`"));
+                return Err(WireError::InvalidHttp("unsupported `Transfer-Encoding`, expected `chunked`"));
             }
             self.is_chunked = true;
         } else if name == CONNECTION {
             let words = value.to_str().unwrap_or_default().split(',').map(str::trim);
-            words.filter_map(|word| keeps(word.as_bytes())).for_each(|keeps| self.keeps(keeps));
-            head::name(&value, &mut self.named);
+            words.filter_map(|word| keep_alive(word.as_bytes())).for_each(|keep_alive| self.set_keep_alive(keep_alive));
+            head::add_connection_headers(&value, &mut self.named);
         } else if name == UPGRADE {
             if self.status == StatusCode::SWITCHING_PROTOCOLS {
                 self.headers.insert(name, value);
             }
-        } else if !head::ends_here(&name) {
+        } else if !head::is_hop_by_hop(&name) {
             self.headers.append(name, value);
         }
         Ok(())
     }
 
     /// Records whether the upstream keeps the connection open. `close` takes precedence over `keep-alive`.
-    fn keeps(&mut self, keeps: bool) {
-        self.keeps = Some(keeps && self.keeps != Some(false));
+    fn set_keep_alive(&mut self, keep_alive: bool) {
+        self.keep_alive = Some(keep_alive && self.keep_alive != Some(false));
     }
 
-    fn end(mut self) -> Result<ResponseHead, WireError> {
+    fn finish(mut self) -> Result<ResponseHead, WireError> {
         for name in self.named {
             self.headers.remove(name);
         }
-        let mut is_last = !self.keeps.unwrap_or(!self.is_http10);
+        let mut is_last = !self.keep_alive.unwrap_or(!self.is_http10);
         if self.is_chunked && self.length.is_some() {
             // An intermediary may have used the length instead.
             self.headers.remove(CONTENT_LENGTH);
@@ -148,7 +148,7 @@ impl Reading {
             // A 204 response has no body, but an upstream that states a length may send one.
             is_last = true;
         }
-        let rest = match self.length {
+        let decoder = match self.length {
             _ if self.has_no_body => BodyDecoder::Nothing,
             _ if self.is_chunked => BodyDecoder::Chunked(ChunkedDecoder::default()),
             Some(0) => BodyDecoder::Nothing,
@@ -162,13 +162,13 @@ impl Reading {
         *response.status_mut() = self.status;
         *response.version_mut() = Version::HTTP_11;
         *response.headers_mut() = self.headers;
-        Ok(ResponseHead { response, rest, is_last })
+        Ok(ResponseHead { response, decoder, is_last })
     }
 }
 
 /// Parses the common `Connection` values: only `keep-alive` or only `close`.
 fn plain_connection(name: &str, value: &[u8]) -> Option<bool> {
-    if is_connection(name) { keeps(value) } else { None }
+    if is_connection(name) { keep_alive(value) } else { None }
 }
 
 fn is_connection(name: &str) -> bool {
@@ -176,7 +176,7 @@ fn is_connection(name: &str) -> bool {
 }
 
 /// Returns whether a word of `Connection` keeps the connection open.
-fn keeps(word: &[u8]) -> Option<bool> {
+fn keep_alive(word: &[u8]) -> Option<bool> {
     if word.eq_ignore_ascii_case(b"keep-alive") {
         Some(true)
     } else if word.eq_ignore_ascii_case(b"close") {
@@ -198,9 +198,9 @@ pub(super) fn take(input: &mut BytesMut, length: usize) -> Bytes {
         return input.split_to(length).freeze();
     }
     // A small copy costs less than sharing the memory and allocating a new buffer.
-    let piece = Bytes::copy_from_slice(&input[..length]);
+    let data = Bytes::copy_from_slice(&input[..length]);
     input.advance(length);
-    piece
+    data
 }
 
 impl BodyDecoder {
@@ -210,13 +210,13 @@ impl BodyDecoder {
             Self::Nothing => Ok(None),
             Self::Chunked(chunks) => chunks.take(input),
             Self::Length(_) | Self::UntilClosed if input.is_empty() => Ok(None),
-            Self::Length(left) => {
-                let come = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= come as u64;
-                if *left == 0 {
+            Self::Length(remaining) => {
+                let length = input.len().min(usize::try_from(*remaining).unwrap_or(usize::MAX));
+                *remaining -= length as u64;
+                if *remaining == 0 {
                     *self = Self::Nothing;
                 }
-                Ok(Some(Frame::data(take(input, come))))
+                Ok(Some(Frame::data(take(input, length))))
             }
             Self::UntilClosed => Ok(Some(Frame::data(take(input, input.len())))),
         }
@@ -238,7 +238,7 @@ impl BodyDecoder {
     pub(super) fn expects(&self) -> usize {
         match self {
             Self::Nothing => 0,
-            Self::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX),
+            Self::Length(remaining) => usize::try_from(*remaining).unwrap_or(usize::MAX),
             Self::Chunked(chunks) => chunks.expects(),
             Self::UntilClosed => usize::MAX,
         }
@@ -247,7 +247,7 @@ impl BodyDecoder {
     pub(super) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Nothing => SizeHint::with_exact(0),
-            Self::Length(left) => SizeHint::with_exact(*left),
+            Self::Length(remaining) => SizeHint::with_exact(*remaining),
             Self::Chunked(_) | Self::UntilClosed => SizeHint::default(),
         }
     }

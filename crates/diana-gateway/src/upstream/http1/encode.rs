@@ -22,8 +22,8 @@ const SMALL: usize = 8 << 10;
 pub(super) struct RequestWriter {
     /// The bytes to write: the text, then a frame of the body, then the end of its chunk.
     text: BytesMut,
-    piece: Bytes,
-    behind: &'static [u8],
+    data: Bytes,
+    chunk_end: &'static [u8],
     body: Option<Sending>,
     progress: Progress,
     written: u64,
@@ -55,17 +55,17 @@ enum Progress {
 
 impl RequestWriter {
     /// Starts a request.
-    pub(super) fn begin(&mut self, request: UpstreamRequest<'_>, own: &[u8], body: RequestBodyStream) {
+    pub(super) fn begin(&mut self, request: UpstreamRequest<'_>, upstream_host: &[u8], body: RequestBodyStream) {
         self.text.clear();
-        (self.piece, self.behind) = (Bytes::new(), b"");
+        (self.data, self.chunk_end) = (Bytes::new(), b"");
         self.progress = Progress::Untouched;
         let framing = framing(request, &body);
-        write_head(&mut self.text, request, own, framing.as_ref());
+        write_head(&mut self.text, request, upstream_host, framing.as_ref());
         self.body = framing.map(|framing| Sending { body, framing });
     }
 
     /// Returns `true` if more is to be written.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(super) fn is_sending(&self) -> bool {
         matches!(self.progress, Progress::Untouched | Progress::Started)
     }
 
@@ -75,13 +75,13 @@ impl RequestWriter {
     }
 
     /// Returns the body of a request of which nothing has been written.
-    pub(super) fn take_back(&mut self) -> RequestBodyStream {
+    pub(super) fn take_body(&mut self) -> RequestBodyStream {
         self.body.take().map_or_else(RequestBodyStream::empty, |sending| sending.body)
     }
 
     /// Returns `true` if there are bytes that the upstream has not accepted.
     pub(super) fn is_blocked(&self) -> bool {
-        !(self.text.is_empty() && self.piece.is_empty() && self.behind.is_empty())
+        !(self.text.is_empty() && self.data.is_empty() && self.chunk_end.is_empty())
     }
 
     /// Returns the number of bytes written, of all requests.
@@ -90,7 +90,7 @@ impl RequestWriter {
     }
 
     /// Writes no more of the request.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn abort(&mut self) {
         *self = Self { written: self.written, progress: Progress::Broken, ..Self::default() };
     }
 
@@ -108,18 +108,18 @@ impl RequestWriter {
             Progress::Broken => return Poll::Ready(Err(WireError::Body)),
             Progress::Untouched | Progress::Started => {}
         }
-        let polled = self.go_on(io, context);
+        let polled = self.poll_write(io, context);
         if matches!(polled, Poll::Ready(Err(_))) && !self.is_untouched() {
             self.progress = Progress::Broken;
         }
         polled
     }
 
-    fn go_on(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
+    fn poll_write(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         loop {
             let filled = self.fill(context);
-            if let Poll::Ready(Err(fault)) = filled {
-                return Poll::Ready(Err(fault));
+            if let Poll::Ready(Err(error)) = filled {
+                return Poll::Ready(Err(error));
             }
             ready!(self.write(io, context))?;
             if self.body.is_none() {
@@ -138,11 +138,11 @@ impl RequestWriter {
     fn write(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         while self.is_blocked() {
             let io = Pin::new(&mut *io);
-            let written = if self.piece.is_empty() && self.behind.is_empty() {
+            let written = if self.data.is_empty() && self.chunk_end.is_empty() {
                 ready!(io.poll_write(context, &self.text))?
             } else {
-                let all = [IoSlice::new(&self.text), IoSlice::new(&self.piece), IoSlice::new(self.behind)];
-                ready!(io.poll_write_vectored(context, &all))?
+                let slices = [IoSlice::new(&self.text), IoSlice::new(&self.data), IoSlice::new(self.chunk_end)];
+                ready!(io.poll_write_vectored(context, &slices))?
             };
             if written == 0 {
                 return Poll::Ready(Err(WireError::Closed));
@@ -150,10 +150,10 @@ impl RequestWriter {
             self.progress = Progress::Started;
             self.written += written as u64;
             let of_text = written.min(self.text.len());
-            let of_piece = (written - of_text).min(self.piece.len());
+            let of_data = (written - of_text).min(self.data.len());
             self.text.advance(of_text);
-            self.piece.advance(of_piece);
-            self.behind = &self.behind[written - of_text - of_piece..];
+            self.data.advance(of_data);
+            self.chunk_end = &self.chunk_end[written - of_text - of_data..];
         }
         // The buffer is empty now, so its memory can be reused.
         self.text.clear();
@@ -163,7 +163,7 @@ impl RequestWriter {
     /// Reads the available part of the body while the buffer is small. Pending if more comes later.
     fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         while let Some(sending) = &mut self.body {
-            if !self.behind.is_empty() || !self.piece.is_empty() || self.text.len() > SMALL {
+            if !self.chunk_end.is_empty() || !self.data.is_empty() || self.text.len() > SMALL {
                 break;
             }
             let frame = ready!(Pin::new(&mut sending.body).poll_frame(context));
@@ -179,12 +179,12 @@ impl RequestWriter {
             };
             match frame.into_data() {
                 Ok(data) => {
-                    let behind = sending.framing.begin_piece(&mut self.text, data.len() as u64)?;
+                    let chunk_end = sending.framing.begin_chunk(&mut self.text, data.len() as u64)?;
                     if self.text.len() + data.len() <= SMALL {
                         self.text.extend_from_slice(&data);
-                        self.text.extend_from_slice(behind);
+                        self.text.extend_from_slice(chunk_end);
                     } else {
-                        (self.piece, self.behind) = (data, behind);
+                        (self.data, self.chunk_end) = (data, chunk_end);
                     }
                     // With a known length, the end needs no further poll.
                     if matches!(sending.framing, Framing::Length(0)) && sending.body.is_end_stream() {
@@ -205,10 +205,10 @@ impl RequestWriter {
 
 impl Framing {
     /// Writes the start of a chunk, and returns its end.
-    fn begin_piece(&mut self, text: &mut BytesMut, length: u64) -> Result<&'static [u8], WireError> {
+    fn begin_chunk(&mut self, text: &mut BytesMut, length: u64) -> Result<&'static [u8], WireError> {
         match self {
             // The client's side has checked the length; otherwise the excess would be read as another request.
-            Self::Length(left) => *left = left.checked_sub(length).ok_or(WireError::Body)?,
+            Self::Length(remaining) => *remaining = remaining.checked_sub(length).ok_or(WireError::Body)?,
             // An empty chunk would be the end.
             Self::Chunked if length == 0 => {}
             Self::Chunked => {
@@ -256,18 +256,18 @@ fn framing(request: UpstreamRequest<'_>, body: &RequestBodyStream) -> Option<Fra
     Some(length.map_or(Framing::Chunked, Framing::Length))
 }
 
-fn write_head(text: &mut BytesMut, request: UpstreamRequest<'_>, own: &[u8], framing: Option<&Framing>) {
+fn write_head(text: &mut BytesMut, request: UpstreamRequest<'_>, upstream_host: &[u8], framing: Option<&Framing>) {
     text.extend_from_slice(request.head.method.as_str().as_bytes());
     text.extend_from_slice(b" ");
     text.extend_from_slice(request.target().as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
-    let length = request.tell(own, &mut Text(text));
+    let length = request.write_headers(upstream_host, &mut Text(text));
     match framing {
         Some(Framing::Length(length)) => put(text, format_args!("content-length: {length}\r\n")),
         Some(Framing::Chunked) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         None => {
-            let asks_with_body = matches!(request.head.method, Method::POST | Method::PUT | Method::PATCH);
-            if asks_with_body || length.is_some() {
+            let has_body_by_default = matches!(request.head.method, Method::POST | Method::PUT | Method::PATCH);
+            if has_body_by_default || length.is_some() {
                 text.extend_from_slice(b"content-length: 0\r\n");
             }
         }
@@ -295,8 +295,8 @@ fn write_field(text: &mut BytesMut, name: &str, value: &[u8]) {
     text.extend_from_slice(b"\r\n");
 }
 
-fn put(text: &mut BytesMut, what: std::fmt::Arguments<'_>) {
+fn put(text: &mut BytesMut, arguments: std::fmt::Arguments<'_>) {
     use bytes::BufMut;
     // Writing to memory can't fail.
-    let _ = text.writer().write_fmt(what);
+    let _ = text.writer().write_fmt(arguments);
 }

@@ -10,74 +10,81 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// A parsed response: its head, body, trailers, and the unread input.
 #[derive(Debug, PartialEq)]
-struct Read {
+struct ReadResponse {
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
     trailers: Option<HeaderMap>,
-    left: Vec<u8>,
+    rest: Vec<u8>,
     is_last: bool,
 }
 
-/// Parses a response that arrives in pieces; the end of the input is the end of the connection.
-fn read<'a>(asked: &Method, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Read, String> {
+/// Parses a response that arrives in parts; the end of the input is the end of the connection.
+fn read<'a>(method: &Method, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<ReadResponse, String> {
     let mut input = BytesMut::new();
-    let mut pieces = pieces.into_iter();
+    let mut parts = parts.into_iter();
     let head = loop {
-        match decode::read(&mut input, asked).map_err(|fault| fault.to_string())? {
+        match decode::read(&mut input, method).map_err(|fault| fault.to_string())? {
             Some(head) => break head,
-            None => input.extend_from_slice(pieces.next().ok_or("closed in the head")?),
+            None => input.extend_from_slice(parts.next().ok_or("closed in the head")?),
         }
     };
-    let mut rest = head.rest;
+    let mut decoder = head.decoder;
     let (mut body, mut trailers) = (Vec::new(), None);
     loop {
-        match rest.take(&mut input).map_err(|fault| fault.to_string())? {
+        match decoder.take(&mut input).map_err(|fault| fault.to_string())? {
             Some(frame) => match frame.into_data() {
                 Ok(data) => body.extend_from_slice(&data),
                 Err(frame) => trailers = frame.into_trailers().ok(),
             },
-            None if rest.is_over() => break,
-            None => match pieces.next() {
-                Some(piece) => input.extend_from_slice(piece),
-                None if rest.ends_with_connection() => break,
+            None if decoder.is_over() => break,
+            None => match parts.next() {
+                Some(part) => input.extend_from_slice(part),
+                None if decoder.ends_with_connection() => break,
                 None => return Err("closed in the body".to_owned()),
             },
         }
     }
-    pieces.for_each(|piece| input.extend_from_slice(piece));
+    parts.for_each(|part| input.extend_from_slice(part));
     let (head, is_last) = (head.response.into_parts().0, head.is_last);
-    Ok(Read { status: head.status.as_u16(), headers: head.headers, body, trailers, left: input.to_vec(), is_last })
+    Ok(ReadResponse {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body,
+        trailers,
+        rest: input.to_vec(),
+        is_last,
+    })
 }
 
-fn whole(text: &str) -> Result<Read, String> {
+fn whole(text: &str) -> Result<ReadResponse, String> {
     read(&Method::GET, [text.as_bytes()])
 }
 
 #[test]
-fn a_body_ends_where_its_head_says() {
+fn a_body_ends_as_its_head_states() {
     let counted = whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: \r\n\r\nabcHTTP").unwrap();
-    assert_eq!((counted.body, counted.left, counted.is_last), (b"abc".to_vec(), b"HTTP".to_vec(), false));
+    assert_eq!((counted.body, counted.rest, counted.is_last), (b"abc".to_vec(), b"HTTP".to_vec(), false));
     assert_eq!(
         (&counted.headers["content-length"], &counted.headers["x"]),
         (&"3".parse().unwrap(), &"".parse().unwrap())
     );
     let chunks =
         whole("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\nmore").unwrap();
-    assert_eq!((chunks.body, chunks.left, chunks.is_last), (b"abc".to_vec(), b"more".to_vec(), false));
+    assert_eq!((chunks.body, chunks.rest, chunks.is_last), (b"abc".to_vec(), b"more".to_vec(), false));
     assert_eq!((chunks.headers.len(), chunks.trailers), (0, None));
     let until_closed = whole("HTTP/1.1 200 OK\r\n\r\nabc").unwrap();
     assert_eq!((until_closed.body, until_closed.is_last), (b"abc".to_vec(), true));
     for head in ["204 No Content\r\n", "304 Not Modified\r\nContent-Length: 3\r\n", "101 X\r\nUpgrade: foo\r\n"] {
         let none = whole(&format!("HTTP/1.1 {head}\r\nabc")).unwrap();
-        assert_eq!((none.body, none.left), (vec![], b"abc".to_vec()), "{head}");
+        assert_eq!((none.body, none.rest), (vec![], b"abc".to_vec()), "{head}");
     }
     let asked_for_head = read(&Method::HEAD, [&b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"[..]]).unwrap();
     assert_eq!((asked_for_head.body, &asked_for_head.headers["content-length"]), (vec![], &"3".parse().unwrap()));
 }
 
 #[test]
-fn what_is_in_doubt_is_not_used_again_or_not_at_all() {
+fn an_ambiguous_response_is_rejected_or_closes_the_connection() {
     let is_last = |head: &str| whole(&format!("{head}\r\n\r\n")).unwrap().is_last;
     assert!(!is_last("HTTP/1.1 204 X"));
     assert!(is_last("HTTP/1.1 204 X\r\nConnection: x, Close"));
@@ -86,19 +93,26 @@ fn what_is_in_doubt_is_not_used_again_or_not_at_all() {
     assert!(!is_last("HTTP/1.0 204 X\r\nConnection: keep-alive"));
     let both = whole("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").unwrap();
     assert_eq!((both.is_last, both.headers.get("content-length"), both.body), (true, None, vec![]));
-    for (head, why) in [
-        ("Content-Length: 3\r\nContent-Length: 4", "it has two lengths"),
-        ("Content-Length: +3", "its length is no number"),
-        ("Content-Length: 3, 3", "its length is no number"),
-        ("Content-Length:", "its length is no number"),
-        ("Content-Length: 99999999999999999999", "its length is no number"),
-        ("Transfer-Encoding: gzip, chunked", "its transfer-encoding is not just `chunked`"),
-        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "its transfer-encoding is not just `chunked`"),
-        ("Transfer-Encoding: chunked, x", "its transfer-encoding is not just `chunked`"),
-        ("A : b", "the head of its answer is no HTTP"),
-        ("A: b\r\n c", "the head of its answer is no HTTP"),
+    for (head, reason) in [
+        ("Content-Length: 3\r\nContent-Length: 4", "conflicting `Content-Length` headers"),
+        ("Content-Length: +3", "invalid `Content-Length`"),
+        ("Content-Length: 3, 3", "invalid `Content-Length`"),
+        ("Content-Length:", "invalid `Content-Length`"),
+        ("Content-Length: 99999999999999999999", "invalid `Content-Length`"),
+        ("Transfer-Encoding: gzip, chunked", "unsupported `Transfer-Encoding`, expected `chunked`"),
+        (
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "unsupported `Transfer-Encoding`, expected `chunked`",
+        ),
+        ("Transfer-Encoding: chunked, x", "unsupported `Transfer-Encoding`, expected `chunked`"),
+        ("A : b", "invalid response head"),
+        ("A: b\r\n c", "invalid response head"),
     ] {
-        assert_eq!(whole(&format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\nabc")).unwrap_err(), why, "{head}");
+        assert_eq!(
+            whole(&format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\nabc")).unwrap_err(),
+            format!("invalid HTTP: {reason}"),
+            "{head}"
+        );
     }
     let same = whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc").unwrap();
     assert_eq!((same.body, same.headers.get_all("content-length").iter().count()), (b"abc".to_vec(), 1));
@@ -108,7 +122,7 @@ fn what_is_in_doubt_is_not_used_again_or_not_at_all() {
 }
 
 #[test]
-fn bad_chunks_end_the_answer() {
+fn invalid_chunks_are_errors() {
     for chunks in [
         "x\r\n",
         "-1\r\n",
@@ -118,33 +132,33 @@ fn bad_chunks_end_the_answer() {
         "0\r\nA : b\r\n\r\n",
         "2\r\nab\n\n0\r\n\r\n",
     ] {
-        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-        assert!(whole(&answer).is_err_and(|why| !why.starts_with("closed")), "{chunks:?}");
+        let response = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        assert!(whole(&response).is_err_and(|error| !error.starts_with("closed")), "{chunks:?}");
     }
 }
 
 #[test]
 fn heads_lines_and_trailers_are_bounded() {
     let long = "a".repeat(70 << 10);
-    for answer in [
+    for response in [
         format!("HTTP/1.1 200 OK\r\nX: {long}"),
         format!("HTTP/1.1 200 OK\r\n{}", "A: b\r\n".repeat(200)),
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;{long}"),
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: {long}"),
     ] {
-        assert!(whole(&answer).is_err_and(|why| !why.starts_with("closed")), "{}", &answer[..60]);
+        assert!(whole(&response).is_err_and(|error| !error.starts_with("closed")), "{}", &response[..60]);
     }
 }
 
 #[test]
-fn what_concerns_the_connection_ends_here() {
-    let answer = whole(
+fn removes_hop_by_hop_headers() {
+    let response = whole(
         "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Mine, Content-Length\r\nX-Mine: 1\r\nKeep-Alive: timeout=5\r\n\
          Upgrade: h2c\r\nProxy-Connection: x\r\nContent-Length: 0\r\nX-Other: 2\r\nX-Other: 3\r\n\r\n",
     )
     .unwrap();
     let mut names: Vec<_> =
-        answer.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        response.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
     names.sort_unstable();
     assert_eq!(names, [("content-length", "0"), ("x-other", "2"), ("x-other", "3")]);
     let switched = whole("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").unwrap();
@@ -152,57 +166,60 @@ fn what_concerns_the_connection_ends_here() {
 }
 
 #[test]
-fn only_what_may_trail_does() {
-    let answer = whole(
+fn removes_forbidden_trailers() {
+    let response = whole(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nGrpc-Status: 0\r\nContent-Length: 7\r\nConnection: x\r\n\r\n",
     )
     .unwrap();
-    let trailers = answer.trailers.unwrap();
+    let trailers = response.trailers.unwrap();
     assert_eq!((trailers.len(), &trailers["grpc-status"]), (1, &"0".parse().unwrap()));
 }
 
 /// Responses of all kinds, and bytes that follow them.
-fn answers() -> impl Strategy<Value = Vec<u8>> {
+fn responses() -> impl Strategy<Value = Vec<u8>> {
     let body = || prop::collection::vec(any::<u8>(), 0..40);
     let head = |fields: String| format!("HTTP/1.1 200 OK\r\nServer: x\r\n{fields}\r\n").into_bytes();
     let counted = body().prop_map(move |body| [head(format!("Content-Length: {}\r\n", body.len())), body].concat());
     let chunked = prop::collection::vec(body(), 0..4).prop_map(move |chunks| {
-        let mut answer = head("Transfer-Encoding: chunked\r\n".to_owned());
+        let mut response = head("Transfer-Encoding: chunked\r\n".to_owned());
         for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
-            answer.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
-            answer.extend_from_slice(chunk);
-            answer.extend_from_slice(b"\r\n");
+            response.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            response.extend_from_slice(chunk);
+            response.extend_from_slice(b"\r\n");
         }
-        answer.extend_from_slice(b"0\r\nA: b\r\n\r\n");
-        answer
+        response.extend_from_slice(b"0\r\nA: b\r\n\r\n");
+        response
     });
     let until_closed = body().prop_map(move |body| [head(String::new()), body].concat());
-    (prop_oneof![counted, chunked, until_closed], body()).prop_map(|(answer, behind)| [answer, behind].concat())
+    (prop_oneof![counted, chunked, until_closed], body()).prop_map(|(response, rest)| [response, rest].concat())
 }
 
 proptest! {
     /// A response is parsed in the same way wherever it is split.
     #[test]
-    fn pieces_make_no_difference(answer in answers(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(answer.len() + 1)).collect();
-        cuts.extend([0, answer.len()]);
+    fn splitting_makes_no_difference(
+        response in responses(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(response.len() + 1)).collect();
+        cuts.extend([0, response.len()]);
         cuts.sort_unstable();
-        let pieces = cuts.windows(2).map(|pair| &answer[pair[0]..pair[1]]);
-        prop_assert_eq!(read(&Method::GET, pieces), read(&Method::GET, [&answer[..]]));
+        let parts = cuts.windows(2).map(|pair| &response[pair[0]..pair[1]]);
+        prop_assert_eq!(read(&Method::GET, parts), read(&Method::GET, [&response[..]]));
     }
 
     /// No input from an upstream causes a panic.
     #[test]
-    fn anything_may_come(
-        answer in answers(),
+    fn accepts_any_bytes(
+        response in responses(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
     ) {
-        let mut answer = answer;
-        for (place, byte) in changes {
-            let place = place.index(answer.len());
-            answer[place] = byte;
+        let mut response = response;
+        for (index, byte) in changes {
+            let index = index.index(response.len());
+            response[index] = byte;
         }
-        let _ = read(&Method::GET, [&answer[..]]);
+        let _ = read(&Method::GET, [&response[..]]);
     }
 }
 
@@ -219,8 +236,8 @@ async fn connected() -> (Http1, TcpStream) {
 async fn send(connection: &mut Http1, request: http::request::Builder) -> Sent {
     let (head, ()) = request.body(()).unwrap().into_parts();
     let conn_info = ConnInfo::new("203.0.113.7:1".parse().unwrap(), &[], http::uri::Scheme::HTTP);
-    let onward = UpstreamRequest { head: &head, conn_info: &conn_info, upgrade: None };
-    connection.send(onward, b"backend", RequestBodyStream::empty(), Duration::from_secs(60)).await
+    let request = UpstreamRequest { head: &head, conn_info: &conn_info, upgrade: None };
+    connection.send(request, b"backend", RequestBodyStream::empty(), Duration::from_secs(60)).await
 }
 
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
@@ -235,15 +252,15 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_is_written_as_it_should_be() {
+async fn writes_a_request() {
     let (mut connection, mut upstream) = connected().await;
-    let asked = Request::post("http://a.example/b?c").header("x-mine", "1");
-    let (sent, text) = tokio::join!(send(&mut connection, asked), async {
+    let request = Request::post("http://a.example/b?c").header("x-mine", "1");
+    let (sent, text) = tokio::join!(send(&mut connection, request), async {
         let text = read_until(&mut upstream, "\r\n\r\n").await;
         upstream.write_all(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 X\r\n\r\n").await.unwrap();
         text
     });
-    assert!(matches!(sent, Sent::Answered(response) if response.status() == StatusCode::NO_CONTENT));
+    assert!(matches!(sent, Sent::Response(response) if response.status() == StatusCode::NO_CONTENT));
     assert_eq!(
         text,
         "POST /b?c HTTP/1.1\r\nhost: a.example\r\nx-mine: 1\r\nx-forwarded-for: 203.0.113.7\r\n\
@@ -251,45 +268,42 @@ async fn a_request_is_written_as_it_should_be() {
          content-length: 0\r\n\r\n"
     );
     assert!(connection.is_over() && connection.is_reusable() && !connection.is_sending());
-    assert!(poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
+    assert!(poll_fn(|context| Poll::Ready(connection.is_idle(context))).await);
     // The upstream sends an unsolicited response.
     upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     connection.io.read_buf(&mut connection.input).await.unwrap();
     assert!(!connection.is_reusable());
-    assert!(!poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
+    assert!(!poll_fn(|context| Poll::Ready(connection.is_idle(context))).await);
 }
 
 #[tokio::test]
-async fn an_upstream_that_only_says_that_it_goes_on_is_broken() {
+async fn too_many_interim_responses_are_an_error() {
     let (mut connection, mut upstream) = connected().await;
     let (sent, ()) = tokio::join!(send(&mut connection, Request::get("/").header("host", "a")), async {
         upstream.write_all("HTTP/1.1 103 X\r\n\r\n".repeat(17).as_bytes()).await.unwrap();
     });
-    assert!(matches!(
-        sent,
-        Sent::Failed(UpstreamError::Broken(WireError::NoHttp("it says too often that it goes on")))
-    ));
+    assert!(matches!(sent, Sent::Failed(UpstreamError::Broken(WireError::InvalidHttp("too many interim responses")))));
 }
 
 #[tokio::test]
-async fn one_that_was_closed_is_not_free() {
+async fn a_closed_connection_is_not_idle() {
     let (mut connection, upstream) = connected().await;
     drop(upstream);
     // The end of the stream wakes the task that polled.
-    poll_fn(|context| if connection.is_free(context) { Poll::Pending } else { Poll::Ready(()) }).await;
+    poll_fn(|context| if connection.is_idle(context) { Poll::Pending } else { Poll::Ready(()) }).await;
 }
 
 /// A surplus response that arrived after the runtime last polled the socket was sent to the next client.
 #[tokio::test]
-async fn a_connection_with_unread_bytes_is_not_free_even_if_the_runtime_does_not_know_yet() {
+async fn a_connection_with_unread_bytes_is_not_idle_before_the_runtime_polls() {
     use std::io::Write;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let io = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (mut upstream, _) = listener.accept().unwrap();
     let deadlines = Arc::new(Deadlines::new(StartTime::now()));
     let mut connection = Http1::new(UpstreamIo::Plain(io), deadlines.add());
-    assert!(poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
+    assert!(poll_fn(|context| Poll::Ready(connection.is_idle(context))).await);
     // The runtime runs on this thread, too, so it gets no event in between.
     upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
-    assert!(!poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
+    assert!(!poll_fn(|context| Poll::Ready(connection.is_idle(context))).await);
 }

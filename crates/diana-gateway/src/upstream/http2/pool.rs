@@ -3,11 +3,11 @@
 //!
 //! # How it grows
 //! The upstream limits the number of concurrent streams of a connection. A request uses the first connection with a
-//! free stream. If there is none, another connection is opened, up to [`MOST_CONNECTIONS`] for each worker. Requests
+//! free stream. If there is none, another connection is opened, up to [`MAX_CONNECTIONS`] for each worker. Requests
 //! that arrive meanwhile wait for it; a further connection is opened only if that one will not have enough streams for
 //! them. At the maximum, a request waits for a free stream as long as it would for a connection.
 
-use crate::http2::Piece;
+use crate::http2::SendChunk;
 use crate::upstream::connector::UpstreamIo;
 use crate::upstream::{UpstreamError, WireError};
 use h2::client::{Builder, Connection, SendRequest};
@@ -22,15 +22,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// The maximum number of connections from a worker to one upstream, and of streams on each.
-const MOST_CONNECTIONS: usize = 32;
-const MOST_STREAMS: usize = 100;
+const MAX_CONNECTIONS: usize = 32;
+const MAX_STREAMS: usize = 100;
 /// How much of a response may arrive before the client reads it. The connection's window covers all its streams, so
 /// that a client that does not read can't block the others.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
-const _: () = assert!(MOST_STREAMS == 100);
+const _: () = assert!(MAX_STREAMS == 100);
 /// The maximum size of a response's head.
-const LONGEST_HEAD: u32 = 64 << 10;
+const MAX_HEAD: u32 = 64 << 10;
 /// The interval of keep-alive pings, and the timeout for the ack.
 const PING: Duration = Duration::from_secs(10);
 const PONG: Duration = Duration::from_secs(5);
@@ -47,18 +47,18 @@ pub(in crate::upstream) struct Pool {
 
 #[derive(Default)]
 struct State {
-    links: Vec<Link>,
+    connections: Vec<PooledConnection>,
     /// The number of connections being opened, and of requests that wait for them.
     connecting: usize,
     waiting: usize,
 }
 
 /// A connection.
-struct Link {
-    sender: SendRequest<Piece>,
+struct PooledConnection {
+    sender: SendRequest<SendChunk>,
     shared: Arc<Shared>,
     /// When the connection was last used, on the worker's clock.
-    used: u64,
+    last_used: u64,
 }
 
 struct Shared {
@@ -69,12 +69,12 @@ struct Shared {
 
 /// A free stream of a connection, for one request. Dropping it frees the stream.
 pub(in crate::upstream) struct Slot {
-    pub(super) sender: SendRequest<Piece>,
+    pub(super) sender: SendRequest<SendChunk>,
     shared: Arc<Shared>,
 }
 
-/// What a request without a stream does next.
-pub(in crate::upstream) enum Turn {
+/// The next step of a request without a stream.
+pub(in crate::upstream) enum Checkout {
     /// It uses this stream.
     Ready(Slot),
     /// It opens a connection.
@@ -92,31 +92,31 @@ impl Pool {
         self.is_known.load(Ordering::Relaxed)
     }
 
-    pub(in crate::upstream) fn know(&self) {
+    pub(in crate::upstream) fn set_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 
     /// Returns a free stream, if there is one.
-    pub(in crate::upstream) fn free(&self, now: u64) -> Option<Slot> {
+    pub(in crate::upstream) fn idle(&self, now: u64) -> Option<Slot> {
         let mut state = self.state.lock();
-        state.links.retain_mut(Link::is_open);
-        state.links.iter_mut().find_map(|link| link.slot(now))
+        state.connections.retain_mut(PooledConnection::is_open);
+        state.connections.iter_mut().find_map(|connection| connection.slot(now))
     }
 
     /// Returns a free stream, or the next step to get one.
-    fn turn(self: &Arc<Self>, now: u64) -> Turn {
-        if let Some(slot) = self.free(now) {
-            return Turn::Ready(slot);
+    fn checkout(self: &Arc<Self>, now: u64) -> Checkout {
+        if let Some(slot) = self.idle(now) {
+            return Checkout::Ready(slot);
         }
         let mut state = self.state.lock();
-        let each = state.links.last().map_or(MOST_STREAMS, Link::most_streams);
+        let each = state.connections.last().map_or(MAX_STREAMS, PooledConnection::max_streams);
         // The request that opens a connection uses one of its streams; the others are for the waiting requests.
         let is_enough = state.waiting < state.connecting.saturating_mul(each.saturating_sub(1));
-        if is_enough || state.links.len() + state.connecting >= MOST_CONNECTIONS {
-            return Turn::Wait;
+        if is_enough || state.connections.len() + state.connecting >= MAX_CONNECTIONS {
+            return Checkout::Wait;
         }
         state.connecting += 1;
-        Turn::Connect(Connecting(Arc::clone(self)))
+        Checkout::Connect(Connecting(Arc::clone(self)))
     }
 
     /// Waits for a free stream, or for the turn to open a connection.
@@ -124,24 +124,25 @@ impl Pool {
         self: &Arc<Self>,
         now: impl Fn() -> u64,
         timeout: Duration,
-    ) -> Result<Turn, UpstreamError> {
+    ) -> Result<Checkout, UpstreamError> {
         let waiting = async {
             loop {
                 // Registered before the check, so that no notification is missed.
                 let changed = self.changed.notified();
-                match self.turn(now()) {
-                    Turn::Wait => {
+                match self.checkout(now()) {
+                    Checkout::Wait => {
                         let _waiting = Waiting::new(self);
                         changed.await;
                     }
-                    turn => return turn,
+                    checkout => return checkout,
                 }
             }
         };
         let waited = tokio::time::timeout(timeout, waiting).await;
         // Without any connection, the upstream is too slow to connect.
-        waited
-            .map_err(|_| if self.state.lock().links.is_empty() { UpstreamError::TimedOut } else { UpstreamError::Busy })
+        waited.map_err(|_| {
+            if self.state.lock().connections.is_empty() { UpstreamError::TimedOut } else { UpstreamError::Busy }
+        })
     }
 
     /// Adds a connection, and returns its first stream.
@@ -151,15 +152,15 @@ impl Pool {
         timeout: Duration,
         now: u64,
     ) -> Result<Slot, UpstreamError> {
-        let made = tokio::time::timeout(timeout, handshake(io, Arc::clone(&self.changed))).await;
-        let mut link = made.map_err(|_| UpstreamError::TimedOut)??;
-        let slot = link.slot(now);
-        self.know();
+        let opened = tokio::time::timeout(timeout, handshake(io, Arc::clone(&self.changed))).await;
+        let mut connection = opened.map_err(|_| UpstreamError::TimedOut)??;
+        let slot = connection.slot(now);
+        self.set_known();
         let mut state = self.state.lock();
         // Before the protocol was known, each request opened a connection. Those over the limit close after their
         // request.
-        if state.links.len() < MOST_CONNECTIONS {
-            state.links.push(link);
+        if state.connections.len() < MAX_CONNECTIONS {
+            state.connections.push(connection);
         }
         drop(state);
         self.changed.notify_waiters();
@@ -167,13 +168,14 @@ impl Pool {
     }
 
     /// Closes connections that have been idle for too long, except one.
-    pub(in crate::upstream) fn tidy(&self, now: u64, longest: u64) {
+    pub(in crate::upstream) fn close_idle(&self, now: u64, max_idle: u64) {
         let mut state = self.state.lock();
-        let mut nth = 0;
-        state.links.retain_mut(|link| {
-            nth += 1;
-            let is_idle = link.shared.in_use.load(Ordering::Relaxed) == 0 && now.saturating_sub(link.used) > longest;
-            link.is_open() && (nth == 1 || !is_idle)
+        let mut count = 0;
+        state.connections.retain_mut(|connection| {
+            count += 1;
+            let is_idle = connection.shared.in_use.load(Ordering::Relaxed) == 0
+                && now.saturating_sub(connection.last_used) > max_idle;
+            connection.is_open() && (count == 1 || !is_idle)
         });
     }
 }
@@ -202,7 +204,7 @@ impl Drop for Connecting {
     }
 }
 
-impl Link {
+impl PooledConnection {
     /// Returns `true` if the connection accepts new streams. After GOAWAY it does not, although streams may still be
     /// active.
     fn is_open(&mut self) -> bool {
@@ -210,16 +212,16 @@ impl Link {
         !self.shared.is_closed.load(Ordering::Relaxed) && !matches!(is_ready, Poll::Ready(Err(_)))
     }
 
-    fn most_streams(&self) -> usize {
-        self.sender.current_max_send_streams().min(MOST_STREAMS)
+    fn max_streams(&self) -> usize {
+        self.sender.current_max_send_streams().min(MAX_STREAMS)
     }
 
     fn slot(&mut self, now: u64) -> Option<Slot> {
-        if self.shared.in_use.load(Ordering::Relaxed) >= self.most_streams() {
+        if self.shared.in_use.load(Ordering::Relaxed) >= self.max_streams() {
             return None;
         }
         self.shared.in_use.fetch_add(1, Ordering::Relaxed);
-        self.used = now;
+        self.last_used = now;
         Some(Slot { sender: self.sender.clone(), shared: Arc::clone(&self.shared) })
     }
 }
@@ -239,18 +241,18 @@ impl Drop for Slot {
 }
 
 /// Opens a connection. Ready when the upstream has sent its stream limit.
-async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, UpstreamError> {
+async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<PooledConnection, UpstreamError> {
     let broken = |error| UpstreamError::Broken(WireError::Http2(error));
-    let made = Builder::new()
+    let handshake = Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(LONGEST_HEAD)
+        .max_header_list_size(MAX_HEAD)
         .enable_push(false)
         // No streams before the upstream has sent its limit.
         .initial_max_send_streams(0)
         .handshake(io)
         .await;
-    let (sender, mut connection) = made.map_err(broken)?;
+    let (sender, mut connection) = handshake.map_err(broken)?;
     let pings = connection.ping_pong();
     poll_fn(|context| match Pin::new(&mut connection).poll(context) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(UpstreamError::Broken(WireError::Closed))),
@@ -262,11 +264,11 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Upstrea
     let shared = Shared { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
     let shared = Arc::new(shared);
     tokio::spawn(drive(connection, pings, Arc::clone(&shared)));
-    Ok(Link { sender, shared, used: 0 })
+    Ok(PooledConnection { sender, shared, last_used: 0 })
 }
 
 /// Drives a connection until it ends, or a ping gets no ack: an unresponsive connection must not be used forever.
-async fn drive(mut connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong>, shared: Arc<Shared>) {
+async fn drive(mut connection: Connection<UpstreamIo, SendChunk>, pings: Option<PingPong>, shared: Arc<Shared>) {
     let mut streams = connection.max_concurrent_send_streams();
     let driven = poll_fn(|context| {
         let driven = Pin::new(&mut connection).poll(context);
@@ -289,10 +291,10 @@ async fn drive(mut connection: Connection<UpstreamIo, Piece>, pings: Option<Ping
     tokio::select! {
         ended = driven => {
             if let Err(error) = ended {
-                tracing::debug!("an HTTP/2 connection to an upstream ended: {error}");
+                tracing::debug!("an HTTP/2 connection to an upstream failed: {error}");
             }
         }
-        () = silent => tracing::debug!("an HTTP/2 connection to an upstream did not answer a ping"),
+        () = silent => tracing::debug!("an HTTP/2 connection to an upstream timed out: no PING ack"),
     }
     shared.is_closed.store(true, Ordering::Relaxed);
     shared.changed.notify_waiters();

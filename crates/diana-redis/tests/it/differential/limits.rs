@@ -26,12 +26,12 @@ pub(crate) enum Kind {
 
 /// How two stores migrate a key to other parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
-    Alike,
+pub(crate) enum Migration {
+    Equal,
     /// Equal for all requests at whole microseconds; but on Redis the time is rounded up to a multiple of the limit's
     /// tick, a microsecond at most. A second migration to a slower rate would multiply that.
     Rounded,
-    Otherwise,
+    Different,
 }
 
 /// Zones with half-hour offsets, with half an hour of summer time, and on either side of the date line.
@@ -69,19 +69,19 @@ impl Kind {
     }
 
     /// Returns how both stores migrate a key from `old`.
-    pub(crate) fn carries(&self, old: &Self) -> Carried {
+    pub(crate) fn migration_from(&self, old: &Self) -> Migration {
         match (self, old) {
             // In process, token buckets whose interval is whole nanoseconds are in another kind of table than others.
             // From one to the other whole permits are migrated, rounded up; on Redis, fractions of them as well.
             (Self::TokenBucket(new), Self::TokenBucket(old))
                 if (new.quota().interval().1 == 1) != (old.quota().interval().1 == 1) =>
             {
-                Carried::Otherwise
+                Migration::Different
             }
             (Self::TokenBucket(_), Self::TokenBucket(_))
             | (Self::LeakyBucket(_), Self::LeakyBucket(_))
-            | (Self::MinInterval(_), Self::MinInterval(_)) => Carried::Rounded,
-            _ => Carried::Alike,
+            | (Self::MinInterval(_), Self::MinInterval(_)) => Migration::Rounded,
+            _ => Migration::Equal,
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) const KEYS: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     /// Microseconds since 1970.
-    pub(crate) begins: u64,
+    pub(crate) start: u64,
     /// For each limit its initial parameters, and others of the same algorithm.
     pub(crate) limits: Vec<Vec<Kind>>,
     pub(crate) steps: Vec<Step>,
@@ -26,26 +26,26 @@ pub(crate) enum Step {
     Wait(u64),
     /// The time that the last answer returned passes (until a denied request could be granted, until a granted one
     /// proceeds, until the limit resets), less or more a microsecond: for off-by-one errors.
-    WaitAsTold(i64),
-    Ask(Vec<Place>, MaxWait),
-    Peek(Vec<Place>, MaxWait),
-    Charge(Place),
+    WaitAsReported(i64),
+    Ask(Vec<AskSpec>, MaxWait),
+    Peek(Vec<AskSpec>, MaxWait),
+    Charge(AskSpec),
     /// One of the decisions that were not refunded yet is refunded: the nth of the newest first, wrapping around.
     Refund(usize),
-    Reset(Place),
+    Reset(AskSpec),
     /// A limit gets other parameters.
     Change(Change),
 }
 
 /// Which limit, which key, and which cost.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct AskSpec {
     pub(crate) limit: usize,
     pub(crate) key: usize,
     pub(crate) cost: u64,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for AskSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, key, cost } = self;
         write!(f, "{cost} of limit {limit} for key {key}")
@@ -58,37 +58,38 @@ impl fmt::Debug for Place {
 pub(crate) struct Change {
     pub(crate) limit: usize,
     pub(crate) family: usize,
-    pub(crate) nth: usize,
+    pub(crate) index: usize,
 }
 
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, family, nth } = self;
-        write!(f, "limit {limit} to parameters {nth} of limit {family}")
+        let Self { limit, family, index } = self;
+        write!(f, "limit {limit} to parameters {index} of limit {family}")
     }
 }
 
 pub(crate) fn scripts() -> impl Strategy<Value = Script> {
     // From late in 2023 on, for three years.
-    let begins = 1_700_000_000_000_000..1_800_000_000_000_000_u64;
-    let limits = (begins, vec(families(), 1..=3));
-    limits.prop_flat_map(|(begins, limits)| {
+    let start = 1_700_000_000_000_000..1_800_000_000_000_000_u64;
+    let limits = (start, vec(families(), 1..=3));
+    limits.prop_flat_map(|(start, limits)| {
         let steps = vec(steps(limits.len()), 1..60);
-        (Just(begins), Just(limits), steps).prop_map(|(begins, limits, steps)| Script { begins, limits, steps })
+        (Just(start), Just(limits), steps).prop_map(|(start, limits, steps)| Script { start, limits, steps })
     })
 }
 
 fn steps(limits: usize) -> impl Strategy<Value = Step> {
-    let places = move || vec(place(limits), 1..4);
-    let changes = (0..limits, 0..limits, 0..PARAMETERS).prop_map(|(limit, family, nth)| Change { limit, family, nth });
+    let specs = move || vec(spec(limits), 1..4);
+    let changes =
+        (0..limits, 0..limits, 0..PARAMETERS).prop_map(|(limit, family, index)| Change { limit, family, index });
     prop_oneof![
         4 => waits().prop_map(Step::Wait),
-        3 => (-1..=1_i64).prop_map(Step::WaitAsTold),
-        14 => (places(), max_waits()).prop_map(|(places, max_wait)| Step::Ask(places, max_wait)),
-        2 => (places(), max_waits()).prop_map(|(places, max_wait)| Step::Peek(places, max_wait)),
-        1 => place(limits).prop_map(Step::Charge),
+        3 => (-1..=1_i64).prop_map(Step::WaitAsReported),
+        14 => (specs(), max_waits()).prop_map(|(specs, max_wait)| Step::Ask(specs, max_wait)),
+        2 => (specs(), max_waits()).prop_map(|(specs, max_wait)| Step::Peek(specs, max_wait)),
+        1 => spec(limits).prop_map(Step::Charge),
         4 => (0..60_usize).prop_map(Step::Refund),
-        1 => place(limits).prop_map(Step::Reset),
+        1 => spec(limits).prop_map(Step::Reset),
         1 => changes.prop_map(Step::Change),
     ]
 }
@@ -108,7 +109,7 @@ fn max_waits() -> impl Strategy<Value = MaxWait> {
     ]
 }
 
-fn place(limits: usize) -> impl Strategy<Value = Place> {
+fn spec(limits: usize) -> impl Strategy<Value = AskSpec> {
     let costs = prop_oneof![8 => Just(1), 4 => 2..5_u64, 1 => 5..60_u64];
-    (0..limits, 0..KEYS, costs).prop_map(|(limit, key, cost)| Place { limit, key, cost })
+    (0..limits, 0..KEYS, costs).prop_map(|(limit, key, cost)| AskSpec { limit, key, cost })
 }

@@ -32,10 +32,10 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         return Ok(Target { host: None, path: text.to_owned() });
     }
     let rest = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
-    let rest = rest.ok_or("a path begins with `/`, as in `/login?x=1`; a URL with `http://` or `https://`")?;
+    let rest = rest.ok_or("expected a path such as `/login?x=1`, or a URL with `http://` or `https://`")?;
     let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     if host.is_empty() || host.contains('@') {
-        return Err("a URL has a host after `//`, as in `http://api.example.com/login`".to_owned());
+        return Err("expected a host after `//`, as in `http://api.example.com/login`".to_owned());
     }
     let slash = if path.starts_with('/') { "" } else { "/" };
     Ok(Target { host: Some(host.to_owned()), path: format!("{slash}{path}") })
@@ -44,15 +44,15 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
 pub(super) fn method(text: &str) -> Result<String, String> {
     match is_token(text) {
         true => Ok(text.to_owned()),
-        false => Err("a method is one word, as in `POST`".to_owned()),
+        false => Err("expected one word, such as `POST`".to_owned()),
     }
 }
 
 pub(super) fn header(text: &str) -> Result<Header, String> {
-    let wrong = "a header is written `name: value`, as in `x-account-id: alice`";
-    let (name, value) = text.split_once(':').ok_or(wrong)?;
+    let invalid = "expected `name: value`, such as `x-account-id: alice`";
+    let (name, value) = text.split_once(':').ok_or(invalid)?;
     if !is_token(name) {
-        return Err(wrong.to_owned());
+        return Err(invalid.to_owned());
     }
     Ok(Header { name: name.to_owned(), value: value.trim().to_owned() })
 }
@@ -60,7 +60,7 @@ pub(super) fn header(text: &str) -> Result<Header, String> {
 pub(super) fn name(text: &str) -> Result<Name, String> {
     match text.split_once('=') {
         Some((name, value)) if is_token(name) => Ok(Name { name: name.to_owned(), value: value.to_owned() }),
-        _ => Err("a name is set by `name=value`, as in `tenant=acme`".to_owned()),
+        _ => Err("expected `name=value`, such as `tenant=acme`".to_owned()),
     }
 }
 
@@ -73,8 +73,8 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 
 /// Returns whether it is a token of HTTP, as methods and header names are.
 fn is_token(text: &str) -> bool {
-    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_fine)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -83,31 +83,31 @@ mod tests {
 
     #[test]
     fn a_target_is_a_path_or_a_url() {
-        let told = |text| target(text).map(|Target { host, path }| (host.unwrap_or_default(), path));
-        let is = |host: &str, path: &str| Ok((host.to_owned(), path.to_owned()));
-        assert_eq!(told("/login?x=1#top"), is("", "/login?x=1"));
-        assert_eq!(told("https://api.example.com:8443/a?b=/c"), is("api.example.com:8443", "/a?b=/c"));
-        assert_eq!(told("http://api.example.com?q=1"), is("api.example.com", "/?q=1"));
-        assert_eq!(told("http://api.example.com"), is("api.example.com", "/"));
-        for wrong in ["", "login", "ftp://x/", "http://", "http:///x", "http://alice@x/"] {
-            assert!(target(wrong).is_err(), "{wrong}");
+        let parsed = |text| target(text).map(|Target { host, path }| (host.unwrap_or_default(), path));
+        let expected = |host: &str, path: &str| Ok((host.to_owned(), path.to_owned()));
+        assert_eq!(parsed("/login?x=1#top"), expected("", "/login?x=1"));
+        assert_eq!(parsed("https://api.example.com:8443/a?b=/c"), expected("api.example.com:8443", "/a?b=/c"));
+        assert_eq!(parsed("http://api.example.com?q=1"), expected("api.example.com", "/?q=1"));
+        assert_eq!(parsed("http://api.example.com"), expected("api.example.com", "/"));
+        for invalid in ["", "login", "ftp://x/", "http://", "http:///x", "http://alice@x/"] {
+            assert!(target(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn headers_and_names_are_two_parts() {
-        let told = |text| header(text).map(|Header { name, value }| format!("{name}={value}"));
-        assert_eq!(told("X-Plan:  free "), Ok("X-Plan=free".to_owned()));
-        assert_eq!(told("x-empty:"), Ok("x-empty=".to_owned()));
-        assert_eq!(told("a: b: c"), Ok("a=b: c".to_owned()));
-        assert!(["x-plan", ": free", "x plan: free", ""].iter().all(|wrong| header(wrong).is_err()));
+    fn headers_and_attributes_have_a_name_and_a_value() {
+        let parsed = |text| header(text).map(|Header { name, value }| format!("{name}={value}"));
+        assert_eq!(parsed("X-Plan:  free "), Ok("X-Plan=free".to_owned()));
+        assert_eq!(parsed("x-empty:"), Ok("x-empty=".to_owned()));
+        assert_eq!(parsed("a: b: c"), Ok("a=b: c".to_owned()));
+        assert!(["x-plan", ": free", "x plan: free", ""].iter().all(|invalid| header(invalid).is_err()));
         assert_eq!(name("tenant=a=b"), Ok(Name { name: "tenant".to_owned(), value: "a=b".to_owned() }));
-        assert!(["tenant", "=x", "a b=c"].iter().all(|wrong| name(wrong).is_err()));
+        assert!(["tenant", "=x", "a b=c"].iter().all(|invalid| name(invalid).is_err()));
         assert!(method("POST").is_ok() && method("").is_err() && method("GET /").is_err());
     }
 
     #[test]
-    fn a_time_may_be_none() {
+    fn a_time_may_be_zero() {
         assert_eq!(time("0s"), Ok(Duration::ZERO));
         assert_eq!(time("200ms"), Ok(Duration::from_millis(200)));
         assert!(time("soon").is_err());

@@ -2,14 +2,14 @@
 //!
 //! Unknown fields and duplicates of a key and value are errors, as in envoyproxy/ratelimit itself.
 
-use super::super::MOST;
+use super::super::MAX_COUNT;
 use diana_rules::Problem;
 use diana_rules::document::{Node, Span, Value};
 use diana_rules::map_reader::MapReader;
 use std::collections::BTreeSet;
 
 /// The maximum depth of descriptors.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// The whole file.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub(super) struct Descriptor {
     /// Whether all values that match the pattern are counted together.
     pub(super) share_threshold: bool,
     /// Fields without an equivalent in rules.
-    pub(super) without_counterpart: Vec<(&'static str, Span)>,
+    pub(super) unsupported: Vec<(&'static str, Span)>,
     pub(super) descriptors: Vec<Descriptor>,
     pub(super) span: Span,
 }
@@ -57,42 +57,46 @@ pub(super) struct RateLimit {
 
 /// Parses the file. Problems are added to `problems`.
 pub(super) fn read(tree: &Node, problems: &mut Vec<Problem>) -> Config {
-    let Some(mut fields) = MapReader::of(tree, "the configuration", ["domain", "descriptors"], problems) else {
+    let Some(mut fields) = MapReader::of(tree, "configuration", ["domain", "descriptors"], problems) else {
         return Config::default();
     };
     let domain =
         fields.require("domain", problems).and_then(|node| text(node, "`domain`", problems)).unwrap_or_default();
-    let mut left = MOST;
-    let descriptors = fields.take("descriptors").map(|node| descriptors(node, 0, &mut left, problems));
+    let mut remaining = MAX_COUNT;
+    let descriptors = fields.take("descriptors").map(|node| descriptors(node, 0, &mut remaining, problems));
     fields.finish(problems);
     Config { domain, descriptors: descriptors.unwrap_or_default() }
 }
 
-fn descriptors(node: &Node, depth: usize, left: &mut usize, problems: &mut Vec<Problem>) -> Vec<Descriptor> {
+fn descriptors(node: &Node, depth: usize, remaining: &mut usize, problems: &mut Vec<Problem>) -> Vec<Descriptor> {
     let Value::List(items) = &node.value else {
-        problems.push(Problem::new(node.span, format!("`descriptors` is a list, but this is {}", node.value.kind())));
+        problems.push(Problem::new(
+            node.span,
+            format!("invalid `descriptors`: expected a list, found {}", node.value.kind()),
+        ));
         return Vec::new();
     };
-    if depth == DEEPEST {
-        problems.push(Problem::new(node.span, format!("descriptors are nested deeper than {DEEPEST}")));
+    if depth == MAX_DEPTH {
+        problems.push(Problem::new(node.span, format!("descriptors are nested deeper than {MAX_DEPTH}")));
         return Vec::new();
     }
-    let mut found = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut parsed = Vec::new();
+    let mut known = BTreeSet::new();
     for item in items {
-        if *left == 0 {
-            problems.push(Problem::new(item.span, format!("there are more than {MOST} descriptors")));
+        if *remaining == 0 {
+            problems.push(Problem::new(item.span, format!("more than {MAX_COUNT} descriptors")));
             break;
         }
-        *left -= 1;
-        let Some(descriptor) = descriptor(item, depth, left, problems) else { continue };
-        if !seen.insert((descriptor.key.clone(), descriptor.value.clone())) {
-            let what = format!("`{}` with this value is there already", descriptor.key);
-            problems.push(Problem::new(descriptor.span, what).expected("another value, or one descriptor for both"));
+        *remaining -= 1;
+        let Some(descriptor) = descriptor(item, depth, remaining, problems) else { continue };
+        if !known.insert((descriptor.key.clone(), descriptor.value.clone())) {
+            let what = format!("duplicate descriptor `{}` with this value", descriptor.key);
+            problems
+                .push(Problem::new(descriptor.span, what).expected("write another value, or merge the descriptors"));
         }
-        found.push(descriptor);
+        parsed.push(descriptor);
     }
-    found
+    parsed
 }
 
 const FIELDS: [&str; 10] = [
@@ -108,8 +112,8 @@ const FIELDS: [&str; 10] = [
     "descriptors",
 ];
 
-fn descriptor(node: &Node, depth: usize, left: &mut usize, problems: &mut Vec<Problem>) -> Option<Descriptor> {
-    let mut fields = MapReader::of(node, "a descriptor", FIELDS, problems)?;
+fn descriptor(node: &Node, depth: usize, remaining: &mut usize, problems: &mut Vec<Problem>) -> Option<Descriptor> {
+    let mut fields = MapReader::of(node, "descriptor", FIELDS, problems)?;
     let named = fields.require("key", problems);
     let key = named.and_then(|node| text(node, "`key`", problems));
     let value = fields.take("value").and_then(|node| text(node, "`value`", problems)).unwrap_or_default();
@@ -120,12 +124,12 @@ fn descriptor(node: &Node, depth: usize, left: &mut usize, problems: &mut Vec<Pr
     };
     let shadow_mode = flag("shadow_mode", &mut fields, problems).is_some();
     let share_threshold = flag("share_threshold", &mut fields, problems).is_some();
-    let mut without_counterpart = Vec::new();
+    let mut unsupported = Vec::new();
     for name in ["quota_mode", "detailed_metric", "value_to_metric"] {
-        without_counterpart.extend(flag(name, &mut fields, problems));
+        unsupported.extend(flag(name, &mut fields, problems));
     }
-    without_counterpart.extend(fields.take("metadata").map(|node| ("metadata", node.span)));
-    let inner = fields.take("descriptors").map(|node| descriptors(node, depth + 1, left, problems));
+    unsupported.extend(fields.take("metadata").map(|node| ("metadata", node.span)));
+    let inner = fields.take("descriptors").map(|node| descriptors(node, depth + 1, remaining, problems));
     fields.finish(problems);
     Some(Descriptor {
         key: key?,
@@ -133,7 +137,7 @@ fn descriptor(node: &Node, depth: usize, left: &mut usize, problems: &mut Vec<Pr
         limit,
         shadow_mode,
         share_threshold,
-        without_counterpart,
+        unsupported,
         descriptors: inner.unwrap_or_default(),
         span: named.map_or(node.span, |node| node.span),
     })
@@ -161,23 +165,25 @@ fn rate_limit(node: &Node, problems: &mut Vec<Problem>) -> Option<RateLimit> {
     fields.finish(problems);
     if unlimited {
         if let Some(node) = unit {
-            problems.push(Problem::new(node.span, "`unlimited` has no unit").expected("one of the two"));
+            problems.push(Problem::new(node.span, "`unlimited` can't have a `unit`").expected("remove one of them"));
         }
         return Some(RateLimit { name, rate: None, replaces, span: node.span });
     }
     let unit = match unit {
         Some(node) => {
             let written = text(node, "`unit`", problems)?.to_lowercase();
-            let found = UNITS.iter().find(|(unit, _)| *unit == written).map(|(_, unit)| *unit);
-            if found.is_none() {
-                let problem = Problem::new(node.span, format!("`{written}` is no unit"));
-                problems.push(problem.expected("second, minute, hour, day, week, month or year"));
+            let parsed = UNITS.iter().find(|(unit, _)| *unit == written).map(|(_, unit)| *unit);
+            if parsed.is_none() {
+                let problem = Problem::new(node.span, format!("unknown unit `{written}`"));
+                problems.push(problem.expected("expected second, minute, hour, day, week, month or year"));
             }
-            found?
+            parsed?
         }
         None => {
-            problems
-                .push(Problem::new(node.span, "`rate_limit` has no `unit`").expected("second, minute, hour, day ..."));
+            problems.push(
+                Problem::new(node.span, "missing `unit` in `rate_limit`")
+                    .expected("expected second, minute, hour, day, week, month or year"),
+            );
             return None;
         }
     };
@@ -187,7 +193,10 @@ fn rate_limit(node: &Node, problems: &mut Vec<Problem>) -> Option<RateLimit> {
         Some(node) => match node.text().and_then(|text| text.parse::<u32>().ok()) {
             Some(count) => u64::from(count),
             None => {
-                problems.push(Problem::new(node.span, "`requests_per_unit` is no whole number").expected("as in 100"));
+                problems.push(
+                    Problem::new(node.span, "invalid `requests_per_unit`")
+                        .expected("expected a whole number, such as `100`"),
+                );
                 return None;
             }
         },
@@ -198,7 +207,8 @@ fn rate_limit(node: &Node, problems: &mut Vec<Problem>) -> Option<RateLimit> {
 /// Parses `replaces: [{name: other}]`.
 fn replaced(node: &Node, problems: &mut Vec<Problem>) -> Vec<String> {
     let Value::List(items) = &node.value else {
-        problems.push(Problem::new(node.span, "`replaces` is a list").expected("as in [{name: other}]"));
+        problems
+            .push(Problem::new(node.span, "invalid `replaces`").expected("expected a list, such as `[{name: other}]`"));
         return Vec::new();
     };
     let mut names = Vec::new();
@@ -216,7 +226,8 @@ fn text(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<String> 
         Value::Text(text) | Value::Number(text) => Some(text.clone()),
         Value::Bool(value) => Some(value.to_string()),
         other => {
-            problems.push(Problem::new(node.span, format!("{what} is a text, but this is {}", other.kind())));
+            problems
+                .push(Problem::new(node.span, format!("invalid {what}: expected a string, found {}", other.kind())));
             None
         }
     }
@@ -226,8 +237,10 @@ fn flag(node: &Node, name: &str, problems: &mut Vec<Problem>) -> bool {
     match node.value {
         Value::Bool(value) => value,
         _ => {
-            problems
-                .push(Problem::new(node.span, format!("`{name}` is true or false, but this is {}", node.value.kind())));
+            problems.push(Problem::new(
+                node.span,
+                format!("invalid `{name}`: expected a boolean, found {}", node.value.kind()),
+            ));
             false
         }
     }

@@ -19,10 +19,10 @@ pub(super) enum Key {
 
 /// The longest name under `identity`, and the longest guessed header, in characters: the length of a YAML key is
 /// limited.
-const LONGEST: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// Words with another meaning in rules or expressions.
-const TAKEN: [&str; 36] = [
+const RESERVED: [&str; 36] = [
     "as",
     "break",
     "cel",
@@ -71,16 +71,16 @@ impl Key {
             _ => {
                 let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 let word = |c: char| if is_word(c) { c } else { '_' };
-                let mut name = key.chars().take(LONGEST).map(word).collect::<String>();
+                let mut name = key.chars().take(MAX_NAME).map(word).collect::<String>();
                 if name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
                     name.insert(0, '_');
                 }
-                if TAKEN.contains(&name.as_str()) {
+                if RESERVED.contains(&name.as_str()) {
                     name.push_str("_key");
                 }
                 let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '-';
                 let letter = |c: char| if is_letter(c) { c.to_ascii_lowercase() } else { '-' };
-                let header = key.chars().take(LONGEST).map(letter).collect::<String>();
+                let header = key.chars().take(MAX_NAME).map(letter).collect::<String>();
                 let header = header.trim_matches('-').trim_start_matches("x-");
                 let source = format!("header(x-{})", if header.is_empty() { "key" } else { header });
                 Self::Named { name, source, hint: hint(key) }
@@ -128,7 +128,7 @@ impl Key {
 fn hint(key: &str) -> &'static str {
     match key {
         "generic_key" => {
-            "Envoy's routes set it; have the gateway before Diana set a header, or replace it by `match.path` of those routes"
+            "Envoy's routes set it; set a header in the gateway before Diana, or write the paths of those routes into `match.path`"
         }
         "header_match" | "query_parameter_match" => {
             "Envoy's routes set it by a match; write that match into `match.when`"
@@ -136,27 +136,25 @@ fn hint(key: &str) -> &'static str {
         "destination_cluster" | "source_cluster" => {
             "Envoy sets it to a cluster; write the hosts or paths of that cluster into `match`"
         }
-        _ => {
-            "Envoy's routes say what it holds; write here where it comes from: header(x), cookie(x), query(x), jwt(x) ..."
-        }
+        _ => "Envoy's routes define its value; write its source: header(x), cookie(x), query(x), jwt(x) ...",
     }
 }
 
 /// Returns the condition that a text matches a value with `*` in it.
-pub(super) fn pattern(what: &str, value: &str) -> Expression {
+pub(super) fn pattern(subject: &str, value: &str) -> Expression {
     match value.split('*').collect::<Vec<_>>().as_slice() {
         ["", ""] => Expression::True,
-        [beginning, ""] => Expression::starts_with(what, beginning),
-        ["", end] => Expression::ends_with(what, end),
+        [beginning, ""] => Expression::starts_with(subject, beginning),
+        ["", end] => Expression::ends_with(subject, end),
         parts => {
             let parts = parts.iter().map(|part| regex_syntax::escape(part)).collect::<Vec<_>>();
-            Expression::matches(what, &format!("^{}$", parts.join(".*")))
+            Expression::matches(subject, &format!("^{}$", parts.join(".*")))
         }
     }
 }
 
 /// Returns whether `text` matches the pattern `value`.
-pub(super) fn fits(value: &str, text: &str) -> bool {
+pub(super) fn matches_pattern(value: &str, text: &str) -> bool {
     let mut parts = value.split('*');
     let Some(mut rest) = parts.next().and_then(|beginning| text.strip_prefix(beginning)) else { return false };
     let parts = parts.collect::<Vec<_>>();
@@ -173,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_get_names_that_expressions_have() {
+    fn keys_get_valid_identifiers() {
         assert_eq!(Key::of("remote_address").by(), "ip/128");
         assert_eq!(Key::of(":path").by(), "resource");
         let named = |key: &str| match Key::of(key) {
@@ -188,11 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn patterns_fit() {
+    fn patterns_match() {
         assert_eq!(pattern("k", "foo*").to_string(), r#"k.startsWith("foo")"#);
         assert_eq!(pattern("k", "*foo").to_string(), r#"k.endsWith("foo")"#);
         assert_eq!(pattern("k", "a.*b*c").to_string(), r#"k.matches("^a\\..*b.*c$")"#);
-        assert!(fits("foo*", "foobar") && fits("a*b*c", "a1b2c") && fits("*", "") && fits("x", "x"));
-        assert!(!fits("foo*", "fo") && !fits("a*b*c", "acb") && !fits("ab*b", "ab") && !fits("x", "xy"));
+        assert!(
+            matches_pattern("foo*", "foobar")
+                && matches_pattern("a*b*c", "a1b2c")
+                && matches_pattern("*", "")
+                && matches_pattern("x", "x")
+        );
+        assert!(
+            !matches_pattern("foo*", "fo")
+                && !matches_pattern("a*b*c", "acb")
+                && !matches_pattern("ab*b", "ab")
+                && !matches_pattern("x", "xy")
+        );
     }
 }

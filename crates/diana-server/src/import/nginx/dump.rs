@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-const BEFORE: &str = "# configuration file ";
+const FILE_HEADER: &str = "# configuration file ";
 
 /// The files of a dump, the main one first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) struct Dump {
 impl Dump {
     /// Parses a dump; `None` if the text is not one.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let name = |line: &str| Some(line.trim_end().strip_prefix(BEFORE)?.strip_suffix(':')?.to_owned());
+        let name = |line: &str| Some(line.trim_end().strip_prefix(FILE_HEADER)?.strip_suffix(':')?.to_owned());
         name(text.lines().next()?)?;
         let mut files: Vec<(String, String)> = Vec::new();
         for line in text.split_inclusive('\n') {
@@ -37,16 +37,16 @@ impl Dump {
     pub(super) fn include(&self, pattern: &str) -> io::Result<Vec<(String, String)>> {
         let folder = Path::new(self.main().0).parent().unwrap_or(Path::new(""));
         let path = folder.join(pattern).display().to_string();
-        let has_stars = pattern.contains(['*', '?', '[']);
+        let has_wildcards = pattern.contains(['*', '?', '[']);
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let glob = if has_stars { Some(glob::Pattern::new(&path).map_err(invalid)?) } else { None };
+        let glob = if has_wildcards { Some(glob::Pattern::new(&path).map_err(invalid)?) } else { None };
         let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
-        let fits = |name: &str| glob.as_ref().map_or(name == path, |glob| glob.matches_with(name, options));
-        let mut found = self.files.iter().filter(|(name, _)| fits(name)).cloned().collect::<Vec<_>>();
-        found.sort();
-        match found.is_empty() && !has_stars {
-            true => Err(io::Error::new(io::ErrorKind::NotFound, "it is not in the dump")),
-            false => Ok(found),
+        let matches = |name: &str| glob.as_ref().map_or(name == path, |glob| glob.matches_with(name, options));
+        let mut matching = self.files.iter().filter(|(name, _)| matches(name)).cloned().collect::<Vec<_>>();
+        matching.sort();
+        match matching.is_empty() && !has_wildcards {
+            true => Err(io::Error::new(io::ErrorKind::NotFound, "not in the dump")),
+            false => Ok(matching),
         }
     }
 }
@@ -68,7 +68,7 @@ a;
 ";
 
     #[test]
-    fn a_dump_is_taken_apart() {
+    fn splits_a_dump_into_files() {
         let dump = Dump::read(TEXT).unwrap();
         assert_eq!(dump.main(), ("/etc/nginx/nginx.conf", "include conf.d/*.conf;\ninclude mime.types;\n\n"));
         let names =

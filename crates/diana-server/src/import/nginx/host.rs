@@ -5,7 +5,7 @@
 //! the names of its servers describe it, so that the limits of one port don't apply to all others; servers without
 //! names get the hosts that no server has as a name, on any port.
 
-use super::super::expression::{Expression, HOST, unusable};
+use super::super::expression::{Expression, HOST, unsupported_regex};
 use super::super::rule::is_plain_host;
 use super::scope::Server;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,19 +18,19 @@ pub(super) struct Names {
     /// Names that host globs can't express.
     pub(super) others: BTreeSet<Expression>,
     /// Whether one of them is a name, and not only a pattern, which may match anything.
-    is_called: bool,
+    has_name: bool,
 }
 
 impl Names {
     /// Adds a name; fails with the reason.
     pub(super) fn add(&mut self, name: &str) -> Result<(), String> {
         if let Some(pattern) = name.strip_prefix('~') {
-            if let Some(problem) = unusable(pattern) {
-                return Err(format!("`{name}` not carried over: {problem}; rewrite it, or list the names"));
+            if let Some(problem) = unsupported_regex(pattern) {
+                return Err(format!("`{name}` not converted: {problem}; rewrite it, or list the names"));
             }
             self.others.insert(Expression::matches(HOST, pattern));
         } else if name.contains('$') {
-            return Err(format!("`{name}` not carried over: write the name that it stands for into `match.host`"));
+            return Err(format!("`{name}` not converted: write its value into `match.host`"));
         } else if name.chars().all(|c| matches!(c, '_' | '-')) {
             // Names such as `_` are not hosts; they are a convention for a server that no host should match.
             return Ok(());
@@ -42,7 +42,7 @@ impl Names {
         } else {
             self.insert(name.to_lowercase());
         }
-        self.is_called |= !name.starts_with('~');
+        self.has_name |= !name.starts_with('~');
         Ok(())
     }
 
@@ -90,10 +90,10 @@ impl<'a> Hosts<'a> {
             for name in server.names.plain.iter().filter(|_| !server.returns) {
                 named.entry(name).or_default().insert(index);
             }
-            for (port, says_so) in &server.ports {
+            for (port, is_marked) in &server.ports {
                 let first = *defaults.entry(port.as_str()).or_insert(index);
                 let is_claimed = servers.get(first).is_some_and(|first| first.ports.get(port) == Some(&true));
-                if *says_so && !is_claimed {
+                if *is_marked && !is_claimed {
                     defaults.insert(port, index);
                 }
             }
@@ -111,16 +111,16 @@ impl<'a> Hosts<'a> {
     /// Returns whether a limit of the servers `with` depends on the port, for hosts that match no name.
     pub(super) fn is_by_port(&self, with: &BTreeSet<usize>) -> bool {
         // Servers that always `return` have no limits, and need none.
-        let is_live = |index: &&usize| self.servers.get(**index).is_some_and(|server| !server.returns);
-        let mut live = self.defaults.values().filter(is_live).map(|index| with.contains(index));
-        live.next().is_some_and(|first| live.any(|other| other != first))
+        let is_active = |index: &&usize| self.servers.get(**index).is_some_and(|server| !server.returns);
+        let mut active = self.defaults.values().filter(is_active).map(|index| with.contains(index));
+        active.next().is_some_and(|first| active.any(|other| other != first))
     }
 
     /// Returns the servers of `with` whose limits apply to hosts that match no name.
-    pub(super) fn catching(&self, with: &BTreeSet<usize>) -> Vec<usize> {
+    pub(super) fn catch_all(&self, with: &BTreeSet<usize>) -> Vec<usize> {
         let is_by_port = self.is_by_port(with);
-        let is_called = |index: usize| self.servers.get(index).is_some_and(|server| server.names.is_called);
-        with.iter().copied().filter(|index| self.is_default(*index) && !(is_by_port && is_called(*index))).collect()
+        let has_name = |index: usize| self.servers.get(index).is_some_and(|server| server.names.has_name);
+        with.iter().copied().filter(|index| self.is_default(*index) && !(is_by_port && has_name(*index))).collect()
     }
 
     /// Returns the names that don't reach server `index`, except those of `with`: of servers on its ports, and of all
@@ -129,10 +129,10 @@ impl<'a> Hosts<'a> {
         let Some(server) = self.servers.get(index) else { return Expression::False };
         let shares = |other: &Server| other.ports.keys().any(|port| server.ports.contains_key(port));
         // A pattern may match anything, so servers with patterns only take nothing away from other ports.
-        let is_meant = |other: &Server| !other.returns && other.names.is_called;
+        let has_limits = |other: &Server| !other.returns && other.names.has_name;
         let (mut plain, mut others) = (BTreeSet::new(), BTreeSet::new());
         for (number, other) in self.servers.iter().enumerate() {
-            if !with.contains(&number) && (shares(other) || is_meant(other)) {
+            if !with.contains(&number) && (shares(other) || has_limits(other)) {
                 plain.extend(other.names.plain.iter().cloned());
                 others.extend(other.names.others.iter().cloned());
             }
@@ -154,8 +154,8 @@ impl<'a> Hosts<'a> {
 
     /// Returns the hosts that reach the servers of `with`: as names if these suffice, else as a condition.
     pub(super) fn of(&self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
-        let catching = self.catching(with).into_iter();
-        let elsewhere = catching.map(|index| self.elsewhere(index, with)).collect::<BTreeSet<_>>();
+        let catch_all = self.catch_all(with).into_iter();
+        let elsewhere = catch_all.map(|index| self.elsewhere(index, with)).collect::<BTreeSet<_>>();
         if !elsewhere.is_empty() {
             // A host of a server that always `return`s on one port still reaches this server on the other.
             return (BTreeSet::new(), elsewhere.into_iter().fold(Expression::True, Expression::and).not());

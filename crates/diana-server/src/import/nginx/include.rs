@@ -4,9 +4,9 @@
 //! whichever file contains it. A missing file is a note, not an error: an import often runs on another machine than the
 //! one that serves.
 
-use super::super::LARGEST;
+use super::super::MAX_INPUT;
 use super::notes::Notes;
-use super::syntax::{DEEPEST, Directive, parse};
+use super::syntax::{Directive, MAX_DEPTH, parse};
 use diana_rules::document::Format;
 use diana_rules::{Document, Problem, Problems};
 use std::io;
@@ -15,9 +15,9 @@ use std::io;
 pub type Include<'a> = &'a dyn Fn(&str) -> io::Result<Vec<(String, String)>>;
 
 /// The maximum depth of includes.
-const DEEPEST_INCLUDE: usize = 16;
+const MAX_INCLUDE_DEPTH: usize = 16;
 /// The maximum number of included files.
-const MOST_FILES: usize = 1_000;
+const MAX_FILES: usize = 1_000;
 
 /// Reads a configuration. Records the names of its files in `notes`.
 pub(super) fn load(
@@ -42,8 +42,8 @@ impl Loader<'_> {
         let problem =
             |problem: Problem| Box::new(Document::new(name, text).with_format(Format::Yaml).problems([problem]));
         self.bytes = self.bytes.saturating_add(text.len());
-        if self.bytes > LARGEST {
-            let what = format!("all files together have more than {LARGEST} bytes");
+        if self.bytes > MAX_INPUT {
+            let what = format!("all files together have more than {MAX_INPUT} bytes");
             return Err(problem(Problem::new(diana_rules::document::Span::default(), what)));
         }
         let file = self.notes.add_file(name);
@@ -61,35 +61,34 @@ impl Loader<'_> {
     ) -> Result<Vec<Directive>, Box<Problems>> {
         let mut expanded = Vec::with_capacity(directives.len());
         for mut directive in directives {
-            let at = |what: String| problem(Problem::new(directive.place.span, what));
+            let at = |what: String| problem(Problem::new(directive.position.span, what));
             if directive.name != "include" || directive.block.is_some() {
                 if let Some(block) = directive.block.take() {
-                    if depth == DEEPEST {
-                        return Err(at(format!("blocks are nested deeper than {DEEPEST}")));
+                    if depth == MAX_DEPTH {
+                        return Err(at(format!("blocks are nested deeper than {MAX_DEPTH}")));
                     }
                     directive.block = Some(self.expand(block, includes, depth + 1, problem)?);
                 }
                 expanded.push(directive);
                 continue;
             }
-            if includes == DEEPEST_INCLUDE {
+            if includes == MAX_INCLUDE_DEPTH {
                 return Err(at(format!(
-                    "includes are nested deeper than {DEEPEST_INCLUDE}; does a file include itself?"
+                    "includes are nested deeper than {MAX_INCLUDE_DEPTH}; does a file include itself?"
                 )));
             }
             match (self.include)(directive.arg(0)) {
                 Ok(found) => {
                     for (name, text) in found {
-                        if self.notes.files() > MOST_FILES {
-                            return Err(at(format!("more than {MOST_FILES} files are included")));
+                        if self.notes.files() > MAX_FILES {
+                            return Err(at(format!("more than {MAX_FILES} files are included")));
                         }
                         expanded.extend(self.read(&name, &text, includes + 1, depth)?);
                     }
                 }
                 Err(error) => {
-                    let what =
-                        format!("`{}` can't be read, so nothing of it was carried over: {error}", directive.arg(0));
-                    self.notes.add(directive.place, "include", what);
+                    let what = format!("`{}` can't be read and was not converted: {error}", directive.arg(0));
+                    self.notes.add(directive.position, "include", what);
                 }
             }
         }

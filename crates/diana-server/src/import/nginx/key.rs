@@ -20,7 +20,7 @@ pub(super) fn keys(text: &str, servers: usize, variables: &Variables) -> Result<
     for key in &mut keys {
         let optional = |part: &String| part.contains('(');
         if key.by.len() > 1 && key.by.iter().any(optional) {
-            let what = "nginx counts requests that lack a part of the key, and Diana does not; `missing: shared` counts them together";
+            let what = "nginx also counts requests without one part of the key, Diana does not; `missing: shared` counts them together";
             key.notes.push(what.to_owned());
         }
     }
@@ -28,9 +28,9 @@ pub(super) fn keys(text: &str, servers: usize, variables: &Variables) -> Result<
 }
 
 /// The maximum depth of variables that refer to each other.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 /// The maximum number of values of a variable that become separate rules.
-const MOST_VALUES: usize = 8;
+const MAX_VALUES: usize = 8;
 
 fn resolve(
     text: &str,
@@ -46,16 +46,18 @@ fn resolve(
         if values.is_empty() {
             return Err(format!("`${name}` is empty for every request, so nginx counts none"));
         }
-        if values.len() > MOST_VALUES {
+        if values.len() > MAX_VALUES {
             return Err(format!(
-                "`${name}` has more than {MOST_VALUES} values; write one rule for each, with what it depends on as `match`"
+                "`${name}` has more than {MAX_VALUES} values; write one rule for each, with its condition as `match`"
             ));
         }
-        if depth == DEEPEST {
-            return Err(format!("`${name}` stands for too many others"));
+        if depth == MAX_DEPTH {
+            return Err(format!("`${name}` refers to too many other variables"));
         }
         if names.len() > 1 || *condition != Condition::default() {
-            return Err(format!("`${name}` stands beside others; write a rule with its condition as `match.when`"));
+            return Err(format!(
+                "`${name}` is combined with other variables; write a rule with its condition as `match.when`"
+            ));
         }
         let mut keys = Vec::new();
         for value in values {
@@ -72,25 +74,26 @@ fn resolve(
             "host" | "http_host" => "host".to_owned(),
             "server_name" => {
                 let what =
-                    "`$server_name` is the first name of a server, and `by: host` counts each of its names for itself";
+                    "`$server_name` is the first name of a server, but `by: host` counts each of its names separately";
                 key.notes.push(what.to_owned());
                 "host".to_owned()
             }
             "uri" | "document_uri" => "resource".to_owned(),
             "request_uri" => {
-                key.notes.push("`$request_uri` has the query in it, and `by: resource` has not".to_owned());
+                key.notes.push("`$request_uri` includes the query, but `by: resource` does not".to_owned());
                 "resource".to_owned()
             }
             "request_method" => "method".to_owned(),
             "remote_user" => {
-                return Err("the name of `$remote_user` is known to nginx alone; let it set a header, and write `by: header(x-user)`".to_owned());
+                return Err(
+                    "`$remote_user` is known only to nginx; set a header in nginx, and write `by: header(x-user)`"
+                        .to_owned(),
+                );
             }
-            _ => named(&name)
-                .ok_or_else(|| format!("rules can't tell requests apart by `${name}`; choose another `by`"))?,
+            _ => named(&name).ok_or_else(|| format!("`${name}` is not supported as a key; choose another `by`"))?,
         };
         if part == "header(x-forwarded-for)" {
-            let what =
-                "clients can write `X-Forwarded-For` as they like; `by: ip` with `gateway.trusted_proxies` is safer";
+            let what = "clients can forge `X-Forwarded-For`; `by: ip` with `gateway.trusted_proxies` is safer";
             key.notes.push(what.to_owned());
         }
         if !key.by.contains(&part) {
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_nginx_become_parts() {
+    fn nginx_variables_become_key_parts() {
         let cases: [(&str, &[&str]); 9] = [
             ("$binary_remote_addr", &["ip/128"]),
             ("$binary_remote_addr$uri", &["ip/128", "resource"]),

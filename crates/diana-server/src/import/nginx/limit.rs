@@ -1,7 +1,7 @@
 //! The limit directives: zones, and their uses.
 
 use super::super::rule::Delay;
-use super::syntax::{Directive, Place};
+use super::syntax::{Directive, Position};
 
 /// A zone: its key and rate, independent of where it is used.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub(super) struct Zone {
     pub(super) kind: ZoneKind,
     /// The key, as written.
     pub(super) key: String,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(super) enum Use {
         zone: String,
         burst: u64,
         delay: Delay,
-        answer: Answer,
+        denial: Denial,
     },
     Connections {
         zone: String,
         count: u64,
-        answer: Answer,
+        denial: Denial,
     },
     /// Bytes per second, after this many.
     Rate {
@@ -43,12 +43,12 @@ pub(super) enum Use {
 
 /// The response to requests over a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Answer {
+pub(super) struct Denial {
     pub(super) status: u16,
     pub(super) dry_run: bool,
 }
 
-impl Default for Answer {
+impl Default for Denial {
     fn default() -> Self {
         Self { status: 503, dry_run: false }
     }
@@ -80,19 +80,24 @@ pub(super) fn zone(directive: &Directive) -> Result<(String, Zone), String> {
     for arg in directive.args.iter().skip(1) {
         match arg.split_once('=') {
             Some(("zone", value)) => name = Some(value.split(':').next().unwrap_or_default().to_owned()),
-            Some(("rate", value)) => rate = Some(requests(value).ok_or_else(|| format!("`{arg}` is no rate"))?),
+            Some(("rate", value)) => {
+                rate = Some(
+                    requests(value)
+                        .ok_or_else(|| format!("invalid `{arg}`: expected for example `rate=10r/s` or `rate=30r/m`"))?,
+                )
+            }
             // `sync` is reported elsewhere; it changes nothing here.
             _ if arg == "sync" => {}
-            _ => return Err(format!("`{arg}` is not understood")),
+            _ => return Err(format!("unknown parameter `{arg}`")),
         }
     }
-    let name = name.filter(|name| !name.is_empty()).ok_or("it has no `zone=NAME:SIZE`")?;
+    let name = name.filter(|name| !name.is_empty()).ok_or("missing `zone=NAME:SIZE`")?;
     let kind = match (directive.name.as_str(), rate) {
         ("limit_req_zone", Some(rate)) => ZoneKind::Requests(rate),
-        ("limit_req_zone", None) => return Err("it has no `rate`".to_owned()),
+        ("limit_req_zone", None) => return Err("missing `rate`".to_owned()),
         _ => ZoneKind::Connections,
     };
-    Ok((name, Zone { kind, key, place: directive.place }))
+    Ok((name, Zone { kind, key, position: directive.position }))
 }
 
 /// Converts `10r/s` or `30r/m` to Diana's syntax.
@@ -112,33 +117,33 @@ fn requests(rate: &str) -> Option<String> {
 pub(super) fn limit_req(directive: &Directive) -> Result<Use, String> {
     let (mut name, mut burst, mut delay) = (None, 0, Delay::Each);
     for arg in &directive.args {
-        let count = |text: &str| text.parse::<u32>().map(u64::from).map_err(|_| format!("`{arg}` is no number"));
+        let count = |text: &str| text.parse::<u32>().map(u64::from).map_err(|_| format!("invalid number `{arg}`"));
         match arg.split_once('=') {
             Some(("zone", value)) => name = Some(value.to_owned()),
             Some(("burst", value)) => burst = count(value)?,
             Some(("delay", value)) => {
                 delay = match count(value)? {
                     0 => Delay::Each,
-                    requests => Delay::Beyond(requests),
+                    requests => Delay::Over(requests),
                 };
             }
             None if arg == "nodelay" => delay = Delay::Never,
-            _ => return Err(format!("`{arg}` is not understood")),
+            _ => return Err(format!("unknown parameter `{arg}`")),
         }
     }
-    let zone = name.ok_or("it names no zone")?;
-    Ok(Use::Requests { zone, burst, delay, answer: Answer::default() })
+    let zone = name.ok_or("missing `zone`")?;
+    Ok(Use::Requests { zone, burst, delay, denial: Denial::default() })
 }
 
 /// Parses `limit_conn ZONE N`; fails with the reason.
 pub(super) fn limit_conn(directive: &Directive) -> Result<Use, String> {
     let count = directive.arg(1).parse::<u32>().ok().filter(|count| *count > 0);
-    let count = count.map(u64::from).ok_or_else(|| format!("`{}` is no number of connections", directive.arg(1)))?;
-    Ok(Use::Connections { zone: directive.arg(0).to_owned(), count, answer: Answer::default() })
+    let count = count.map(u64::from).ok_or_else(|| format!("invalid number of connections `{}`", directive.arg(1)))?;
+    Ok(Use::Connections { zone: directive.arg(0).to_owned(), count, denial: Denial::default() })
 }
 
 /// The largest size that a rule may have, in bytes.
-const LARGEST_SIZE: u64 = 1 << 53;
+const MAX_SIZE: u64 = 1 << 53;
 
 /// Parses a size: `500`, `512k`, `10m`, `1g`.
 pub(super) fn size(text: &str) -> Option<u64> {
@@ -153,7 +158,7 @@ pub(super) fn size(text: &str) -> Option<u64> {
         'g' => 30,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|size| *size <= LARGEST_SIZE)
+    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|size| *size <= MAX_SIZE)
 }
 
 /// Formats a size as Diana does, in the largest unit that divides it.

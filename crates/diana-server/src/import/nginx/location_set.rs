@@ -6,7 +6,7 @@
 //! a path follows from the list alone: from its end, each entry with the limit adds "or it matches", each without adds
 //! "and it does not match".
 
-use super::super::expression::{Expression, PATH, unusable};
+use super::super::expression::{Expression, PATH, unsupported_regex};
 use super::super::rule::is_plain_path;
 use super::limit::Use;
 use super::notes::Notes;
@@ -15,7 +15,7 @@ use super::scope::{Limits, Location, LocationKind, Server};
 /// One entry of the list.
 #[derive(Debug)]
 pub(super) struct Item<'a> {
-    fits: Fits,
+    matcher: Matcher,
     pub(super) limits: &'a Limits,
     /// Its path, as written.
     pub(super) label: &'a str,
@@ -39,7 +39,7 @@ impl Item<'_> {
 
 /// The paths that an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fits {
+enum Matcher {
     Every,
     Exact(String),
     Prefix(String),
@@ -49,7 +49,7 @@ enum Fits {
 
 /// The paths to which a limit applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Region {
+pub(super) struct LocationSet {
     /// Globs; empty means every path.
     pub(super) paths: Vec<String>,
     /// A condition within them.
@@ -60,8 +60,8 @@ pub(super) struct Region {
 pub(super) fn choices<'a>(server: &'a Server, notes: &mut Notes) -> Vec<Item<'a>> {
     let mut items = order(&server.locations, notes);
     // With a `location /`, no path remains for the server itself.
-    if !items.iter().any(|item| item.fits == Fits::Every) {
-        items.push(Item { fits: Fits::Every, limits: &server.limits, label: "", kind: None });
+    if !items.iter().any(|item| item.matcher == Matcher::Every) {
+        items.push(Item { matcher: Matcher::Every, limits: &server.limits, label: "", kind: None });
     }
     items
 }
@@ -75,22 +75,24 @@ fn order<'a>(locations: &'a [Location], notes: &mut Notes) -> Vec<Item<'a>> {
     } else {
         // `^~` takes effect only where it is the longest of all prefixes.
         for item in &mut first {
-            let Fits::Prefix(own) = &item.fits else { continue };
-            let longer = prefixes.iter().filter_map(|other: &Item<'_>| match &other.fits {
-                Fits::Prefix(prefix) if prefix.len() > own.len() && prefix.starts_with(own) => Some(prefix),
+            let Matcher::Prefix(own) = &item.matcher else { continue };
+            let longer_prefixes = prefixes.iter().filter_map(|other: &Item<'_>| match &other.matcher {
+                Matcher::Prefix(prefix) if prefix.len() > own.len() && prefix.starts_with(own) => Some(prefix),
                 _ => None,
             });
-            let longer = longer.fold(Expression::False, |all, prefix| all.or(Expression::starts_with(PATH, prefix)));
-            if longer != Expression::False {
-                item.fits = Fits::When(own.clone(), Expression::starts_with(PATH, own).and(longer.not()));
+            let longer_prefixes =
+                longer_prefixes.fold(Expression::False, |all, prefix| all.or(Expression::starts_with(PATH, prefix)));
+            if longer_prefixes != Expression::False {
+                item.matcher =
+                    Matcher::When(own.clone(), Expression::starts_with(PATH, own).and(longer_prefixes.not()));
             }
         }
         first.sort_by_key(|item| std::cmp::Reverse(item.label.len()));
     }
     prefixes.sort_by_key(|item| std::cmp::Reverse(item.label.len()));
     let mut items = exact.into_iter().chain(first).chain(patterns).chain(prefixes).collect::<Vec<_>>();
-    for item in items.iter_mut().filter(|item| item.fits == Fits::Prefix("/".to_owned())) {
-        item.fits = Fits::Every;
+    for item in items.iter_mut().filter(|item| item.matcher == Matcher::Prefix("/".to_owned())) {
+        item.matcher = Matcher::Every;
     }
     items
 }
@@ -106,48 +108,52 @@ fn sort<'a>(
 ) {
     let mut own_patterns = Vec::new();
     for location in locations {
-        let item = |fits| Item { fits, limits: &location.limits, label: &location.text, kind: Some(location.kind) };
+        let item =
+            |matcher| Item { matcher, limits: &location.limits, label: &location.text, kind: Some(location.kind) };
         let text = location.text.clone();
         match location.kind {
-            LocationKind::Exact => exact.push(item(Fits::Exact(text))),
-            LocationKind::Prefix => prefixes.push(item(Fits::Prefix(text))),
-            LocationKind::PrefixFirst => first.push(item(Fits::Prefix(text))),
+            LocationKind::Exact => exact.push(item(Matcher::Exact(text))),
+            LocationKind::Prefix => prefixes.push(item(Matcher::Prefix(text))),
+            LocationKind::PrefixFirst => first.push(item(Matcher::Prefix(text))),
             LocationKind::Regex | LocationKind::RegexAnyCase => {
                 let pattern = match location.kind {
                     LocationKind::Regex => text,
                     _ => format!("(?i){text}"),
                 };
-                let fits = match unusable(&pattern) {
+                let matcher = match unsupported_regex(&pattern) {
                     None => Expression::matches(PATH, &pattern),
                     Some(problem) => {
                         let what = format!(
-                            "`{pattern}` can't be used in `matches`, so no rule knows this location: {problem}; rewrite it"
+                            "`{pattern}` is not supported in `matches`, so no rule matches this location: {problem}; rewrite it"
                         );
-                        notes.add(location.place, "location", what);
+                        notes.add(location.position, "location", what);
                         Expression::False
                     }
                 };
                 for inner in order(&location.nested, notes) {
-                    let fits = fits.clone().and(inner.fits.expression());
-                    own_patterns.push(Item { fits: Fits::When(inner.fits.prefix().to_owned(), fits), ..inner });
+                    let matcher = matcher.clone().and(inner.matcher.expression());
+                    own_patterns
+                        .push(Item { matcher: Matcher::When(inner.matcher.prefix().to_owned(), matcher), ..inner });
                 }
-                own_patterns.push(item(Fits::When(String::new(), fits)));
+                own_patterns.push(item(Matcher::When(String::new(), matcher)));
                 continue;
             }
         }
         let before = patterns.len();
         sort(&location.nested, notes, exact, first, patterns, prefixes);
         // Patterns nested in a prefix apply only under it.
-        for inner in patterns.iter_mut().skip(before).filter(|inner| !inner.fits.prefix().starts_with(&location.text)) {
-            let there = Expression::starts_with(PATH, &location.text);
-            inner.fits = Fits::When(location.text.clone(), there.and(inner.fits.expression()));
+        for inner in
+            patterns.iter_mut().skip(before).filter(|inner| !inner.matcher.prefix().starts_with(&location.text))
+        {
+            let under_prefix = Expression::starts_with(PATH, &location.text);
+            inner.matcher = Matcher::When(location.text.clone(), under_prefix.and(inner.matcher.expression()));
         }
     }
     // Nested patterns precede those of the outer level.
     patterns.append(&mut own_patterns);
 }
 
-impl Fits {
+impl Matcher {
     fn expression(&self) -> Expression {
         match self {
             Self::Every => Expression::True,
@@ -201,24 +207,24 @@ impl Fits {
 
 /// Returns the paths among `items` to which a limit applies; `None` if there are none, an error if no condition can
 /// express them.
-pub(super) fn region(items: &[Item<'_>], limit: &Use) -> Result<Option<Region>, String> {
+pub(super) fn location_set(items: &[Item<'_>], limit: &Use) -> Result<Option<LocationSet>, String> {
     let labels = labels(items, limit);
     if !labels.contains(&true) {
         return Ok(None);
     }
     if !labels.contains(&false) {
-        return Ok(Some(Region { paths: Vec::new(), when: Expression::True }));
+        return Ok(Some(LocationSet { paths: Vec::new(), when: Expression::True }));
     }
     if let Some((paths, inside)) = with_globs(items, &labels) {
-        return Ok(Some(Region { paths, when: fold(&inside, Otherwise::Holds)? }));
+        return Ok(Some(LocationSet { paths, when: fold(&inside, NoMatch::Holds)? }));
     }
-    Ok(Some(Region { paths: Vec::new(), when: condition(items, limit)? }))
+    Ok(Some(LocationSet { paths: Vec::new(), when: condition(items, limit)? }))
 }
 
 /// Returns the same as one condition, without globs.
 pub(super) fn condition(items: &[Item<'_>], limit: &Use) -> Result<Expression, String> {
     let labelled = items.iter().zip(labels(items, limit)).collect::<Vec<_>>();
-    fold(&labelled, Otherwise::Not)
+    fold(&labelled, NoMatch::Not)
 }
 
 fn labels(items: &[Item<'_>], limit: &Use) -> Vec<bool> {
@@ -232,70 +238,70 @@ type Labelled<'a> = Vec<(&'a Item<'a>, bool)>;
 /// express it.
 fn with_globs<'a>(items: &'a [Item<'a>], labels: &[bool]) -> Option<(Vec<String>, Labelled<'a>)> {
     let labelled = || items.iter().zip(labels.iter().copied());
-    let mut roots: Vec<&Fits> = Vec::new();
+    let mut outermost: Vec<&Matcher> = Vec::new();
     // Shorter prefixes come later in the list, and exact ones first: from its end, the outermost is found first.
     for (item, _) in labelled().rev().filter(|(_, holds)| *holds) {
-        if !roots.iter().any(|root| item.fits.is_within(root)) {
+        if !outermost.iter().any(|outer| item.matcher.is_within(outer)) {
             // `^~` comes before longer plain prefixes within it.
-            roots.retain(|root| !root.is_within(&item.fits));
-            roots.push(&item.fits);
+            outermost.retain(|outer| !outer.is_within(&item.matcher));
+            outermost.push(&item.matcher);
         }
     }
     let mut paths = Vec::new();
-    for root in roots.iter().rev() {
-        paths.extend(root.globs()?);
+    for outer in outermost.iter().rev() {
+        paths.extend(outer.globs()?);
     }
-    if roots.contains(&&Fits::Every) {
+    if outermost.contains(&&Matcher::Every) {
         paths.clear();
     }
-    let last = items.iter().rposition(|item| roots.contains(&&item.fits))?;
+    let last = items.iter().rposition(|item| outermost.contains(&&item.matcher))?;
     let is_inside = |item: &Item<'_>| {
-        let is_within = roots.iter().any(|root| item.fits.is_within(root));
-        let is_apart = || roots.iter().all(|root| item.fits.is_apart(root));
-        is_within || (matches!(item.fits, Fits::When(..)) && !is_apart())
+        let is_within = outermost.iter().any(|outer| item.matcher.is_within(outer));
+        let is_apart = || outermost.iter().all(|outer| item.matcher.is_apart(outer));
+        is_within || (matches!(item.matcher, Matcher::When(..)) && !is_apart())
     };
     Some((paths, labelled().take(last + 1).filter(|(item, _)| is_inside(item)).collect()))
 }
 
 /// The maximum number of entries among which redundant ones are removed, which takes quadratic time.
-const FEW: usize = 300;
+const MAX_REDUCED: usize = 300;
 /// How often entries with and without the limit may alternate: conditions are nested as deep.
-const MOST_TURNS: usize = 24;
+const MAX_ALTERNATIONS: usize = 24;
 
 /// The result if no entry matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Otherwise {
+enum NoMatch {
     Holds,
     Not,
 }
 
 /// Converts an ordered list to a condition.
-fn fold(items: &[(&Item<'_>, bool)], otherwise: Otherwise) -> Result<Expression, String> {
-    let needed = needed(items, otherwise);
-    let turns = needed.chunk_by(|a, b| a.1 == b.1).collect::<Vec<_>>();
-    if turns.len() > MOST_TURNS {
-        return Err("locations with the limit and without it are too entangled for one condition".to_owned());
+fn fold(items: &[(&Item<'_>, bool)], no_match: NoMatch) -> Result<Expression, String> {
+    let needed = needed(items, no_match);
+    let runs = needed.chunk_by(|a, b| a.1 == b.1).collect::<Vec<_>>();
+    if runs.len() > MAX_ALTERNATIONS {
+        return Err("locations with and without the limit alternate too often for one condition".to_owned());
     }
-    let rest = if otherwise == Otherwise::Holds { Expression::True } else { Expression::False };
-    Ok(turns.into_iter().rev().fold(rest, |rest, turn| {
-        let any = turn.iter().fold(Expression::False, |any, (item, _)| any.or(item.fits.expression()));
-        if turn.first().is_some_and(|(_, holds)| *holds) { any.or(rest) } else { any.not().and(rest) }
+    let rest = if no_match == NoMatch::Holds { Expression::True } else { Expression::False };
+    Ok(runs.into_iter().rev().fold(rest, |rest, run| {
+        let any = run.iter().fold(Expression::False, |any, (item, _)| any.or(item.matcher.expression()));
+        if run.first().is_some_and(|(_, holds)| *holds) { any.or(rest) } else { any.not().and(rest) }
     }))
 }
 
 /// Removes redundant entries: those whose paths would all reach a later entry with the same result, if the entries
 /// between match none of them.
-fn needed<'a>(items: &[(&'a Item<'a>, bool)], otherwise: Otherwise) -> Labelled<'a> {
-    if items.len() > FEW {
+fn needed<'a>(items: &[(&'a Item<'a>, bool)], no_match: NoMatch) -> Labelled<'a> {
+    if items.len() > MAX_REDUCED {
         return items.to_vec();
     }
     let mut needed: Labelled<'a> = Vec::new();
     for (item, holds) in items.iter().rev() {
         let decides = needed.iter().rev().find_map(|(later, also)| match holds == also {
-            true => item.fits.is_within(&later.fits).then_some(false),
-            false => (!item.fits.is_apart(&later.fits)).then_some(true),
+            true => item.matcher.is_within(&later.matcher).then_some(false),
+            false => (!item.matcher.is_apart(&later.matcher)).then_some(true),
         });
-        if decides.unwrap_or(*holds != (otherwise == Otherwise::Holds)) {
+        if decides.unwrap_or(*holds != (no_match == NoMatch::Holds)) {
             needed.push((item, *holds));
         }
     }

@@ -2,14 +2,14 @@
 
 use super::super::rule::Source;
 use super::super::{Note, NoteKind};
-use super::syntax::Place;
+use super::syntax::Position;
 use std::collections::BTreeSet;
 
 /// Notes without duplicates, and the names of the files that they refer to.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     files: Vec<String>,
-    notes: BTreeSet<(Place, String, String, NoteKind)>,
+    notes: BTreeSet<(Position, String, String, NoteKind)>,
 }
 
 impl Notes {
@@ -25,34 +25,34 @@ impl Notes {
     }
 
     /// Adds a note about something that the rules don't do, or only approximately.
-    pub(super) fn add(&mut self, place: Place, directive: &str, what: impl Into<String>) {
-        self.notes.insert((place, directive.to_owned(), what.into(), NoteKind::Difference));
+    pub(super) fn add(&mut self, position: Position, directive: &str, what: impl Into<String>) {
+        self.notes.insert((position, directive.to_owned(), what.into(), NoteKind::Difference));
     }
 
     /// Adds a note about something that the rules don't need.
-    pub(super) fn info(&mut self, place: Place, directive: &str, what: impl Into<String>) {
-        self.notes.insert((place, directive.to_owned(), what.into(), NoteKind::Info));
+    pub(super) fn info(&mut self, position: Position, directive: &str, what: impl Into<String>) {
+        self.notes.insert((position, directive.to_owned(), what.into(), NoteKind::Info));
     }
 
     /// Returns the source for notes about a rule.
-    pub(super) fn source(&self, place: Place, directive: &str) -> Source {
-        Source { file: self.file(place).to_owned(), line: place.line, directive: directive.to_owned() }
+    pub(super) fn source(&self, position: Position, directive: &str) -> Source {
+        Source { file: self.file(position).to_owned(), line: position.line, directive: directive.to_owned() }
     }
 
     /// Formats a location as `FILE:LINE`, for comments.
-    pub(super) fn show(&self, place: Place) -> String {
-        format!("{}:{}", self.file(place), place.line)
+    pub(super) fn show(&self, position: Position) -> String {
+        format!("{}:{}", self.file(position), position.line)
     }
 
-    fn file(&self, place: Place) -> &str {
-        self.files.get(place.file).map_or("", String::as_str)
+    fn file(&self, position: Position) -> &str {
+        self.files.get(position.file).map_or("", String::as_str)
     }
 
     /// Returns all notes, in the order of the files.
     pub(super) fn finish(self) -> Vec<Note> {
-        let note = |(place, directive, what, kind): &(Place, String, String, NoteKind)| Note {
-            file: self.file(*place).to_owned(),
-            line: place.line,
+        let note = |(position, directive, what, kind): &(Position, String, String, NoteKind)| Note {
+            file: self.file(*position).to_owned(),
+            line: position.line,
             directive: directive.clone(),
             what: what.clone(),
             kind: *kind,

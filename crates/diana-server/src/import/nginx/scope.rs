@@ -3,12 +3,12 @@
 //! In nginx a level inherits the limits of the outer one only if it has none of its own of that kind; statuses and
 //! rates are inherited one by one. `return` responds before any limit is evaluated, so a level that returns has none.
 
-use super::super::MOST;
+use super::super::MAX_COUNT;
 use super::host::Names;
-use super::limit::{Answer, Use, Zone, limit_conn, limit_req, size, zone};
+use super::limit::{Denial, Use, Zone, limit_conn, limit_req, size, zone};
 use super::notes::Notes;
-use super::syntax::{Directive, Place};
-use super::unsupported::{Around, access, is_limit, rewrites, without_rule};
+use super::syntax::{Directive, Position};
+use super::unsupported::{BlockKind, access, is_limit, rewrites, without_rule};
 use super::variable::Variables;
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub(super) struct Http {
     pub(super) variables: Variables,
     pub(super) servers: Vec<Server>,
     /// `set_real_ip_from`, and the header that is trusted.
-    pub(super) real_ip_from: Vec<(String, Place)>,
-    pub(super) real_ip_header: Option<(String, Place)>,
+    pub(super) real_ip_from: Vec<(String, Position)>,
+    pub(super) real_ip_header: Option<(String, Position)>,
 }
 
 /// One `server`.
@@ -33,7 +33,7 @@ pub(super) struct Server {
     pub(super) locations: Vec<Location>,
     /// Whether it always `return`s.
     pub(super) returns: bool,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 /// One `location`.
@@ -43,7 +43,7 @@ pub(super) struct Location {
     pub(super) text: String,
     pub(super) limits: Limits,
     pub(super) nested: Vec<Location>,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,22 +58,22 @@ pub(super) enum LocationKind {
 }
 
 /// The limits of a level, each with its location in the file.
-pub(super) type Limits = Vec<(Use, Place)>;
+pub(super) type Limits = Vec<(Use, Position)>;
 
 /// The settings of a level, its own or inherited.
 #[derive(Clone, Debug, Default)]
 struct Level {
     requests: Limits,
     connections: Limits,
-    request_answer: Answer,
-    connection_answer: Answer,
-    rate: Option<(u64, Place)>,
+    request_denial: Denial,
+    connection_denial: Denial,
+    rate: Option<(u64, Position)>,
     after: u64,
 }
 
 /// Reads the whole configuration. Without an `http`, as in a file of a site, the file itself is treated as its content.
 pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
-    let mut reader = Reader { http: Http::default(), notes, left: MOST };
+    let mut reader = Reader { http: Http::default(), notes, remaining: MAX_COUNT };
     let blocks = directives.iter().filter(|directive| directive.name == "http").collect::<Vec<_>>();
     if blocks.is_empty() {
         reader.http(directives);
@@ -82,7 +82,7 @@ pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
         reader.http(block.inside());
     }
     for stream in directives.iter().filter(|directive| directive.name == "stream") {
-        reader.foreign(stream.inside(), "it is about streams of TCP or UDP, and Diana limits HTTP requests");
+        reader.note_unsupported(stream.inside(), "it applies to TCP or UDP streams, but Diana limits HTTP requests");
     }
     reader.http
 }
@@ -91,7 +91,7 @@ struct Reader<'a> {
     http: Http,
     notes: &'a mut Notes,
     /// How many more limits and locations are accepted.
-    left: usize,
+    remaining: usize,
 }
 
 impl Reader<'_> {
@@ -105,11 +105,11 @@ impl Reader<'_> {
         }
         let level = self.level(&Level::default(), directives);
         for directive in directives.iter().filter(|directive| directive.name == "server" && directive.block.is_some()) {
-            self.server(&level, directive.inside(), directive.place);
+            self.server(&level, directive.inside(), directive.position);
         }
         // A file that is included into a server has locations at its top level.
         if let Some(first) = directives.iter().find(|directive| directive.name == "location") {
-            self.server(&Level::default(), directives, first.place);
+            self.server(&Level::default(), directives, first.position);
         }
     }
 
@@ -118,25 +118,25 @@ impl Reader<'_> {
             Ok((name, zone)) => {
                 if directive.args.iter().any(|arg| arg == "sync") {
                     let what = "`sync` is not needed: give the file a `store` with `redis`, which all instances share";
-                    self.notes.info(directive.place, &directive.name, what);
+                    self.notes.info(directive.position, &directive.name, what);
                 }
                 self.http.zones.insert(name, zone);
             }
-            Err(problem) => self.not_carried_over(directive, &problem),
+            Err(problem) => self.not_converted(directive, &problem),
         }
     }
 
-    fn server(&mut self, around: &Level, directives: &[Directive], place: Place) {
-        if self.left == 0 {
-            return self.too_much(place);
+    fn server(&mut self, outer: &Level, directives: &[Directive], position: Position) {
+        if self.remaining == 0 {
+            return self.too_many(position);
         }
-        self.left -= 1;
-        let level = self.level(around, directives);
+        self.remaining -= 1;
+        let level = self.level(outer, directives);
         let returns = returns(directives);
-        let limits = if returns { Vec::new() } else { self.limits(&level, place) };
+        let limits = if returns { Vec::new() } else { self.limits(&level, position) };
         let locations = if returns { Vec::new() } else { self.locations(&level, directives) };
         if !limits.is_empty() || any_limited(&locations) {
-            rewrites(directives, Around::Server, self.notes);
+            rewrites(directives, BlockKind::Server, self.notes);
         }
         let mut names = Names::default();
         let mut ports = BTreeMap::new();
@@ -144,7 +144,7 @@ impl Reader<'_> {
             match directive.name.as_str() {
                 "server_name" => directive.args.iter().for_each(|name| {
                     if let Err(problem) = names.add(name) {
-                        self.notes.add(directive.place, "server_name", problem);
+                        self.notes.add(directive.position, "server_name", problem);
                     }
                 }),
                 "listen" => {
@@ -159,10 +159,10 @@ impl Reader<'_> {
         if ports.is_empty() {
             ports.insert("80".to_owned(), false);
         }
-        self.http.servers.push(Server { names, ports, limits, locations, returns, place });
+        self.http.servers.push(Server { names, ports, limits, locations, returns, position });
     }
 
-    fn locations(&mut self, around: &Level, directives: &[Directive]) -> Vec<Location> {
+    fn locations(&mut self, outer: &Level, directives: &[Directive]) -> Vec<Location> {
         let mut locations = Vec::new();
         for directive in directives.iter().filter(|directive| directive.name == "location") {
             let (kind, text) = match (directive.arg(0), directive.args.get(1)) {
@@ -184,75 +184,75 @@ impl Reader<'_> {
                 },
             };
             if text.starts_with('@') {
-                self.foreign(
+                self.note_unsupported(
                     directive.inside(),
-                    "a named location is reached from within only; limit those that lead to it",
+                    "a named location is only reached internally; limit the locations that lead to it",
                 );
                 access(directive.inside(), self.notes);
                 continue;
             }
-            if self.left == 0 {
-                self.too_much(directive.place);
+            if self.remaining == 0 {
+                self.too_many(directive.position);
                 break;
             }
-            self.left -= 1;
-            let level = self.level(around, directive.inside());
-            let limits = if returns(directive.inside()) { Vec::new() } else { self.limits(&level, directive.place) };
+            self.remaining -= 1;
+            let level = self.level(outer, directive.inside());
+            let limits = if returns(directive.inside()) { Vec::new() } else { self.limits(&level, directive.position) };
             let nested = self.locations(&level, directive.inside());
-            locations.push(Location { kind, text: text.to_owned(), limits, nested, place: directive.place });
+            locations.push(Location { kind, text: text.to_owned(), limits, nested, position: directive.position });
         }
         locations
     }
 
     /// Returns the settings of a level, with those that it inherits.
-    fn level(&mut self, around: &Level, directives: &[Directive]) -> Level {
-        let mut level = around.clone();
+    fn level(&mut self, outer: &Level, directives: &[Directive]) -> Level {
+        let mut level = outer.clone();
         let (mut requests, mut connections) = (Vec::new(), Vec::new());
         for directive in directives {
-            let place = directive.place;
+            let position = directive.position;
             match directive.name.as_str() {
                 "limit_req" => match limit_req(directive) {
-                    Ok(limit) => requests.push((limit, place)),
-                    Err(problem) => self.not_carried_over(directive, &problem),
+                    Ok(limit) => requests.push((limit, position)),
+                    Err(problem) => self.not_converted(directive, &problem),
                 },
                 "limit_conn" => match limit_conn(directive) {
-                    Ok(limit) => connections.push((limit, place)),
-                    Err(problem) => self.not_carried_over(directive, &problem),
+                    Ok(limit) => connections.push((limit, position)),
+                    Err(problem) => self.not_converted(directive, &problem),
                 },
-                "limit_req_status" => self.status(directive, &mut level.request_answer),
-                "limit_conn_status" => self.status(directive, &mut level.connection_answer),
-                "limit_req_dry_run" => level.request_answer.dry_run = directive.arg(0) == "on",
-                "limit_conn_dry_run" => level.connection_answer.dry_run = directive.arg(0) == "on",
+                "limit_req_status" => self.status(directive, &mut level.request_denial),
+                "limit_conn_status" => self.status(directive, &mut level.connection_denial),
+                "limit_req_dry_run" => level.request_denial.dry_run = directive.arg(0) == "on",
+                "limit_conn_dry_run" => level.connection_denial.dry_run = directive.arg(0) == "on",
                 "limit_rate" => match size(directive.arg(0)) {
-                    Some(bytes) => level.rate = Some((bytes, place)),
-                    None => self.not_carried_over(directive, &format!("`{}` is no plain rate", directive.arg(0))),
+                    Some(bytes) => level.rate = Some((bytes, position)),
+                    None => self.not_converted(directive, &format!("unsupported rate `{}`", directive.arg(0))),
                 },
                 "limit_rate_after" => match size(directive.arg(0)) {
                     Some(bytes) => level.after = bytes,
-                    None => self.not_carried_over(directive, &format!("`{}` is no plain size", directive.arg(0))),
+                    None => self.not_converted(directive, &format!("unsupported size `{}`", directive.arg(0))),
                 },
                 "limit_req_zone" | "limit_conn_zone" => {}
                 "limit_req_log_level" | "limit_conn_log_level" => {
                     self.notes.info(
-                        place,
+                        position,
                         &directive.name,
-                        "not needed: Diana tells refusals in its metrics and its log",
+                        "not needed: Diana reports denials in its metrics and its log",
                     );
                 }
                 "limit_except" => {
-                    let what = "not carried over: it is about access, not about rates; refuse methods at the upstream";
-                    self.notes.add(place, "limit_except", what);
+                    let what = "not converted: access control, not a rate limit; deny methods at the upstream";
+                    self.notes.add(position, "limit_except", what);
                 }
-                "set_real_ip_from" => self.http.real_ip_from.push((directive.arg(0).to_owned(), place)),
-                "real_ip_header" => self.http.real_ip_header = Some((directive.arg(0).to_owned(), place)),
-                "if" => self.foreign(
+                "set_real_ip_from" => self.http.real_ip_from.push((directive.arg(0).to_owned(), position)),
+                "real_ip_header" => self.http.real_ip_header = Some((directive.arg(0).to_owned(), position)),
+                "if" => self.note_unsupported(
                     directive.inside(),
-                    "it holds only under the `if`; write the condition as `when` of a rule",
+                    "it applies only inside the `if`; write the condition as `match.when` of a rule",
                 ),
-                name if name.starts_with("limit_") => self.not_carried_over(directive, "Diana does not know it"),
+                name if name.starts_with("limit_") => self.not_converted(directive, "unknown directive"),
                 _ => {
-                    if let Some(why) = without_rule(directive) {
-                        self.not_carried_over(directive, why);
+                    if let Some(reason) = without_rule(directive) {
+                        self.not_converted(directive, reason);
                     }
                 }
             }
@@ -268,53 +268,53 @@ impl Reader<'_> {
     }
 
     /// Returns the limits of a level, with their responses.
-    fn limits(&mut self, level: &Level, place: Place) -> Limits {
+    fn limits(&mut self, level: &Level, position: Position) -> Limits {
         let mut limits = Vec::new();
-        for (limit, said) in level.requests.iter().chain(&level.connections) {
+        for (limit, position) in level.requests.iter().chain(&level.connections) {
             let mut limit = limit.clone();
             match &mut limit {
-                Use::Requests { answer, .. } => *answer = level.request_answer,
-                Use::Connections { answer, .. } => *answer = level.connection_answer,
+                Use::Requests { denial, .. } => *denial = level.request_denial,
+                Use::Connections { denial, .. } => *denial = level.connection_denial,
                 Use::Rate { .. } => {}
             }
-            limits.push((limit, *said));
+            limits.push((limit, *position));
         }
-        if let Some((bytes, said)) = level.rate.filter(|(bytes, _)| *bytes > 0) {
-            limits.push((Use::Rate { bytes, after: level.after }, said));
+        if let Some((bytes, position)) = level.rate.filter(|(bytes, _)| *bytes > 0) {
+            limits.push((Use::Rate { bytes, after: level.after }, position));
         }
-        if limits.len() > self.left {
-            self.too_much(place);
+        if limits.len() > self.remaining {
+            self.too_many(position);
             limits.clear();
         }
-        self.left -= limits.len();
+        self.remaining -= limits.len();
         limits
     }
 
-    fn status(&mut self, directive: &Directive, answer: &mut Answer) {
+    fn status(&mut self, directive: &Directive, denial: &mut Denial) {
         match directive.arg(0).parse() {
-            Ok(status @ 400..=599) => answer.status = status,
-            _ => self.not_carried_over(directive, "the status must be from 400 to 599"),
+            Ok(status @ 400..=599) => denial.status = status,
+            _ => self.not_converted(directive, "the status must be from 400 to 599"),
         }
     }
 
     /// Notes the limits in a block that rules can't express.
-    fn foreign(&mut self, directives: &[Directive], why: &str) {
+    fn note_unsupported(&mut self, directives: &[Directive], reason: &str) {
         for directive in directives {
             if is_limit(directive) {
-                self.not_carried_over(directive, why);
+                self.not_converted(directive, reason);
             }
-            self.foreign(directive.inside(), why);
+            self.note_unsupported(directive.inside(), reason);
         }
     }
 
-    fn not_carried_over(&mut self, directive: &Directive, why: &str) {
-        self.notes.add(directive.place, &directive.name, format!("not carried over: {why}"));
+    fn not_converted(&mut self, directive: &Directive, reason: &str) {
+        self.notes.add(directive.position, &directive.name, format!("not converted: {reason}"));
     }
 
-    fn too_much(&mut self, place: Place) {
+    fn too_many(&mut self, position: Position) {
         let what =
-            format!("not carried over, nor what follows: there are more than {MOST} limits, locations and servers");
-        self.notes.add(place, "limits", what);
+            format!("not converted, like everything after it: more than {MAX_COUNT} limits, locations and servers");
+        self.notes.add(position, "limits", what);
     }
 }
 

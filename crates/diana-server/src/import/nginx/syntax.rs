@@ -8,9 +8,9 @@ use diana_rules::Problem;
 use diana_rules::document::Span;
 
 /// The maximum depth of blocks, over all included files: more than in practice, and safe for recursive functions.
-pub(super) const DEEPEST: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// The maximum number of directives of one file.
-const MOST: usize = 1_000_000;
+const MAX_COUNT: usize = 1_000_000;
 
 /// `name args;` or `name args { block }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub(super) struct Directive {
     pub(super) name: String,
     pub(super) args: Vec<String>,
     pub(super) block: Option<Vec<Directive>>,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 /// The location of a directive: the number of its file, its line from 1, and the bytes of its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) file: usize,
     pub(super) line: usize,
     pub(super) span: Span,
@@ -53,11 +53,11 @@ pub(super) fn parse(text: &str, file: usize) -> Result<Vec<Directive>, Problem> 
         match (token, current.take()) {
             (Token::Word(name), None) => {
                 count += 1;
-                if count > MOST {
-                    return Err(Problem::new(span, format!("there are more than {MOST} directives")));
+                if count > MAX_COUNT {
+                    return Err(Problem::new(span, format!("more than {MAX_COUNT} directives")));
                 }
-                let place = Place { file, line, span };
-                current = Some(Directive { name, args: Vec::new(), block: None, place });
+                let position = Position { file, line, span };
+                current = Some(Directive { name, args: Vec::new(), block: None, position });
             }
             (Token::Word(word), Some(mut directive)) => {
                 directive.args.push(word);
@@ -70,8 +70,8 @@ pub(super) fn parse(text: &str, file: usize) -> Result<Vec<Directive>, Problem> 
                 level.push(directive);
             }
             (Token::Open, Some(directive)) => {
-                if open.len() == DEEPEST {
-                    return Err(Problem::new(span, format!("blocks are nested deeper than {DEEPEST}")));
+                if open.len() == MAX_DEPTH {
+                    return Err(Problem::new(span, format!("blocks are nested deeper than {MAX_DEPTH}")));
                 }
                 open.push((directive, std::mem::take(&mut level)));
             }
@@ -80,25 +80,29 @@ pub(super) fn parse(text: &str, file: usize) -> Result<Vec<Directive>, Problem> 
                     directive.block = Some(std::mem::replace(&mut level, before));
                     level.push(directive);
                 }
-                None => return Err(Problem::new(span, "`}` closes a block that was never opened")),
+                None => return Err(Problem::new(span, "unexpected `}`")),
             },
             (Token::Close, Some(directive)) => {
-                let what = format!("`{}` is not ended before `}}`", directive.name);
-                return Err(Problem::new(directive.place.span, what).expected("`;` at its end"));
+                let what = format!("missing `;` after `{}`", directive.name);
+                return Err(Problem::new(directive.position.span, what).expected("expected `;` at its end"));
             }
-            (Token::End, None) => return Err(Problem::new(span, "`;` ends nothing").expected("a directive before it")),
+            (Token::End, None) => {
+                return Err(Problem::new(span, "unexpected `;`").expected("expected a directive before it"));
+            }
             (Token::Open, None) => {
-                return Err(Problem::new(span, "`{` has no name").expected("a directive before it, as in `server {`"));
+                return Err(
+                    Problem::new(span, "unexpected `{`").expected("expected a directive before it, such as `server {`")
+                );
             }
         }
     }
     if let Some(directive) = current {
-        let what = format!("the file ends within `{}`", directive.name);
-        return Err(Problem::new(directive.place.span, what).expected("`;` at its end"));
+        let what = format!("unexpected end of file in `{}`", directive.name);
+        return Err(Problem::new(directive.position.span, what).expected("expected `;` at its end"));
     }
     if let Some((directive, _)) = open.last() {
-        let what = format!("the block of `{}` is not closed", directive.name);
-        return Err(Problem::new(directive.place.span, what).expected("`}` at its end"));
+        let what = format!("unclosed block `{}`", directive.name);
+        return Err(Problem::new(directive.position.span, what).expected("expected `}` at its end"));
     }
     Ok(level)
 }
@@ -193,15 +197,16 @@ impl Words<'_> {
                     }
                     Some(other) => {
                         let span = Span { start: self.at, end: self.at + other.len_utf8() };
-                        let problem = Problem::new(span, format!("`{}` follows a closing quote", other.escape_debug()));
-                        Err(problem.expected("a space or `;`"))
+                        let problem =
+                            Problem::new(span, format!("unexpected `{}` after a closing quote", other.escape_debug()));
+                        Err(problem.expected("expected a space or `;`"))
                     }
                 };
             }
             self.push(character, &mut word);
         }
-        let problem = Problem::new(Span { start, end: start + 1 }, "a quote is not closed");
-        Err(problem.expected(format!("`{quote}` at its end")))
+        let problem = Problem::new(Span { start, end: start + 1 }, "unclosed quote");
+        Err(problem.expected(format!("expected `{quote}` at its end")))
     }
 
     /// Adds one character of a word. A backslash before a quote or a backslash is removed, `\n` and similar are
@@ -249,7 +254,7 @@ impl Words<'_> {
                 _ => {}
             }
         }
-        Err(Problem::new(opened, "the block of Lua is not closed").expected("`}` at its end"))
+        Err(Problem::new(opened, "unclosed Lua block").expected("expected `}` at its end"))
     }
 
     fn skip_to(&mut self, end: &str) {

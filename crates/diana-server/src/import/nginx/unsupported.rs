@@ -19,16 +19,16 @@ pub(super) fn has_limits(directives: &[Directive]) -> bool {
 /// they have limits.
 pub(super) fn access(directives: &[Directive], notes: &mut Notes) {
     for name in ["allow", "deny"] {
-        let mut found = directives.iter().filter(|directive| directive.name == name);
-        let Some(first) = found.next() else { continue };
-        let more = match found.count() {
+        let mut matching = directives.iter().filter(|directive| directive.name == name);
+        let Some(first) = matching.next() else { continue };
+        let more = match matching.count() {
             0 => String::new(),
             more => format!(", nor {more} more in this block"),
         };
         let what = format!(
-            "not carried over{more}: it is about access, not about rates; a rule with `deny: [NETWORK]` refuses addresses"
+            "not converted{more}: access control, not a rate limit; use a rule with `deny: [NETWORK]` to deny addresses"
         );
-        notes.add(first.place, name, what);
+        notes.add(first.position, name, what);
     }
 }
 
@@ -36,14 +36,14 @@ pub(super) fn access(directives: &[Directive], notes: &mut Notes) {
 pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
     match directive.name.as_str() {
         "set" if directive.arg(0).eq_ignore_ascii_case("$limit_rate") => {
-            Some("a rate that is set as a variable; write a rule with `by: request` and `bandwidth`")
+            Some("a rate set by a variable; write a rule with `by: request` and `bandwidth`")
         }
         "proxy_download_rate" | "proxy_upload_rate" => {
-            Some("it is about streams of TCP or UDP, and Diana limits HTTP requests")
+            Some("it applies to TCP or UDP streams, but Diana limits HTTP requests")
         }
         // Those of proxy, fastcgi, scgi and uwsgi.
         name if name.ends_with("_limit_rate") => {
-            Some("it slows down reading from the upstream; `bandwidth` with `by: request` limits what a client gets")
+            Some("it throttles reads from the upstream; `bandwidth` with `by: request` throttles responses to clients")
         }
         _ => None,
     }
@@ -51,32 +51,32 @@ pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
 
 /// The block that contains a `rewrite`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Around {
+pub(super) enum BlockKind {
     Server,
     Location,
 }
 
 /// Notes each `rewrite` after which nginx selects a location by another path than the client's.
-pub(super) fn rewrites(directives: &[Directive], around: Around, notes: &mut Notes) {
+pub(super) fn rewrites(directives: &[Directive], block: BlockKind, notes: &mut Notes) {
     for directive in directives {
         match directive.name.as_str() {
-            "rewrite" if leads_elsewhere(directive, around) => {
-                let what = "not carried over: nginx takes the limits of the location that the new path leads to, and rules look at the path that the client sent; add it to their `match`";
-                notes.add(directive.place, "rewrite", what);
+            "rewrite" if changes_location(directive, block) => {
+                let what = "not converted: nginx applies the limits of the location of the new path, but rules match the path that the client sent; add that path to their `match`";
+                notes.add(directive.position, "rewrite", what);
             }
-            "if" => rewrites(directive.inside(), around, notes),
-            "location" => rewrites(directive.inside(), Around::Location, notes),
+            "if" => rewrites(directive.inside(), block, notes),
+            "location" => rewrites(directive.inside(), BlockKind::Location, notes),
             _ => {}
         }
     }
 }
 
-fn leads_elsewhere(directive: &Directive, around: Around) -> bool {
-    let is_answer = ["http://", "https://", "$scheme"].iter().any(|start| directive.arg(1).starts_with(start));
+fn changes_location(directive: &Directive, block: BlockKind) -> bool {
+    let is_redirect = ["http://", "https://", "$scheme"].iter().any(|start| directive.arg(1).starts_with(start));
     match directive.arg(2) {
         "redirect" | "permanent" => false,
         // In a server, the location is not selected yet.
-        "break" => around == Around::Server && !is_answer,
-        _ => !is_answer,
+        "break" => block == BlockKind::Server && !is_redirect,
+        _ => !is_redirect,
     }
 }

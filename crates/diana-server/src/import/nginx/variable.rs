@@ -9,7 +9,7 @@
 //!
 //! Here `$limit_key` is not empty for all requests but those of 10.0.0.0/8.
 
-use super::super::expression::{Expression, HOST, METHOD, PATH, entry, unusable};
+use super::super::expression::{Expression, HOST, METHOD, PATH, entry, unsupported_regex};
 use super::super::rule::is_usual_method;
 use super::syntax::Directive;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(super) struct Defined {
     /// Values by pattern: networks for `geo`.
     entries: Vec<(String, String)>,
     /// The part that is not supported.
-    odd: Option<String>,
+    unsupported: Option<String>,
 }
 
 /// A set of requests.
@@ -52,7 +52,7 @@ impl Default for Condition {
 }
 
 /// The maximum depth of variables that depend on each other.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 impl Variables {
     /// Adds the variable of a `map` or `geo`.
@@ -63,16 +63,21 @@ impl Variables {
             [source, name] => (source.as_str(), name.as_str()),
             _ => return,
         };
-        let mut defined =
-            Defined { source: source.to_owned(), is_geo, default: String::new(), entries: Vec::new(), odd: None };
+        let mut defined = Defined {
+            source: source.to_owned(),
+            is_geo,
+            default: String::new(),
+            entries: Vec::new(),
+            unsupported: None,
+        };
         for inner in directive.inside() {
             match (inner.name.as_str(), &*inner.args) {
                 ("default", [value]) => defined.default.clone_from(value),
                 ("volatile" | "proxy_recursive", []) => {}
                 ("ranges" | "proxy" | "delete", _) if is_geo => {
-                    defined.odd = Some(format!("`{}` in `geo` is not carried over", inner.name));
+                    defined.unsupported = Some(format!("`{}` in `geo` is not supported", inner.name));
                 }
-                ("hostnames", []) => defined.odd = Some("`hostnames` in `map` is not carried over".to_owned()),
+                ("hostnames", []) => defined.unsupported = Some("`hostnames` in `map` is not supported".to_owned()),
                 (pattern, [value]) => defined.entries.push((pattern.to_owned(), value.clone())),
                 _ => {}
             }
@@ -92,20 +97,20 @@ impl Variables {
         counts: &dyn Fn(&str) -> bool,
         depth: usize,
     ) -> Result<Condition, String> {
-        let Some(defined) = self.defined.get(name) else { return Err(format!("`${name}` is defined nowhere")) };
-        if depth == DEEPEST {
-            return Err(format!("`${name}` depends on too many others"));
+        let Some(defined) = self.defined.get(name) else { return Err(format!("undefined variable `${name}`")) };
+        if depth == MAX_DEPTH {
+            return Err(format!("`${name}` depends on too many other variables"));
         }
-        if let Some(odd) = &defined.odd {
-            return Err(odd.clone());
+        if let Some(unsupported) = &defined.unsupported {
+            return Err(unsupported.clone());
         }
         let source = defined.source.trim_start_matches('$').trim_matches(['{', '}']);
         match source {
             "remote_addr" | "binary_remote_addr" => defined.by_address(counts),
-            _ if defined.is_geo => Err(format!("`geo` looks at `${source}`, not at the client's address")),
+            _ if defined.is_geo => Err(format!("`geo` uses `${source}`, not the client's address")),
             _ if let Some(depends) = self.defined.get(source) => {
                 if depends.values().iter().any(|value| value.contains('$')) {
-                    return Err(format!("`map ${source}` looks at a value that depends on more of the request"));
+                    return Err(format!("`map ${source}` uses a value that depends on other parts of the request"));
                 }
                 let of = |value: &str| defined.value_of(value).is_some_and(counts);
                 if defined.entries.iter().any(|(pattern, _)| pattern.starts_with('~')) {
@@ -139,37 +144,37 @@ impl Defined {
     fn by_address(&self, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {
         let mut networks = (BTreeSet::new(), BTreeSet::new());
         for (pattern, value) in &self.entries {
-            let network = network(pattern).ok_or_else(|| format!("`{pattern}` is neither an address nor a network"))?;
+            let network = network(pattern).ok_or_else(|| format!("invalid address or network `{pattern}`"))?;
             if counts(value) {
                 networks.0.insert(network)
             } else {
                 networks.1.insert(network)
             };
         }
-        let (counted, spared) = networks;
-        let shown = |networks: &BTreeSet<(IpAddr, u8)>| networks.iter().map(show).collect::<Vec<_>>();
+        let (counted, exempt) = networks;
+        let formatted = |networks: &BTreeSet<(IpAddr, u8)>| networks.iter().map(format_network).collect::<Vec<_>>();
         let is_within = |network: &(IpAddr, u8), others: &BTreeSet<(IpAddr, u8)>| {
             (0..network.1).any(|length| others.contains(&(masked(network.0, length), length)))
         };
         if counts(&self.default) {
-            if let Some(network) = counted.iter().find(|network| is_within(network, &spared)) {
-                return Err(format!("{} is counted, but lies in a network that is not", show(network)));
+            if let Some(network) = counted.iter().find(|network| is_within(network, &exempt)) {
+                return Err(format!("{} is counted, but the network around it is not", format_network(network)));
             }
-            return Ok(Condition { allow: shown(&spared), ..Condition::default() });
+            return Ok(Condition { allow: formatted(&exempt), ..Condition::default() });
         }
         if counted.is_empty() {
-            return Err("it gives no address a value that counts".to_owned());
+            return Err("no address has a value that is counted".to_owned());
         }
-        if let Some(network) = counted.iter().find(|network| is_within(network, &spared)) {
-            return Err(format!("{} is counted, but lies in a network that is not", show(network)));
+        if let Some(network) = counted.iter().find(|network| is_within(network, &exempt)) {
+            return Err(format!("{} is counted, but the network around it is not", format_network(network)));
         }
-        let inside = spared.into_iter().filter(|network| is_within(network, &counted)).collect();
-        Ok(Condition { ips: shown(&counted), allow: shown(&inside), ..Condition::default() })
+        let inside = exempt.into_iter().filter(|network| is_within(network, &counted)).collect();
+        Ok(Condition { ips: formatted(&counted), allow: formatted(&inside), ..Condition::default() })
     }
 
     /// Evaluates by a text of the request: first the literal values, then the patterns in their order.
     fn by_text(&self, source: &str, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {
-        let what = text_of(source).ok_or_else(|| format!("rules can't ask for `${source}`"))?;
+        let what = text_of(source).ok_or_else(|| format!("`${source}` is not supported in conditions"))?;
         let is_method = source == "request_method";
         let (patterns, texts): (Vec<_>, Vec<_>) =
             self.entries.iter().partition(|(pattern, _)| pattern.starts_with('~'));
@@ -177,10 +182,10 @@ impl Defined {
             let chosen = texts.iter().filter(|(_, value)| counts(value) == wanted);
             let texts = chosen.map(|(text, _)| unescaped(text));
             // `map` ignores case, and the methods that nginx accepts are upper case.
-            let cased = |text: &str| if is_method { text.to_ascii_uppercase() } else { text.to_owned() };
-            texts.map(cased).collect::<Vec<_>>()
+            let with_case = |text: &str| if is_method { text.to_ascii_uppercase() } else { text.to_owned() };
+            texts.map(with_case).collect::<Vec<_>>()
         };
-        let (counted, spared) = (texts(true), texts(false));
+        let (counted, exempt) = (texts(true), texts(false));
         let is_field = is_method && !counted.is_empty() && counted.iter().all(|method| is_usual_method(method));
         if is_field && patterns.is_empty() && !counts(&self.default) {
             return Ok(Condition { methods: counted, ..Condition::default() });
@@ -188,24 +193,24 @@ impl Defined {
         let mut when = if counts(&self.default) { Expression::True } else { Expression::False };
         let patterns = patterns.iter().map(|(pattern, value)| (pattern.trim_start_matches('~'), counts(value)));
         let patterns = patterns.collect::<Vec<_>>();
-        for turn in patterns.chunk_by(|a, b| a.1 == b.1).rev() {
+        for run in patterns.chunk_by(|a, b| a.1 == b.1).rev() {
             let mut any = Expression::False;
-            for (pattern, _) in turn {
+            for (pattern, _) in run {
                 let pattern =
                     pattern.strip_prefix('*').map_or_else(|| (*pattern).to_owned(), |rest| format!("(?i){rest}"));
-                if let Some(problem) = unusable(&pattern) {
-                    return Err(format!("`{pattern}` can't be used in `matches`: {problem}"));
+                if let Some(problem) = unsupported_regex(&pattern) {
+                    return Err(format!("`{pattern}` is not supported in `matches`: {problem}"));
                 }
                 any = any.or(Expression::matches(&what, &pattern));
             }
-            when = if turn.first().is_some_and(|(_, counts)| *counts) { any.or(when) } else { any.not().and(when) };
+            when = if run.first().is_some_and(|(_, counts)| *counts) { any.or(when) } else { any.not().and(when) };
         }
-        if patterns.chunk_by(|a, b| a.1 == b.1).count() > DEEPEST {
-            return Err("patterns that count and that do not take turns too often".to_owned());
+        if patterns.chunk_by(|a, b| a.1 == b.1).count() > MAX_DEPTH {
+            return Err("patterns that are counted and not counted alternate too often".to_owned());
         }
-        when = is_one_of(source, &what, &counted).or(is_one_of(source, &what, &spared).not().and(when));
+        when = is_one_of(source, &what, &counted).or(is_one_of(source, &what, &exempt).not().and(when));
         if when == Expression::False {
-            return Err("it gives no request a value that counts".to_owned());
+            return Err("no request has a value that is counted".to_owned());
         }
         Ok(Condition { when, ..Condition::default() })
     }
@@ -273,7 +278,7 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
 }
 
 /// Formats a network as rules do: a single address without its length.
-pub(super) fn show((address, length): &(IpAddr, u8)) -> String {
+pub(super) fn format_network((address, length): &(IpAddr, u8)) -> String {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     if *length == longest { address.to_string() } else { format!("{address}/{length}") }
 }

@@ -1,15 +1,15 @@
 //! Bodies are streamed in both directions: nothing waits for the end, and nothing is buffered.
 
-use crate::support::client::{Client, ask};
+use crate::support::client::{Client, send_request};
 use crate::support::program::{Diana, LONG};
-use crate::support::upstream::{Then, Upstream};
+use crate::support::upstream::{AfterResponse, Upstream};
 use diana_testing::wait_until;
 use parking_lot::Mutex;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::mpsc;
 
-fn before(upstream: &Upstream) -> Diana {
+fn gateway_to(upstream: &Upstream) -> Diana {
     with(upstream, "")
 }
 
@@ -21,38 +21,38 @@ fn with(upstream: &Upstream, more: &str) -> Diana {
 }
 
 #[test]
-fn a_request_body_flows_while_it_is_sent() {
-    let (pieces, came) = mpsc::channel();
-    let upstream = Upstream::start(move |talk| {
-        while let Some(piece) = talk.piece()? {
-            pieces.send(piece).unwrap();
+fn a_request_body_is_streamed() {
+    let (sender, received) = mpsc::channel();
+    let upstream = Upstream::start(move |exchange| {
+        while let Some(part) = exchange.body_part()? {
+            sender.send(part).unwrap();
         }
-        talk.answer("200 OK", "", b"")
+        exchange.respond("200 OK", "", b"")
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let mut client = Client::connect(diana.port());
     client.send("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
     for _ in 0..5 {
-        // The next is not sent before the last has arrived: whoever collects them never gets on.
+        // Each chunk is sent after the last has arrived, so buffering them would hang.
         client.send("5\r\nhello\r\n");
-        assert_eq!(came.recv_timeout(LONG).unwrap(), b"hello");
+        assert_eq!(received.recv_timeout(LONG).unwrap(), b"hello");
     }
-    assert_eq!(client.send("0\r\n\r\n").answer().status, 200);
+    assert_eq!(client.send("0\r\n\r\n").response().status, 200);
 }
 
 #[test]
-fn an_answers_body_flows_while_it_is_made() {
+fn a_response_body_is_streamed() {
     let (go, wait) = mpsc::channel();
     let wait = Mutex::new(wait);
-    let upstream = Upstream::start(move |talk| {
-        talk.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")?;
+    let upstream = Upstream::start(move |exchange| {
+        exchange.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")?;
         while let Ok(()) = wait.lock().recv_timeout(LONG) {
-            talk.send("5\r\nhello\r\n")?;
+            exchange.send("5\r\nhello\r\n")?;
         }
-        talk.send("0\r\n\r\n")?;
-        Ok(Then::Close)
+        exchange.send("0\r\n\r\n")?;
+        Ok(AfterResponse::Close)
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let mut client = Client::connect(diana.port());
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(client.head().unwrap().status, 200);
@@ -65,27 +65,27 @@ fn an_answers_body_flows_while_it_is_made() {
 }
 
 #[test]
-fn trailers_pass_both_ways() {
-    let upstream = Upstream::start(|talk| {
-        talk.body()?;
-        talk.send(
+fn trailers_are_forwarded_both_ways() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.body()?;
+        exchange.send(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n2\r\nhi\r\n0\r\nx-sum: 42\r\n\r\n",
         )?;
-        Ok(Then::KeepAlive)
+        Ok(AfterResponse::KeepAlive)
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let request = "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntrailer: x-digest\r\ntransfer-encoding: chunked\r\n\r\n\
                    3\r\nabc\r\n0\r\nx-digest: 900150983cd24fb0\r\n\r\n";
-    let answer = ask(diana.port(), request).unwrap();
-    assert_eq!(answer.text(), "hi");
-    assert_eq!(answer.trailer("x-sum"), Some("42"));
+    let response = send_request(diana.port(), request).unwrap();
+    assert_eq!(response.text(), "hi");
+    assert_eq!(response.trailer("x-sum"), Some("42"));
     let seen = upstream.last();
     assert_eq!(seen.body, b"abc");
     assert_eq!(crate::support::client::find(&seen.trailers, "x-digest"), Some("900150983cd24fb0"));
 }
 
 #[test]
-fn who_expects_to_be_told_to_go_on_is_told_when_the_body_is_wanted() {
+fn sends_100_continue_when_the_body_is_needed() {
     let upstream = Upstream::echo();
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: one, limit: 1/h, status: 429}}]\n",
@@ -93,56 +93,56 @@ fn who_expects_to_be_told_to_go_on_is_told_when_the_body_is_wanted() {
     ));
     let request = "POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
     let mut client = Client::connect(diana.port());
-    assert_eq!(client.send(request).answer().status, 100);
-    let answer = client.send("hello").answer();
-    assert_eq!(answer.status, 200);
-    assert!(answer.text().ends_with("\r\n\r\nhello"));
+    assert_eq!(client.send(request).response().status, 100);
+    let response = client.send("hello").response();
+    assert_eq!(response.status, 200);
+    assert!(response.text().ends_with("\r\n\r\nhello"));
     assert_eq!(upstream.last().header("expect"), None);
-    // Who is refused hears that at once, and need not send the body.
+    // A denial is sent at once, without the body.
     let mut client = Client::connect(diana.port());
-    assert_eq!(client.send(request).answer().status, 429);
+    assert_eq!(client.send(request).response().status, 429);
     assert_eq!(upstream.count(), 1);
 }
 
 #[test]
-fn a_connection_becomes_what_both_sides_agree_on() {
-    let upstream = Upstream::start(|talk| {
-        assert_eq!(talk.seen.header("upgrade"), Some("websocket"));
-        assert_eq!(talk.seen.header("connection"), Some("upgrade"));
-        talk.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: x\r\n\r\nfirst")?;
+fn forwards_an_upgraded_connection() {
+    let upstream = Upstream::start(|exchange| {
+        assert_eq!(exchange.request.header("upgrade"), Some("websocket"));
+        assert_eq!(exchange.request.header("connection"), Some("upgrade"));
+        exchange.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: x\r\n\r\nfirst")?;
         let mut buffer = [0; 1024];
         loop {
-            let length = talk.stream.read(&mut buffer)?;
+            let length = exchange.stream.read(&mut buffer)?;
             if length == 0 {
-                return Ok(Then::Close);
+                return Ok(AfterResponse::Close);
             }
-            talk.stream.write_all(&buffer[..length])?;
+            exchange.stream.write_all(&buffer[..length])?;
         }
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let mut client = Client::connect(diana.port());
     client.send("GET /chat HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: x\r\n\r\n");
-    let answer = client.head().unwrap();
-    assert_eq!((answer.status, answer.header("upgrade")), (101, Some("websocket")));
-    assert_eq!(answer.header("sec-websocket-accept"), Some("x"));
+    let response = client.head().unwrap();
+    assert_eq!((response.status, response.header("upgrade")), (101, Some("websocket")));
+    assert_eq!(response.header("sec-websocket-accept"), Some("x"));
     assert_eq!(client.exactly(5).unwrap(), b"first");
     for n in 0..100 {
         let message = format!("message {n} \0\r\n\r\n");
         client.send(&message);
         assert_eq!(client.exactly(message.len()).unwrap(), message.as_bytes());
     }
-    // What was never HTTP does not become requests.
+    // Bytes of an upgraded connection are not requests.
     assert_eq!(upstream.count(), 1);
     client.stream().shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(client.rest(), b"");
 }
 
 #[test]
-fn what_an_upgrade_holds_is_held_until_it_ends() {
-    let upstream = Upstream::start(|talk| {
-        talk.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")?;
-        let _ = talk.stream.read(&mut [0; 16]);
-        Ok(Then::Close)
+fn an_upgrade_holds_its_permit_until_it_ends() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")?;
+        let _ = exchange.stream.read(&mut [0; 16]);
+        Ok(AfterResponse::Close)
     });
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}', bounds: {{connections: 5}}}}\nrules: [{{name: tunnels, concurrent: 1, status: 429}}]\n",
@@ -151,21 +151,21 @@ fn what_an_upgrade_holds_is_held_until_it_ends() {
     let request = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
     let mut first = Client::connect(diana.port());
     assert_eq!(first.send(request).head().unwrap().status, 101);
-    assert_eq!(ask(diana.port(), request).unwrap().status, 429);
-    // It is an open connection all the time.
+    assert_eq!(send_request(diana.port(), request).unwrap().status, 429);
+    // It counts as an open connection.
     wait_until("one connection", LONG, || (diana.metric("diana_connections") == 1.0).then_some(())).unwrap();
     drop(first);
     let again = || (Client::connect(diana.port()).send(request).head().unwrap().status == 101).then_some(());
-    wait_until("the place to be given back", LONG, again).unwrap();
+    wait_until("the permit to be released", LONG, again).unwrap();
 }
 
 /// The rate bounds how much passes an upgraded connection, so the speed of the machine does not matter.
 #[test]
-fn an_upgrade_is_as_slow_as_the_rules_say() {
-    let upstream = Upstream::start(|talk| {
-        talk.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")?;
-        std::io::copy(&mut talk.stream.try_clone()?, &mut talk.stream)?;
-        Ok(Then::Close)
+fn throttles_an_upgraded_connection() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")?;
+        std::io::copy(&mut exchange.stream.try_clone()?, &mut exchange.stream)?;
+        Ok(AfterResponse::Close)
     });
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: slow, by: ip, bandwidth: {{rate: 1KiB/h, burst: 4KiB, of: response}}}}]\n",
@@ -175,148 +175,148 @@ fn an_upgrade_is_as_slow_as_the_rules_say() {
     client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
     assert_eq!(client.head().unwrap().status, 101);
     client.send("x".repeat(16 << 10));
-    // All that may go at once does; the rest would take half a day.
+    // The burst passes at once; the rest would take half a day.
     assert_eq!(client.exactly(4 << 10).unwrap(), vec![b'x'; 4 << 10]);
     client.stream().set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
     let mut more = [0; 64];
-    assert!(client.stream().read(&mut more).is_err(), "more than the rate came");
+    assert!(client.stream().read(&mut more).is_err(), "more than the rate passed");
 }
 
 #[test]
-fn an_answer_that_refuses_to_change_is_an_answer() {
+fn forwards_the_response_to_a_rejected_upgrade() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let mut client = Client::connect(diana.port());
     client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
-    // Nobody changes to HTTP/2 like this, and the upstream is not asked to.
+    assert_eq!(client.response().status, 200);
+    // An upgrade to HTTP/2 is not forwarded.
     client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     let seen = upstream.last();
     assert_eq!((seen.header("upgrade"), seen.header("connection"), seen.header("http2-settings")), (None, None, None));
 }
 
 #[test]
-fn large_bodies_pass_both_ways_in_little_memory() {
+fn streams_large_bodies_in_little_memory() {
     const SIZE: usize = 100 << 20;
-    let upstream = Upstream::start(|talk| {
-        let mut come = 0;
-        while let Some(piece) = talk.piece()? {
-            assert!(piece.iter().all(|byte| *byte == b'u'));
-            come += piece.len();
+    let upstream = Upstream::start(|exchange| {
+        let mut received = 0;
+        while let Some(part) = exchange.body_part()? {
+            assert!(part.iter().all(|byte| *byte == b'u'));
+            received += part.len();
         }
-        assert_eq!(come, SIZE);
-        talk.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n"))?;
+        assert_eq!(received, SIZE);
+        exchange.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n"))?;
         for _ in 0..SIZE >> 20 {
-            talk.send(vec![b'd'; 1 << 20])?;
+            exchange.send(vec![b'd'; 1 << 20])?;
         }
-        Ok(Then::KeepAlive)
+        Ok(AfterResponse::KeepAlive)
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let before = diana.memory();
     let mut client = Client::connect(diana.port());
-    let most = Arc::new(Mutex::new(0));
+    let peak = Arc::new(Mutex::new(0));
     client.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n"));
     for _ in 0..SIZE >> 20 {
         client.send(vec![b'u'; 1 << 20]);
-        let mut most = most.lock();
-        *most = diana.memory().max(*most);
+        let mut peak = peak.lock();
+        *peak = diana.memory().max(*peak);
     }
     assert_eq!(client.head().unwrap().status, 200);
     for _ in 0..SIZE >> 20 {
         assert!(client.exactly(1 << 20).unwrap().iter().all(|byte| *byte == b'd'));
-        let mut most = most.lock();
-        *most = diana.memory().max(*most);
+        let mut peak = peak.lock();
+        *peak = diana.memory().max(*peak);
     }
-    let grown = most.lock().saturating_sub(before);
-    assert!(grown < 20 << 20, "it took {} KiB more", grown >> 10);
+    let grown = peak.lock().saturating_sub(before);
+    assert!(grown < 20 << 20, "memory grew by {} KiB", grown >> 10);
 }
 
 #[test]
-fn an_upload_takes_its_time_without_being_late() {
+fn the_response_timeout_starts_after_the_upload() {
     let upstream = Upstream::echo();
     let diana = with(&upstream, ", timeouts: {response: 500ms, body: 20s}");
     let mut client = Client::connect(diana.port());
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 20\r\n\r\n");
-    // The upstream's time begins when it has all it was sent, not before: two seconds are four times its time.
+    // The response timeout starts when the upstream has the whole request: the upload takes four times as long.
     for byte in 0..20u8 {
         let mut tick = 0;
-        let _ = wait_until("a moment", std::time::Duration::from_millis(100), || {
+        let _ = wait_until("a pause", std::time::Duration::from_millis(100), || {
             tick += 1;
             None::<()>
         });
         client.send([b'a' + byte]);
     }
-    let answer = client.answer();
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert!(answer.text().ends_with("\r\n\r\nabcdefghijklmnopqrst"));
+    let response = client.response();
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert!(response.text().ends_with("\r\n\r\nabcdefghijklmnopqrst"));
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_request_ends_it() {
-    let upstream = Upstream::start(|talk| {
-        if talk.seen.target() == "/early" {
-            talk.answer("413 Content Too Large", "connection: close\r\n", b"too much")?;
-            // It has said what it had to say, and does not read the rest.
-            return Ok(Then::Close);
+fn an_early_response_ends_the_request() {
+    let upstream = Upstream::start(|exchange| {
+        if exchange.request.target() == "/early" {
+            exchange.respond("413 Content Too Large", "connection: close\r\n", b"too much")?;
+            // It does not read the rest.
+            return Ok(AfterResponse::Close);
         }
-        talk.body()?;
-        talk.answer("200 OK", "", b"")
+        exchange.body()?;
+        exchange.respond("200 OK", "", b"")
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let mut client = Client::connect(diana.port());
     client.send("POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 100000000\r\n\r\nsome");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.text().as_str()), (413, "too much"));
-    // The client goes, or goes on sending: nothing of it is a request, and others are served.
+    let response = client.response();
+    assert_eq!((response.status, response.text().as_str()), (413, "too much"));
+    // The rest of the body is not a request, and other clients are served.
     let _ = client.try_send(vec![b'x'; 4 << 20]);
     let mut other = Client::connect(diana.port());
     for n in 0..5 {
         assert_eq!(other.get("/").status, 200, "{n}");
     }
-    assert!(upstream.seen().iter().all(|seen| seen.target() == "/early" || seen.target() == "/"));
+    assert!(upstream.received().iter().all(|seen| seen.target() == "/early" || seen.target() == "/"));
 }
 
 #[test]
-fn a_body_beyond_the_bound_is_cut_off() {
+fn a_body_over_the_bound_is_rejected() {
     let upstream = Upstream::echo();
     let diana = with(&upstream, ", bounds: {body: 1000B}");
     let mut client = Client::connect(diana.port());
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1001\r\n\r\n");
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.response().status, 413);
     assert_eq!(upstream.count(), 0);
-    // Without a length it is seen when it has come so far.
+    // Without a length, the bound applies to the received bytes.
     let mut client = Client::connect(diana.port());
     client.send("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
     for _ in 0..11 {
         client.send(format!("64\r\n{}\r\n", "x".repeat(100)));
     }
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.response().status, 413);
     assert_eq!(client.rest(), b"");
     let whole = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{}", "x".repeat(1000));
-    assert_eq!(ask(diana.port(), &whole).unwrap().status, 200);
+    assert_eq!(send_request(diana.port(), &whole).unwrap().status, 200);
 }
 
 #[test]
-fn an_answer_that_breaks_off_breaks_off_for_the_client_too() {
-    let upstream = Upstream::start(|talk| {
-        if talk.seen.target() == "/length" {
-            talk.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")?;
+fn an_aborted_response_is_aborted_for_the_client() {
+    let upstream = Upstream::start(|exchange| {
+        if exchange.request.target() == "/length" {
+            exchange.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")?;
         } else {
-            talk.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n")?;
+            exchange.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n")?;
         }
-        Ok(Then::Close)
+        Ok(AfterResponse::Close)
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     for path in ["/length", "/chunked"] {
         let mut client = Client::connect(diana.port());
         client.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"));
-        // If it all comes at once, not even the head goes on.
-        if let Some(answer) = client.head() {
-            assert_eq!(answer.status, 200);
+        // If all arrives at once, not even the head is forwarded.
+        if let Some(response) = client.head() {
+            assert_eq!(response.status, 200);
         }
         let rest = client.rest();
-        // Neither the end of chunks nor the right length: the client can tell.
+        // Neither the last chunk nor the full length: the client detects the abort.
         assert!(!rest.ends_with(b"0\r\n\r\n") && rest.len() < 100, "{}", rest.escape_ascii());
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::support::client::{Client, get};
 use crate::support::program::Diana;
-use crate::support::upstream::{Seen, Upstream};
+use crate::support::upstream::{ReceivedRequest, Upstream};
 use Expected::{Accepted, Either, Known, Rejected};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
     // A gateway may end the connection before it has read everything.
     let _ = client.try_send(bytes);
     let mut statuses = Vec::new();
-    while let Some(answer) = client.try_answer() {
-        statuses.extend(Some(answer.status).filter(|status| *status >= 200));
+    while let Some(response) = client.try_response() {
+        statuses.extend(Some(response.status).filter(|status| *status >= 200));
     }
     client.rest();
     statuses
@@ -41,14 +41,14 @@ const NEXT: &str = "GET /next HTTP/1.1\r\nhost: a\r\n\r\n";
 
 fn conform(cases: impl IntoIterator<Item = Case>) {
     let upstream = Upstream::echo();
-    // Without short timeouts, what waits for more would wait long.
+    // Short timeouts, since incomplete requests wait for them.
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, workers: 1, upstream: '{}', timeouts: {{header: 300ms, body: 300ms, idle: 300ms}}}}\n\
          rules: []\n",
         upstream.url()
     ));
-    let mut wrong = Vec::new();
-    for (expected, what, request) in cases {
+    let mut failures = Vec::new();
+    for (expected, name, request) in cases {
         let before = upstream.count();
         let statuses = statuses(&diana, &request);
         let is_error = |status: u16| matches!(status, 400..=499 | 501 | 505);
@@ -59,21 +59,21 @@ fn conform(cases: impl IntoIterator<Item = Case>) {
             Accepted => is_accepted,
             Either | Known => is_rejected || is_accepted,
         };
-        // The gateway still serves others, over connections on which nothing is left of this one.
+        // The gateway still serves other clients, over connections without any bytes of this request.
         let is_well = get(diana.port(), "/innocent").status == 200;
-        let seen = upstream.seen().split_off(before);
+        let seen = upstream.received().split_off(before);
         let whole = seen.iter().filter(|seen| seen.is_whole).count();
         let arrived = if is_accepted { 2 } else { 1 };
         let is_one = whole == arrived && seen.iter().all(|seen| seen.target() != "/next");
         if !(is_expected && is_well && is_one) {
-            let heads = seen.iter().map(Seen::line).collect::<Vec<_>>();
-            wrong.push(format!(
-                "{what}: {expected:?}, but {statuses:?}, upstream saw {heads:?}: {}",
+            let heads = seen.iter().map(ReceivedRequest::line).collect::<Vec<_>>();
+            failures.push(format!(
+                "{name}: {expected:?}, but {statuses:?}, upstream saw {heads:?}: {}",
                 request.escape_ascii()
             ));
         }
     }
-    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(failures.is_empty(), "{} cases:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// Returns a request with this request line, followed by another request.
@@ -91,7 +91,7 @@ fn header(expected: Expected, bytes: &[u8]) -> [Case; 2] {
     let start = b"GET /header HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
     let request = |end: &str| [start, bytes, end.as_bytes(), NEXT.as_bytes()].concat();
     [
-        (expected, "header".to_owned(), request("\r\nx-behind: 1\r\n\r\n")),
+        (expected, "header".to_owned(), request("\r\nx-after: 1\r\n\r\n")),
         (expected, "last header".to_owned(), request("\r\n\r\n")),
     ]
 }
@@ -184,11 +184,11 @@ fn request_lines() {
         "CONNECT a HTTP/1.1",
     ];
     let either = [
-        // Methods that nobody registered.
+        // Unregistered methods.
         "PURGE /x HTTP/1.1",
         "M-SEARCH /x HTTP/1.1",
         "!#$%&'*+-.^_`|~ /x HTTP/1.1",
-        // What no URI has, and some clients send.
+        // Characters that are invalid in a URI, but that some clients send.
         "GET /a\"b HTTP/1.1",
         "GET /a<b> HTTP/1.1",
         "GET /a|b HTTP/1.1",
@@ -239,9 +239,9 @@ fn header_lines() {
     ] {
         cases.extend(header(Accepted, good));
     }
-    // Of names, all that no token has.
+    // All bytes that are invalid in a name.
     for byte in (0..=255_u8).filter(|byte| !byte.is_ascii_alphanumeric() && !b"!#$%&'*+-.^_`|~".contains(byte)) {
-        // What these two begin is something else.
+        // These two end the line or the name.
         if !matches!(byte, b'\n' | b':') {
             cases.extend(header(Rejected, &[b"x-a", &[byte][..], b"b: c"].concat()));
         }
@@ -260,7 +260,7 @@ fn header_lines() {
         b"x-a: b\r\n\tc",
         b"x-a:\r\n b",
         b"x-a: b\r\n \r\n c",
-        // RFC 9110 §5.5: what ends a line for some.
+        // RFC 9110 §5.5: bytes that some servers treat as a line end.
         b"x-a: b\x00c",
         b"x-a: \x00",
         b"x-a: b\rc",
@@ -271,7 +271,7 @@ fn header_lines() {
         cases.extend(header(Rejected, bad));
     }
     for either in [
-        // Other control characters, and bytes that are no ASCII.
+        // Other control characters, and non-ASCII bytes.
         &b"x-a: b\x01c"[..],
         b"x-a: b\x0bc",
         b"x-a: b\x7fc",
@@ -376,13 +376,13 @@ fn lengths_and_codings() {
     // Chunked twice, read as once.
     cases.push(coding(Known, "chunked, chunked"));
     cases.push(coding(Known, "chunked\r\ntransfer-encoding: chunked"));
-    // Names that look like the one that counts are no such names.
+    // Similar names are different names.
     for name in ["content_length", "content-length\u{200b}", "transfer encoding", "transfer-encoding "] {
         let expected = if name == "content_length" { Either } else { Rejected };
         cases.push(body(expected, &format!("{name}: 5"), ""));
     }
     conform(cases);
-    // §6.1: HTTP/1.0 knows no codings.
+    // §6.1: HTTP/1.0 has no transfer codings.
     let old = format!("POST /old HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunked}{NEXT}");
     conform([(Rejected, "HTTP/1.0".to_owned(), old.into_bytes())]);
 }

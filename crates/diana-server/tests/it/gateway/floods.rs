@@ -10,7 +10,7 @@ use diana_testing::wait_until;
 use std::io::Write;
 
 #[test]
-fn a_flood_of_accounts_stays_under_its_ceiling() {
+fn a_flood_of_accounts_stays_within_the_memory_limit() {
     const ACCOUNTS: usize = 200_000;
     let diana = Diana::serve(
         "
@@ -20,11 +20,11 @@ store: {memory: 1MiB}
 rules: [{name: each-account, by: account, limit: 2/h, status: 429}]
 ",
     );
-    // One that is limited is not forgiven, whatever comes after it.
+    // A limited account stays limited during the flood.
     let limited = "x-account: limited\r\n";
     let first: Vec<u16> = (0..3).map(|_| get_with(diana.port(), "/", limited).status).collect();
     assert_eq!(first, [204, 204, 429]);
-    let ask = |thread: usize| {
+    let send_request = |thread: usize| {
         let mut client = Client::connect(diana.port());
         let mut sender = client.stream().try_clone().unwrap();
         let sending = std::thread::spawn(move || {
@@ -36,57 +36,57 @@ rules: [{name: each-account, by: account, limit: 2/h, status: 429}]
         });
         let mut answered = 0;
         for _ in 0..ACCOUNTS / 4 {
-            let status = client.answer().status;
+            let status = client.response().status;
             assert!(matches!(status, 204 | 429), "{status}");
             answered += 1;
         }
         sending.join().unwrap();
         answered
     };
-    // Workers have warmed up, and what they took for that is not the accounts'.
-    ask(9);
+    // The memory of warmed-up workers does not count.
+    send_request(9);
     let before = diana.memory();
     let answered: usize = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..3).map(|thread| scope.spawn(move || ask(thread))).collect();
+        let threads: Vec<_> = (0..3).map(|thread| scope.spawn(move || send_request(thread))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert_eq!(answered, ACCOUNTS / 4 * 3);
     let grown = diana.memory().saturating_sub(before);
-    assert!(grown < 8 << 20, "it took {} KiB more", grown >> 10);
+    assert!(grown < 8 << 20, "memory grew by {} KiB", grown >> 10);
     assert_eq!(get_with(diana.port(), "/", limited).status, 429);
 }
 
 #[test]
-fn beyond_its_connections_it_takes_no_more_until_some_are_gone() {
+fn rejects_connections_over_the_limit() {
     let upstream = Upstream::echo();
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}', bounds: {{connections: 10}}}}\nrules: []\n",
         upstream.url()
     ));
-    let mut kept: Vec<Client> = (0..10).map(|_| Client::connect(diana.port())).collect();
-    for client in &mut kept {
+    let mut open: Vec<Client> = (0..10).map(|_| Client::connect(diana.port())).collect();
+    for client in &mut open {
         assert_eq!(client.get("/").status, 200);
     }
     for _ in 0..5 {
-        let mut beyond = Client::connect(diana.port());
-        let _ = beyond.try_send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert!(beyond.try_answer().is_none());
+        let mut rejected = Client::connect(diana.port());
+        let _ = rejected.try_send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        assert!(rejected.try_response().is_none());
     }
-    // Those who were there first are served still.
-    for client in &mut kept {
+    // Earlier connections are still served.
+    for client in &mut open {
         assert_eq!(client.get("/").status, 200);
     }
-    kept.truncate(5);
+    open.truncate(5);
     let served = || {
         let mut client = Client::connect(diana.port());
         client.try_send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").ok()?;
-        client.try_answer().filter(|answer| answer.status == 200)
+        client.try_response().filter(|response| response.status == 200)
     };
-    wait_until("a place to be free", LONG, served).unwrap();
+    wait_until("a free connection slot", LONG, served).unwrap();
 }
 
 #[test]
-fn many_idle_connections_hurt_nobody() {
+fn idle_connections_use_little_memory() {
     let diana = Diana::serve("gateway: {listen: $LISTEN, timeouts: {header: 300s, idle: 300s}}\nrules: []\n");
     let before = diana.memory();
     let mut idle: Vec<Client> = (0..400).map(|_| Client::connect(diana.port())).collect();
@@ -95,15 +95,15 @@ fn many_idle_connections_hurt_nobody() {
     }
     assert_eq!(get(diana.port(), "/").status, 204);
     let each = diana.memory().saturating_sub(before) / 400;
-    assert!(each < 32 << 10, "each takes {each} bytes");
-    // And they are no strangers when they come back.
+    assert!(each < 32 << 10, "each connection uses {each} bytes");
+    // All of them can be reused.
     for client in &mut idle {
         assert_eq!(client.get("/").status, 204);
     }
 }
 
 #[test]
-fn clients_that_only_half_close_are_let_go() {
+fn half_closed_connections_are_closed() {
     let upstream = Upstream::echo();
     let diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: []\n", upstream.url()));
     let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(diana.port())).collect();
@@ -114,8 +114,8 @@ fn clients_that_only_half_close_are_let_go() {
     for client in &mut clients {
         client.rest();
     }
-    let gone = || (diana.metric("diana_connections") == 0.0).then_some(());
-    wait_until("all to be gone", LONG, gone).unwrap();
+    let closed = || (diana.metric("diana_connections") == 0.0).then_some(());
+    wait_until("all connections to be closed", LONG, closed).unwrap();
 }
 
 /// Floods an HTTP/2 connection: it may be closed or not, but other clients are served and memory use stays bounded.
@@ -134,11 +134,11 @@ fn http2_flood(diana: &Diana, settings: &[(u16, u32)], bytes: impl Fn(u32) -> Ve
     }
     assert_eq!(get(diana.port(), "/").status, 200);
     let grown = diana.memory().saturating_sub(before);
-    assert!(grown < 24 << 20, "it took {} KiB more", grown >> 10);
+    assert!(grown < 24 << 20, "memory grew by {} KiB", grown >> 10);
     is_ended
 }
 
-fn before(upstream: &Upstream) -> Diana {
+fn gateway_to(upstream: &Upstream) -> Diana {
     Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}', bounds: {{streams: 50}}, timeouts: {{body: 2s, header: 2s}}}}\nrules: []\n",
         upstream.url()
@@ -146,9 +146,9 @@ fn before(upstream: &Upstream) -> Diana {
 }
 
 #[test]
-fn requests_that_are_taken_back_at_once_are_no_way_to_work_for_nothing() {
+fn a_rapid_reset_flood_closes_the_connection() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let get = frames::get("/rapid");
     let is_ended = http2_flood(&diana, &[], |n| {
         let stream = 2 * n + 1;
@@ -156,27 +156,27 @@ fn requests_that_are_taken_back_at_once_are_no_way_to_work_for_nothing() {
         bytes.extend(frames::frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
         bytes
     });
-    assert!(is_ended, "a connection that resets 20,000 requests is kept");
+    assert!(is_ended, "the connection stays open");
 }
 
 #[test]
-fn a_head_that_goes_on_for_ever_ends_the_connection() {
+fn an_endless_head_closes_the_connection() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let (get, more) = (frames::get("/continued"), frames::block(&[("x-more", &"y".repeat(1000))]));
     let is_ended = http2_flood(&diana, &[], |n| match n {
         0 => frames::frame(HEADERS, END_STREAM, 1, &get),
         _ => frames::frame(CONTINUATION, 0, 1, &more),
     });
-    assert!(is_ended, "a head of 20 MB is kept");
-    assert!(upstream.seen().iter().all(|seen| seen.target() == "/"));
+    assert!(is_ended, "the connection stays open");
+    assert!(upstream.received().iter().all(|seen| seen.target() == "/"));
 }
 
 #[test]
-fn frames_that_say_nothing_are_no_way_to_take_memory() {
+fn ping_settings_and_empty_data_floods_use_bounded_memory() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
-    // Nobody reads the answers to these.
+    let diana = gateway_to(&upstream);
+    // The client does not read the replies.
     http2_flood(&diana, &[], |_| frames::frame(PING, 0, 0, b"are you?"));
     http2_flood(&diana, &[], |n| frames::frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, u8::try_from(n % 250).unwrap()]));
     let post = frames::block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/empty")]);
@@ -187,10 +187,10 @@ fn frames_that_say_nothing_are_no_way_to_take_memory() {
 }
 
 #[test]
-fn more_streams_than_allowed_do_not_reach_the_upstream() {
-    let upstream = Upstream::start(|talk| {
-        let _ = std::io::Read::read(&mut talk.stream, &mut [0; 16]);
-        Ok(crate::support::upstream::Then::Close)
+fn streams_over_the_limit_do_not_reach_the_upstream() {
+    let upstream = Upstream::start(|exchange| {
+        let _ = std::io::Read::read(&mut exchange.stream, &mut [0; 16]);
+        Ok(crate::support::upstream::AfterResponse::Close)
     });
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}', bounds: {{streams: 20}}}}\nrules: []\n",
@@ -198,12 +198,12 @@ fn more_streams_than_allowed_do_not_reach_the_upstream() {
     ));
     let mut client = Frames::connect(diana.port(), &[]);
     let settings = client.next_of(SETTINGS).unwrap();
-    let told = settings.payload.chunks(6).find(|setting| setting[..2] == [0, 3]).unwrap();
-    assert_eq!(told[2..], 20u32.to_be_bytes());
+    let setting = settings.payload.chunks(6).find(|setting| setting[..2] == [0, 3]).unwrap();
+    assert_eq!(setting[2..], 20u32.to_be_bytes());
     for n in 0..60 {
         let _ = client.send(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &frames::get("/"));
     }
-    // Those beyond are refused one by one, or the connection is ended.
+    // Streams over the limit are refused, or the connection is closed.
     let mut refused = 0;
     while refused < 40 {
         match client.next_of(RST_STREAM) {
@@ -216,19 +216,19 @@ fn more_streams_than_allowed_do_not_reach_the_upstream() {
 
 /// Each reset request is wasted work.
 #[test]
-fn a_connection_that_resets_more_than_it_lets_end_is_ended() {
+fn a_connection_with_too_many_resets_is_closed() {
     const ENHANCE_YOUR_CALM: u32 = 11;
-    let upstream = Upstream::start(|talk| {
-        if talk.seen.target() == "/quick" {
-            return talk.answer("200 OK", "", b"");
+    let upstream = Upstream::start(|exchange| {
+        if exchange.request.target() == "/quick" {
+            return exchange.respond("200 OK", "", b"");
         }
-        while std::io::Read::read(&mut talk.stream, &mut [0; 16])? > 0 {}
-        Ok(crate::support::upstream::Then::Close)
+        while std::io::Read::read(&mut exchange.stream, &mut [0; 16])? > 0 {}
+        Ok(crate::support::upstream::AfterResponse::Close)
     });
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let mut client = Frames::connect(diana.port(), &[]);
     let mut stream = 1;
-    // One more request that is reset, once it has been accepted; what the gateway says if it has had enough.
+    // Sends a request and resets it once it is accepted; returns the GOAWAY if the gateway closes the connection.
     let mut reset = |client: &mut Frames| -> Result<(), Option<frames::Frame>> {
         stream += 2;
         let _ = client.send(HEADERS, END_HEADERS | END_STREAM, stream, &frames::get("/slow"));
@@ -244,15 +244,15 @@ fn a_connection_that_resets_more_than_it_lets_end_is_ended() {
         let _ = client.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
         Ok(())
     };
-    // One that is answered allows for one more that is not.
+    // Each completed request allows for one more reset.
     client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/quick")).unwrap();
     assert_eq!(client.next_of(HEADERS).unwrap().kind, HEADERS);
     for n in 0..101 {
-        assert!(reset(&mut client).is_ok(), "it was ended after {n}");
+        assert!(reset(&mut client).is_ok(), "closed after {n}");
     }
-    // The next is one too many. It may be noticed a little later.
-    let went = (0..50).find_map(|_| reset(&mut client).err().flatten());
-    let went = went.expect("a connection that resets everything is kept");
-    assert_eq!(went.payload[4..8], ENHANCE_YOUR_CALM.to_be_bytes());
+    // The next reset exceeds the limit, which may be detected a little later.
+    let goaway = (0..50).find_map(|_| reset(&mut client).err().flatten());
+    let goaway = goaway.expect("the connection stays open");
+    assert_eq!(goaway.payload[4..8], ENHANCE_YOUR_CALM.to_be_bytes());
     assert_eq!(get(diana.port(), "/quick").status, 200);
 }

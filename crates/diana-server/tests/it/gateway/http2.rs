@@ -3,7 +3,7 @@
 use crate::support::frames::{self, ACK, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, PING, RST_STREAM};
 use crate::support::http2::{Service, connect, full, get, request, whole};
 use crate::support::program::{Diana, LONG};
-use crate::support::upstream::{Seen, Upstream};
+use crate::support::upstream::{ReceivedRequest, Upstream};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::combinators::BoxBody;
@@ -12,7 +12,7 @@ use hyper::body::Frame;
 use std::convert::Infallible;
 use tokio::sync::mpsc;
 
-fn before(upstream: &str) -> Diana {
+fn gateway_to(upstream: &str) -> Diana {
     Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{upstream}', workers: 1}}\n\
          rules: [{{name: each, by: header(x-key), limit: 1/h, status: 429}}]\n"
@@ -20,40 +20,40 @@ fn before(upstream: &str) -> Diana {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_arrives_as_http1_would_write_it() {
+async fn forwards_a_request_as_http1() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let mut sender = connect(diana.port()).await;
-    let asked = request("POST", "http://shop.example.com/a/b?c=d")
+    let request = request("POST", "http://shop.example.com/a/b?c=d")
         .header("cookie", "a=1")
         .header("cookie", "b=2")
         .header("x-forwarded-for", "6.6.6.6")
         .body(full("hello"))
         .unwrap();
-    let answer = whole(sender.send_request(asked).await.unwrap()).await;
-    assert_eq!(answer.status(), 200);
-    assert!(answer.headers().get("connection").is_none());
+    let response = whole(sender.send_request(request).await.unwrap()).await;
+    assert_eq!(response.status(), 200);
+    assert!(response.headers().get("connection").is_none());
     let seen = upstream.last();
     assert_eq!(seen.line(), "POST /a/b?c=d HTTP/1.1");
     assert_eq!((seen.header("host"), seen.count("host")), (Some("shop.example.com"), 1));
     assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"));
-    // HTTP/2 may cut cookies in pieces, which HTTP/1 has in one.
+    // HTTP/2 may split cookies into several headers, HTTP/1 has one.
     assert_eq!((seen.header("cookie"), seen.count("cookie")), (Some("a=1; b=2"), 1));
     assert_eq!(seen.body, b"hello");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_share_a_connection_and_not_their_fate() {
+async fn streams_of_one_connection_are_independent() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let sender = connect(diana.port()).await;
     let mut all = tokio::task::JoinSet::new();
     for n in 0..60 {
         let mut sender = sender.clone();
         all.spawn(async move {
             let key = (n % 10).to_string();
-            let asked = request("GET", &format!("http://a/{n}")).header("x-key", key).body(full("")).unwrap();
-            whole(sender.send_request(asked).await.unwrap()).await.status().as_u16()
+            let request = request("GET", &format!("http://a/{n}")).header("x-key", key).body(full("")).unwrap();
+            whole(sender.send_request(request).await.unwrap()).await.status().as_u16()
         });
     }
     let statuses = tokio::time::timeout(LONG, all.join_all()).await.unwrap();
@@ -63,27 +63,27 @@ async fn requests_share_a_connection_and_not_their_fate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_flow_both_ways_at_once_and_trailers_follow() {
+async fn streams_both_bodies_at_once_with_trailers() {
     let upstream = Service::h2c();
-    let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
+    let diana = gateway_to(&format!("h2c://127.0.0.1:{}", upstream.port()));
     let mut sender = connect(diana.port()).await;
     let (frames, waiting) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
     let waiting =
         futures_util::stream::unfold(waiting, |mut waiting| async move { Some((waiting.recv().await?, waiting)) });
-    let asked = request("POST", "http://grpc.example.com/pkg.Service/Call")
+    let request = request("POST", "http://grpc.example.com/pkg.Service/Call")
         .header("te", "trailers")
         .header("content-type", "application/octet-stream")
         .body(BoxBody::new(StreamBody::new(waiting)))
         .unwrap();
-    let answer = tokio::spawn(async move { sender.send_request(asked).await });
+    let response = tokio::spawn(async move { sender.send_request(request).await });
     for _ in 0..3 {
         frames.send(Ok(Frame::data(Bytes::from_static(b"hello ")))).await.unwrap();
     }
     let digest = HeaderMap::from_iter([(http::HeaderName::from_static("x-digest"), HeaderValue::from_static("abc"))]);
     frames.send(Ok(Frame::trailers(digest))).await.unwrap();
     drop(frames);
-    let answer = tokio::time::timeout(LONG, answer).await.unwrap().unwrap().unwrap();
-    let body = answer.into_body().collect().await.unwrap();
+    let response = tokio::time::timeout(LONG, response).await.unwrap().unwrap().unwrap();
+    let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.trailers().and_then(|trailers| trailers.get("x-sum")).unwrap(), "42");
     assert_eq!(body.to_bytes(), "hello hello hello ");
     let seen = upstream.last();
@@ -95,16 +95,16 @@ async fn bodies_flow_both_ways_at_once_and_trailers_follow() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_http2_upstream_serves_http1_clients() {
     let upstream = Service::h2c();
-    let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
+    let diana = gateway_to(&format!("h2c://127.0.0.1:{}", upstream.port()));
     let port = diana.port();
-    let answers = tokio::task::spawn_blocking(move || {
+    let responses = tokio::task::spawn_blocking(move || {
         let mut client = crate::support::client::Client::connect(port);
-        let asked = "POST /x?y HTTP/1.1\r\nhost: shop.example.com\r\nte: trailers\r\nconnection: te, x-gone\r\nx-gone: 1\r\ncontent-length: 5\r\n\r\nhello";
-        (0..3).map(|_| client.send(asked).answer()).collect::<Vec<_>>()
+        let request = "POST /x?y HTTP/1.1\r\nhost: shop.example.com\r\nte: trailers\r\nconnection: te, x-gone\r\nx-gone: 1\r\ncontent-length: 5\r\n\r\nhello";
+        (0..3).map(|_| client.send(request).response()).collect::<Vec<_>>()
     });
-    for answer in answers.await.unwrap() {
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-        assert_eq!(answer.trailer("x-sum"), Some("42"));
+    for response in responses.await.unwrap() {
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+        assert_eq!(response.trailer("x-sum"), Some("42"));
     }
     let seen = upstream.last();
     assert_eq!((&*seen.host, &*seen.target), ("shop.example.com", "/x?y"));
@@ -115,29 +115,29 @@ async fn an_http2_upstream_serves_http1_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn heads_that_are_too_big_go_no_further() {
+async fn rejects_heads_over_the_limit() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let mut sender = connect(diana.port()).await;
     let mut many = request("GET", "http://a/many");
     for n in 0..200 {
         many = many.header(format!("x-{n}"), "1");
     }
-    let answer = sender.send_request(many.body(full("")).unwrap()).await;
-    assert!(answer.as_ref().map_or(true, |answer| answer.status() == 431), "{answer:?}");
+    let response = sender.send_request(many.body(full("")).unwrap()).await;
+    assert!(response.as_ref().map_or(true, |response| response.status() == 431), "{response:?}");
     let mut sender = connect(diana.port()).await;
     let long = request("GET", "http://a/long").header("x-long", "y".repeat(40 << 10)).body(full("")).unwrap();
-    let answer = sender.send_request(long).await;
-    assert!(answer.as_ref().map_or(true, |answer| answer.status() == 431), "{answer:?}");
+    let response = sender.send_request(long).await;
+    assert!(response.as_ref().map_or(true, |response| response.status() == 431), "{response:?}");
     let mut sender = connect(diana.port()).await;
     assert_eq!(get(&mut sender, "http://a/well").await.status(), 200);
-    assert_eq!(upstream.seen().iter().map(|seen| seen.target().to_owned()).collect::<Vec<_>>(), ["/well"]);
+    assert_eq!(upstream.received().iter().map(|seen| seen.target().to_owned()).collect::<Vec<_>>(), ["/well"]);
 }
 
 #[test]
-fn requests_that_are_none_do_not_reach_the_upstream() {
+fn invalid_requests_do_not_reach_the_upstream() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let well = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/bad")];
     let mut bad: Vec<Vec<(&str, &str)>> = Vec::new();
     for extra in [
@@ -154,7 +154,7 @@ fn requests_that_are_none_do_not_reach_the_upstream() {
     ] {
         bad.push(well.iter().copied().chain([extra]).collect());
     }
-    for (place, value) in [
+    for (index, value) in [
         (3, (":path", "")),
         (3, (":path", "/a b")),
         (3, (":path", "/a\r\nx: y")),
@@ -167,7 +167,7 @@ fn requests_that_are_none_do_not_reach_the_upstream() {
         (1, (":scheme", "ftp")),
     ] {
         let mut fields = well.to_vec();
-        fields[place] = value;
+        fields[index] = value;
         bad.push(fields);
     }
     bad.push(well[..3].to_vec());
@@ -175,7 +175,7 @@ fn requests_that_are_none_do_not_reach_the_upstream() {
     for fields in bad {
         let mut client = Frames::connect(diana.port(), &[]);
         client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&fields)).unwrap();
-        // An answer that says no, a reset, or the end of the connection.
+        // An error response, a reset, or the end of the connection.
         loop {
             match client.next() {
                 None => break,
@@ -183,29 +183,29 @@ fn requests_that_are_none_do_not_reach_the_upstream() {
                 Some(_) => {}
             }
         }
-        assert_eq!(upstream.count(), 0, "{fields:?} got through: {:?}", upstream.seen());
+        assert_eq!(upstream.count(), 0, "{fields:?} was forwarded: {:?}", upstream.received());
     }
 }
 
 /// hyper reports a request that its client cancels with `NO_ERROR` as if its body were complete.
 #[test]
-fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
+fn a_cancelled_request_is_incomplete_and_not_an_upstream_failure() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let head = |length: &[(&str, &str)]| {
         let fields = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/cut")];
         frames::block(&[&fields[..], length].concat())
     };
     let no_error = 0_u32.to_be_bytes();
-    for (nth, length) in [&[("content-length", "100")][..], &[]].into_iter().cycle().take(40).enumerate() {
+    for (index, length) in [&[("content-length", "100")][..], &[]].into_iter().cycle().take(40).enumerate() {
         let mut client = Frames::connect(diana.port(), &[]);
         let mut all = frames::frame(HEADERS, END_HEADERS, 1, &head(length));
-        // With a piece of its body, or none; all at once, or the end a little later.
-        if nth % 4 > 1 {
+        // With a part of its body, or none; all at once, or the end a little later.
+        if index % 4 > 1 {
             all.extend(frames::frame(DATA, 0, 1, b"x"));
         }
         let end = frames::frame(RST_STREAM, 0, 1, &no_error);
-        if nth % 8 > 3 {
+        if index % 8 > 3 {
             client.send_raw(&all).unwrap();
             all.clear();
         }
@@ -215,68 +215,68 @@ fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
         while client.next_of(PING).unwrap().flags != ACK {}
     }
     assert_eq!(crate::support::client::get(diana.port(), "/whole").status, 200);
-    assert!(!diana.said().contains("left out"), "{}", diana.said());
-    let whole: Vec<_> = upstream.seen().into_iter().filter(|seen| seen.is_whole).collect();
-    assert_eq!(whole.iter().map(Seen::target).collect::<Vec<_>>(), ["/whole"], "{whole:?}");
+    assert!(!diana.output().contains(" ejected: "), "{}", diana.output());
+    let whole: Vec<_> = upstream.received().into_iter().filter(|seen| seen.is_whole).collect();
+    assert_eq!(whole.iter().map(ReceivedRequest::target).collect::<Vec<_>>(), ["/whole"], "{whole:?}");
 }
 
 /// Such a request is malformed (RFC 9113 §8.2.1). HTTP/1 services ignore the whitespace, so it would be a new key.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_with_whitespace_around_it_is_rejected() {
+async fn rejects_padded_header_values() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let mut sender = connect(diana.port()).await;
     for padded in [" a", "a ", "\ta", "a\t"] {
-        let asked = request("GET", "http://a/").header("x-key", padded).body(full("")).unwrap();
-        let answer = whole(sender.send_request(asked).await.unwrap()).await;
-        assert_eq!(answer.status(), 400, "{padded:?}");
+        let request = request("GET", "http://a/").header("x-key", padded).body(full("")).unwrap();
+        let response = whole(sender.send_request(request).await.unwrap()).await;
+        assert_eq!(response.status(), 400, "{padded:?}");
     }
     assert_eq!(upstream.count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_over_http2_is_a_host_and_one_in_capitals_makes_no_new_key() {
+async fn normalizes_and_validates_hosts() {
     let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: host, limit: 1/h, status: 429}]\n");
     let mut sender = connect(diana.port()).await;
-    let mut asks = async |uri: &str, host: Option<&str>| {
-        let mut asked = request("GET", uri);
+    let mut status_of = async |uri: &str, host: Option<&str>| {
+        let mut request = request("GET", uri);
         if let Some(host) = host {
-            asked = asked.header("host", host);
+            request = request.header("host", host);
         }
-        whole(sender.send_request(asked.body(full("")).unwrap()).await.unwrap()).await.status().as_u16()
+        whole(sender.send_request(request.body(full("")).unwrap()).await.unwrap()).await.status().as_u16()
     };
-    assert_eq!(asks("http://shop.example.com/", None).await, 204);
+    assert_eq!(status_of("http://shop.example.com/", None).await, 204);
     for uri in ["http://SHOP.example.com/", "http://shop.example.com:8080/", "http://shop.example.com./"] {
-        assert_eq!(asks(uri, None).await, 429, "{uri}");
+        assert_eq!(status_of(uri, None).await, 429, "{uri}");
     }
     for host in ["shop.example.com:x", "shop.example.com:80,x", "shop.example.com:-1"] {
-        assert_eq!(asks("http://shop.example.com/", Some(host)).await, 400, "{host}");
+        assert_eq!(status_of("http://shop.example.com/", Some(host)).await, 400, "{host}");
     }
 }
 
 /// Regression: curl treated it as a malformed response.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_204_has_no_length_whatever_the_upstream_says() {
-    let upstream = Upstream::start(|talk| {
-        talk.send("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\nx-kept: 1\r\n\r\n")?;
-        Ok(crate::support::upstream::Then::KeepAlive)
+async fn removes_the_length_of_a_204() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.send("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\nx-kept: 1\r\n\r\n")?;
+        Ok(crate::support::upstream::AfterResponse::KeepAlive)
     });
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let mut sender = connect(diana.port()).await;
     for _ in 0..2 {
-        let answer = get(&mut sender, "http://a/").await;
-        assert_eq!((answer.status().as_u16(), answer.headers().get("content-length")), (204, None));
-        assert_eq!(answer.headers()["x-kept"], "1");
+        let response = get(&mut sender, "http://a/").await;
+        assert_eq!((response.status().as_u16(), response.headers().get("content-length")), (204, None));
+        assert_eq!(response.headers()["x-kept"], "1");
     }
-    let answer = crate::support::client::get(diana.port(), "/");
-    assert_eq!((answer.status, answer.header("content-length")), (204, None));
+    let response = crate::support::client::get(diana.port(), "/");
+    assert_eq!((response.status, response.header("content-length")), (204, None));
 }
 
 /// HTTP/1.1 allows trailers only after a chunked body, so a request that announces them is forwarded chunked.
 #[test]
-fn trailers_behind_a_body_of_a_stated_length_reach_an_http1_upstream() {
+fn announced_trailers_reach_an_http1_upstream() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     for (announced, expected) in [(&[("trailer", "x-digest")][..], Some("abc")), (&[], None)] {
         let mut client = Frames::connect(diana.port(), &[]);
         let post =
@@ -294,19 +294,19 @@ fn trailers_behind_a_body_of_a_stated_length_reach_an_http1_upstream() {
 
 /// RFC 9113, section 8.2.1, as for headers: one server treats the whitespace as part of the value, another does not.
 #[test]
-fn trailers_with_whitespace_around_a_value_are_rejected() {
+fn rejects_padded_trailers_for_http1_upstreams() {
     for value in [" abc", "abc\t", " "] {
         let upstream = Upstream::echo();
-        let diana = before(&upstream.url());
+        let diana = gateway_to(&upstream.url());
         let mut client = Frames::connect(diana.port(), &[]);
         let post =
             [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/"), ("trailer", "x-digest")];
         client.send(HEADERS, END_HEADERS, 1, &frames::block(&post)).unwrap();
         client.send(DATA, 0, 1, b"hello").unwrap();
         client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-digest", value)])).unwrap();
-        let answer = client.next_of(DATA).unwrap();
-        assert!(String::from_utf8_lossy(&answer.payload).contains("the body is invalid"), "{answer:?}");
-        assert!(upstream.seen().iter().all(|seen| !seen.is_whole), "{value:?}");
+        let response = client.next_of(DATA).unwrap();
+        assert!(String::from_utf8_lossy(&response.payload).contains("the body is invalid"), "{response:?}");
+        assert!(upstream.received().iter().all(|seen| !seen.is_whole), "{value:?}");
     }
 }
 
@@ -317,43 +317,43 @@ async fn with_interim(port: u16, notice: impl Fn()) -> (Vec<http::Response<()>>,
     let (sender, connection) = h2::client::handshake(socket).await.unwrap();
     tokio::spawn(connection);
     let mut sender = sender.ready().await.unwrap();
-    let asked = http::Request::get("http://a/page").body(()).unwrap();
-    let (mut answer, _) = sender.send_request(asked, true).unwrap();
+    let request = http::Request::get("http://a/page").body(()).unwrap();
+    let (mut response, _) = sender.send_request(request, true).unwrap();
     let mut interim = Vec::new();
-    while let Some(Ok(response)) = std::future::poll_fn(|context| answer.poll_informational(context)).await {
+    while let Some(Ok(response)) = std::future::poll_fn(|context| response.poll_informational(context)).await {
         interim.push(response);
         notice();
     }
-    (interim, answer.await.unwrap().status().as_u16())
+    (interim, response.await.unwrap().status().as_u16())
 }
 
 /// RFC 9110, section 15.2: a proxy forwards them. hyper's HTTP/1 server can't send them.
 #[tokio::test(flavor = "multi_thread")]
-async fn early_hints_reach_http2_clients_while_the_upstream_is_still_at_work() {
+async fn forwards_early_hints_before_the_response() {
     let (go_on, gate) = std::sync::mpsc::channel::<()>();
     let gate = parking_lot::Mutex::new(gate);
-    let upstream = Upstream::start(move |talk| {
-        talk.send("HTTP/1.1 100 Continue\r\n\r\n")?;
-        talk.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nconnection: x\r\nx: y\r\n\r\n")?;
+    let upstream = Upstream::start(move |exchange| {
+        exchange.send("HTTP/1.1 100 Continue\r\n\r\n")?;
+        exchange.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nconnection: x\r\nx: y\r\n\r\n")?;
         let _ = gate.lock().recv();
-        talk.answer("200 OK", "", b"page")
+        exchange.respond("200 OK", "", b"page")
     });
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let port = diana.port();
-    // The upstream answers only when the client has the hints.
-    let asked = with_interim(port, || go_on.send(()).unwrap());
-    let (interim, status) = tokio::time::timeout(LONG, asked).await.unwrap();
+    // The upstream responds only when the client has the hints.
+    let request = with_interim(port, || go_on.send(()).unwrap());
+    let (interim, status) = tokio::time::timeout(LONG, request).await.unwrap();
     assert_eq!((interim.len(), status), (1, 200), "{interim:?}");
     assert_eq!((interim[0].status().as_u16(), &interim[0].headers()["link"]), (103, &"</a.css>".parse().unwrap()));
     assert!(interim[0].headers().get("x").is_none());
     // Over HTTP/1 it is the final response alone.
     drop(go_on);
-    let answer = tokio::task::spawn_blocking(move || crate::support::client::get(port, "/")).await.unwrap();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "page"));
+    let response = tokio::task::spawn_blocking(move || crate::support::client::get(port, "/")).await.unwrap();
+    assert_eq!((response.status, response.text().as_str()), (200, "page"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn early_hints_of_an_http2_upstream_reach_http2_clients() {
+async fn forwards_early_hints_of_http2_upstreams() {
     let port = diana_testing::Port::claim().unwrap();
     let listener = tokio::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port.number())).await.unwrap();
     tokio::spawn(async move {
@@ -368,7 +368,7 @@ async fn early_hints_of_an_http2_upstream_reach_http2_clients() {
             });
         }
     });
-    let diana = before(&format!("h2c://127.0.0.1:{}", port.number()));
+    let diana = gateway_to(&format!("h2c://127.0.0.1:{}", port.number()));
     let (interim, status) = tokio::time::timeout(LONG, with_interim(diana.port(), || ())).await.unwrap();
     assert_eq!((interim.len(), status), (1, 200), "{interim:?}");
     assert_eq!((interim[0].status().as_u16(), &interim[0].headers()["link"]), (103, &"</b.css>".parse().unwrap()));
@@ -378,14 +378,14 @@ async fn early_hints_of_an_http2_upstream_reach_http2_clients() {
 #[tokio::test(flavor = "multi_thread")]
 async fn head_is_answered_without_a_body() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let mut sender = connect(diana.port()).await;
     for (key, status) in [("a", 200), ("a", 429)] {
-        let asked = request("HEAD", "http://a/").header("x-key", key).body(full("")).unwrap();
-        let answer = whole(sender.send_request(asked).await.unwrap()).await;
-        assert_eq!((answer.status().as_u16(), answer.body().len()), (status, 0));
-        assert_eq!(answer.headers().contains_key("content-length"), status == 200);
-        assert!(answer.headers().contains_key("date"));
+        let request = request("HEAD", "http://a/").header("x-key", key).body(full("")).unwrap();
+        let response = whole(sender.send_request(request).await.unwrap()).await;
+        assert_eq!((response.status().as_u16(), response.body().len()), (status, 0));
+        assert_eq!(response.headers().contains_key("content-length"), status == 200);
+        assert!(response.headers().contains_key("date"));
     }
 }
 
@@ -409,27 +409,27 @@ fn until_end(client: &mut Frames, stream: u32) -> (Vec<u8>, Option<Vec<u8>>) {
 
 /// Regression: the unsent data of a stalled stream counted against the shared queue, and seven such streams filled it.
 #[test]
-fn answers_that_nobody_reads_do_not_block_others_on_the_connection() {
+fn unread_responses_do_not_block_other_streams() {
     const WINDOW: usize = 65_535;
     const LARGE: u32 = 50;
-    let upstream = Upstream::start(|talk| match talk.seen.target() {
-        "/large" => talk.answer("200 OK", "", &[b'x'; 300_000]),
-        _ => talk.answer("200 OK", "", b"small"),
+    let upstream = Upstream::start(|exchange| match exchange.request.target() {
+        "/large" => exchange.respond("200 OK", "", &[b'x'; 300_000]),
+        _ => exchange.respond("200 OK", "", b"small"),
     });
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let mut client = Frames::connect(diana.port(), &[]);
     client.give_window(0, 1 << 30);
     for n in 0..LARGE {
         client.send(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &frames::get("/large")).unwrap();
     }
-    let mut left = LARGE as usize * WINDOW;
-    while left > 0 {
-        left -= client.next_of(DATA).unwrap().payload.len();
+    let mut remaining = LARGE as usize * WINDOW;
+    while remaining > 0 {
+        remaining -= client.next_of(DATA).unwrap().payload.len();
     }
     let small = 2 * LARGE + 1;
     client.send(HEADERS, END_HEADERS | END_STREAM, small, &frames::get("/small")).unwrap();
     assert_eq!(until_end(&mut client, small).0, b"small");
-    // They go on where they were.
+    // The stalled streams continue.
     client.give_window(1, 300_000);
     assert_eq!(until_end(&mut client, 1).0.len(), 300_000 - WINDOW);
 }
@@ -439,15 +439,15 @@ fn answers_that_nobody_reads_do_not_block_others_on_the_connection() {
 fn the_end_of_a_body_and_its_trailers_need_no_window() {
     let (go_on, gate) = std::sync::mpsc::channel::<()>();
     let gate = parking_lot::Mutex::new(gate);
-    let upstream = Upstream::start(move |talk| {
-        let chunk = if talk.seen.target() == "/five" { "5\r\nhello\r\n" } else { "" };
-        talk.send(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunk}"))?;
+    let upstream = Upstream::start(move |exchange| {
+        let chunk = if exchange.request.target() == "/five" { "5\r\nhello\r\n" } else { "" };
+        exchange.send(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunk}"))?;
         let _ = gate.lock().recv();
-        let trailers = if talk.seen.target() == "/five" { "" } else { "grpc-status: 0\r\n" };
-        talk.send(format!("0\r\n{trailers}\r\n"))?;
-        Ok(crate::support::upstream::Then::KeepAlive)
+        let trailers = if exchange.request.target() == "/five" { "" } else { "grpc-status: 0\r\n" };
+        exchange.send(format!("0\r\n{trailers}\r\n"))?;
+        Ok(crate::support::upstream::AfterResponse::KeepAlive)
     });
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let initial_window = |bytes| [(4, bytes)];
     let mut client = Frames::connect(diana.port(), &initial_window(5));
     client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/five")).unwrap();
@@ -463,9 +463,9 @@ fn the_end_of_a_body_and_its_trailers_need_no_window() {
 
 /// RFC 9113 §8.2.1, as in heads. The upstream gets no complete request.
 #[test]
-fn a_trailer_with_whitespace_around_it_is_rejected() {
+fn rejects_padded_trailers_for_http2_upstreams() {
     let upstream = Service::h2c();
-    let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
+    let diana = gateway_to(&format!("h2c://127.0.0.1:{}", upstream.port()));
     let post = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
     for (value, status) in [(" a", frames::BAD_REQUEST), ("a\t", frames::BAD_REQUEST), ("a", frames::OK)] {
         let mut client = Frames::connect(diana.port(), &[]);
@@ -481,32 +481,32 @@ fn a_trailer_with_whitespace_around_it_is_rejected() {
 /// Regression: h2 does not send a head with such a field. The client got a reset, which counted as its own, or no
 /// hints.
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_an_answer_that_http2_has_no_place_for_are_removed() {
-    let upstream = Upstream::start(|talk| {
-        talk.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nte: gzip\r\nkeep-alive: 1\r\n\r\n")?;
-        talk.answer("200 OK", "te: gzip\r\nkeep-alive: 1\r\nx-kept: 1\r\n", b"")
+async fn removes_headers_that_http2_forbids() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nte: gzip\r\nkeep-alive: 1\r\n\r\n")?;
+        exchange.respond("200 OK", "te: gzip\r\nkeep-alive: 1\r\nx-kept: 1\r\n", b"")
     });
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let (interim, status) = tokio::time::timeout(LONG, with_interim(diana.port(), || ())).await.unwrap();
     assert_eq!((interim.len(), status), (1, 200), "{interim:?}");
     assert_eq!(interim[0].headers()["link"], "</a.css>");
-    let answer = get(&mut connect(diana.port()).await, "http://a/").await;
-    assert_eq!((answer.headers().get("te"), &answer.headers()["x-kept"]), (None, &"1".parse().unwrap()));
+    let response = get(&mut connect(diana.port()).await, "http://a/").await;
+    assert_eq!((response.headers().get("te"), &response.headers()["x-kept"]), (None, &"1".parse().unwrap()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_expects_100_continue_gets_it_when_the_body_is_wanted() {
+async fn sends_100_continue_when_the_body_is_needed() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream.url());
+    let diana = gateway_to(&upstream.url());
     let socket = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, diana.port())).await.unwrap();
     let (sender, connection) = h2::client::handshake(socket).await.unwrap();
     tokio::spawn(connection);
     let mut sender = sender.ready().await.unwrap();
     for expected in [200, 429] {
-        let asked =
+        let request =
             request("POST", "http://a/").header("expect", "100-continue").header("x-key", "k").body(()).unwrap();
-        let (mut answer, mut body) = sender.send_request(asked, false).unwrap();
-        let interim = std::future::poll_fn(|context| answer.poll_informational(context));
+        let (mut response, mut body) = sender.send_request(request, false).unwrap();
+        let interim = std::future::poll_fn(|context| response.poll_informational(context));
         let interim = tokio::time::timeout(LONG, interim).await.unwrap().map(|interim| interim.unwrap().status());
         if expected == 200 {
             assert_eq!(interim.map(|status| status.as_u16()), Some(100));
@@ -514,8 +514,8 @@ async fn a_client_that_expects_100_continue_gets_it_when_the_body_is_wanted() {
         } else {
             assert_eq!(interim, None);
         }
-        let answer = tokio::time::timeout(LONG, answer).await.unwrap().unwrap();
-        assert_eq!(answer.status(), expected);
+        let response = tokio::time::timeout(LONG, response).await.unwrap().unwrap();
+        assert_eq!(response.status(), expected);
     }
     assert_eq!((upstream.count(), upstream.last().body), (1, b"hello".to_vec()));
 }

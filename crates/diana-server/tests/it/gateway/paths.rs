@@ -1,6 +1,6 @@
 //! Alternative spellings of a path, which a rule might not match although the upstream serves the same resource.
 
-use crate::support::client::{ask, get};
+use crate::support::client::{get, send_request};
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::Upstream;
 use diana_testing::{NginxServer, wait_until};
@@ -47,7 +47,7 @@ const SPELLINGS: &[&str] = &[
 ];
 
 #[test]
-fn no_spelling_of_a_path_slips_past_its_rule() {
+fn no_spelling_of_a_path_evades_its_rule() {
     let upstream = Upstream::echo();
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}'}}\n\
@@ -58,19 +58,19 @@ fn no_spelling_of_a_path_slips_past_its_rule() {
     assert_eq!(get(diana.port(), "/login").status, 200);
     for path in SPELLINGS {
         let status = get(diana.port(), path).status;
-        assert!(matches!(status, 429 | 400), "{path} got through: {status}");
+        assert!(matches!(status, 429 | 400), "{path} evades the rule: {status}");
     }
     let absolute = "GET http://example.com//%6cogin HTTP/1.1\r\nhost: example.com\r\n\r\n";
-    assert_eq!(ask(diana.port(), absolute).unwrap().status, 429);
+    assert_eq!(send_request(diana.port(), absolute).unwrap().status, 429);
     assert_eq!(upstream.count(), 1);
-    // Others are others.
+    // Different paths.
     for path in ["/logins", "/login/x", "/a/login", "/a%2Flogin", "/log%2525in", "/%252flogin"] {
         assert_eq!(get(diana.port(), path).status, 200, "{path}");
     }
 }
 
 #[test]
-fn escaped_slashes_go_on_as_they_were_sent_unless_they_are_denied() {
+fn escaped_slashes_are_forwarded_unless_denied() {
     let upstream = Upstream::echo();
     let file = |paths: &str| {
         let rules =
@@ -79,10 +79,10 @@ fn escaped_slashes_go_on_as_they_were_sent_unless_they_are_denied() {
     };
     let diana = Diana::serve(&file(""));
     let project = "/projects/group%2fName%5Cx";
-    let answer = get(diana.port(), project);
-    assert_eq!(answer.status, 200);
-    assert!(answer.text().contains(project), "{}", answer.text());
-    assert_eq!(get(diana.port(), "/projects/group%2FName%5cx").status, 429, "another spelling of the same");
+    let response = get(diana.port(), project);
+    assert_eq!(response.status, 200);
+    assert!(response.text().contains(project), "{}", response.text());
+    assert_eq!(get(diana.port(), "/projects/group%2FName%5cx").status, 429, "the same project");
     assert_eq!(get(diana.port(), "/projects/other%2Fname").status, 200);
 
     let diana = Diana::serve(&file(", paths: {escaped_slash: deny}"));
@@ -94,7 +94,7 @@ fn escaped_slashes_go_on_as_they_were_sent_unless_they_are_denied() {
 
 /// A path is exempt only if it is exempt under every interpretation.
 #[test]
-fn no_spelling_of_an_exception_exempts_another_path() {
+fn no_spelling_of_an_allowed_path_exempts_another() {
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN}\n\
          rules: [{name: all, by: resource, allow: /health, limit: 1/h, status: 429}]\n",
@@ -103,7 +103,7 @@ fn no_spelling_of_an_exception_exempts_another_path() {
         assert_eq!(get(diana.port(), "/health").status, 204);
     }
     for path in ["/health;x", "/health%2f", "/%2Fhealth", "/health%3bx"] {
-        // They are one resource together, which one request has used up.
+        // They are one resource, whose limit one request has used up.
         let status = get(diana.port(), path).status;
         assert_eq!(status, if path == "/health;x" { 204 } else { 429 }, "{path}");
     }
@@ -141,16 +141,16 @@ fn no_spelling_reaches_a_real_nginx_uncounted() {
             }
         }
     }
-    assert!(reached.len() > 50, "nginx takes few of them for /login: {reached:?}");
+    assert!(reached.len() > 50, "nginx treats only these as /login: {reached:?}");
     for path in reached {
         let status = get(diana.port(), &path).status;
-        assert!(matches!(status, 429 | 400), "{path} got through: {status}");
+        assert!(matches!(status, 429 | 400), "{path} evades the rule: {status}");
     }
 }
 
 /// A service that matches by prefix treats `/graphql/../x` as its own; a rule that normalizes the path does not.
 #[test]
-fn what_stands_for_another_place_is_no_good_request() {
+fn rejects_paths_with_dot_segments() {
     let upstream = Upstream::echo();
     let diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: []\n", upstream.url()));
     for path in [
@@ -171,106 +171,112 @@ fn what_stands_for_another_place_is_no_good_request() {
 }
 
 #[test]
-fn all_spellings_of_a_resource_are_one_resource() {
+fn all_spellings_of_a_resource_share_one_key() {
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN}\nrules: [{name: each-resource, by: resource, limit: 3/h, status: 429}]\n",
     );
-    let passed: Vec<u16> = SPELLINGS.iter().map(|path| get(diana.port(), path).status).collect();
-    assert_eq!(passed.iter().filter(|status| **status == 204).count(), 3, "{passed:?}");
+    let statuses: Vec<u16> = SPELLINGS.iter().map(|path| get(diana.port(), path).status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 204).count(), 3, "{statuses:?}");
     assert_eq!(get(diana.port(), "/elsewhere").status, 204);
 }
 
 #[test]
-fn no_spelling_of_a_host_slips_past_its_rule() {
+fn no_spelling_of_a_host_evades_its_rule() {
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN}\nrules: [{name: shop, match: {host: shop.example.com}, limit: 1/h, status: 429}]\n",
     );
-    let asks =
-        |line: &str, host: &str| ask(diana.port(), &format!("{line} HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().status;
-    assert_eq!(asks("GET /", "shop.example.com"), 204);
-    assert_eq!(asks("GET /", "SHOP.Example.COM"), 429);
-    assert_eq!(asks("GET /", "shop.example.com:8080"), 429);
-    assert_eq!(asks("GET http://shop.example.com/", "other.example.com"), 429);
-    assert_eq!(asks("GET http://SHOP.example.com:80/", "other.example.com"), 429);
-    // The address counts, so who names another in `Host` alone changes nothing.
-    assert_eq!(asks("GET http://other.example.com/", "shop.example.com"), 204);
-    let dot = asks("GET /", "shop.example.com.");
-    assert!(matches!(dot, 429 | 400), "a dot at the end gets through: {dot}");
-    assert_eq!(asks("GET /", "shop.example.com:"), 429, "an empty port is none");
+    let status_of = |line: &str, host: &str| {
+        send_request(diana.port(), &format!("{line} HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().status
+    };
+    assert_eq!(status_of("GET /", "shop.example.com"), 204);
+    assert_eq!(status_of("GET /", "SHOP.Example.COM"), 429);
+    assert_eq!(status_of("GET /", "shop.example.com:8080"), 429);
+    assert_eq!(status_of("GET http://shop.example.com/", "other.example.com"), 429);
+    assert_eq!(status_of("GET http://SHOP.example.com:80/", "other.example.com"), 429);
+    // The authority takes precedence over `Host`.
+    assert_eq!(status_of("GET http://other.example.com/", "shop.example.com"), 204);
+    let dot = status_of("GET /", "shop.example.com.");
+    assert!(matches!(dot, 429 | 400), "a trailing dot evades the rule: {dot}");
+    assert_eq!(status_of("GET /", "shop.example.com:"), 429, "an empty port");
     for port in ["x", "-1", "+1", "80,x", "80:80", "65536", "80 x"] {
-        assert_eq!(asks("GET /", &format!("shop.example.com:{port}")), 400, "{port}");
-        assert_eq!(asks(&format!("GET http://shop.example.com:{port}/"), "shop.example.com"), 400, "{port}");
+        assert_eq!(status_of("GET /", &format!("shop.example.com:{port}")), 400, "{port}");
+        assert_eq!(status_of(&format!("GET http://shop.example.com:{port}/"), "shop.example.com"), 400, "{port}");
     }
     for host in ["shop.example.com..", "[::1", "[shop.example.com]", "shop.example.com/x", "a@shop.example.com", ":80"]
     {
-        assert_eq!(asks("GET /", host), 400, "{host}");
+        assert_eq!(status_of("GET /", host), 400, "{host}");
     }
 }
 
 #[test]
-fn the_log_shows_the_host_that_counted() {
+fn logs_the_host_that_rules_match() {
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN, access_log: text}\n\
          rules: [{name: shop, match: {host: shop.example.com}, limit: 1/h, status: 429}]\n",
     );
     let absolute = "GET http://shop.example.com/ HTTP/1.1\r\nhost: other.example.com\r\n\r\n";
-    assert_eq!(ask(diana.port(), absolute).unwrap().status, 204);
-    assert_eq!(ask(diana.port(), absolute).unwrap().status, 429);
+    assert_eq!(send_request(diana.port(), absolute).unwrap().status, 204);
+    assert_eq!(send_request(diana.port(), absolute).unwrap().status, 429);
     let lines = || {
-        let said = diana.said();
-        let hosts = said.lines().filter(|line| line.contains("host=\"shop.example.com\"")).count();
-        (hosts == 2 && !said.contains("other.example.com")).then_some(())
+        let output = diana.output();
+        let hosts = output.lines().filter(|line| line.contains("host=\"shop.example.com\"")).count();
+        (hosts == 2 && !output.contains("other.example.com")).then_some(())
     };
-    wait_until("both lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
+    wait_until("both lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.output()));
 }
 
 /// Regression: it was 0.0.0.0 for every request that was rejected before the rules.
 #[test]
-fn the_log_shows_who_sent_a_request_that_is_rejected() {
+fn logs_the_client_of_a_rejected_request() {
     let diana = Diana::serve("gateway: {listen: $LISTEN, access_log: text}\nrules: []\n");
     assert_eq!(get(diana.port(), "/a/../b").status, 400);
     let line = || {
-        let said = diana.said();
-        said.lines().find(|line| line.contains("outcome=rejected")).map(ToOwned::to_owned)
+        let output = diana.output();
+        output.lines().find(|line| line.contains("outcome=rejected")).map(ToOwned::to_owned)
     };
-    let line = wait_until("its line", LONG, line).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
+    let line = wait_until("its line", LONG, line).unwrap_or_else(|error| panic!("{error}\n{}", diana.output()));
     assert!(line.starts_with("127.0.0.1 "), "{line}");
 }
 
 #[test]
-fn no_spelling_of_an_address_makes_a_new_key() {
+fn all_spellings_of_an_ipv6_host_share_one_key() {
     let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: host, limit: 1/h, status: 429}]\n");
-    let asks = |host: &str| ask(diana.port(), &format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().status;
-    assert_eq!(asks("[2001:db8::1]"), 204);
+    let status_of =
+        |host: &str| send_request(diana.port(), &format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().status;
+    assert_eq!(status_of("[2001:db8::1]"), 204);
     for host in ["[2001:DB8::1]", "[2001:db8:0:0::1]:80", "[2001:0db8::0001]:"] {
-        assert_eq!(asks(host), 429, "{host}");
+        assert_eq!(status_of(host), 429, "{host}");
     }
-    assert_eq!(asks("[2001:db8::2]"), 204);
+    assert_eq!(status_of("[2001:db8::2]"), 204);
 }
 
 #[test]
-fn no_spelling_of_a_method_slips_past_its_rule() {
+fn no_spelling_of_a_method_evades_its_rule() {
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN}\nrules: [{name: posts, match: {method: POST}, limit: 1/h, status: 429}]\n",
     );
-    let asks = |method: &str| {
-        ask(diana.port(), &format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")).unwrap().status
+    let status_of = |method: &str| {
+        send_request(diana.port(), &format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n"))
+            .unwrap()
+            .status
     };
-    assert_eq!(asks("POST"), 204);
-    assert_eq!(asks("POST"), 429);
-    assert_eq!(asks("GET"), 204);
-    // Some services take these for POST, and others do not.
+    assert_eq!(status_of("POST"), 204);
+    assert_eq!(status_of("POST"), 429);
+    assert_eq!(status_of("GET"), 204);
+    // Some services treat these as POST, and others do not.
     for method in ["post", "Post", "pOST"] {
-        assert_eq!(asks(method), 400, "{method}");
+        assert_eq!(status_of(method), 400, "{method}");
     }
-    assert_eq!(asks("purge"), 204, "a method that HTTP does not know is nobody's other spelling");
+    assert_eq!(status_of("purge"), 204, "an unregistered method has no other spelling");
 
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN, methods: {any_case: allow}}\n\
          rules: [{name: posts, match: {method: POST}, limit: 1/h, status: 429}]\n",
     );
-    let asks = |method: &str| {
-        ask(diana.port(), &format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")).unwrap().status
+    let status_of = |method: &str| {
+        send_request(diana.port(), &format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n"))
+            .unwrap()
+            .status
     };
-    assert_eq!([asks("post"), asks("POST"), asks("Post"), asks("get")], [204, 429, 429, 204]);
+    assert_eq!([status_of("post"), status_of("POST"), status_of("Post"), status_of("get")], [204, 429, 429, 204]);
 }

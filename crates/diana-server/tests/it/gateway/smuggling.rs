@@ -5,8 +5,8 @@ use crate::support::client::{Client, get};
 use crate::support::program::Diana;
 use crate::support::upstream::Upstream;
 
-fn before(upstream: &Upstream) -> Diana {
-    // Without short time-outs, what waits for more would wait long.
+fn gateway_to(upstream: &Upstream) -> Diana {
+    // Short timeouts, since incomplete requests wait for them.
     Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, workers: 1, upstream: '{}', timeouts: {{header: 300ms, body: 300ms, idle: 300ms}}}}\n\
          rules: [{{name: admin, match: {{path: /admin/**}}, deny: [0.0.0.0/0], by: ip}}]\n",
@@ -19,9 +19,9 @@ fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
     let mut client = Client::connect(diana.port());
     let _ = client.try_send(bytes);
     let mut statuses = Vec::new();
-    while let Some(answer) = client.try_answer() {
-        if answer.status >= 200 {
-            statuses.push(answer.status);
+    while let Some(response) = client.try_response() {
+        if response.status >= 200 {
+            statuses.push(response.status);
         }
     }
     client.rest();
@@ -31,14 +31,18 @@ fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
 /// Checks that each request gets an error response, and that no byte of it reaches the upstream.
 fn are_rejected(requests: impl IntoIterator<Item = impl AsRef<[u8]>>) {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     for request in requests {
         let (request, text) = (request.as_ref(), request.as_ref().escape_ascii());
         let statuses = statuses(&diana, request);
         assert!(matches!(statuses[..], [400..=499]), "{statuses:?}: {text}");
-        // The upstream is asked by somebody else over the same connection, and sees that and nothing else.
+        // Another client's request over the same upstream connection is all that the upstream sees.
         assert_eq!(get(diana.port(), "/innocent").status, 200, "{text}");
-        assert!(upstream.seen().iter().all(|seen| seen.target() == "/innocent"), "{text}: {:?}", upstream.seen());
+        assert!(
+            upstream.received().iter().all(|seen| seen.target() == "/innocent"),
+            "{text}: {:?}",
+            upstream.received()
+        );
     }
     assert_eq!(upstream.connections(), 1);
 }
@@ -46,7 +50,7 @@ fn are_rejected(requests: impl IntoIterator<Item = impl AsRef<[u8]>>) {
 const SMUGGLED: &str = "GET /admin/smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
 
 #[test]
-fn two_lengths_are_none() {
+fn rejects_repeated_content_lengths() {
     let lengths = ["0\r\ncontent-length: 43", "43\r\ncontent-length: 0", "0, 43", "43, 43"];
     are_rejected(
         lengths.map(|length| format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{SMUGGLED}")),
@@ -54,7 +58,7 @@ fn two_lengths_are_none() {
 }
 
 #[test]
-fn lengths_are_plain_numbers() {
+fn rejects_invalid_content_lengths() {
     let lengths = ["+5", "-1", "0x5", "5 5", "1e1", "", "99999999999999999999999", "5;", "\u{b}5"];
     are_rejected(
         lengths.map(|length| format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\nhello{SMUGGLED}")),
@@ -62,7 +66,7 @@ fn lengths_are_plain_numbers() {
 }
 
 #[test]
-fn codings_that_nobody_knows_are_rejected() {
+fn rejects_unknown_transfer_codings() {
     let codings = [
         "xchunked",
         "chunked, identity",
@@ -77,7 +81,7 @@ fn codings_that_nobody_knows_are_rejected() {
             format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n{SMUGGLED}")
         }),
     );
-    // Nor may HTTP/1.0 have any.
+    // HTTP/1.0 has no transfer codings.
     are_rejected([format!("POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}")]);
 }
 
@@ -85,7 +89,7 @@ fn codings_that_nobody_knows_are_rejected() {
 #[test]
 fn transfer_codings_other_than_chunked_are_not_implemented() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let post = |coding: &str| {
         format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n2\r\nhi\r\n0\r\n\r\n{SMUGGLED}")
     };
@@ -98,21 +102,21 @@ fn transfer_codings_other_than_chunked_are_not_implemented() {
         ("chunked;q=1, chunked", 501),
         ("chunked, chunked", 400),
         ("chunked\r\ntransfer-encoding: chunked", 400),
-        // Without `chunked` at the end nobody knows where the body ends.
+        // Without `chunked` at the end, the length of the body is unknown.
         ("gzip", 400),
     ] {
         assert_eq!(statuses(&diana, post(coding).as_bytes()), [status], "{coding}");
-        assert_eq!(upstream.count(), 0, "{coding}: {:?}", upstream.seen());
+        assert_eq!(upstream.count(), 0, "{coding}: {:?}", upstream.received());
     }
     for coding in ["chunked", "CHUNKED", "chunked\t", ", chunked"] {
         let mut client = Client::connect(diana.port());
-        assert_eq!(client.send(post(coding).replace(SMUGGLED, "")).answer().status, 200, "{coding}");
+        assert_eq!(client.send(post(coding).replace(SMUGGLED, "")).response().status, 200, "{coding}");
         assert_eq!(upstream.last().body, b"hi");
     }
 }
 
 #[test]
-fn heads_with_odd_lines_are_rejected() {
+fn rejects_malformed_heads() {
     are_rejected([
         // obs-fold, in a header that matters and in one that does not
         "GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding:\r\n chunked\r\n\r\n",
@@ -127,7 +131,7 @@ fn heads_with_odd_lines_are_rejected() {
         "GET / HTTP/1.1\r\nhost: a\r\nx-cr: a\rb: c\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nx\0y: z\r\n\r\n",
         "GET /a\0b HTTP/1.1\r\nhost: a\r\n\r\n",
-        // lines of requests that are none
+        // invalid request lines
         "GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
         "GET / HTTP/1.1 \r\nhost: a\r\n\r\n",
         "GET /a b HTTP/1.1\r\nhost: a\r\n\r\n",
@@ -140,11 +144,11 @@ fn heads_with_odd_lines_are_rejected() {
 }
 
 #[test]
-fn lines_that_end_otherwise_are_no_second_request() {
-    // A bare line feed ends a line for some and not for others. Read either way, it is one request here, and what goes on is
+fn bare_line_feeds_do_not_start_a_second_request() {
+    // Only some servers treat a bare line feed as a line end. Either way it is one request, and the forwarded head is
     // written anew.
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     for request in [
         "GET /bare HTTP/1.1\nhost: a\n\n",
         "GET /bare HTTP/1.1\r\nhost: a\nx-b: c\r\n\r\n",
@@ -152,7 +156,7 @@ fn lines_that_end_otherwise_are_no_second_request() {
     ] {
         let statuses = statuses(&diana, request.as_bytes());
         assert!(statuses.len() <= 2, "{statuses:?}: {}", request.escape_debug());
-        for seen in upstream.seen() {
+        for seen in upstream.received() {
             assert_eq!(seen.target(), "/bare");
             assert!(!seen.head.replace("\r\n", "").contains(['\n', '\r']), "{}", seen.head.escape_debug());
         }
@@ -160,9 +164,9 @@ fn lines_that_end_otherwise_are_no_second_request() {
 }
 
 #[test]
-fn bad_chunks_end_the_request() {
+fn invalid_chunks_end_the_request() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     for body in [
         "5\r\nhelloX\r\n0\r\n\r\n",
         "5\r\nhel",
@@ -183,19 +187,19 @@ fn bad_chunks_end_the_request() {
             "{statuses:?}: {body:?}"
         );
         assert_eq!(get(diana.port(), "/innocent").status, 200);
-        for seen in upstream.seen() {
+        for seen in upstream.received() {
             assert!(["/chunks", "/innocent"].contains(&seen.target()), "{body:?} smuggled {}", seen.head);
-            // What the upstream got of it has no end, so that it is never carried out.
+            // The upstream gets an incomplete request, which it does not process.
             assert_eq!(seen.is_whole, seen.target() == "/innocent", "{body:?}: {seen:?}");
         }
     }
 }
 
 #[test]
-fn a_length_beside_chunks_does_not_make_two_requests() {
+fn content_length_with_chunked_is_one_request() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
-    // Both orders: what the chunks hold looks like a request to whoever believes the length.
+    let diana = gateway_to(&upstream);
+    // Both orders: a server that uses the length would read the chunks as a request.
     let whole = format!("{:x}\r\n{SMUGGLED}\r\n0\r\n\r\n", SMUGGLED.len());
     for headers in [
         "content-length: 4\r\ntransfer-encoding: chunked",
@@ -207,7 +211,7 @@ fn a_length_beside_chunks_does_not_make_two_requests() {
             statuses(&diana, format!("POST /both HTTP/1.1\r\nhost: a\r\n{headers}\r\n\r\n{whole}").as_bytes());
         assert!(statuses.len() <= 1, "{statuses:?}: {headers:?}");
         assert_eq!(get(diana.port(), "/innocent").status, 200, "{headers:?}");
-        for seen in upstream.seen() {
+        for seen in upstream.received() {
             assert!(["/both", "/innocent"].contains(&seen.target()), "{headers:?} smuggled {}", seen.head);
             let both = (seen.header("content-length"), seen.header("transfer-encoding"));
             assert!(both.0.is_none() || both.1.is_none(), "{headers:?}: {}", seen.head);
@@ -219,7 +223,7 @@ fn a_length_beside_chunks_does_not_make_two_requests() {
 }
 
 #[test]
-fn hosts_are_one_and_are_hosts() {
+fn rejects_missing_repeated_and_invalid_hosts() {
     are_rejected([
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
@@ -235,21 +239,21 @@ fn hosts_are_one_and_are_hosts() {
 }
 
 #[test]
-fn connect_is_not_allowed_and_opens_nothing() {
+fn connect_is_not_allowed() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let mut client = Client::connect(diana.port());
     client.send("CONNECT example.com:443 HTTP/1.1\r\nhost: example.com:443\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!(answer.status, 405);
-    assert!(answer.header("allow").is_some_and(|methods| methods.contains("GET") && !methods.contains("CONNECT")));
+    let response = client.response();
+    assert_eq!(response.status, 405);
+    assert!(response.header("allow").is_some_and(|methods| methods.contains("GET") && !methods.contains("CONNECT")));
     assert_eq!(upstream.connections(), 0);
 }
 
 #[test]
-fn heads_that_are_too_big_go_no_further() {
+fn rejects_heads_over_the_limit() {
     let upstream = Upstream::echo();
-    let diana = before(&upstream);
+    let diana = gateway_to(&upstream);
     let long = "x".repeat(40 << 10);
     for request in [
         format!("GET / HTTP/1.1\r\nhost: a\r\nx-long: {long}\r\n\r\n"),
@@ -258,18 +262,18 @@ fn heads_that_are_too_big_go_no_further() {
         format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", format!("x-a: {}\r\n", "b".repeat(500)).repeat(90)),
     ] {
         let statuses = statuses(&diana, request.as_bytes());
-        // Who is still sending when the connection ends may not see the answer.
+        // A client that is still sending may not see the response.
         assert!(matches!(statuses[..], [431 | 414 | 400] | []), "{statuses:?} to {} bytes", request.len());
     }
     let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x-a: b\r\n".repeat(100));
     assert_eq!(statuses(&diana, many.as_bytes()), [431]);
-    // What never ends does not wait for its end.
+    // An endless head is rejected before its end.
     let mut endless = Client::connect(diana.port());
     let _ = endless.try_send("GET / HTTP/1.1\r\nhost: a\r\nx-endless: ");
     while endless.try_send([b'x'; 4 << 10]).is_ok() {}
     assert_eq!(upstream.count(), 0);
-    // Up to the bounds all is well.
+    // Within the bounds.
     let fits = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", format!("x-a: {}\r\n", "b".repeat(290)).repeat(90));
-    assert_eq!(crate::support::client::ask(diana.port(), &fits).unwrap().status, 200);
+    assert_eq!(crate::support::client::send_request(diana.port(), &fits).unwrap().status, 200);
     assert_eq!(upstream.last().count("x-a"), 90);
 }

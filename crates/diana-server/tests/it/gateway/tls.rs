@@ -1,6 +1,6 @@
 //! TLS with clients and with upstreams.
 
-use crate::support::http2::{Service, Speaks, certificate, full, get, http1_over, over, request, tls, whole};
+use crate::support::http2::{Protocol, Service, certificate, full, get, http1_over, over, request, tls, whole};
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::Upstream;
 use rustix::process::Signal;
@@ -35,7 +35,7 @@ fn with_certificates() -> TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_handshake_decides_which_http_is_spoken() {
+async fn alpn_selects_the_http_version() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "");
     let one = diana.folder().join("one.pem");
@@ -52,79 +52,79 @@ async fn the_handshake_decides_which_http_is_spoken() {
         let mut sender = http1_over(stream).await;
         for status in [200, 429] {
             let key = format!("{}", alpn.len());
-            let asked = request("GET", "/h1").header("host", "one.example.com").header("x-key", key).body(full(""));
+            let request = request("GET", "/h1").header("host", "one.example.com").header("x-key", key).body(full(""));
             sender.ready().await.unwrap();
-            assert_eq!(whole(sender.send_request(asked.unwrap()).await.unwrap()).await.status(), status);
+            assert_eq!(whole(sender.send_request(request.unwrap()).await.unwrap()).await.status(), status);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_name_that_is_asked_for_chooses_the_certificate() {
+async fn sni_selects_the_certificate() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "");
     let (one, two) = (diana.folder().join("one.pem"), diana.folder().join("two.pem"));
-    for (trusted, host, is_well) in [
+    for (trusted, host, is_valid) in [
         (&one, "one.example.com", true),
         (&two, "two.example.com", true),
         (&two, "www.two.example.com", true),
         (&one, "two.example.com", false),
-        // For a name that no certificate is for, the first is shown, which is not for that name either.
+        // Without a matching certificate, the first is used.
         (&two, "three.example.com", false),
     ] {
-        let shaken = tls(diana.tls_port(), &[trusted], host, &["h2"]).await;
-        assert_eq!(shaken.is_ok(), is_well, "{host}: {shaken:?}");
+        let handshake = tls(diana.tls_port(), &[trusted], host, &["h2"]).await;
+        assert_eq!(handshake.is_ok(), is_valid, "{host}: {handshake:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_certificates_are_shown_and_bad_ones_are_not() {
+async fn reloads_certificates_and_ignores_invalid_ones() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "");
     let (one, old) = (diana.folder().join("one.pem"), diana.folder().join("old.pem"));
     std::fs::copy(&one, &old).unwrap();
     let stream = tls(diana.tls_port(), &[&old], "one.example.com", &["h2"]).await.unwrap();
-    let mut kept = over(stream).await;
+    let mut connected = over(stream).await;
     certificate(diana.folder(), "one", &["one.example.com"]);
     diana.signal(Signal::HUP);
     let mut tries = 0;
     while tls(diana.tls_port(), &[&one], "one.example.com", &["h2"]).await.is_err() {
         tries += 1;
-        assert!(tries < 3_000, "the old certificate is shown still");
+        assert!(tries < 3_000, "the old certificate is still used");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     assert!(tls(diana.tls_port(), &[&old], "one.example.com", &["h2"]).await.is_err());
-    // Who was connected stays connected.
-    assert_eq!(get(&mut kept, "https://one.example.com/").await.status(), 200);
+    // Open connections stay open.
+    assert_eq!(get(&mut connected, "https://one.example.com/").await.status(), 200);
     // A half-written file changes nothing.
     let good = diana.folder().join("good.pem");
     std::fs::copy(&one, &good).unwrap();
     std::fs::write(&one, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
     diana.signal(Signal::HUP);
-    let told = || diana.said().contains("the previous ones stay active").then_some(());
-    diana_testing::wait_until("it to be told", LONG, told).unwrap();
+    let logged = || diana.output().contains("the previous ones stay active").then_some(());
+    diana_testing::wait_until("the log line", LONG, logged).unwrap();
     assert!(tls(diana.tls_port(), &[&good], "one.example.com", &["h2"]).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_tls_gets_nothing() {
+async fn closes_connections_without_tls() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "  timeouts: {header: 500ms}");
     for bytes in [&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff], &[0; 1000]] {
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", diana.tls_port())).await.unwrap();
         stream.write_all(bytes).await.unwrap();
-        let mut answer = Vec::new();
-        let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut answer)).await.expect("it stays open");
-        assert!(!answer.starts_with(b"HTTP"), "{}", answer.escape_ascii());
+        let mut response = Vec::new();
+        let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut response)).await.expect("it stays open");
+        assert!(!response.starts_with(b"HTTP"), "{}", response.escape_ascii());
     }
     assert_eq!(upstream.count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn upstreams_are_reached_over_tls_and_only_if_they_are_who_they_should_be() {
+async fn verifies_the_certificates_of_upstreams() {
     let folder = with_certificates();
     certificate(folder.path(), "inner", &["localhost"]);
-    for speaks in [Speaks::Http2, Speaks::Http1] {
+    for speaks in [Protocol::Http2, Protocol::Http1] {
         let service = Service::https(folder.path(), "inner", speaks);
         let own = TempDir::new().unwrap();
         std::fs::copy(folder.path().join("inner.pem"), own.path().join("ca.pem")).unwrap();
@@ -136,17 +136,18 @@ async fn upstreams_are_reached_over_tls_and_only_if_they_are_who_they_should_be(
             ),
         );
         let port = trusting.port();
-        let answer = tokio::task::spawn_blocking(move || crate::support::client::get(port, "/inner")).await.unwrap();
-        assert_eq!(answer.status, 200);
+        let response = tokio::task::spawn_blocking(move || crate::support::client::get(port, "/inner")).await.unwrap();
+        assert_eq!(response.status, 200);
         let seen = service.last();
-        let version = if speaks == Speaks::Http2 { http::Version::HTTP_2 } else { http::Version::HTTP_11 };
+        let version = if speaks == Protocol::Http2 { http::Version::HTTP_2 } else { http::Version::HTTP_11 };
         assert_eq!((seen.version, &*seen.host, &*seen.target), (version, "example.com", "/inner"));
-        // One whose certificate nobody vouches for could be anybody.
+        // An untrusted certificate.
         let url = format!("https://localhost:{}", service.port());
-        let doubting = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{url}'}}\nrules: []\n"));
-        let port = doubting.port();
-        let answer = tokio::task::spawn_blocking(move || crate::support::client::get(port, "/doubt")).await.unwrap();
-        assert_eq!(answer.status, 502);
+        let untrusting = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{url}'}}\nrules: []\n"));
+        let port = untrusting.port();
+        let response =
+            tokio::task::spawn_blocking(move || crate::support::client::get(port, "/untrusted")).await.unwrap();
+        assert_eq!(response.status, 502);
         assert_eq!(service.last().target, "/inner");
     }
 }

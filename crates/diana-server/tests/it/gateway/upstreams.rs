@@ -1,21 +1,21 @@
 //! Routing, balancing over several upstreams, and the responses when one fails.
 
-use crate::support::client::{Client, ask, get};
+use crate::support::client::{Client, get, send_request};
 use crate::support::program::Diana;
-use crate::support::upstream::{Then, Upstream};
+use crate::support::upstream::{AfterResponse, Upstream};
 use diana_testing::Port;
 use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn named(name: &'static str) -> Upstream {
-    Upstream::start(move |talk| {
-        talk.body()?;
-        talk.answer("200 OK", "", name.as_bytes())
+    Upstream::start(move |exchange| {
+        exchange.body()?;
+        exchange.respond("200 OK", "", name.as_bytes())
     })
 }
 
 #[test]
-fn routes_are_by_host_and_path_and_the_first_that_fits_wins() {
+fn the_first_matching_route_is_used() {
     let [api, images, shop, rest] = ["api", "images", "shop", "rest"].map(named);
     let diana = Diana::serve(&format!(
         "
@@ -33,38 +33,38 @@ rules: []
         images.url(),
         shop.url()
     ));
-    let asks = |host: &str, path: &str| {
-        ask(diana.port(), &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().text()
+    let body_of = |host: &str, path: &str| {
+        send_request(diana.port(), &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().text()
     };
-    assert_eq!(asks("api.example.com", "/v1/a"), "api");
-    assert_eq!(asks("API.example.com:8080", "/v1/a/b"), "api");
-    assert_eq!(asks("api.example.com", "/v2"), "rest");
-    assert_eq!(asks("api.example.com", "/images/1"), "images");
-    assert_eq!(asks("shop.example.com", "/images/1"), "images");
-    assert_eq!(asks("shop.example.com", "/"), "shop");
-    assert_eq!(asks("other.example.com", "/"), "rest");
-    // What the address says counts, whatever `Host` says.
+    assert_eq!(body_of("api.example.com", "/v1/a"), "api");
+    assert_eq!(body_of("API.example.com:8080", "/v1/a/b"), "api");
+    assert_eq!(body_of("api.example.com", "/v2"), "rest");
+    assert_eq!(body_of("api.example.com", "/images/1"), "images");
+    assert_eq!(body_of("shop.example.com", "/images/1"), "images");
+    assert_eq!(body_of("shop.example.com", "/"), "shop");
+    assert_eq!(body_of("other.example.com", "/"), "rest");
+    // The authority takes precedence over `Host`.
     let absolute = "GET http://shop.example.com/x HTTP/1.1\r\nhost: api.example.com\r\n\r\n";
-    assert_eq!(ask(diana.port(), absolute).unwrap().text(), "shop");
+    assert_eq!(send_request(diana.port(), absolute).unwrap().text(), "shop");
     assert_eq!(shop.last().header("host"), Some("shop.example.com"));
     assert_eq!(shop.last().line(), "GET /x HTTP/1.1");
 }
 
 #[test]
-fn what_no_route_is_for_is_not_found() {
+fn without_a_route_the_response_is_404() {
     let api = named("api");
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, routes: [{{match: {{path: /v1/**}}, upstream: '{}'}}]}}\nrules: []\n",
         api.url()
     ));
     assert_eq!(get(diana.port(), "/v1/a").status, 200);
-    let answer = get(diana.port(), "/v2/a");
-    assert_eq!((answer.status, answer.header("content-type")), (404, Some("application/problem+json")));
+    let response = get(diana.port(), "/v2/a");
+    assert_eq!((response.status, response.header("content-type")), (404, Some("application/problem+json")));
     assert_eq!(api.count(), 1);
 }
 
 #[test]
-fn several_upstreams_are_asked_in_turn_and_a_dead_one_is_left_out() {
+fn balances_over_upstreams_and_ejects_a_dead_one() {
     let (one, two, dead) = (named("one"), named("two"), Port::claim().unwrap());
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, workers: 1, upstream: ['{}', 'http://127.0.0.1:{}', '{}']}}\nrules: []\n",
@@ -74,30 +74,34 @@ fn several_upstreams_are_asked_in_turn_and_a_dead_one_is_left_out() {
     ));
     let mut client = Client::connect(diana.port());
     for _ in 0..60 {
-        // Nothing was sent to the dead one, so another can have it: also what must not be sent twice.
+        // Nothing was sent to the dead upstream, so even unsafe requests can be retried.
         client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
     assert_eq!(one.count() + two.count(), 60);
     assert!(one.count() >= 20 && two.count() >= 20, "{} and {}", one.count(), two.count());
-    assert!(diana.said().contains("is left out for a while"), "{}", diana.said());
-    // Each was kept open rather than opened anew.
+    assert!(diana.output().contains(" ejected: "), "{}", diana.output());
+    // The connections were reused.
     assert_eq!((one.connections(), two.connections()), (1, 1));
 }
 
 #[test]
-fn an_upstream_that_comes_back_is_asked_again() {
+fn an_upstream_that_recovers_is_used_again() {
     let port = Port::claim().unwrap();
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: 'http://127.0.0.1:{}'}}\nrules: []\n",
         port.number()
     ));
     for _ in 0..5 {
-        let answer = get(diana.port(), "/");
-        assert_eq!((answer.status, answer.header("content-type")), (502, Some("application/problem+json")));
-        assert!(!answer.text().contains(&port.number().to_string()), "it tells strangers where: {}", answer.text());
+        let response = get(diana.port(), "/");
+        assert_eq!((response.status, response.header("content-type")), (502, Some("application/problem+json")));
+        assert!(
+            !response.text().contains(&port.number().to_string()),
+            "the response reveals the address: {}",
+            response.text()
+        );
     }
-    // It is the only one, so it is tried whatever is known of it.
+    // The only upstream is tried even if it is ejected.
     let listener = std::net::TcpListener::bind(("127.0.0.1", port.number())).unwrap();
     let served = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -109,23 +113,23 @@ fn an_upstream_that_comes_back_is_asked_again() {
 }
 
 #[test]
-fn an_upstream_that_takes_too_long_is_not_waited_for() {
-    let upstream = Upstream::start(|talk| {
-        if talk.seen.target() == "/half" {
-            talk.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")?;
+fn the_response_timeout_ends_slow_upstreams() {
+    let upstream = Upstream::start(|exchange| {
+        if exchange.request.target() == "/half" {
+            exchange.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")?;
         }
-        if talk.seen.target() == "/well" {
-            return talk.answer("200 OK", "", b"well");
+        if exchange.request.target() == "/well" {
+            return exchange.respond("200 OK", "", b"well");
         }
-        let _ = talk.stream.read(&mut [0; 16]);
-        Ok(Then::Close)
+        let _ = exchange.stream.read(&mut [0; 16]);
+        Ok(AfterResponse::Close)
     });
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}', timeouts: {{response: 500ms}}}}\nrules: []\n",
         upstream.url()
     ));
     assert_eq!(get(diana.port(), "/never").status, 504);
-    // In the middle of an answer there is nothing left to say but that it ends.
+    // During a response, only the connection can be closed.
     let mut client = Client::connect(diana.port());
     client.send("GET /half HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(client.head().unwrap().status, 200);
@@ -134,17 +138,17 @@ fn an_upstream_that_takes_too_long_is_not_waited_for() {
 }
 
 #[test]
-fn an_upstream_that_talks_nonsense_is_a_bad_gateway() {
-    let upstream = Upstream::start(|talk| {
-        let nonsense = match talk.seen.target() {
+fn invalid_responses_are_a_bad_gateway() {
+    let upstream = Upstream::start(|exchange| {
+        let invalid = match exchange.request.target() {
             "/nothing" => "",
             "/noise" => "SSH-2.0-OpenSSH_9.2\r\n",
             "/lengths" => "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nhi",
             "/status" => "HTTP/1.1 abc\r\n\r\n",
             _ => "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: what\r\n\r\n",
         };
-        talk.send(nonsense)?;
-        Ok(Then::Close)
+        exchange.send(invalid)?;
+        Ok(AfterResponse::Close)
     });
     let diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: []\n", upstream.url()));
     for path in ["/nothing", "/noise", "/lengths", "/status", "/unasked"] {
@@ -153,12 +157,12 @@ fn an_upstream_that_talks_nonsense_is_a_bad_gateway() {
 }
 
 #[test]
-fn a_connection_that_the_upstream_closed_meanwhile_is_no_failure() {
-    let upstream = Upstream::start(|talk| {
-        talk.body()?;
-        // It does not say that it is going to close.
-        talk.answer("200 OK", "", b"")?;
-        Ok(Then::Close)
+fn a_closed_pooled_connection_is_not_a_failure() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.body()?;
+        // Without `Connection: close`.
+        exchange.respond("200 OK", "", b"")?;
+        Ok(AfterResponse::Close)
     });
     let diana =
         Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", upstream.url()));
@@ -171,27 +175,27 @@ fn a_connection_that_the_upstream_closed_meanwhile_is_no_failure() {
 }
 
 #[test]
-fn rules_divert_to_another_upstream() {
+fn rules_reroute_to_another_upstream() {
     let (first, second) = (named("first"), named("second"));
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: two, limit: 2/h, over: {{divert: '{}'}}}}]\n",
         first.url(),
         second.url()
     ));
-    let answers: Vec<String> = (0..4).map(|_| get(diana.port(), "/").text()).collect();
-    assert_eq!(answers, ["first", "first", "second", "second"]);
+    let responses: Vec<String> = (0..4).map(|_| get(diana.port(), "/").text()).collect();
+    assert_eq!(responses, ["first", "first", "second", "second"]);
 }
 
 /// Retries are only for pooled connections that were closed meanwhile.
 #[test]
-fn what_is_answered_badly_is_not_asked_again() {
-    let asked = AtomicUsize::new(0);
-    let upstream = Upstream::start(move |talk| {
-        if asked.fetch_add(1, Ordering::Relaxed) == 0 {
-            return talk.answer("200 OK", "", b"");
+fn an_invalid_response_is_not_retried() {
+    let requests = AtomicUsize::new(0);
+    let upstream = Upstream::start(move |exchange| {
+        if requests.fetch_add(1, Ordering::Relaxed) == 0 {
+            return exchange.respond("200 OK", "", b"");
         }
-        talk.send("HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n")?;
-        Ok(Then::Close)
+        exchange.send("HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n")?;
+        Ok(AfterResponse::Close)
     });
     let diana =
         Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", upstream.url()));

@@ -1,14 +1,14 @@
 //! Whole rule files: their content in every format, and how problems are printed.
 
-use super::good::GOOD;
-use crate::common::{good, read, read_as, rule, told};
+use super::valid::VALID;
+use crate::common::{good, problems_of, read, read_as, rule};
 use diana_gateway::section::GatewaySection;
 use diana_rules::document::Span;
 use diana_rules::{Document, RuleFile};
 
 #[test]
-fn the_file_of_the_design_is_good() {
-    let file = good(GOOD[0]);
+fn the_design_file_is_valid() {
+    let file = good(VALID[0]);
     assert_eq!(file.rules.len(), 8);
     assert_eq!(file.rules[1].limits.len(), 2);
     assert_eq!((file.rules[0].status, file.rules[1].status), (503, 429));
@@ -16,22 +16,22 @@ fn the_file_of_the_design_is_good() {
 }
 
 #[test]
-fn good_files_are_read() {
-    for text in GOOD {
+fn valid_files_are_parsed() {
+    for text in VALID {
         good(text);
     }
-    let file = good(GOOD[1]);
+    let file = good(VALID[1]);
     let upstream =
         file.section::<GatewaySection>().unwrap().unwrap().upstream.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(upstream, ["http://127.0.0.1:3000", "https://b.example.com"]);
     assert_eq!(file.store.redis.as_ref().unwrap().url.reveal(), "redis://127.0.0.1:6379");
     assert_eq!(file.rules[0].overrides[0].written, "vip-7, 192.0.2.7");
-    assert!(!format!("{file:?}").contains("redis://"), "no log shows where Redis is, with its password");
-    assert!(!format!("{file:?}").contains("hunter2"), "no log shows a secret");
+    assert!(!format!("{file:?}").contains("redis://"), "the address of Redis must be redacted");
+    assert!(!format!("{file:?}").contains("hunter2"), "secrets must be redacted");
 }
 
 /// Without locations, which differ.
-fn without_places(mut file: RuleFile) -> RuleFile {
+fn without_spans(mut file: RuleFile) -> RuleFile {
     for rule in &mut file.rules {
         rule.span = Span::default();
         let others = rule.overrides.iter_mut().flat_map(|other| &mut other.limits);
@@ -41,7 +41,7 @@ fn without_places(mut file: RuleFile) -> RuleFile {
 }
 
 #[test]
-fn three_formats_say_the_same() {
+fn all_formats_are_equivalent() {
     let yaml = "
 status: 429
 store: {redis: redis://a, timeout: 20ms}
@@ -77,17 +77,17 @@ name = 'b'
 load = { cpu = '99.5%', connections = 20000 }
 ";
     let read = |name: &str, text: &str| {
-        let file = without_places(read_as(name, text).unwrap_or_else(|told| panic!("{told}")));
+        let file = without_spans(read_as(name, text).unwrap_or_else(|problems| panic!("{problems}")));
         assert_eq!(file.store.redis.as_ref().unwrap().url.reveal(), "redis://a");
         format!("{file:?}")
     };
-    let of_yaml = read("diana.yaml", yaml);
-    assert_eq!(of_yaml, read("diana.json", json));
-    assert_eq!(of_yaml, read("diana.toml", toml));
+    let from_yaml = read("diana.yaml", yaml);
+    assert_eq!(from_yaml, read("diana.json", json));
+    assert_eq!(from_yaml, read("diana.toml", toml));
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once_in_the_order_of_the_text() {
+fn reports_all_problems_at_once_in_order() {
     let text = "\
 version: 2
 gateway: {listen: 8080, upstream: http://a, trustd_proxies: []}
@@ -107,74 +107,74 @@ rules:
     assert_eq!(
         read(text).unwrap_err(),
         "\
-diana.yaml:1:10: this program knows version 1 of the rule file, not `2`
+diana.yaml:1:10: unsupported rule file version `2`: this program supports version 1
   1 | version: 2
-    |          ^ a newer program, or version 1
-diana.yaml:2:19: `listen` can't be `8080`
+    |          ^ use a newer program, or version 1
+diana.yaml:2:19: invalid value `8080` for `listen`
   2 | gateway: {listen: 8080, upstream: http://a, trustd_proxies: []}
-    |                   ^^^^ an address and a port, as in 127.0.0.1:8080 or [::]:8080
-diana.yaml:2:45: `trustd_proxies` is no field of `gateway`
+    |                   ^^^^ expected an address and a port, such as 127.0.0.1:8080 or [::]:8080
+diana.yaml:2:45: unknown `gateway` field `trustd_proxies`
   2 | gateway: {listen: 8080, upstream: http://a, trustd_proxies: []}
     |                                             ^^^^^^^^^^^^^^ did you mean `trusted_proxies`?
-diana.yaml:3:9: `timeout` is about Redis, and there is none
+diana.yaml:3:9: `timeout` needs `redis`
   3 | store: {timeout: 5}
-    |         ^^^^^^^ `redis: redis://127.0.0.1:6379` beside it
-diana.yaml:4:9: a refusal can't answer `200`
+    |         ^^^^^^^ add `redis: redis://127.0.0.1:6379`
+diana.yaml:4:9: invalid status `200`
   4 | status: 200
-    |         ^^^ a status from 400 to 599, such as 429 or 503
-diana.yaml:7:9: `acount` is nothing that requests are told apart by
+    |         ^^^ expected a status from 400 to 599, such as 429 or 503
+diana.yaml:7:9: unknown key `acount`
   7 |     by: acount
     |         ^^^^^^ did you mean `account`?
-diana.yaml:8:12: a limit can't be `0/s`
+diana.yaml:8:12: invalid limit `0/s`
   8 |     limit: 0/s
     |            ^^^ permits 0: must be a whole number from 1 to 9007199254740992
-diana.yaml:10:19: `search` is no path
+diana.yaml:10:19: invalid path `search`
  10 |     match: {path: search, method: get}
-    |                   ^^^^^^ a path begins with `/`, as in `/search/**`
-diana.yaml:10:35: methods are told apart by case, so `get` would never match
+    |                   ^^^^^^ expected a leading `/`, as in `/search/**`
+diana.yaml:10:35: method `get` never matches: methods are case-sensitive
  10 |     match: {path: search, method: get}
     |                                   ^^^ did you mean `GET`?
-diana.yaml:11:24: `burts` is no field of a limit
+diana.yaml:11:24: unknown limit field `burts`
  11 |     limit: {rate: 5/s, burts: 7}
     |                        ^^^^^ did you mean `burst`?
-diana.yaml:12:11: `wait` can't be `5`
+diana.yaml:12:11: invalid value `5` for `wait`
  12 |     wait: 5
-    |           ^ `5` has no unit; write one of ns, us, ms, s, min, h, day, week or month
-diana.yaml:13:11: there is a rule `b` already
+    |           ^ missing unit in `5`; expected one of ns, us, ms, s, min, h, day, week or month
+diana.yaml:13:11: duplicate rule name `b`
  13 |   - name: b
-    |           ^ another name: counts are kept by it
+    |           ^ use another name: counts are stored by name
 "
     );
 }
 
 #[test]
-fn a_typo_in_any_name_of_a_field_is_understood() {
+fn suggests_the_field_for_a_typo() {
     let of_rule = "name by match bandwidth load cost cost_default cost_min allow deny overrides wait queue over shadow status answer missing store limit every total \
                    concurrent algorithm buckets burst burst_seconds cold_factor delay nodelay opens precision refill starts time_zone warm_up";
     for field in of_rule.split_whitespace().filter(|field| field.len() > 2) {
         // Two swapped letters.
         let typo = format!("{}{}{}", &field[1..2], &field[..1], &field[2..]);
-        let said = told(&format!("rules: [{{name: a, total: 1, {typo}: 5}}]"));
-        let expected = format!("[{typo}] `{typo}` is no field of a rule: did you mean `{field}`?");
-        assert!(said.contains(&expected), "{said:?}");
+        let problems = problems_of(&format!("rules: [{{name: a, total: 1, {typo}: 5}}]"));
+        let expected = format!("[{typo}] unknown rule field `{typo}`: did you mean `{field}`?");
+        assert!(problems.contains(&expected), "{problems:?}");
     }
     for field in ["version", "gateway", "admin", "identity", "store", "remote", "status", "answer", "rules"] {
-        let said = told(&format!("rules: []\n{field}x: 5\n"));
-        assert_eq!(said, [format!("[{field}x] `{field}x` is no field of a rule file: did you mean `{field}`?")]);
+        let problems = problems_of(&format!("rules: []\n{field}x: 5\n"));
+        assert_eq!(problems, [format!("[{field}x] unknown rule file field `{field}x`: did you mean `{field}`?")]);
     }
 }
 
 #[test]
-fn a_name_that_is_there_twice_is_told() {
-    assert_eq!(told(&rule("limit: 5/s\nlimit: 7/s")), ["[limit] duplicate mapping key: limit"]);
+fn duplicate_names_are_reported() {
+    assert_eq!(problems_of(&rule("limit: 5/s\nlimit: 7/s")), ["[limit] duplicate mapping key: limit"]);
     let toml = read_as("a.toml", "rules = []\nrules = []\n").unwrap_err();
     assert!(toml.starts_with("a.toml:2:1: duplicate key"), "{toml}");
-    let said = told("rules: [{name: a, total: 1}, {name: b, total: 2}, {name: a, total: 3}]");
-    assert_eq!(said, ["[a] there is a rule `a` already: another name: counts are kept by it"]);
+    let problems = problems_of("rules: [{name: a, total: 1}, {name: b, total: 2}, {name: a, total: 3}]");
+    assert_eq!(problems, ["[a] duplicate rule name `a`: use another name: counts are stored by name"]);
 }
 
 #[test]
-fn rules_that_differ_in_one_field_are_told_apart_however_many_there_are() {
+fn rules_that_differ_in_one_field_are_not_duplicates() {
     use std::fmt::Write;
     let mut text = "rules:\n".to_owned();
     for cost in 1..=20_000 {
@@ -182,26 +182,26 @@ fn rules_that_differ_in_one_field_are_told_apart_however_many_there_are() {
     }
     assert_eq!(good(&text).rules.len(), 20_000);
     text.push_str("  - {name: twin, by: ip, limit: 90000/s, cost: 19999}\n");
-    let said = told(&text);
-    assert_eq!(said, ["[twin] rule `twin` can never refuse anybody: `r19999` says the same: leave one of the two out"]);
+    let problems = problems_of(&text);
+    assert_eq!(problems, ["[twin] rule `twin` has no effect: it is identical to `r19999`: remove one of the two"]);
 }
 
 #[test]
-fn what_could_not_be_read_is_like_nothing_else() {
-    let said = told("rules: [{name: a, limit: 5/s}, {name: b, limit: 5/s, buckets: 10}]");
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("buckets"), "{said:?}");
-    let said = told("rules: [{name: a, limit: 5/s, wait: soon}, {name: b, limit: 5/s}]");
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with("[soon]"), "{said:?}");
+fn invalid_rules_are_not_duplicates() {
+    let problems = problems_of("rules: [{name: a, limit: 5/s}, {name: b, limit: 5/s, buckets: 10}]");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("buckets"), "{problems:?}");
+    let problems = problems_of("rules: [{name: a, limit: 5/s, wait: soon}, {name: b, limit: 5/s}]");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with("[soon]"), "{problems:?}");
 }
 
 #[test]
-fn rules_that_nobody_can_reach_are_told() {
-    let twins = "rules: [{name: a, by: ip, limit: 5/s}, {name: b, by: ip, limit: 5/s burst 5, status: 429}]";
-    assert_eq!(told(twins), ["[b] rule `b` can never refuse anybody: `a` says the same: leave one of the two out"]);
+fn shadowed_rules_are_reported() {
+    let duplicates = "rules: [{name: a, by: ip, limit: 5/s}, {name: b, by: ip, limit: 5/s burst 5, status: 429}]";
+    assert_eq!(problems_of(duplicates), ["[b] rule `b` has no effect: it is identical to `a`: remove one of the two"]);
     let with_overrides = "rules: [{name: a, by: ip, limit: 5/s, overrides: {10.0.0.7: 7/s}}, {name: b, by: ip, limit: 5/s, overrides: {10.0.0.7: 7/s}}]";
-    assert_eq!(told(with_overrides).len(), 1);
+    assert_eq!(problems_of(with_overrides).len(), 1);
     for differs in
         ["limit: 6/s", "limit: 5/s, wait: 1s", "limit: 5/s, shadow: true", "limit: 5/s, match: {method: GET}"]
     {
@@ -209,19 +209,19 @@ fn rules_that_nobody_can_reach_are_told() {
     }
     let closed = "rules: [{name: a, deny: ['0.0.0.0/0', '::/0']}, {name: b, total: 1}, {name: c, total: 2}]";
     assert_eq!(
-        told(closed),
+        problems_of(closed),
         [
-            "[b] no request can reach rule `b`: `a` denies every address: leave one of the two out",
-            "[c] no request can reach rule `c`: `a` denies every address: leave one of the two out"
+            "[b] rule `b` never applies: `a` denies every address: remove one of the two",
+            "[c] rule `c` never applies: `a` denies every address: remove one of the two"
         ]
     );
 }
 
 #[test]
-fn a_variable_that_is_not_set_is_told() {
+fn an_unset_variable_is_reported() {
     assert_eq!(
         read("store: {redis: '${REDIS}'}\nrules: []\n").unwrap_err(),
-        "diana.yaml:1:16: the environment variable `REDIS` is not set
+        "diana.yaml:1:16: environment variable `REDIS` is not set
   1 | store: {redis: '${REDIS}'}
     |                ^^^^^^^^^^
 "
@@ -229,11 +229,11 @@ fn a_variable_that_is_not_set_is_told() {
 }
 
 #[test]
-fn a_remote_document_brings_rules_and_nothing_of_the_machine() {
+fn a_remote_document_has_only_rules() {
     let local = good("status: 429\nstore: {redis: redis://a}\nrules: [{name: a, total: 1}]\n");
     let remote = |text: &str| {
         local
-            .with_remote(&Document::new("centre", text), &diana_server::registry())
+            .with_remote(&Document::new("remote", text), &diana_server::registry())
             .map_err(|problems| problems.to_string())
     };
     let file =
@@ -241,22 +241,22 @@ fn a_remote_document_brings_rules_and_nothing_of_the_machine() {
     assert_eq!((file.rules.len(), file.rules[0].status, file.store.redis.is_some()), (2, 429, true));
     assert_eq!(file.rules[1].overrides[0].written, "${X}");
     assert_eq!(remote("status: 503\nrules: [{name: b, total: 1}]").unwrap().rules[0].status, 503);
-    assert!(remote("status: 503").unwrap_err().starts_with("centre:1:1: a document of rules has no `rules`\n"));
-    assert!(remote("").unwrap_err().starts_with("centre:1:1: a document of rules is a map, but this is nothing\n"));
+    assert!(remote("status: 503").unwrap_err().starts_with("remote:1:1: missing `rules` in rules document\n"));
+    assert!(remote("").unwrap_err().starts_with("remote:1:1: invalid rules document: expected a map, found null\n"));
     assert_eq!(
         remote("gateway: {listen: 1}\nrules: []").unwrap_err(),
         "\
-centre:1:1: `gateway` belongs in the local file of each machine
+remote:1:1: `gateway` is not supported in rules from a config server
   1 | gateway: {listen: 1}
-    | ^^^^^^^ only `version`, `revision`, `identity`, `status`, `answer` and `rules`
+    | ^^^^^^^ move it to the local file; expected only `version`, `revision`, `identity`, `status`, `answer` and `rules`
 "
     );
 }
 
 #[test]
-fn ten_thousand_faults_are_told_without_counting_lines_ten_thousand_times() {
+fn reports_ten_thousand_problems_quickly() {
     let text = std::iter::once("rules:\n".to_owned())
-        .chain((0..10_000).map(|nth| format!("  - name: r{nth}\n    total: 1\n    colour: blue\n")))
+        .chain((0..10_000).map(|number| format!("  - name: r{number}\n    total: 1\n    colour: blue\n")))
         .collect::<String>();
     let printed = read(&text).unwrap_err();
     // One unknown field `colour` in each. A rule with its own problem is not checked for duplicates.
@@ -265,15 +265,15 @@ fn ten_thousand_faults_are_told_without_counting_lines_ten_thousand_times() {
 }
 
 #[test]
-fn what_is_told_writes_nothing_strange_to_a_terminal() {
+fn reports_have_no_control_characters() {
     let printed = read("rules: [{name: \"a\\e[2Jb\", total: 1}]").unwrap_err();
-    assert!(printed.contains("`a\u{fffd}[2Jb` is no name of a rule") && !printed.contains('\u{1b}'), "{printed:?}");
+    assert!(printed.contains("invalid rule name `a\u{fffd}[2Jb`") && !printed.contains('\u{1b}'), "{printed:?}");
     let long = read(&format!("{}: 5\nrules: []\n", "x".repeat(1 << 20))).unwrap_err();
     assert!(long.len() < 4_000 && long.contains("xxx…"), "{}", long.len());
 }
 
 #[test]
-fn rules_whose_limits_are_wrong_are_no_twins() {
+fn rules_with_invalid_limits_are_not_duplicates() {
     let document = Document::new("diana.yaml", "rules:\n  - {name: a, limit: 5/x}\n  - {name: b, limit: 6/y}\n");
     let problems = RuleFile::read_with(&document, &diana_server::registry(), |_| None).unwrap_err();
     assert_eq!(problems.len(), 2, "{problems}");
@@ -281,9 +281,9 @@ fn rules_whose_limits_are_wrong_are_no_twins() {
 
 /// The value of a variable was part of the reported problem, and problems are logged.
 #[test]
-fn no_problem_shows_what_a_variable_stands_for() {
+fn no_problem_shows_the_value_of_a_variable() {
     const SECRET: &str = "hunter2-Very_Secret/0123";
-    let places = [
+    let sections = [
         "gateway: {listen: '${X}'}",
         "gateway: {upstream: '${X}'}",
         "gateway: {upstream: 'http://me:${X}@/a b'}",
@@ -327,34 +327,34 @@ fn no_problem_shows_what_a_variable_stands_for() {
         "name: a, bandwidth: '${X}'",
         "name: a, load: {cpu: '${X}'}",
     ];
-    let with_rules = places.iter().map(|place| format!("{place}\nrules: []\n"));
+    let with_rules = sections.iter().map(|section| format!("{section}\nrules: []\n"));
     let of_rules = fields.iter().map(|fields| format!("rules: [{{{fields}}}]\n"));
-    let mut told = 0;
+    let mut reported = 0;
     for text in with_rules.chain(of_rules) {
         for value in [SECRET.to_owned(), format!("redis://:{SECRET}@h/x"), format!("5/{SECRET}"), SECRET.to_uppercase()]
         {
             let document = Document::new("diana.yaml", text.clone());
             let read = RuleFile::read_with(&document, &diana_server::registry(), |_| Some(value.clone()));
             let Err(problems) = read else { continue };
-            told += 1;
+            reported += 1;
             let shown = format!("{problems}{problems:?}").to_lowercase();
             for part in ["hunter", "secret/", "very_s", "0123"] {
                 assert!(!shown.contains(part), "{value} in {text}:\n{problems}");
             }
         }
     }
-    assert!(told > 100, "{told} of {}", (places.len() + fields.len()) * 4);
+    assert!(reported > 100, "{reported} of {}", (sections.len() + fields.len()) * 4);
 }
 
 #[test]
-fn what_is_wrong_with_a_variable_is_told_by_its_name() {
+fn a_problem_with_a_variable_shows_its_name() {
     let document = Document::new("diana.yaml", "gateway: {workers: '${WORKERS}'}\nrules: [{name: a, limit: 0/s}]\n");
     let read = |value: &str| {
         RuleFile::read_with(&document, &diana_server::registry(), |_| Some(value.to_owned())).unwrap_err().to_string()
     };
-    let told = read("plenty of them");
-    assert!(told.contains("`workers` can't be `${WORKERS}`"), "{told}");
+    let problem = read("plenty of them");
+    assert!(problem.contains("invalid value `${WORKERS}` for `workers`"), "{problem}");
     // Short values are not treated as secrets, and other problems stay unchanged.
-    assert!(read("x").contains("`workers` can't be `${WORKERS}`"), "{}", read("x"));
+    assert!(read("x").contains("invalid value `${WORKERS}` for `workers`"), "{}", read("x"));
     assert!(read("0/s").contains("0/s"), "{}", read("0/s"));
 }

@@ -1,11 +1,11 @@
 //! Any file is either read or reported: never a panic, and never a location outside of the text.
 
-use super::good::GOOD;
+use super::valid::VALID;
 use diana_rules::{Document, RuleFile};
 use proptest::prelude::*;
 
 /// Reads a text in each format, and checks the reported problems.
-fn is_read_or_told(text: &str) -> Result<(), TestCaseError> {
+fn is_valid_or_reported(text: &str) -> Result<(), TestCaseError> {
     for name in ["diana.yaml", "diana.toml"] {
         let document = Document::new(name, text);
         let variable = |name: &str| (name != "NONE").then(|| "redis://a".to_owned());
@@ -86,34 +86,34 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn files_with_a_few_wrong_bytes(
-        nth in 0..GOOD.len(),
+    fn files_with_changed_bytes(
+        index in 0..VALID.len(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..12, piece()), 1..5),
     ) {
-        let mut text = GOOD[nth].to_owned();
+        let mut text = VALID[index].to_owned();
         for (at, length, piece) in changes {
             let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             let start = boundary(at.index(text.len() + 1));
             let end = boundary(start + length).max(start);
             text.replace_range(start..end, &piece);
         }
-        is_read_or_told(&text)?;
+        is_valid_or_reported(&text)?;
     }
 
     #[test]
-    fn files_with_lines_of_other_files(lines in prop::collection::vec((0..GOOD.len(), any::<prop::sample::Index>(), 0_usize..3), 0..20)) {
+    fn files_with_lines_of_other_files(lines in prop::collection::vec((0..VALID.len(), any::<prop::sample::Index>(), 0_usize..3), 0..20)) {
         let mut text = String::new();
-        for (nth, line, indent) in lines {
-            let all = GOOD[nth].lines().collect::<Vec<_>>();
+        for (index, line, indent) in lines {
+            let all = VALID[index].lines().collect::<Vec<_>>();
             text.push_str(&"  ".repeat(indent));
             text.push_str(all[line.index(all.len())]);
             text.push('\n');
         }
-        is_read_or_told(&text)?;
+        is_valid_or_reported(&text)?;
     }
 
     #[test]
-    fn any_text_at_all(text in any::<String>()) {
-        is_read_or_told(&text)?;
+    fn any_text(text in any::<String>()) {
+        is_valid_or_reported(&text)?;
     }
 }

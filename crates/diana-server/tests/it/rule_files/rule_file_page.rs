@@ -40,7 +40,7 @@ fn blocks() -> Vec<Block> {
             (None, None) => {}
         }
     }
-    assert!(open.is_none(), "a block is not closed");
+    assert!(open.is_none(), "unclosed block");
     blocks
 }
 
@@ -79,51 +79,51 @@ fn outcome(block: &Block) -> Option<Result<RuleFile, String>> {
         ["yaml", "rule"] => read_rule(&block.text),
         ["yaml", "remote"] | ["yaml", "wrong", "remote"] => read_remote(&block.text),
         ["text" | "rust"] => return None,
-        _ => panic!("line {}: nobody knows what to do with {:?}", block.line, block.info),
+        _ => panic!("line {}: unknown info string {:?}", block.line, block.info),
     })
 }
 
-fn is_wrong(block: &Block) -> bool {
+fn is_invalid(block: &Block) -> bool {
     block.info.contains(&"wrong")
 }
 
 #[test]
-fn every_example_is_read() {
+fn every_example_is_valid() {
     let mut read = 0;
-    for block in blocks().iter().filter(|block| !is_wrong(block)) {
+    for block in blocks().iter().filter(|block| !is_invalid(block)) {
         let Some(outcome) = outcome(block) else { continue };
         let file = outcome.unwrap_or_else(|problems| panic!("line {} of the page:\n{problems}", block.line));
         assert!(!file.rules.is_empty(), "line {}: an example without a rule", block.line);
         read += 1;
     }
-    assert!(read > 40, "only {read} examples were found");
+    assert!(read > 40, "only {read} examples found");
 }
 
 #[test]
-fn every_mistake_is_told_as_shown() {
+fn problems_are_printed_as_shown() {
     let blocks = blocks();
-    let mut wrong = 0;
-    for (nth, block) in blocks.iter().enumerate().filter(|(_, block)| is_wrong(block)) {
-        let told = match outcome(block) {
-            Some(Err(problems)) => problems,
-            _ => panic!("line {}: nothing is wrong with this", block.line),
+    let mut invalid = 0;
+    for (index, block) in blocks.iter().enumerate().filter(|(_, block)| is_invalid(block)) {
+        let problems = match outcome(block) {
+            Some(Err(text)) => text,
+            _ => panic!("line {}: expected problems, found a valid file", block.line),
         };
-        let shown = blocks.get(nth + 1).filter(|next| next.info == ["text"]);
-        let shown = shown.unwrap_or_else(|| panic!("line {}: what is told is not shown", block.line));
-        assert_eq!(shown.text, told, "line {} should show:\n{told}", shown.line);
-        wrong += 1;
+        let shown = blocks.get(index + 1).filter(|next| next.info == ["text"]);
+        let shown = shown.unwrap_or_else(|| panic!("line {}: the problems are not shown", block.line));
+        assert_eq!(shown.text, problems, "line {} should show:\n{problems}", shown.line);
+        invalid += 1;
     }
-    assert!(wrong >= 3, "only {wrong} mistakes were found");
+    assert!(invalid >= 3, "only {invalid} invalid examples found");
 }
 
 #[test]
-fn three_formats_say_the_same() {
+fn all_formats_are_equivalent() {
     let rules = |language: &str| {
         let block = blocks().into_iter().find(|block| block.info == [language] && block.text.contains("20000/h"));
         let block = block.unwrap_or_else(|| panic!("there is no {language}"));
         let file = outcome(&block).unwrap().unwrap();
-        let said = |limit: &LimitRule| (limit.written.clone(), limit.configured.clone());
-        file.rules.iter().map(|rule| (rule.name.clone(), rule.limits.iter().map(said).collect())).collect::<Vec<_>>()
+        let values = |limit: &LimitRule| (limit.written.clone(), limit.configured.clone());
+        file.rules.iter().map(|rule| (rule.name.clone(), rule.limits.iter().map(values).collect())).collect::<Vec<_>>()
     };
     let yaml: Vec<(String, Vec<_>)> = rules("yaml");
     assert_eq!(yaml, rules("json"));
@@ -133,16 +133,16 @@ fn three_formats_say_the_same() {
 /// The names that the parser expects in place of the unknown name `~`, from the hints of its errors.
 fn expected(yaml: &str) -> Vec<String> {
     let nonsense = yaml.replace('~', "qqqqqqqqqqqqqqqq");
-    let told = read("diana.yaml", &nonsense).err().unwrap_or_else(|| panic!("{yaml} is read"));
-    let lists = told.split("expected one of ").skip(1).flat_map(|list| list.lines().next());
+    let problems = read("diana.yaml", &nonsense).err().unwrap_or_else(|| panic!("{yaml} is valid"));
+    let lists = problems.split("expected one of ").skip(1).flat_map(|list| list.lines().next());
     let names = lists.flat_map(|list| list.split(", ")).map(|name| name.trim_matches('`').to_owned());
     let names = names.collect::<Vec<_>>();
-    assert!(!names.is_empty(), "{yaml} tells no names:\n{told}");
+    assert!(!names.is_empty(), "no names for {yaml}:\n{problems}");
     names
 }
 
 #[test]
-fn every_field_and_every_word_is_on_the_page() {
+fn the_page_lists_every_field_and_value() {
     let registry = diana_server::registry();
     let mut names = LimitRule::fields(&registry).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
     names.extend(registry.algorithms().map(str::to_owned));

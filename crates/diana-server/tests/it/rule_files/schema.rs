@@ -1,6 +1,6 @@
 //! The schema and the parser agree.
 
-use super::good::GOOD;
+use super::valid::VALID;
 use crate::common::read;
 use diana_rules::document::{Node, Value as Tree};
 use diana_rules::{Document, RuleFile, schema};
@@ -36,28 +36,30 @@ fn as_json(node: &Node) -> Value {
     }
 }
 
-fn good_files() -> impl Iterator<Item = Value> {
-    GOOD.iter().map(|text| as_json(&Document::new("good.yaml", *text).parse().unwrap_or_else(|told| panic!("{told}"))))
+fn valid_files() -> impl Iterator<Item = Value> {
+    VALID.iter().map(|text| {
+        as_json(&Document::new("valid.yaml", *text).parse().unwrap_or_else(|problems| panic!("{problems}")))
+    })
 }
 
 #[test]
-fn it_is_a_schema() {
+fn the_schema_is_valid() {
     let schema = schema::rule_file(&diana_server::registry());
     jsonschema::draft202012::meta::validate(&schema).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
-fn good_files_are_good_for_both() {
+fn valid_files_are_accepted_by_both() {
     let validator = validator();
-    for file in good_files() {
-        let wrong =
+    for file in valid_files() {
+        let errors =
             validator.iter_errors(&file).map(|error| format!("{}: {error}", error.instance_path())).collect::<Vec<_>>();
-        assert!(wrong.is_empty(), "{wrong:#?}\n{file}");
+        assert!(errors.is_empty(), "{errors:#?}\n{file}");
     }
 }
 
 /// A location of a field, as `@`, and its fields in the schema.
-const PLACES: &[(&str, &str)] = &[
+const MAPS: &[(&str, &str)] = &[
     ("{rules: [], @: 5}", "/properties"),
     ("{rules: [], gateway: {@: 5}}", "/properties/gateway/properties"),
     ("{rules: [], gateway: {tls: {@: 5}}}", "/properties/gateway/properties/tls/properties"),
@@ -92,55 +94,59 @@ const PLACES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn both_know_the_same_fields() {
+fn parser_and_schema_have_the_same_fields() {
     let schema = schema::rule_file(&diana_server::registry());
-    for (place, fields) in PLACES {
-        let of_schema = schema.pointer(fields).and_then(Value::as_object).unwrap_or_else(|| panic!("{fields}"));
-        let of_schema = of_schema.keys().cloned().collect::<BTreeSet<_>>();
-        for field in &of_schema {
-            let told = read(&place.replace('@', field)).err().unwrap_or_default();
-            assert!(!told.contains("is no field of"), "{place}: {told}");
+    for (map, fields) in MAPS {
+        let schema_fields = schema.pointer(fields).and_then(Value::as_object).unwrap_or_else(|| panic!("{fields}"));
+        let schema_fields = schema_fields.keys().cloned().collect::<BTreeSet<_>>();
+        for field in &schema_fields {
+            let problems = read(&map.replace('@', field)).err().unwrap_or_default();
+            let is_unknown = |line: &str| line.contains(": unknown ") && line.contains(&format!(" field `{field}`"));
+            assert!(!problems.lines().any(is_unknown), "{map}: {problems}");
         }
         // The parser lists the known fields when it reports an unknown one.
-        let told = read(&place.replace('@', "zzzzzzzz")).unwrap_err();
-        let known = told.split("expected one of ").nth(1).unwrap_or_else(|| panic!("{told}")).lines().next().unwrap();
+        let problems = read(&map.replace('@', "zzzzzzzz")).unwrap_err();
+        let known =
+            problems.split("expected one of ").nth(1).unwrap_or_else(|| panic!("{problems}")).lines().next().unwrap();
         let known = known.split(", ").map(|word| word.trim_matches('`').to_owned()).collect::<BTreeSet<_>>();
-        assert_eq!(known, of_schema, "{place}");
+        assert_eq!(known, schema_fields, "{map}");
     }
 }
 
 #[test]
-fn both_know_the_same_options_of_limits() {
+fn parser_and_schema_have_the_same_limit_options() {
     let schema = schema::rule_file(&diana_server::registry());
-    let of_schema = schema.pointer("/$defs/limit/anyOf/1/properties").and_then(Value::as_object).unwrap();
+    let schema_fields = schema.pointer("/$defs/limit/anyOf/1/properties").and_then(Value::as_object).unwrap();
     let mut known = BTreeSet::new();
     for algorithm in diana_server::registry().algorithms() {
-        let told = read(&format!("rules: [{{name: a, limit: {{rate: 5/s, algorithm: {algorithm}, zzzzzzzz: 5}}}}]"))
-            .unwrap_err();
-        let options = told.split("expected one of ").nth(1).unwrap_or_else(|| panic!("{told}")).lines().next().unwrap();
+        let problems =
+            read(&format!("rules: [{{name: a, limit: {{rate: 5/s, algorithm: {algorithm}, zzzzzzzz: 5}}}}]"))
+                .unwrap_err();
+        let options =
+            problems.split("expected one of ").nth(1).unwrap_or_else(|| panic!("{problems}")).lines().next().unwrap();
         known.extend(options.split(", ").map(|word| word.trim_matches('`').to_owned()));
     }
-    assert_eq!(known, of_schema.keys().cloned().collect());
+    assert_eq!(known, schema_fields.keys().cloned().collect());
 }
 
 #[test]
 fn every_field_is_described() {
-    fn look(schema: &Value, place: &str) {
+    fn visit(schema: &Value, pointer: &str) {
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
-            assert!(property.get("description").is_some(), "{place}/{name}");
+            assert!(property.get("description").is_some(), "{pointer}/{name}");
         }
         match schema {
-            Value::Object(fields) => fields.iter().for_each(|(name, value)| look(value, &format!("{place}/{name}"))),
-            Value::Array(items) => items.iter().for_each(|value| look(value, place)),
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| visit(value, &format!("{pointer}/{name}"))),
+            Value::Array(items) => items.iter().for_each(|value| visit(value, pointer)),
             _ => {}
         }
     }
-    look(&schema::rule_file(&diana_server::registry()), "");
+    visit(&schema::rule_file(&diana_server::registry()), "");
 }
 
 #[test]
-fn what_is_registered_is_known() {
+fn registered_extensions_are_in_the_schema() {
     let mut registry = diana_server::registry();
     registry.algorithm("mine", &["colour", "burst"], |_, _| None);
     registry.key("first_segment", |_| None);
@@ -153,49 +159,50 @@ fn what_is_registered_is_known() {
 }
 
 /// All locations in a document, as JSON pointers.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| places(value, &format!("{at}/{name}"), found)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| pointers(value, &format!("{at}/{name}"), found))
+        }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(nth, value)| places(value, &format!("{at}/{nth}"), found));
+            items.iter().enumerate().for_each(|(index, value)| pointers(value, &format!("{at}/{index}"), found));
         }
         _ => {}
     }
 }
 
 #[test]
-fn what_is_built_wrong_is_refused_by_both() {
+fn invalid_types_are_rejected_by_both() {
     let validator = validator();
-    let refused = |file: &Value, what: &str| {
-        assert!(read(&file.to_string()).is_err(), "the parser takes {what}");
-        assert!(!validator.is_valid(file), "the schema takes {what}");
+    let assert_rejected = |file: &Value, what: &str| {
+        assert!(read(&file.to_string()).is_err(), "the parser accepts {what}");
+        assert!(!validator.is_valid(file), "the schema accepts {what}");
     };
-    let mut looked_at = 0;
-    for good in good_files() {
+    let mut checked = 0;
+    for valid in valid_files() {
         let mut found = Vec::new();
-        places(&good, "", &mut found);
-        for place in found {
-            let wrong = [json!({"zzz": []}), json!(null), json!([[true]])];
-            for wrong in wrong {
-                let mut file = good.clone();
-                *file.pointer_mut(&place).unwrap() = wrong.clone();
-                refused(&file, &format!("{place}: {wrong} in {good}"));
+        pointers(&valid, "", &mut found);
+        for pointer in found {
+            for errors in [json!({"zzz": []}), json!(null), json!([[true]])] {
+                let mut file = valid.clone();
+                *file.pointer_mut(&pointer).unwrap() = errors.clone();
+                assert_rejected(&file, &format!("{pointer}: {errors} in {valid}"));
             }
-            let mut file = good.clone();
-            let here = file.pointer_mut(&place).unwrap();
-            if let Value::Object(fields) = here {
+            let mut file = valid.clone();
+            let value = file.pointer_mut(&pointer).unwrap();
+            if let Value::Object(fields) = value {
                 fields.insert("zzz".to_owned(), json!({"zzz": []}));
-                refused(&file, &format!("zzz in {place} of {good}"));
+                assert_rejected(&file, &format!("zzz in {pointer} of {valid}"));
             // `call` may be `true`; only other fields of the rule can make that invalid.
-            } else if !here.is_boolean() && !place.ends_with("/match/call") {
-                *here = json!(true);
-                refused(&file, &format!("{place}: true in {good}"));
+            } else if !value.is_boolean() && !pointer.ends_with("/match/call") {
+                *value = json!(true);
+                assert_rejected(&file, &format!("{pointer}: true in {valid}"));
             }
-            looked_at += 1;
+            checked += 1;
         }
     }
-    assert!(looked_at > 300, "{looked_at}");
+    assert!(checked > 300, "{checked}");
 }
 
 /// Values of all types, each valid somewhere.
@@ -218,7 +225,7 @@ fn files() -> impl Strategy<Value = Value> {
         serde_json::from_str::<Value>(&text.trim().replace('\n', "\\n"))
             .unwrap_or_else(|error| panic!("{text}: {error}"))
     });
-    let odd_value = prop::sample::select(values.collect::<Vec<_>>());
+    let any_value = prop::sample::select(values.collect::<Vec<_>>());
     let fields_of = |pointer: &str| -> Vec<String> {
         schema::rule_file(&diana_server::registry())
             .pointer(pointer)
@@ -229,22 +236,22 @@ fn files() -> impl Strategy<Value = Value> {
             .collect()
     };
     // Fields of rules from valid files, so that many are valid, and all existing fields with any value.
-    let of_good = good_files()
+    let valid_fields = valid_files()
         .flat_map(|file| file["rules"].as_array().cloned().unwrap_or_default())
         .flat_map(|rule| rule.as_object().cloned().unwrap_or_default())
         .filter(|(name, _)| name != "name")
         .collect::<Vec<_>>();
     let rule_fields = fields_of("/$defs/rule/properties");
-    let rule = prop::collection::btree_map(prop::sample::select(rule_fields), odd_value.clone(), 0..3);
-    let rule = (rule, prop::collection::vec(prop::sample::select(of_good), 0..3), any::<bool>()).prop_map(
-        |(odd, good, simple)| {
+    let rule = prop::collection::btree_map(prop::sample::select(rule_fields), any_value.clone(), 0..3);
+    let rule = (rule, prop::collection::vec(prop::sample::select(valid_fields), 0..3), any::<bool>()).prop_map(
+        |(random, valid, simple)| {
             let mut rule = serde_json::Map::new();
             rule.insert("name".to_owned(), json!("a"));
             if simple {
                 rule.insert("limit".to_owned(), json!("5/s"));
             }
-            rule.extend(good);
-            rule.extend(odd);
+            rule.extend(valid);
+            rule.extend(random);
             Value::Object(rule)
         },
     );
@@ -252,27 +259,29 @@ fn files() -> impl Strategy<Value = Value> {
     let section = prop_oneof![Just("store"), Just("remote"), Just("gateway"), Just("admin"), Just("identity")];
     let section = section.prop_flat_map(move |section| {
         let names = fields_of(&format!("/properties/{section}/properties"));
-        (Just(section), prop::collection::btree_map(prop::sample::select(names), odd_value.clone(), 0..4))
+        (Just(section), prop::collection::btree_map(prop::sample::select(names), any_value.clone(), 0..4))
     });
-    let odd = prop::collection::btree_map(
+    let random = prop::collection::btree_map(
         prop::sample::select(top),
         prop::sample::select(vec![json!(1), json!("429"), json!([]), json!({})]),
         0..2,
     );
-    (rule, prop::option::weighted(0.3, section), prop::option::weighted(0.2, odd)).prop_map(|(rule, section, odd)| {
-        let mut file = json!({"rules": [rule]});
-        if let Some((name, section)) = section {
-            file[name] = json!(section);
-        }
-        for (name, value) in odd.into_iter().flatten() {
-            file[name] = value;
-        }
-        file
-    })
+    (rule, prop::option::weighted(0.3, section), prop::option::weighted(0.2, random)).prop_map(
+        |(rule, section, random)| {
+            let mut file = json!({"rules": [rule]});
+            if let Some((name, section)) = section {
+                file[name] = json!(section);
+            }
+            for (name, value) in random.into_iter().flatten() {
+                file[name] = value;
+            }
+            file
+        },
+    )
 }
 
 #[test]
-fn what_the_parser_accepts_the_schema_accepts() {
+fn the_schema_accepts_what_the_parser_accepts() {
     let (validator, accepted) = (validator(), Cell::new(0_u32));
     let config = Config { cases: 20_000, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&files(), |file| {
@@ -280,14 +289,14 @@ fn what_the_parser_accepts_the_schema_accepts() {
         let variable = |name: &str| Some(if name == "RATE" { "5/s" } else { "5" }.to_owned());
         if RuleFile::read_with(&document, &diana_server::registry(), variable).is_ok() {
             accepted.set(accepted.get() + 1);
-            let wrong = validator
+            let errors = validator
                 .iter_errors(&file)
                 .map(|error| format!("{}: {error}", error.instance_path()))
                 .collect::<Vec<_>>();
-            prop_assert!(wrong.is_empty(), "{wrong:#?}");
+            prop_assert!(errors.is_empty(), "{errors:#?}");
         }
         Ok(())
     });
     outcome.unwrap_or_else(|failed| panic!("{failed}"));
-    assert!(accepted.get() > 2_000, "{} of 20,000 were good: too few to tell", accepted.get());
+    assert!(accepted.get() > 2_000, "only {} of 20,000 were valid", accepted.get());
 }

@@ -1,6 +1,6 @@
 //! Clients that send requests continuously, and record the responses.
 
-use super::fleet::{Fleet, PASSED, REFUSED};
+use super::fleet::{ALLOWED, DENIED, Fleet};
 use crate::support::client::Client;
 use crate::support::program::LONG;
 use diana_testing::wait_until;
@@ -14,72 +14,73 @@ const CLIENTS: usize = 3;
 
 /// The clients of all gateways of a fleet. They stop on drop.
 pub(crate) struct Load {
-    notes: Arc<Notes>,
+    results: Arc<Results>,
     clients: Vec<JoinHandle<()>>,
 }
 
 /// The responses to all of them.
-struct Notes {
-    paths: Vec<Path>,
+struct Results {
+    paths: Vec<PathResults>,
     stop: AtomicBool,
-    faults: Mutex<Vec<String>>,
+    failures: Mutex<Vec<String>>,
 }
 
-struct Path {
+struct PathResults {
     path: &'static str,
-    passed: AtomicU64,
-    answered: AtomicU64,
+    allowed: AtomicU64,
+    responses: AtomicU64,
 }
 
 impl Load {
     /// Starts clients for each gateway, which request these paths in turn.
     pub(crate) fn start(fleet: &Fleet, paths: &[&'static str]) -> Self {
-        let path = |path: &&'static str| Path { path, passed: AtomicU64::new(0), answered: AtomicU64::new(0) };
-        let notes = Arc::new(Notes {
+        let path = |path: &&'static str| PathResults { path, allowed: AtomicU64::new(0), responses: AtomicU64::new(0) };
+        let results = Arc::new(Results {
             paths: paths.iter().map(path).collect(),
             stop: AtomicBool::new(false),
-            faults: Mutex::default(),
+            failures: Mutex::default(),
         });
         let ports = (0..CLIENTS).flat_map(|_| fleet.ports());
         let client = |port| {
-            let notes = Arc::clone(&notes);
-            std::thread::spawn(move || notes.ask_all_the_time(port))
+            let results = Arc::clone(&results);
+            std::thread::spawn(move || results.send_continuously(port))
         };
-        Self { clients: ports.map(client).collect(), notes }
+        Self { clients: ports.map(client).collect(), results }
     }
 
     /// Waits for this many more requests for each path, counting only requests that start from now on.
-    pub(crate) fn go_on(&self, requests: u64) {
+    pub(crate) fn wait_for_more(&self, requests: u64) {
         // Each client may have one active request that started before.
         let more = requests + self.clients.len() as u64;
-        let until = self.notes.paths.iter().map(|path| path.answered.load(Ordering::SeqCst) + more).collect::<Vec<_>>();
+        let until =
+            self.results.paths.iter().map(|path| path.responses.load(Ordering::SeqCst) + more).collect::<Vec<_>>();
         let is_done = || {
-            let mut each = self.notes.paths.iter().zip(&until);
-            let is_done = each.all(|(path, until)| path.answered.load(Ordering::SeqCst) >= *until);
-            (is_done || !self.notes.faults.lock().is_empty()).then_some(())
+            let mut each = self.results.paths.iter().zip(&until);
+            let is_done = each.all(|(path, until)| path.responses.load(Ordering::SeqCst) >= *until);
+            (is_done || !self.results.failures.lock().is_empty()).then_some(())
         };
-        wait_until("requests to be answered", LONG, is_done).unwrap();
-        self.no_faults();
+        wait_until("responses", LONG, is_done).unwrap();
+        self.assert_no_failures();
     }
 
     /// Returns how many requests for a path were allowed so far.
-    pub(crate) fn passed(&self, path: &str) -> u64 {
-        self.notes.paths.iter().find(|known| known.path == path).unwrap().passed.load(Ordering::SeqCst)
+    pub(crate) fn allowed(&self, path: &str) -> u64 {
+        self.results.paths.iter().find(|known| known.path == path).unwrap().allowed.load(Ordering::SeqCst)
     }
 
     /// Stops the clients, and returns the total number of requests. Fails if a response was missing or unexpected.
     pub(crate) fn stop(mut self) -> u64 {
-        self.end();
-        self.no_faults();
-        self.notes.paths.iter().map(|path| path.answered.load(Ordering::SeqCst)).sum()
+        self.stop_clients();
+        self.assert_no_failures();
+        self.results.paths.iter().map(|path| path.responses.load(Ordering::SeqCst)).sum()
     }
 
-    fn no_faults(&self) {
-        assert_eq!(*self.notes.faults.lock(), Vec::<String>::new());
+    fn assert_no_failures(&self) {
+        assert_eq!(*self.results.failures.lock(), Vec::<String>::new());
     }
 
-    fn end(&mut self) {
-        self.notes.stop.store(true, Ordering::SeqCst);
+    fn stop_clients(&mut self) {
+        self.results.stop.store(true, Ordering::SeqCst);
         for client in self.clients.drain(..) {
             let _ = client.join();
         }
@@ -88,27 +89,28 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.end();
+        self.stop_clients();
     }
 }
 
-impl Notes {
-    fn ask_all_the_time(&self, port: u16) {
+impl Results {
+    fn send_continuously(&self, port: u16) {
         let mut client = Client::connect(port);
         while !self.stop.load(Ordering::SeqCst) {
             for path in &self.paths {
                 let request = format!("GET {} HTTP/1.1\r\nhost: example.com\r\n\r\n", path.path);
-                let answer = client.try_send(request).ok().and_then(|()| client.try_answer());
-                match answer.map(|answer| answer.status) {
-                    Some(PASSED) => drop(path.passed.fetch_add(1, Ordering::SeqCst)),
-                    Some(REFUSED) => {}
+                let response = client.try_send(request).ok().and_then(|()| client.try_response());
+                match response.map(|response| response.status) {
+                    Some(ALLOWED) => drop(path.allowed.fetch_add(1, Ordering::SeqCst)),
+                    Some(DENIED) => {}
                     other => {
-                        let what = other.map_or("not answered".to_owned(), |status| format!("answered with {status}"));
-                        self.faults.lock().push(format!("{} was {what}", path.path));
+                        let what =
+                            other.map_or("no response".to_owned(), |status| format!("unexpected status {status}"));
+                        self.failures.lock().push(format!("{}: {what}", path.path));
                         return;
                     }
                 }
-                path.answered.fetch_add(1, Ordering::SeqCst);
+                path.responses.fetch_add(1, Ordering::SeqCst);
             }
         }
     }

@@ -14,7 +14,7 @@ pub(crate) struct Client {
 
 /// A complete response.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ClientResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -22,20 +22,20 @@ pub(crate) struct Answer {
 }
 
 /// Sends a request over a new connection; `None` if there is no response.
-pub(crate) fn ask(port: u16, request: &str) -> Option<Answer> {
+pub(crate) fn send_request(port: u16, request: &str) -> Option<ClientResponse> {
     let mut client = Client::try_connect(port).ok()?;
     client.try_send(request).ok()?;
-    client.try_answer()
+    client.try_response()
 }
 
 /// Sends a GET for a path.
-pub(crate) fn get(port: u16, path: &str) -> Answer {
-    ask(port, &format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n")).unwrap()
+pub(crate) fn get(port: u16, path: &str) -> ClientResponse {
+    send_request(port, &format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n")).unwrap()
 }
 
 /// Sends a GET for a path with more headers, each with its line end.
-pub(crate) fn get_with(port: u16, path: &str, headers: &str) -> Answer {
-    ask(port, &format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{headers}\r\n")).unwrap()
+pub(crate) fn get_with(port: u16, path: &str, headers: &str) -> ClientResponse {
+    send_request(port, &format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{headers}\r\n")).unwrap()
 }
 
 impl Client {
@@ -76,42 +76,42 @@ impl Client {
     }
 
     /// Sends a GET for a path, and reads the response.
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
-        self.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n")).answer()
+    pub(crate) fn get(&mut self, path: &str) -> ClientResponse {
+        self.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n")).response()
     }
 
     /// Reads the next response.
-    pub(crate) fn answer(&mut self) -> Answer {
-        self.try_answer().expect("the connection ended before a whole answer")
+    pub(crate) fn response(&mut self) -> ClientResponse {
+        self.try_response().expect("the connection ended before a complete response")
     }
 
     /// Reads the next response; `None` if the connection ends before.
-    pub(crate) fn try_answer(&mut self) -> Option<Answer> {
-        let mut answer = self.head()?;
-        let is_empty = answer.status < 200 || matches!(answer.status, 204 | 304);
+    pub(crate) fn try_response(&mut self) -> Option<ClientResponse> {
+        let mut response = self.head()?;
+        let is_empty = response.status < 200 || matches!(response.status, 204 | 304);
         if !is_empty {
-            self.body(&mut answer)?;
+            self.body(&mut response)?;
         }
-        Some(answer)
+        Some(response)
     }
 
     /// Reads only the head of the next response, as after HEAD.
-    pub(crate) fn head(&mut self) -> Option<Answer> {
+    pub(crate) fn head(&mut self) -> Option<ClientResponse> {
         let head = self.until(b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&head).into_owned();
         let (line, fields) = head.split_once("\r\n")?;
         let status = line.split(' ').nth(1)?.parse().ok()?;
-        Some(Answer { status, headers: parsed(fields), body: Vec::new(), trailers: Vec::new() })
+        Some(ClientResponse { status, headers: parsed(fields), body: Vec::new(), trailers: Vec::new() })
     }
 
-    fn body(&mut self, answer: &mut Answer) -> Option<()> {
-        if answer.header("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
+    fn body(&mut self, response: &mut ClientResponse) -> Option<()> {
+        if response.header("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
             loop {
                 let piece = self.chunk()?;
                 if piece.is_empty() {
                     break;
                 }
-                answer.body.extend(piece);
+                response.body.extend(piece);
             }
             let mut trailers = String::new();
             loop {
@@ -121,11 +121,11 @@ impl Client {
                 }
                 trailers.push_str(&String::from_utf8_lossy(&line));
             }
-            answer.trailers = parsed(&trailers);
-        } else if let Some(length) = answer.header("content-length") {
-            answer.body = self.exactly(length.parse().ok()?)?;
+            response.trailers = parsed(&trailers);
+        } else if let Some(length) = response.header("content-length") {
+            response.body = self.exactly(length.parse().ok()?)?;
         } else {
-            answer.body = self.rest();
+            response.body = self.rest();
         }
         Some(())
     }
@@ -179,7 +179,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl ClientResponse {
     /// Returns the first header of this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)

@@ -86,7 +86,7 @@ impl Frames {
         match self.stream.read_exact(into) {
             Ok(()) => Some(()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                panic!("the connection stays open, and silent")
+                panic!("the connection stays open without a frame")
             }
             Err(_) => None,
         }
@@ -103,7 +103,7 @@ impl Frames {
     }
 }
 
-/// An upstream that speaks HTTP/2, frame by frame.
+/// An HTTP/2 upstream, frame by frame.
 pub(crate) struct FrameUpstream {
     port: Port,
     listener: TcpListener,

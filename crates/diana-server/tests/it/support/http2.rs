@@ -1,4 +1,4 @@
-//! HTTP/2 and TLS: clients of the gateway, and an upstream that speaks them.
+//! HTTP/2 and TLS: clients of the gateway, and an upstream with both.
 //!
 //! A gateway that stops waits for the PING ack of its HTTP/2 clients. So a test that drops one needs a runtime with
 //! other threads than its own (`flavor = "multi_thread"`), or it deadlocks.
@@ -66,7 +66,7 @@ pub(crate) async fn get(sender: &mut Sender, uri: &str) -> Response<Bytes> {
 /// Reads the whole response. Fails if it does not arrive.
 pub(crate) async fn whole(response: Response<Incoming>) -> Response<Bytes> {
     let (head, body) = response.into_parts();
-    let body = tokio::time::timeout(LONG, body.collect()).await.expect("no end of the answer").unwrap();
+    let body = tokio::time::timeout(LONG, body.collect()).await.expect("the response did not end").unwrap();
     Response::from_parts(head, body.to_bytes())
 }
 
@@ -101,16 +101,16 @@ pub(crate) async fn tls(
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(host.to_owned()).unwrap(), socket).await
 }
 
-/// An upstream that speaks HTTP/2, or either version over TLS; it responds with the request, and trailers.
+/// An upstream with HTTP/2, or either version over TLS; it responds with the request, and trailers.
 pub(crate) struct Service {
     port: Port,
-    seen: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ServiceRequest>>>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ServiceRequest {
     pub(crate) version: Version,
     pub(crate) host: String,
     pub(crate) target: String,
@@ -121,7 +121,7 @@ pub(crate) struct Asked {
 
 /// The protocol of a [`Service`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum Protocol {
     Http1,
     Http2,
 }
@@ -129,27 +129,27 @@ pub(crate) enum Speaks {
 impl Service {
     /// Starts an upstream with HTTP/2 without TLS.
     pub(crate) fn h2c() -> Self {
-        Self::start(None, Speaks::Http2)
+        Self::start(None, Protocol::Http2)
     }
 
     /// Starts an upstream with TLS, with a certificate that [`certificate`] made; it offers only this protocol.
-    pub(crate) fn https(folder: &Path, name: &str, speaks: Speaks) -> Self {
+    pub(crate) fn https(folder: &Path, name: &str, protocol: Protocol) -> Self {
         let chain = vec![CertificateDer::from_pem_file(folder.join(format!("{name}.pem"))).unwrap()];
         let key = PrivateKeyDer::from_pem_file(folder.join(format!("{name}.key"))).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
             rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let mut config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
-        let alpn: &[u8] = if speaks == Speaks::Http2 { b"h2" } else { b"http/1.1" };
+        let alpn: &[u8] = if protocol == Protocol::Http2 { b"h2" } else { b"http/1.1" };
         config.alpn_protocols = vec![alpn.to_vec()];
-        Self::start(Some(TlsAcceptor::from(Arc::new(config))), speaks)
+        Self::start(Some(TlsAcceptor::from(Arc::new(config))), protocol)
     }
 
-    fn start(tls: Option<TlsAcceptor>, speaks: Speaks) -> Self {
+    fn start(tls: Option<TlsAcceptor>, protocol: Protocol) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (port, seen) = (Port::claim().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let (port, requests) = (Port::claim().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let number = port.number();
-        let all = Arc::clone(&seen);
+        let all = Arc::clone(&requests);
         // Bound before the task starts: the caller may be on its own runtime, where it can't block on this.
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, number)).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -159,17 +159,17 @@ impl Service {
                 let (tls, all) = (tls.clone(), Arc::clone(&all));
                 tokio::spawn(async move {
                     match tls {
-                        None => serve(socket, speaks, all).await,
+                        None => serve(socket, protocol, all).await,
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(socket).await {
-                                serve(stream, speaks, all).await;
+                                serve(stream, protocol, all).await;
                             }
                         }
                     }
                 });
             }
         });
-        Self { port, seen, runtime: Some(runtime) }
+        Self { port, requests, runtime: Some(runtime) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -177,8 +177,8 @@ impl Service {
     }
 
     /// Returns the last received request.
-    pub(crate) fn last(&self) -> Asked {
-        self.seen.lock().last().cloned().expect("nothing reached the service")
+    pub(crate) fn last(&self) -> ServiceRequest {
+        self.requests.lock().last().cloned().expect("no request reached the service")
     }
 }
 
@@ -192,32 +192,32 @@ impl Drop for Service {
 
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    speaks: Speaks,
-    seen: Arc<Mutex<Vec<Asked>>>,
+    protocol: Protocol,
+    requests: Arc<Mutex<Vec<ServiceRequest>>>,
 ) {
     let service = service_fn(move |request| {
-        let seen = Arc::clone(&seen);
-        async move { answer(request, &seen).await }
+        let requests = Arc::clone(&requests);
+        async move { respond(request, &requests).await }
     });
     let io = TokioIo::new(stream);
-    let _ = match speaks {
-        Speaks::Http1 => hyper::server::conn::http1::Builder::new().serve_connection(io, service).await,
-        Speaks::Http2 => {
+    let _ = match protocol {
+        Protocol::Http1 => hyper::server::conn::http1::Builder::new().serve_connection(io, service).await,
+        Protocol::Http2 => {
             hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await
         }
     };
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
-    seen: &Mutex<Vec<Asked>>,
+    requests: &Mutex<Vec<ServiceRequest>>,
 ) -> hyper::Result<Response<BoxBody<Bytes, Infallible>>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?;
     let trailers = body.trailers().cloned();
     let in_header = || head.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let host = head.uri.authority().map(ToString::to_string).or_else(in_header).unwrap_or_default();
-    let asked = Asked {
+    let received = ServiceRequest {
         version: head.version,
         host,
         target: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
@@ -225,8 +225,8 @@ async fn answer(
         body: body.to_bytes(),
         trailers,
     };
-    let body = asked.body.clone();
-    seen.lock().push(asked);
+    let body = received.body.clone();
+    requests.lock().push(received);
     let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), HeaderValue::from_static("42"))]);
     // In chunks, so that the length is not known in advance: with a known length, HTTP/1 has no trailers.
     let frames = [Frame::data(body), Frame::trailers(trailers)].map(Ok::<_, Infallible>);

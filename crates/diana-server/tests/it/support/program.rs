@@ -1,6 +1,6 @@
 //! A running `diana serve` on its own ports, until the test ends.
 
-use super::client::{Answer, ask};
+use super::client::{ClientResponse, send_request};
 use diana_testing::{Port, wait_until};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,7 +22,7 @@ pub(crate) struct Diana {
     admin: Port,
     folder: TempDir,
     /// Its output so far: the log on standard error, and the access log on standard output.
-    said: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
     /// Its standard error, if it is not read.
     _unread: Option<ChildStderr>,
 }
@@ -55,13 +55,13 @@ impl Diana {
         let diana = &mut self;
         let is_ready = || {
             if let Some(status) = diana.child.try_wait().unwrap() {
-                panic!("it ended with {status}:\n{}", diana.said.lock());
+                panic!("it exited with {status}:\n{}", diana.output.lock());
             }
-            let answer = ask(diana.admin.number(), "GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
-            answer.is_some_and(|answer| answer.status == 200).then_some(())
+            let response = send_request(diana.admin.number(), "GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+            response.is_some_and(|response| response.status == 200).then_some(())
         };
         wait_until("diana serve to be ready", LONG, is_ready)
-            .unwrap_or_else(|error| panic!("{error}\n{}", diana.said.lock()));
+            .unwrap_or_else(|error| panic!("{error}\n{}", diana.output.lock()));
         self
     }
 
@@ -72,7 +72,7 @@ impl Diana {
 
     fn launch_by(folder: TempDir, rules: &str, stderr: Stderr, command: impl FnOnce(&Path) -> Command) -> Self {
         let [listen, tls, admin] = [(); 3].map(|()| Port::claim().unwrap());
-        let said = Arc::new(Mutex::new(String::new()));
+        let output = Arc::new(Mutex::new(String::new()));
         let file = folder.path().join("diana.yaml");
         std::fs::write(&file, text(rules, &listen, &tls, &admin, folder.path())).unwrap();
         let mut child = command(&file)
@@ -82,12 +82,12 @@ impl Diana {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        listen_to(child.stdout.take().unwrap(), &said);
+        collect_output(child.stdout.take().unwrap(), &output);
         let mut unread = child.stderr.take();
         if let Some(stderr) = unread.take_if(|_| stderr == Stderr::Read) {
-            listen_to(stderr, &said);
+            collect_output(stderr, &output);
         }
-        Self { child, listen, tls, admin, folder, said, _unread: unread }
+        Self { child, listen, tls, admin, folder, output, _unread: unread }
     }
 
     /// Returns its port.
@@ -111,8 +111,8 @@ impl Diana {
     }
 
     /// Sends a GET to the admin server.
-    pub(crate) fn admin(&self, path: &str) -> Answer {
-        ask(self.admin_port(), &format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).unwrap()
+    pub(crate) fn admin(&self, path: &str) -> ClientResponse {
+        send_request(self.admin_port(), &format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).unwrap()
     }
 
     /// Returns one of its metrics, by name and labels.
@@ -131,8 +131,8 @@ impl Diana {
     }
 
     /// Returns its output so far.
-    pub(crate) fn said(&self) -> String {
-        self.said.lock().clone()
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().clone()
     }
 
     /// Returns its memory, in bytes.
@@ -147,29 +147,29 @@ impl Diana {
     }
 
     /// Sends the stop signal, without waiting.
-    pub(crate) fn tell_to_stop(&self) {
+    pub(crate) fn request_stop(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Waits until it has exited.
-    pub(crate) fn ended(&mut self) -> ExitStatus {
-        wait_until("diana serve to end", LONG, || self.child.try_wait().unwrap())
-            .unwrap_or_else(|error| panic!("{error}\n{}", self.said.lock()))
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
+        wait_until("diana serve to exit", LONG, || self.child.try_wait().unwrap())
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.output.lock()))
     }
 }
 
 impl Drop for Diana {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-            let _ = wait_until("diana serve to end", LONG, || self.child.try_wait().ok().flatten());
+            let _ = wait_until("diana serve to exit", LONG, || self.child.try_wait().ok().flatten());
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
         if std::thread::panicking() {
-            let said = self.said.lock();
-            let from = said.len().saturating_sub(4_000);
-            eprintln!("what it said:\n{}", said.get(from..).unwrap_or(&said));
+            let output = self.output.lock();
+            let from = output.len().saturating_sub(4_000);
+            eprintln!("its output:\n{}", output.get(from..).unwrap_or(&output));
         }
     }
 }
@@ -188,13 +188,13 @@ fn text(rules: &str, listen: &Port, tls: &Port, admin: &Port, folder: &Path) -> 
     format!("admin: {{listen: '{}'}}\n{text}", address(admin))
 }
 
-fn listen_to(stream: impl Read + Send + 'static, said: &Arc<Mutex<String>>) {
-    let said = Arc::clone(said);
+fn collect_output(stream: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
+    let output = Arc::clone(output);
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            let mut said = said.lock();
-            said.push_str(&line);
-            said.push('\n');
+            let mut output = output.lock();
+            output.push_str(&line);
+            output.push('\n');
         }
     });
 }

@@ -18,11 +18,11 @@ pub(crate) struct Upstream {
 }
 
 /// Handles one request of a connection.
-type Handler = dyn Fn(&mut Talk) -> io::Result<Then> + Send + Sync;
+type Handler = dyn Fn(&mut Exchange) -> io::Result<AfterResponse> + Send + Sync;
 
 struct Shared {
     handler: Box<Handler>,
-    seen: Mutex<Vec<Seen>>,
+    received: Mutex<Vec<ReceivedRequest>>,
     streams: Mutex<Vec<TcpStream>>,
     connections: AtomicUsize,
     closed: AtomicUsize,
@@ -31,7 +31,7 @@ struct Shared {
 
 /// A received request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) head: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -42,20 +42,20 @@ pub(crate) struct Seen {
 
 /// Whether the connection is kept after a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterResponse {
     KeepAlive,
     Close,
 }
 
-/// One request, as the upstream sees it.
-pub(crate) struct Talk {
+/// One request and its response.
+pub(crate) struct Exchange {
     pub(crate) stream: TcpStream,
-    pub(crate) seen: Seen,
+    pub(crate) request: ReceivedRequest,
     buffer: Vec<u8>,
-    left: Body,
+    remaining: Body,
     shared: Arc<Shared>,
     /// Its index among the received requests.
-    place: usize,
+    index: usize,
 }
 
 enum Body {
@@ -67,19 +67,19 @@ enum Body {
 impl Upstream {
     /// Starts an upstream that responds to each request with the request itself.
     pub(crate) fn echo() -> Self {
-        Self::start(|talk| {
-            talk.body()?;
-            let body = [talk.seen.head.as_bytes(), &talk.seen.body].concat();
-            talk.answer("200 OK", "", &body)
+        Self::start(|exchange| {
+            exchange.body()?;
+            let body = [exchange.request.head.as_bytes(), &exchange.request.body].concat();
+            exchange.respond("200 OK", "", &body)
         })
     }
 
-    pub(crate) fn start(handler: impl Fn(&mut Talk) -> io::Result<Then> + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(handler: impl Fn(&mut Exchange) -> io::Result<AfterResponse> + Send + Sync + 'static) -> Self {
         let port = Port::claim().unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
-            seen: Mutex::default(),
+            received: Mutex::default(),
             streams: Mutex::default(),
             connections: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
@@ -114,13 +114,13 @@ impl Upstream {
     }
 
     /// Returns all requests received so far, in order.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.shared.seen.lock().clone()
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
+        self.shared.received.lock().clone()
     }
 
     /// Returns the number of requests received so far.
     pub(crate) fn count(&self) -> usize {
-        self.shared.seen.lock().len()
+        self.shared.received.lock().len()
     }
 
     /// Waits until this many requests were received.
@@ -140,8 +140,8 @@ impl Upstream {
     }
 
     /// Returns the last received request.
-    pub(crate) fn last(&self) -> Seen {
-        self.shared.seen.lock().last().cloned().expect("nothing reached the upstream")
+    pub(crate) fn last(&self) -> ReceivedRequest {
+        self.shared.received.lock().last().cloned().expect("no request reached the upstream")
     }
 }
 
@@ -163,33 +163,33 @@ impl Shared {
         stream.set_nodelay(true)?;
         let mut buffer = Vec::new();
         loop {
-            let mut talk = Talk {
+            let mut exchange = Exchange {
                 stream: stream.try_clone()?,
-                seen: Seen::default(),
+                request: ReceivedRequest::default(),
                 buffer,
-                left: Body::Done,
+                remaining: Body::Done,
                 shared: Arc::clone(self),
-                place: 0,
+                index: 0,
             };
-            if !talk.head()? {
+            if !exchange.head()? {
                 return Ok(());
             }
-            talk.place = {
-                let mut seen = self.seen.lock();
-                seen.push(talk.seen.clone());
-                seen.len() - 1
+            exchange.index = {
+                let mut received = self.received.lock();
+                received.push(exchange.request.clone());
+                received.len() - 1
             };
-            let then = (self.handler)(&mut talk);
-            talk.note();
-            if then? == Then::Close {
+            let after = (self.handler)(&mut exchange);
+            exchange.record();
+            if after? == AfterResponse::Close {
                 return Ok(());
             }
-            buffer = talk.buffer;
+            buffer = exchange.buffer;
         }
     }
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// Returns the first header of this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
@@ -211,7 +211,7 @@ impl Seen {
     }
 }
 
-impl Talk {
+impl Exchange {
     fn more(&mut self) -> io::Result<usize> {
         let mut buffer = [0; 64 << 10];
         let length = self.stream.read(&mut buffer)?;
@@ -232,9 +232,9 @@ impl Talk {
 
     fn head(&mut self) -> io::Result<bool> {
         let Some(head) = self.until(b"\r\n\r\n")? else { return Ok(false) };
-        self.seen.head = String::from_utf8_lossy(&head).into_owned();
-        self.seen.headers = parsed(self.seen.head.split_once("\r\n").map_or("", |(_, fields)| fields));
-        self.left = match (self.seen.header("transfer-encoding"), self.seen.header("content-length")) {
+        self.request.head = String::from_utf8_lossy(&head).into_owned();
+        self.request.headers = parsed(self.request.head.split_once("\r\n").map_or("", |(_, fields)| fields));
+        self.remaining = match (self.request.header("transfer-encoding"), self.request.header("content-length")) {
             (Some(_), _) => Body::Chunked,
             (None, Some(length)) => Body::Length(length.parse().map_err(io::Error::other)?),
             (None, None) => Body::Done,
@@ -243,15 +243,15 @@ impl Talk {
     }
 
     /// Reads the next part of the body, as soon as there is one; `None` at its end.
-    pub(crate) fn piece(&mut self) -> io::Result<Option<Vec<u8>>> {
-        match self.left {
+    pub(crate) fn body_part(&mut self) -> io::Result<Option<Vec<u8>>> {
+        match self.remaining {
             Body::Done | Body::Length(0) => Ok(None),
-            Body::Length(left) => {
+            Body::Length(remaining) => {
                 if self.buffer.is_empty() && self.more()? == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                let length = left.min(self.buffer.len());
-                self.left = Body::Length(left - length);
+                let length = remaining.min(self.buffer.len());
+                self.remaining = Body::Length(remaining - length);
                 Ok(Some(self.buffer.drain(..length).collect()))
             }
             Body::Chunked => {
@@ -259,7 +259,7 @@ impl Talk {
                 let line = String::from_utf8_lossy(&line).into_owned();
                 let length = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
                 if length == 0 {
-                    self.left = Body::Done;
+                    self.remaining = Body::Done;
                     let mut trailers = String::new();
                     loop {
                         let line = self.until(b"\r\n")?.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -268,7 +268,7 @@ impl Talk {
                         }
                         trailers.push_str(&String::from_utf8_lossy(&line));
                     }
-                    self.seen.trailers = parsed(&trailers);
+                    self.request.trailers = parsed(&trailers);
                     return Ok(None);
                 }
                 while self.buffer.len() < length + 2 {
@@ -276,26 +276,26 @@ impl Talk {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                let mut piece: Vec<u8> = self.buffer.drain(..length + 2).collect();
-                piece.truncate(length);
-                Ok(Some(piece))
+                let mut body_part: Vec<u8> = self.buffer.drain(..length + 2).collect();
+                body_part.truncate(length);
+                Ok(Some(body_part))
             }
         }
     }
 
     /// Records what was received so far. Called before the response, so that a client with the response finds the
     /// record.
-    fn note(&self) {
-        self.shared.seen.lock()[self.place] = self.seen.clone();
+    fn record(&self) {
+        self.shared.received.lock()[self.index] = self.request.clone();
     }
 
     /// Reads the body to its end.
     pub(crate) fn body(&mut self) -> io::Result<()> {
-        while let Some(piece) = self.piece()? {
-            self.seen.body.extend(piece);
+        while let Some(body_part) = self.body_part()? {
+            self.request.body.extend(body_part);
         }
-        self.seen.is_whole = true;
-        self.note();
+        self.request.is_whole = true;
+        self.record();
         Ok(())
     }
 
@@ -304,11 +304,11 @@ impl Talk {
     }
 
     /// Sends a response with a body of a known length, and headers each with its line end.
-    pub(crate) fn answer(&mut self, status: &str, headers: &str, body: &[u8]) -> io::Result<Then> {
+    pub(crate) fn respond(&mut self, status: &str, headers: &str, body: &[u8]) -> io::Result<AfterResponse> {
         self.send(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n", body.len()))?;
-        if !self.seen.head.starts_with("HEAD ") {
+        if !self.request.head.starts_with("HEAD ") {
             self.send(body)?;
         }
-        Ok(Then::KeepAlive)
+        Ok(AfterResponse::KeepAlive)
     }
 }

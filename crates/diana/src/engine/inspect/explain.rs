@@ -44,23 +44,23 @@ impl Engine {
         let verdict = Verdict::new(rules, self.now(), self.local_scope()).with_matches(explained.found);
         async move {
             let mut explanation = Explanation { rules: Vec::new() };
-            for (number, said) in explained.rules.into_iter().enumerate() {
+            for (number, result) in explained.rules.into_iter().enumerate() {
                 let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::ruleset::CompiledRule::rule)
                 else {
                     continue;
                 };
                 let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());
-                let applied = verdict.found().applied().iter().enumerate();
-                if let Some((nth, applied)) = applied.clone().find(|(_, applied)| applied.rule as usize == number) {
-                    key = rule.by.shown(verdict.found().key(applied));
-                    cost = applied.cost.get();
-                    let decision = self.peek(&verdict, Scope::Shadow(nth), applied.home).await;
-                    let names = verdict.limits_in(Scope::Shadow(nth)).map(|(_, limit)| limit.limit.name().to_owned());
+                let matched = verdict.found().applied().iter().enumerate();
+                if let Some((index, matched)) = matched.clone().find(|(_, matched)| matched.rule as usize == number) {
+                    key = rule.by.shown(verdict.found().key(matched));
+                    cost = matched.cost.get();
+                    let decision = self.peek(&verdict, Scope::Shadow(index), matched.home).await;
+                    let names = verdict.limits_in(Scope::Shadow(index)).map(|(_, limit)| limit.limit.name().to_owned());
                     limits = names.zip(decision.answers().iter().copied()).collect();
                 }
                 explanation.rules.push(RuleExplanation {
                     name: rule.name.clone(),
-                    said,
+                    said: result,
                     key,
                     cost,
                     limits,
@@ -73,11 +73,11 @@ impl Engine {
 
     async fn peek(&self, verdict: &Verdict, scope: Scope, home: CountedIn) -> Decision {
         let asks = verdict.asks(scope);
-        let asked = match (&self.state.shared, home) {
+        let peeked = match (&self.state.shared, home) {
             (Some(shared), CountedIn::Shared) => shared.peek(&asks, verdict.at(), MaxWait::FOREVER).await.ok(),
             _ => None,
         };
-        asked.unwrap_or_else(|| LocalStore::peek(self.local(), &asks, verdict.at(), MaxWait::FOREVER))
+        peeked.unwrap_or_else(|| LocalStore::peek(self.local(), &asks, verdict.at(), MaxWait::FOREVER))
     }
 }
 
@@ -105,11 +105,11 @@ impl fmt::Display for Explanation {
         for rule in &self.rules {
             writeln!(f, "{rule}")?;
         }
-        let refusing = self.refusing().map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>();
+        let denying = self.refusing().map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>();
         let waits = self.rules.iter().filter(|rule| rule.mode == Mode::Enforced);
         let waits = waits.flat_map(|rule| rule.limits.iter().filter_map(|(_, answer)| answer.wait()));
-        match (refusing.is_empty(), waits.max()) {
-            (false, _) => writeln!(f, "=> denied by {}", refusing.join(", ")),
+        match (denying.is_empty(), waits.max()) {
+            (false, _) => writeln!(f, "=> denied by {}", denying.join(", ")),
             (true, Some(wait)) if !wait.is_zero() => writeln!(f, "=> granted after {}", time(wait)),
             _ => writeln!(f, "=> granted"),
         }
@@ -127,38 +127,36 @@ impl fmt::Display for RuleExplanation {
         let shadow = if self.mode == Mode::Shadow { " (shadow)" } else { "" };
         write!(f, "{mark} {}{shadow}: ", self.name)?;
         match &self.said {
-            ExplainedRule::NotAbout(mismatch) => write!(f, "not about it, {mismatch}"),
-            ExplainedRule::Allowed => f.write_str("it is in `allow`, and not counted"),
-            ExplainedRule::Listed => f.write_str("it is in `deny`, and refused"),
-            ExplainedRule::Lacks { what, then: Missing::Skip } => write!(f, "not counted, {what}"),
-            ExplainedRule::Lacks { what, then: Missing::Deny } => write!(f, "refused, {what}"),
+            ExplainedRule::NotAbout(mismatch) => write!(f, "{mismatch}"),
+            ExplainedRule::Allowed => f.write_str("listed in `allow`, not counted"),
+            ExplainedRule::Listed => f.write_str("listed in `deny`, denied"),
+            ExplainedRule::Lacks { what, then: Missing::Skip } => write!(f, "not counted: {what}"),
+            ExplainedRule::Lacks { what, then: Missing::Deny } => write!(f, "denied: {what}"),
             ExplainedRule::Lacks { what, then: Missing::Shared } => {
                 match &*self.key {
-                    "" => write!(f, "{what}, so it is counted with all others that have none")?,
+                    "" => write!(f, "{what}; counted with all other requests without it")?,
                     key => write!(f, "{what}; counted for {key}")?,
                 }
                 self.statuses(f)
             }
-            ExplainedRule::Free => f.write_str("it costs nothing, and is not counted"),
+            ExplainedRule::Free => f.write_str("cost 0, not counted"),
             ExplainedRule::CostFailed { why } => {
-                write!(f, "denied with 400: its `cost` failed ({why}), and there is no `cost_default`")
+                write!(f, "denied with 400: `cost` failed ({why}), and there is no `cost_default`")
             }
-            ExplainedRule::Counts { .. } if self.limits.is_empty() => {
-                f.write_str("about it, with nothing to count here")
-            }
+            ExplainedRule::Counts { .. } if self.limits.is_empty() => f.write_str("matches, with nothing to count"),
             ExplainedRule::Counts { when_failed, cost_failed } => {
                 match &*self.key {
-                    "" => f.write_str("counts it with everyone")?,
-                    key => write!(f, "counts it for {key}")?,
+                    "" => f.write_str("counted with all requests")?,
+                    key => write!(f, "counted for {key}")?,
                 }
                 if self.cost > 1 {
                     write!(f, " at a cost of {}", self.cost)?;
                 }
                 if *cost_failed {
-                    f.write_str(" (its `cost` failed, so `cost_default` is taken)")?;
+                    f.write_str(" (`cost` failed, `cost_default` is used)")?;
                 }
                 if *when_failed {
-                    f.write_str(" (its `when` failed, and is taken to hold)")?;
+                    f.write_str(" (`when` failed, treated as true)")?;
                 }
                 self.statuses(f)
             }
@@ -174,11 +172,11 @@ impl RuleExplanation {
             let status = answer.status;
             write!(f, "\n    {name}: {} of {} left", status.remaining, status.limit)?;
             match (answer.wait(), answer.retry()) {
-                (Some(Duration::ZERO), _) => f.write_str(", grants it")?,
-                (Some(wait), _) => write!(f, ", grants it after {}", time(wait))?,
-                (None, Some(Retry::After(wait))) => write!(f, ", refuses it for {}", time(wait))?,
-                (None, Some(Retry::WhenReturned)) => f.write_str(", refuses it until somebody is done")?,
-                (None, _) => f.write_str(", refuses it for good")?,
+                (Some(Duration::ZERO), _) => f.write_str(", granted")?,
+                (Some(wait), _) => write!(f, ", granted after {}", time(wait))?,
+                (None, Some(Retry::After(wait))) => write!(f, ", denied, retry after {}", time(wait))?,
+                (None, Some(Retry::WhenReturned)) => f.write_str(", denied, retry when a permit is released")?,
+                (None, _) => f.write_str(", denied, retrying does not help")?,
             }
         }
         Ok(())

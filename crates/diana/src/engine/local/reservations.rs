@@ -27,13 +27,13 @@ impl Reservations {
         bounds: impl Iterator<Item = Option<usize>>,
         now: Timestamp,
     ) {
-        for (ask, most) in asks.iter_mut().zip(bounds) {
-            let Some(most) = most else { continue };
+        for (ask, max) in asks.iter_mut().zip(bounds) {
+            let Some(max) = max else { continue };
             let Some(times) = self.by_count.get_mut(&counts.queue_id(ask)) else { continue };
             while times.front().is_some_and(|time| *time <= now) {
                 times.pop_front();
             }
-            if times.len() >= most {
+            if times.len() >= max {
                 ask.max_wait = MaxWait::NONE;
             }
         }
@@ -87,8 +87,8 @@ fn reserved(
     at: Timestamp,
 ) -> impl Iterator<Item = (u64, Timestamp)> {
     let answers = if decision.is_granted() { decision.answers() } else { &[] };
-    asks.iter().zip(bounds).zip(answers).filter_map(move |((ask, most), answer)| {
-        let wait = answer.wait().filter(|wait| most.is_some() && !wait.is_zero())?;
+    asks.iter().zip(bounds).zip(answers).filter_map(move |((ask, max), answer)| {
+        let wait = answer.wait().filter(|wait| max.is_some() && !wait.is_zero())?;
         Some((counts.queue_id(ask), at + wait))
     })
 }

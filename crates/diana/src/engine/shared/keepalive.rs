@@ -16,8 +16,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How many leases are extended at a time.
-const AT_A_TIME: usize = 64;
+/// How many leases are extended concurrently.
+const BATCH_SIZE: usize = 64;
 
 /// The leases in the shared store, and their requests.
 #[derive(Debug, Default)]
@@ -78,9 +78,9 @@ impl KeepaliveTask {
         loop {
             tokio::time::sleep(every).await;
             let Some(all) = self.all() else { return };
-            for some in all.chunks(AT_A_TIME) {
+            for batch in all.chunks(BATCH_SIZE) {
                 let mut extending = JoinSet::new();
-                for leases in some {
+                for leases in batch {
                     let Some(store) = store.upgrade() else { return };
                     extending.spawn(extend(store, Arc::clone(&counts), Arc::clone(leases)));
                 }

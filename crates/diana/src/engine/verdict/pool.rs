@@ -40,7 +40,7 @@ pub(in crate::engine) struct VerdictParts {
     /// The later charges of each rule for which its estimated cost was 0.
     pub(in crate::engine) charged_free: Vec<u64>,
     /// When it was started, if an adaptive limit needs it.
-    pub(in crate::engine) begun: Option<Timestamp>,
+    pub(in crate::engine) started_at: Option<Timestamp>,
     /// Whether its response was recorded.
     pub(in crate::engine) is_answered: bool,
 }
@@ -65,7 +65,7 @@ impl VerdictParts {
             queued: None,
             settled_to_zero: Vec::new(),
             charged_free: Vec::new(),
-            begun: None,
+            started_at: None,
             is_answered: false,
         }
     }
@@ -80,7 +80,7 @@ impl VerdictParts {
         self.queued = None;
         self.settled_to_zero.clear();
         self.charged_free.clear();
-        self.begun = None;
+        self.started_at = None;
         self.is_answered = false;
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::queries::Scope;
 use diana_core::{Adaptive, Sample, SampleKind};
 use std::time::Duration;
 
-/// How a request was answered.
+/// The class of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseClass {
     /// Normally; its latency is a measure of the service's load.
@@ -18,21 +18,21 @@ impl Verdict {
     /// Records that the request starts now; adaptive limits measure its latency from here. Only the first call counts;
     /// without one, it starts right after [`wait`](Self::wait).
     pub fn begin(&mut self) {
-        if self.rules().has_adaptive() && self.parts().begun.is_none() {
-            self.parts_mut().begun = self.parts().on_drop.as_ref().map(|(counts, _)| counts.now());
+        if self.rules().has_adaptive() && self.parts().started_at.is_none() {
+            self.parts_mut().started_at = self.parts().on_drop.as_ref().map(|(counts, _)| counts.now());
         }
     }
 
     /// Records time that was spent waiting for the client, such as for its body; it is subtracted from the latency.
     pub fn waited_for_client(&mut self, time: Duration) {
-        if let Some(begun) = &mut self.parts_mut().begun {
-            *begun = *begun + time;
+        if let Some(started_at) = &mut self.parts_mut().started_at {
+            *started_at = *started_at + time;
         }
     }
 
     /// Records that the response head has arrived now. Adaptive limits learn from the latency since
     /// [`begin`](Self::begin); other limits ignore it. Only the first call counts.
-    pub fn answered(&mut self, how: ResponseClass) {
+    pub fn answered(&mut self, class: ResponseClass) {
         if self.parts().is_answered || !self.rules().has_adaptive() {
             return;
         }
@@ -40,8 +40,8 @@ impl Verdict {
         let parts = self.parts();
         let (Some((counts, _)), Some(wait)) = (&parts.on_drop, self.wait()) else { return };
         let now = counts.now();
-        let latency = now.since(parts.begun.unwrap_or(self.at() + wait));
-        let kind = match how {
+        let latency = now.since(parts.started_at.unwrap_or(self.at() + wait));
+        let kind = match class {
             ResponseClass::Ok => SampleKind::Answered,
             ResponseClass::Overloaded => SampleKind::Dropped,
         };

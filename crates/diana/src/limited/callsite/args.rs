@@ -41,15 +41,15 @@ impl Args {
         let _failed = write!(self, "{part}");
     }
 
-    fn in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&'static str> {
-        self.names.iter().map(|(name, _)| *name).find(|name| !is_asked(name))
+    fn unlisted(&self, is_listed: &dyn Fn(&str) -> bool) -> Option<&'static str> {
+        self.names.iter().map(|(name, _)| *name).find(|name| !is_listed(name))
     }
 
     fn get(&self, name: &str) -> Option<Cow<'_, str>> {
-        let nth = self.names.iter().position(|(known, _)| *known == name)?;
-        let (_, begin) = *self.names.get(nth)?;
-        let end = self.names.get(nth + 1).map_or(self.texts.len(), |(_, begin)| *begin);
-        self.texts.get(begin..end).map(String::from_utf8_lossy)
+        let index = self.names.iter().position(|(known, _)| *known == name)?;
+        let (_, start) = *self.names.get(index)?;
+        let end = self.names.get(index + 1).map_or(self.texts.len(), |(_, start)| *start);
+        self.texts.get(start..end).map(String::from_utf8_lossy)
     }
 }
 
@@ -63,7 +63,7 @@ impl Write for Args {
 
 /// A call, as the attributes that a rule reads.
 pub(super) struct Call<'a> {
-    pub(super) told: &'a Args,
+    pub(super) args: &'a Args,
     pub(super) caller: Option<&'a Caller>,
     pub(super) function: &'static str,
 }
@@ -73,7 +73,7 @@ impl Attributes for Call<'_> {
         match attribute {
             Attribute::Named(name) => {
                 let of_caller = || self.caller.and_then(|caller| caller.get(name)).map(Cow::Borrowed);
-                self.told.get(name).or_else(of_caller)
+                self.args.get(name).or_else(of_caller)
             }
             Attribute::Ip => self.ip().map(|ip| Cow::Owned(ip.to_string())),
             // The path of a request corresponds to the function of a call.
@@ -83,7 +83,7 @@ impl Attributes for Call<'_> {
     }
 
     fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
-        self.told.in_vain(is_asked)
+        self.args.unlisted(is_asked)
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -3,18 +3,18 @@
 use crate::limited::Cause;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Blocks this thread until `future` is ready. `working` is the runtime that drives it.
+/// Blocks this thread until `future` is ready. `driver` is the runtime that drives it.
 ///
 /// Both that runtime and the caller's must be multi-threaded: a single-threaded one may depend on this thread, which
 /// would be a deadlock.
-pub(super) fn on<T>(working: Option<&Handle>, future: impl Future<Output = T>) -> Result<T, Cause> {
+pub(super) fn block_on<T>(driver: Option<&Handle>, future: impl Future<Output = T>) -> Result<T, Cause> {
     let has_threads = |runtime: &Handle| runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
-    let working = working.ok_or(Cause::NoRuntime)?;
+    let driver = driver.ok_or(Cause::NoRuntime)?;
     match Handle::try_current() {
-        _ if !has_threads(working) => Err(Cause::WouldBlock),
-        Ok(here) if !has_threads(&here) => Err(Cause::WouldBlock),
+        _ if !has_threads(driver) => Err(Cause::WouldBlock),
+        Ok(current) if !has_threads(&current) => Err(Cause::WouldBlock),
         // Other threads take over this thread's tasks.
-        Ok(here) => Ok(tokio::task::block_in_place(|| here.block_on(future))),
-        Err(_) => Ok(working.block_on(future)),
+        Ok(current) => Ok(tokio::task::block_in_place(|| current.block_on(future))),
+        Err(_) => Ok(driver.block_on(future)),
     }
 }

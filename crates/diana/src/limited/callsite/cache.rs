@@ -1,7 +1,7 @@
 //! Caches a call site's lookup in the installed limits, until the next install.
 //!
 //! Most programs install once, before any call. So the first lookup has its own field, which is cheap to read; it is
-//! kept for the life of the program, used or not. Lookups after another install are swapped.
+//! stored for the life of the program, used or not. Lookups after another install are swapped.
 
 use crate::limited::installed::{find, installs, installs_for_all, of_task};
 use crate::limited::{Cause, Limits};
@@ -19,7 +19,7 @@ pub(super) struct Cache<L> {
 struct Cached<L> {
     /// The number of installs at the time of the lookup.
     installs: u64,
-    what: L,
+    value: L,
 }
 
 impl<L: Clone> Cache<L> {
@@ -27,44 +27,44 @@ impl<L: Clone> Cache<L> {
         Self { first: OnceLock::new(), later: ArcSwapOption::const_empty() }
     }
 
-    /// Passes the cached value to `ask`; if there was an install since, calls `look_up` first.
+    /// Passes the cached value to `then`; if there was an install since, calls `look_up` first.
     #[inline]
-    pub(super) fn ask<R>(
+    pub(super) fn with<R>(
         &self,
         instance: Option<&'static str>,
         look_up: impl FnOnce(&Limits) -> Result<L, Cause>,
-        ask: impl FnOnce(&L) -> R,
+        then: impl FnOnce(&L) -> R,
     ) -> Result<R, Cause> {
         match self.first.get() {
-            Some(held) if held.installs == installs() => Ok(ask(&held.what)),
-            _ => self.later(instance, look_up).map(|what| ask(&what)),
+            Some(cached) if cached.installs == installs() => Ok(then(&cached.value)),
+            _ => self.get_or_look_up(instance, look_up).map(|value| then(&value)),
         }
     }
 
     #[cold]
-    fn later(
+    fn get_or_look_up(
         &self,
         instance: Option<&'static str>,
         look_up: impl FnOnce(&Limits) -> Result<L, Cause>,
     ) -> Result<L, Cause> {
-        if let Some(own) = of_task() {
-            return look_up(&own);
+        if let Some(limits) = of_task() {
+            return look_up(&limits);
         }
         let now = installs_for_all();
-        if let Some(held) = self.first.get().filter(|held| held.installs == now) {
-            return Ok(held.what.clone());
+        if let Some(cached) = self.first.get().filter(|cached| cached.installs == now) {
+            return Ok(cached.value.clone());
         }
-        if let Some(held) = &*self.later.load()
-            && held.installs == now
+        if let Some(cached) = &*self.later.load()
+            && cached.installs == now
         {
-            return Ok(held.what.clone());
+            return Ok(cached.value.clone());
         }
         let (limits, installs) = find(instance).ok_or(Cause::NotInstalled { instance })?;
-        let what = look_up(&limits)?;
+        let value = look_up(&limits)?;
         // Two calls may race, even after two installs: whichever value is cached, the next call compares the number.
-        if let Err(held) = self.first.set(Cached { installs, what: what.clone() }) {
-            self.later.store(Some(Arc::new(held)));
+        if let Err(cached) = self.first.set(Cached { installs, value: value.clone() }) {
+            self.later.store(Some(Arc::new(cached)));
         }
-        Ok(what)
+        Ok(value)
     }
 }

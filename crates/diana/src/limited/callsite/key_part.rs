@@ -22,49 +22,49 @@ pub fn part<T: Display + ?Sized>(value: &T) -> KeyPart<'_, T> {
 
 /// Types that are used directly; a string is not even copied.
 pub trait Plain {
-    /// Writes it.
-    fn put<'a>(&'a self, key: &mut Key<'a>);
+    /// Sets the key to this value.
+    fn write_to<'a>(&'a self, key: &mut Key<'a>);
 }
 
 /// Writes plain types.
-pub trait OfPlain<'a> {
-    /// Writes it.
+pub trait WritePlain<'a> {
+    /// Writes the value to the key.
     fn write(&self, key: &mut Key<'a>);
 }
 
-impl<'a, T: Plain + ?Sized> OfPlain<'a> for &&KeyPart<'a, T> {
+impl<'a, T: Plain + ?Sized> WritePlain<'a> for &&KeyPart<'a, T> {
     #[inline]
     fn write(&self, key: &mut Key<'a>) {
-        self.0.put(key);
+        self.0.write_to(key);
     }
 }
 
 /// Writes `Display` types.
-pub trait OfShown<'a> {
-    /// Writes it.
+pub trait WriteDisplay<'a> {
+    /// Writes the value to the key.
     fn write(&self, key: &mut Key<'a>);
 }
 
-impl<'a, T: Display + ?Sized> OfShown<'a> for &KeyPart<'a, T> {
+impl<'a, T: Display + ?Sized> WriteDisplay<'a> for &KeyPart<'a, T> {
     fn write(&self, key: &mut Key<'a>) {
         key.part(self.0);
     }
 }
 
 /// Accepts all other types, for which [`part`] has already failed: one mistake is one compile error.
-pub trait OfAnything<'a> {
-    /// Writes it.
+pub trait WriteNothing<'a> {
+    /// Writes the value to the key.
     fn write(&self, key: &mut Key<'a>);
 }
 
-impl<'a, T: ?Sized> OfAnything<'a> for KeyPart<'a, T> {
+impl<'a, T: ?Sized> WriteNothing<'a> for KeyPart<'a, T> {
     fn write(&self, _: &mut Key<'a>) {}
 }
 
 impl<T: Plain + ?Sized> Plain for &T {
     #[inline]
-    fn put<'a>(&'a self, key: &mut Key<'a>) {
-        (**self).put(key);
+    fn write_to<'a>(&'a self, key: &mut Key<'a>) {
+        (**self).write_to(key);
     }
 }
 
@@ -72,7 +72,7 @@ macro_rules! plain {
     ($($of:ident: $($kind:ty),+;)+) => {
         $($(impl Plain for $kind {
             #[inline]
-            fn put<'a>(&'a self, key: &mut Key<'a>) {
+            fn write_to<'a>(&'a self, key: &mut Key<'a>) {
                 key.$of((*self).into());
             }
         })+)+
@@ -86,7 +86,7 @@ plain! {
 
 impl Plain for usize {
     #[inline]
-    fn put<'a>(&'a self, key: &mut Key<'a>) {
+    fn write_to<'a>(&'a self, key: &mut Key<'a>) {
         // `usize` has at most 64 bits.
         key.unsigned(*self as u64);
     }
@@ -94,7 +94,7 @@ impl Plain for usize {
 
 impl Plain for isize {
     #[inline]
-    fn put<'a>(&'a self, key: &mut Key<'a>) {
+    fn write_to<'a>(&'a self, key: &mut Key<'a>) {
         key.signed(*self as i64);
     }
 }
@@ -103,7 +103,7 @@ macro_rules! text {
     ($($kind:ty),+) => {
         $(impl Plain for $kind {
             #[inline]
-            fn put<'a>(&'a self, key: &mut Key<'a>) {
+            fn write_to<'a>(&'a self, key: &mut Key<'a>) {
                 key.borrowed(self);
             }
         })+

@@ -1,7 +1,7 @@
 //! The local counts of one attribute.
 
 use super::Key;
-use super::spec::{Counting, Keys, Spec};
+use super::spec::{AttributeAlgorithm, Keys, Spec};
 use crate::limited::Cause;
 use diana_core::{AcquireError, Answer, Clock, Grant, KeyedLimiter, Limiter, TableOptions};
 use std::time::Duration;
@@ -14,12 +14,12 @@ pub(in crate::limited) enum Limit {
 }
 
 impl Limit {
-    pub(super) fn new(says: &Spec, options: TableOptions) -> Result<Self, Cause> {
-        Ok(match (says.keys, says.counting()?) {
-            (Keys::One, Counting::Rate(smooth)) => Self::One(Limiter::with_algorithm(smooth)),
-            (Keys::One, Counting::Count(window)) => Self::One(Limiter::with_algorithm(window)),
-            (Keys::Many, Counting::Rate(smooth)) => Self::Many(KeyedLimiter::with_options(smooth, options)),
-            (Keys::Many, Counting::Count(window)) => Self::Many(KeyedLimiter::with_options(window, options)),
+    pub(super) fn new(spec: &Spec, options: TableOptions) -> Result<Self, Cause> {
+        Ok(match (spec.keys, spec.algorithm()?) {
+            (Keys::One, AttributeAlgorithm::Rate(smooth)) => Self::One(Limiter::with_algorithm(smooth)),
+            (Keys::One, AttributeAlgorithm::Count(window)) => Self::One(Limiter::with_algorithm(window)),
+            (Keys::Many, AttributeAlgorithm::Rate(smooth)) => Self::Many(KeyedLimiter::with_options(smooth, options)),
+            (Keys::Many, AttributeAlgorithm::Count(window)) => Self::Many(KeyedLimiter::with_options(window, options)),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::cache::Cache;
 use super::limit::Limit;
-use super::spec::not_acquired;
+use super::spec::denial_cause;
 use super::{Key, Spec};
 use crate::limited::{Cause, Limited, Limits};
 use diana_core::{Answer, Outcome, Retry};
@@ -10,24 +10,24 @@ use std::sync::Arc;
 
 /// A call site with local counts.
 #[derive(Debug)]
-pub struct LocalSite {
-    says: Spec,
-    found: Cache<Arc<Limit>>,
+pub struct LocalCallSite {
+    spec: Spec,
+    cache: Cache<Arc<Limit>>,
 }
 
-impl LocalSite {
+impl LocalCallSite {
     /// Creates a call site that was not called yet.
-    pub const fn new(says: Spec) -> Self {
-        Self { says, found: Cache::new() }
+    pub const fn new(spec: Spec) -> Self {
+        Self { spec, cache: Cache::new() }
     }
 
     /// Acquires one permit without waiting.
     #[inline]
     pub fn check(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         let check = |limit: &Arc<Limit>| limit.check(key);
-        match self.found.ask(self.says.instance, |limits| self.look_up(limits), check) {
-            Ok(answer) => self.told(key, answer),
-            Err(cause) => Err(self.says.limited(key, cause)),
+        match self.cache.with(self.spec.instance, |limits| self.look_up(limits), check) {
+            Ok(answer) => self.to_result(key, answer),
+            Err(cause) => Err(self.spec.limited(key, cause)),
         }
     }
 
@@ -36,10 +36,10 @@ impl LocalSite {
         // The common case without a wait need not clone the counts.
         match self.check(key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
-            answered => return answered,
+            result => return result,
         }
-        let acquired = self.limit(key)?.blocking_acquire(key, self.says.timeout);
-        acquired.map(drop).map_err(|error| self.says.limited(key, not_acquired(error)))
+        let acquired = self.limit(key)?.blocking_acquire(key, self.spec.timeout);
+        acquired.map(drop).map_err(|error| self.spec.limited(key, denial_cause(error)))
     }
 
     /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit if it
@@ -47,41 +47,41 @@ impl LocalSite {
     pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
         match self.check(&key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
-            answered => return answered,
+            result => return result,
         }
         if tokio::runtime::Handle::try_current().is_err() {
-            return Err(self.says.limited(&key, Cause::NoRuntime));
+            return Err(self.spec.limited(&key, Cause::NoRuntime));
         }
         let limit = self.limit(&key)?;
-        let acquired = limit.acquire(&key, self.says.timeout).await;
-        acquired.map(drop).map_err(|error| self.says.limited(&key, not_acquired(error)))
+        let acquired = limit.acquire(&key, self.spec.timeout).await;
+        acquired.map(drop).map_err(|error| self.spec.limited(&key, denial_cause(error)))
     }
 
     /// Returns `true` if the timeout is long enough. If another call comes in between, the limiter decides again
     /// anyway.
     fn is_worth_waiting(&self, limited: &Limited) -> bool {
-        limited.retry_after().is_some_and(|wait| wait <= self.says.timeout)
+        limited.retry_after().is_some_and(|wait| wait <= self.spec.timeout)
     }
 
     #[inline]
-    fn told(&self, key: &Key<'_>, answer: Answer) -> Result<(), Limited> {
+    fn to_result(&self, key: &Key<'_>, answer: Answer) -> Result<(), Limited> {
         match answer.outcome {
             Outcome::Granted { .. } => Ok(()),
-            Outcome::Denied { retry } => Err(self.refused(key, retry)),
+            Outcome::Denied { retry } => Err(self.denied(key, retry)),
         }
     }
 
     #[cold]
-    fn refused(&self, key: &Key<'_>, retry: Retry) -> Limited {
-        self.says.limited(key, Cause::Used { retry })
+    fn denied(&self, key: &Key<'_>, retry: Retry) -> Limited {
+        self.spec.limited(key, Cause::Used { retry })
     }
 
     fn limit(&'static self, key: &Key<'_>) -> Result<Arc<Limit>, Limited> {
-        let found = self.found.ask(self.says.instance, |limits| self.look_up(limits), Arc::clone);
-        found.map_err(|cause| self.says.limited(key, cause))
+        let limit = self.cache.with(self.spec.instance, |limits| self.look_up(limits), Arc::clone);
+        limit.map_err(|cause| self.spec.limited(key, cause))
     }
 
     fn look_up(&'static self, limits: &Limits) -> Result<Arc<Limit>, Cause> {
-        limits.of_site(std::ptr::from_ref(self).addr(), |options| Limit::new(&self.says, options))
+        limits.of_call_site(std::ptr::from_ref(self).addr(), |options| Limit::new(&self.spec, options))
     }
 }

@@ -1,7 +1,7 @@
 //! Call sites with a named rule.
 
 use super::args::{Args, Call};
-use super::block_on;
+use super::block_on::block_on;
 use super::cache::Cache;
 use crate::engine::{Engine, Reason, Verdict, VerdictGuard};
 use crate::limited::{Caller, Cause, Limited};
@@ -13,17 +13,17 @@ use tokio::runtime::Handle;
 
 /// A call site with a named rule.
 #[derive(Debug)]
-pub struct RuleSite {
+pub struct RuleCallSite {
     function: &'static str,
     instance: Option<&'static str>,
     rule: &'static str,
-    found: Cache<Arc<Engine>>,
+    engine: Cache<Arc<Engine>>,
 }
 
-impl RuleSite {
+impl RuleCallSite {
     /// Creates a call site that was not called yet.
     pub const fn new(function: &'static str, instance: Option<&'static str>, rule: &'static str) -> Self {
-        Self { function, instance, rule, found: Cache::new() }
+        Self { function, instance, rule, engine: Cache::new() }
     }
 
     /// Queries the rule, blocking this thread for as long as the rule makes the call wait. If the rule can't predict
@@ -34,7 +34,7 @@ impl RuleSite {
         let verdict = match deciding.now() {
             Ok(verdict) => verdict,
             Err(deciding) => {
-                block_on::on(engine.runtime().as_ref(), deciding).map_err(|cause| self.limited(None, cause))?
+                block_on(engine.runtime().as_ref(), deciding).map_err(|cause| self.limited(None, cause))?
             }
         };
         match verdict.wait() {
@@ -48,7 +48,7 @@ impl RuleSite {
                 guard.begin();
                 Ok(Some(guard))
             }
-            None => Err(self.refused(&verdict)),
+            None => Err(self.denied(&verdict)),
         }
     }
 
@@ -61,21 +61,21 @@ impl RuleSite {
             Err(_) if Handle::try_current().is_err() => return Err(self.limited(None, Cause::NoRuntime)),
             Err(acquiring) => acquiring.await,
         };
-        let mut guard = acquired.map_err(|verdict| self.refused(&verdict))?;
+        let mut guard = acquired.map_err(|verdict| self.denied(&verdict))?;
         guard.begin();
         Ok(guard)
     }
 
     fn engine(&'static self) -> Result<Arc<Engine>, Limited> {
         let look_up = |limits: &crate::limited::Limits| limits.rules().cloned().ok_or(Cause::NoRules);
-        self.found.ask(self.instance, look_up, Arc::clone).map_err(|cause| self.limited(None, cause))
+        self.engine.with(self.instance, look_up, Arc::clone).map_err(|cause| self.limited(None, cause))
     }
 
-    fn with_call<R>(&self, args: &Args, ask: impl Fn(&Call<'_>) -> Result<R, RuleNotCallable>) -> Result<R, Limited> {
-        let asked = Caller::look(|caller| ask(&Call { told: args, caller, function: self.function }));
-        asked.map_err(|error| {
+    fn with_call<R>(&self, args: &Args, query: impl Fn(&Call<'_>) -> Result<R, RuleNotCallable>) -> Result<R, Limited> {
+        let result = Caller::with_current(|caller| query(&Call { args, caller, function: self.function }));
+        result.map_err(|error| {
             let cause = match error {
-                RuleNotCallable::NotAsked { .. } => Cause::NotAsked { problem: error.to_string().into() },
+                RuleNotCallable::NotAsked { .. } => Cause::UnknownArgument { problem: error.to_string().into() },
                 _ => Cause::NoSuchRule { rule: self.rule },
             };
             self.limited(None, cause)
@@ -83,8 +83,8 @@ impl RuleSite {
     }
 
     #[cold]
-    fn refused(&self, verdict: &Verdict) -> Limited {
-        let (key, is_nobodys) = match verdict.reason() {
+    fn denied(&self, verdict: &Verdict) -> Limited {
+        let (key, is_unknown_caller) = match verdict.reason() {
             Some(Reason::Limit(asked)) if !asked.key.is_empty() => {
                 let by = &asked.rule.by;
                 (Some(by.shown(asked.key).into()), by.is_unknown(asked.key))
@@ -92,7 +92,7 @@ impl RuleSite {
             _ => (None, false),
         };
         let (retry, status) = (verdict.retry().unwrap_or(Retry::Never), verdict.status().unwrap_or(503));
-        self.limited(key, Cause::Rule { rule: self.rule, status, retry }).nobodys(is_nobodys)
+        self.limited(key, Cause::Rule { rule: self.rule, status, retry }).with_unknown_caller(is_unknown_caller)
     }
 
     fn limited(&self, key: Option<Box<str>>, cause: Cause) -> Limited {

@@ -19,7 +19,7 @@ pub struct Spec {
     /// Whether there is more than one key.
     pub keys: Keys,
     /// How much is granted.
-    pub limit: Allows,
+    pub limit: LimitSpec,
     /// How long a call may wait.
     pub timeout: Duration,
     /// The minimum time that a key is kept in a shared store after a call.
@@ -37,7 +37,7 @@ pub enum Keys {
 
 /// How much an attribute grants.
 #[derive(Clone, Copy, Debug)]
-pub enum Allows {
+pub enum LimitSpec {
     /// `#[rate_limit]`.
     Rate {
         /// Permits per second.
@@ -54,40 +54,41 @@ pub enum Allows {
     },
 }
 
-/// The algorithm.
-pub(super) enum Counting {
+/// The algorithm of an attribute.
+pub(super) enum AttributeAlgorithm {
     Rate(SmoothBursty),
     Count(FixedWindow),
 }
 
 impl Spec {
-    pub(super) fn counting(&self) -> Result<Counting, Cause> {
+    pub(super) fn algorithm(&self) -> Result<AttributeAlgorithm, Cause> {
         Ok(match self.limit {
-            Allows::Rate { rate, burst } => {
+            LimitSpec::Rate { rate, burst } => {
                 let smooth = SmoothBursty::new(rate).and_then(|smooth| smooth.with_burst_seconds(burst.as_secs_f64()));
                 // An idle key must equal a new one, or it could never be evicted.
-                Counting::Rate(smooth.map_err(unusable)?.with_initial_permits(InitialPermits::Full))
+                AttributeAlgorithm::Rate(smooth.map_err(invalid_limit)?.with_initial_permits(InitialPermits::Full))
             }
-            Allows::Count { limit, period } => {
-                let quota = Quota::new(limit, period).map_err(unusable)?;
-                Counting::Count(FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest))
+            LimitSpec::Count { limit, period } => {
+                let quota = Quota::new(limit, period).map_err(invalid_limit)?;
+                AttributeAlgorithm::Count(FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest))
             }
         })
     }
 
     pub(super) fn limited(&self, key: &Key<'_>, cause: Cause) -> Limited {
-        Limited::new(self.name, self.prefix, key.shown(self.by), cause).nobodys(key.is_nobodys(self.by))
+        Limited::new(self.name, self.prefix, key.to_text(self.by), cause)
+            .with_unknown_caller(key.is_unknown_caller(self.by))
     }
 }
 
-fn unusable(error: impl std::error::Error) -> Cause {
-    Cause::Unusable { problem: error.to_string().into() }
+fn invalid_limit(error: impl std::error::Error) -> Cause {
+    Cause::InvalidLimit { problem: error.to_string().into() }
 }
 
 /// Why a limiter did not grant the call.
-pub(super) fn not_acquired(error: AcquireError) -> Cause {
+pub(super) fn denial_cause(error: AcquireError) -> Cause {
     match error.retry() {
         Some(retry) => Cause::Used { retry },
-        None => unusable(error),
+        None => invalid_limit(error),
     }
 }

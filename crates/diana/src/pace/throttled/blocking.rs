@@ -13,24 +13,24 @@ impl<T: Read> Read for Throttled<T> {
         if wanted == 0 {
             return Ok(0);
         }
-        let paid = reading.till.piece(wanted)?;
+        let paid = reading.permits.blocking_chunk(wanted)?;
         let passed = reading.pass(paid);
         into.split_at_mut(passed.len()).0.copy_from_slice(passed);
         let length = passed.len();
-        reading.till.moved(length);
+        reading.permits.transferred(length);
         Ok(length)
     }
 }
 
 impl<T: Write> Write for Throttled<T> {
     fn write(&mut self, from: &[u8]) -> Result<usize> {
-        let Some(till) = &mut self.writing else { return self.io.write(from) };
+        let Some(permits) = &mut self.writing else { return self.io.write(from) };
         if from.is_empty() {
             return self.io.write(from);
         }
-        let paid = till.piece(from.len())?;
+        let paid = permits.blocking_chunk(from.len())?;
         let written = self.io.write(from.get(..paid).unwrap_or(from));
-        till.moved(*written.as_ref().unwrap_or(&0));
+        permits.transferred(*written.as_ref().unwrap_or(&0));
         written
     }
 

@@ -1,6 +1,6 @@
 //! Tokio's `AsyncRead` and `AsyncWrite`.
 
-use super::{MOST_READ, Throttled};
+use super::{MAX_READ, Throttled};
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,7 @@ impl<T: AsyncRead> AsyncRead for Throttled<T> {
         let Some(reading) = this.reading else { return this.io.poll_read(context, into) };
         if reading.rest().is_empty() {
             let mut pending = false;
-            reading.fill(into.remaining().min(MOST_READ), |buffer| {
+            reading.fill(into.remaining().min(MAX_READ), |buffer| {
                 let mut buffer = ReadBuf::new(buffer);
                 match this.io.poll_read(context, &mut buffer) {
                     Poll::Ready(read) => read.map(|()| buffer.filled().len()),
@@ -23,7 +23,7 @@ impl<T: AsyncRead> AsyncRead for Throttled<T> {
                 }
             })?;
             if pending {
-                reading.till.idles();
+                reading.permits.record_idle();
                 return Poll::Pending;
             }
         }
@@ -31,12 +31,12 @@ impl<T: AsyncRead> AsyncRead for Throttled<T> {
         if wanted == 0 {
             return Poll::Ready(Ok(()));
         }
-        let paid = ready!(reading.till.poll_piece(context, wanted))?;
+        let paid = ready!(reading.permits.poll_chunk(context, wanted))?;
         let passed = reading.pass(paid);
         into.put_slice(passed);
         let length = passed.len();
         // A later poll may have a smaller buffer than the one that started to wait.
-        reading.till.moved(length);
+        reading.permits.transferred(length);
         Poll::Ready(Ok(()))
     }
 }
@@ -44,19 +44,19 @@ impl<T: AsyncRead> AsyncRead for Throttled<T> {
 impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<Result<usize>> {
         let this = self.project();
-        let Some(till) = this.writing else { return this.io.poll_write(context, from) };
+        let Some(permits) = this.writing else { return this.io.poll_write(context, from) };
         if from.is_empty() {
             return this.io.poll_write(context, from);
         }
-        let paid = ready!(till.poll_piece(context, from.len()))?;
-        let written = this.io.poll_write(context, from.get(..paid).unwrap_or(from));
-        match &written {
-            Poll::Ready(Ok(moved)) => till.moved(*moved),
-            Poll::Ready(Err(_)) => till.moved(0),
+        let paid = ready!(permits.poll_chunk(context, from.len()))?;
+        let result = this.io.poll_write(context, from.get(..paid).unwrap_or(from));
+        match &result {
+            Poll::Ready(Ok(written)) => permits.transferred(*written),
+            Poll::Ready(Err(_)) => permits.transferred(0),
             // A blocked writer refunds its permits if possible, and acquires them again later.
-            Poll::Pending => till.stuck(),
+            Poll::Pending => permits.blocked(),
         }
-        written
+        result
     }
 
     fn poll_write_vectored(
@@ -83,8 +83,8 @@ impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.project();
         // A cancelled write is not polled again.
-        if let Some(till) = this.writing {
-            till.leave();
+        if let Some(permits) = this.writing {
+            permits.cancel_wait();
         }
         this.io.poll_shutdown(context)
     }

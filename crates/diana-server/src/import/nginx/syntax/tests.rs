@@ -17,7 +17,7 @@ fn parsed(text: &str) -> String {
     shape(&parse(text, 0).unwrap_or_else(|problem| panic!("{problem:?}")))
 }
 
-fn wrong(text: &str) -> String {
+fn problem(text: &str) -> String {
     let document = diana_rules::Document::new("nginx.conf", text);
     document.problems([parse(text, 0).unwrap_err()]).to_string()
 }
@@ -42,27 +42,31 @@ fn quotes_escapes_and_variables() {
 #[test]
 fn lines_are_counted() {
     let directives = parse("a\n  b;\n\nc 'x\ny';\nd;", 3).unwrap();
-    let lines = directives.iter().map(|directive| (directive.place.file, directive.place.line)).collect::<Vec<_>>();
+    let lines =
+        directives.iter().map(|directive| (directive.position.file, directive.position.line)).collect::<Vec<_>>();
     assert_eq!(lines, [(3, 1), (3, 4), (3, 6)]);
 }
 
 #[test]
-fn lua_is_no_configuration() {
+fn lua_blocks_are_skipped() {
     let text = "content_by_lua_block {\n  local t = { a = '}' } -- }\n  s = [[ } ]]\n}\nb;";
     assert_eq!(parsed(text), "<content_by_lua_block>{}<b>;");
-    assert_eq!(parse(text, 0).unwrap()[1].place.line, 5);
+    assert_eq!(parse(text, 0).unwrap()[1].position.line, 5);
 }
 
 #[test]
-fn what_is_wrong_is_shown() {
-    assert_eq!(wrong("a b\n"), "nginx.conf:1:1: the file ends within `a`\n  1 | a b\n    | ^ `;` at its end\n");
-    assert!(wrong("a {\n b;\n").starts_with("nginx.conf:1:1: the block of `a` is not closed\n"));
-    assert!(wrong("a;\n}").starts_with("nginx.conf:2:1: `}` closes a block that was never opened\n"));
-    assert!(wrong("a { b }").starts_with("nginx.conf:1:5: `b` is not ended before `}`\n"));
-    assert!(wrong("a \"b").starts_with("nginx.conf:1:3: a quote is not closed\n"));
-    assert!(wrong("a \"b\"c;").starts_with("nginx.conf:1:6: `c` follows a closing quote\n"));
-    assert!(wrong(";").starts_with("nginx.conf:1:1: `;` ends nothing\n"));
-    assert!(wrong("{}").starts_with("nginx.conf:1:1: `{` has no name\n"));
-    assert!(wrong(&"a {".repeat(DEEPEST + 1)).contains("nested deeper than 64"));
-    assert!(wrong("x_by_lua_block { '").starts_with("nginx.conf:1:16: the block of Lua is not closed\n"));
+fn reports_syntax_errors() {
+    assert_eq!(
+        problem("a b\n"),
+        "nginx.conf:1:1: unexpected end of file in `a`\n  1 | a b\n    | ^ expected `;` at its end\n"
+    );
+    assert!(problem("a {\n b;\n").starts_with("nginx.conf:1:1: unclosed block `a`\n"));
+    assert!(problem("a;\n}").starts_with("nginx.conf:2:1: unexpected `}`\n"));
+    assert!(problem("a { b }").starts_with("nginx.conf:1:5: missing `;` after `b`\n"));
+    assert!(problem("a \"b").starts_with("nginx.conf:1:3: unclosed quote\n"));
+    assert!(problem("a \"b\"c;").starts_with("nginx.conf:1:6: unexpected `c` after a closing quote\n"));
+    assert!(problem(";").starts_with("nginx.conf:1:1: unexpected `;`\n"));
+    assert!(problem("{}").starts_with("nginx.conf:1:1: unexpected `{`\n"));
+    assert!(problem(&"a {".repeat(MAX_DEPTH + 1)).contains("nested deeper than 64"));
+    assert!(problem("x_by_lua_block { '").starts_with("nginx.conf:1:16: unclosed Lua block\n"));
 }

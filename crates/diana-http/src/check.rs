@@ -1,0 +1,91 @@
+//! The check of a request: its future, including the wait that the rules require, and its result.
+
+use crate::attributes::HttpAttributes;
+use crate::denial::{Denial, ResponseFormat};
+use crate::filter::Inner;
+use crate::permit::RequestPermit;
+use diana::rules::rule::OverLimit;
+use diana::{AcquireFuture, Verdict, VerdictGuard};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// The result of a check.
+#[derive(Debug)]
+#[must_use = "a denied request must not proceed"]
+pub enum CheckResult {
+    /// Granted.
+    Allow(RequestPermit),
+    /// Over a limit whose rule reroutes such requests: the permit has [the target](RequestPermit::reroute_to). The
+    /// request was not charged and holds no permits.
+    Reroute(RequestPermit),
+    /// Denied.
+    Deny(Denial),
+}
+
+/// The future of a check, including the wait that the rules require. Dropping it refunds everything.
+#[must_use = "nothing is decided until it is awaited"]
+pub struct CheckFuture(State);
+
+enum State {
+    /// Most requests are decided immediately. It is `None` once it is returned.
+    Ready(Option<CheckResult>),
+    /// Querying the shared store, queued, or waiting for a reserved time.
+    Waiting(Box<PendingCheck>),
+}
+
+struct PendingCheck {
+    acquire: AcquireFuture,
+    filter: Arc<Inner>,
+    format: ResponseFormat,
+}
+
+impl CheckFuture {
+    pub(crate) fn start(filter: &Arc<Inner>, request: &HttpAttributes<'_>) -> Self {
+        match filter.engine.acquire(request).now() {
+            Ok(acquired) => Self(State::Ready(Some(result(acquired, filter, || ResponseFormat::of(request))))),
+            Err(acquire) => {
+                let (filter, format) = (Arc::clone(filter), ResponseFormat::of(request));
+                Self(State::Waiting(Box::new(PendingCheck { acquire, filter, format })))
+            }
+        }
+    }
+}
+
+/// Returns the result for a verdict.
+fn result(
+    acquired: Result<VerdictGuard, Verdict>,
+    filter: &Inner,
+    format: impl FnOnce() -> ResponseFormat,
+) -> CheckResult {
+    let headers = filter.options.http.rate_limit_headers;
+    match acquired {
+        Ok(guard) => CheckResult::Allow(RequestPermit::new(guard, headers)),
+        Err(verdict) if matches!(verdict.over(), Some(OverLimit::Reroute(_))) => {
+            CheckResult::Reroute(RequestPermit::rerouted(filter.engine.guard(verdict), headers))
+        }
+        Err(verdict) => CheckResult::Deny(Denial { verdict, headers, format: format() }),
+    }
+}
+
+impl Future for CheckFuture {
+    type Output = CheckResult;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CheckResult> {
+        match &mut self.get_mut().0 {
+            // Polled after completion, it is pending.
+            State::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
+            State::Waiting(waiting) => {
+                let acquired = ready!(Pin::new(&mut waiting.acquire).poll(context));
+                Poll::Ready(result(acquired, &waiting.filter, || waiting.format))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CheckFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckFuture").field("is_ready", &matches!(self.0, State::Ready(_))).finish()
+    }
+}

@@ -1,0 +1,40 @@
+//! The machine's load is reported to the engine, while a rule needs it.
+
+#![cfg(target_os = "linux")]
+
+use diana::Engine;
+use diana::rules::{Document, Registry, RuleFile};
+use diana_http::LoadSampler;
+use diana_testing::wait_until;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn file(rules: &str) -> RuleFile {
+    RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default()).unwrap()
+}
+
+#[test]
+fn samples_the_load_while_a_rule_needs_it() {
+    let engine = Arc::new(Engine::new(&file("rules: [{name: everyone, limit: 5/s}]")));
+    let sampler = LoadSampler::new(&engine);
+    assert!(!sampler.is_running());
+
+    engine.set_rules(&file("rules: [{name: overload, load: {memory: 99%}}]"));
+    sampler.follow();
+    assert!(sampler.is_running());
+    let memory = || Some(engine.load().memory()).filter(|memory| *memory > 0.0);
+    wait_until("a memory sample", LONG, memory).unwrap();
+}
+
+#[test]
+fn the_sampler_does_not_keep_the_engine_alive() {
+    let engine = Arc::new(Engine::new(&file("rules: [{name: overload, load: {cpu: 99%}}]")));
+    let sampler = LoadSampler::new(&engine);
+    let weak = Arc::downgrade(&engine);
+    drop(engine);
+    wait_until("the engine to be dropped", LONG, || weak.upgrade().is_none().then_some(())).unwrap();
+    sampler.follow();
+    assert!(!sampler.is_running());
+}

@@ -1,0 +1,102 @@
+//! The values of options: numbers, times, texts, each with a suggestion if it is invalid.
+
+use diana_core::{InvalidQuota, MAX_PERMITS, parse_duration};
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
+
+/// Parses permits per second: a number above 0, with or without a fraction.
+pub(crate) fn rate(value: &Expr) -> Result<f64> {
+    let number = match literal(value) {
+        Some(Lit::Float(number)) => number.base10_parse().ok(),
+        Some(Lit::Int(number)) => number.base10_parse().ok(),
+        _ => None,
+    };
+    number.filter(|rate: &f64| *rate > 0.0 && rate.is_finite()).ok_or_else(|| {
+        Error::new(
+            value.span(),
+            "invalid `rate`: expected calls per second, a number literal above 0, such as `rate = 5.0` or `rate = 0.5`",
+        )
+    })
+}
+
+/// Parses a number of calls: an integer above 0.
+pub(crate) fn count(value: &Expr) -> Result<u64> {
+    let number = match literal(value) {
+        Some(Lit::Int(number)) => number.base10_parse().ok(),
+        _ => None,
+    };
+    number.filter(|count| (1..=MAX_PERMITS).contains(count)).ok_or_else(|| {
+        Error::new(
+            value.span(),
+            format!("invalid `limit`: expected an integer from 1 to {MAX_PERMITS}, such as `limit = 5`"),
+        )
+    })
+}
+
+/// Parses a time in nanoseconds: a text such as `"2s"`.
+pub(crate) fn time(name: &str, value: &Expr) -> Result<u64> {
+    let Some(Lit::Str(text)) = literal(value) else {
+        let problem =
+            format!("invalid `{name}`: expected a time in quotes, such as `{name} = \"2s\"` or `{name} = \"500ms\"`");
+        return Err(Error::new(value.span(), problem));
+    };
+    let time = parse_duration(&text.value()).map_err(|error| {
+        let problem = match error {
+            InvalidQuota::Text { problem, .. } => problem,
+            other => other.to_string(),
+        };
+        Error::new(value.span(), format!("invalid `{name}`: {problem}, as in `{name} = \"2s\"`"))
+    })?;
+    Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Parses a string literal.
+pub(crate) fn text(name: &str, value: &Expr, example: &str) -> Result<LitStr> {
+    match literal(value) {
+        Some(Lit::Str(text)) => Ok(text.clone()),
+        _ => Err(Error::new(
+            value.span(),
+            format!("invalid `{name}`: expected a text in quotes, such as `{name} = {example}`"),
+        )),
+    }
+}
+
+pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
+    match ungrouped(value) {
+        Expr::Lit(ExprLit { lit, .. }) => Some(lit),
+        _ => None,
+    }
+}
+
+/// Removes the invisible groups that a user's macro adds.
+pub(crate) fn ungrouped(value: &Expr) -> &Expr {
+    match value {
+        Expr::Group(group) => ungrouped(&group.expr),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{count, rate};
+    use diana_core::MAX_PERMITS;
+    use syn::parse_quote;
+
+    #[test]
+    fn a_count_is_an_integer_up_to_the_maximum() {
+        assert_eq!(count(&parse_quote!(9_007_199_254_740_992)).ok(), Some(MAX_PERMITS));
+        assert!(count(&parse_quote!(9_007_199_254_740_993)).is_err());
+        assert!(count(&parse_quote!(0)).is_err());
+        assert!(count(&parse_quote!(-1)).is_err());
+    }
+
+    #[test]
+    fn a_rate_is_a_finite_number_above_zero() {
+        assert_eq!(rate(&parse_quote!(5)).ok(), Some(5.0));
+        assert_eq!(rate(&parse_quote!(0.5)).ok(), Some(0.5));
+        for invalid in [parse_quote!(0), parse_quote!(0.0), parse_quote!(-1.0), parse_quote!(1e999), parse_quote!("5")]
+        {
+            assert!(rate(&invalid).is_err());
+        }
+    }
+}

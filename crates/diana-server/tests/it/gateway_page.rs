@@ -1,0 +1,167 @@
+//! The page `docs/gateway.md` is correct and complete: its files pass `diana check`, its defaults are the program's, and
+//! it has every metric, every admin path and every option of `serve`.
+//!
+//! A block with the info string `yaml` is a whole file. Other YAML (a compose file, say) names its kind after the
+//! language.
+
+use crate::support::client::Client;
+use crate::support::program::Diana;
+use crate::support::upstream::Upstream;
+use diana_gateway::section::{GatewayLimits, Timeouts};
+use diana_rules::{Document, RuleFile};
+use diana_testing::NginxServer;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+const PAGE: &str = include_str!("../../../../docs/gateway.md");
+const METRICS: &str = include_str!("../../../diana-admin/src/prometheus.rs");
+const ADMIN: &str = include_str!("../../../diana-admin/src/lib.rs");
+
+/// Returns the string literals that begin with this.
+fn quoted(source: &'static str, begins: &str) -> BTreeSet<&'static str> {
+    source.split('"').skip(1).step_by(2).filter(|text| text.starts_with(begins)).collect()
+}
+
+fn missing(names: BTreeSet<&'static str>, least: usize) -> Vec<&'static str> {
+    assert!(names.len() >= least, "only {names:?} found");
+    names.into_iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect()
+}
+
+#[test]
+fn the_page_lists_every_metric() {
+    assert_eq!(missing(quoted(METRICS, "diana_"), 25), Vec::<&str>::new());
+}
+
+#[test]
+fn the_page_lists_no_unknown_metric() {
+    let known = quoted(METRICS, "diana_");
+    let documented =
+        PAGE.split("diana_").skip(1).map(|rest| rest.split(|c: char| c != '_' && !c.is_alphanumeric()).next());
+    let unknown = documented.flatten().filter(|name| !known.contains(&*format!("diana_{name}"))).collect::<Vec<_>>();
+    assert_eq!(unknown, Vec::<&str>::new());
+}
+
+#[test]
+fn the_page_lists_every_admin_path() {
+    let routes = ADMIN.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let routes = routes.filter(|route| !route.starts_with("/page.")).collect::<BTreeSet<_>>();
+    assert!(routes.len() >= 11, "only {routes:?} were found");
+    let is_documented = |route: &&&str| {
+        ["GET", "POST"].iter().any(|method| {
+            let documented = format!("| `{method} {route}");
+            PAGE.contains(&format!("{documented}`")) || PAGE.contains(&format!("{documented}?"))
+        })
+    };
+    assert_eq!(routes.iter().filter(|route| !is_documented(route)).collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+#[test]
+fn the_page_lists_every_option_of_serve() {
+    let help = Command::new(env!("CARGO_BIN_EXE_diana")).args(["serve", "-h"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let options = help.split_whitespace().filter(|word| word.starts_with("--") && *word != "--help");
+    let options = options.map(|word| word.trim_end_matches([',', '.'])).collect::<BTreeSet<_>>();
+    assert!(options.len() >= 6, "only {options:?} were found");
+    let undocumented = options.iter().filter(|option| !PAGE.contains(**option)).collect::<Vec<_>>();
+    assert!(undocumented.is_empty(), "{undocumented:?}");
+}
+
+/// Returns the first code block of a language after a mark.
+fn block(mark: &str, language: &str) -> &'static str {
+    let rest = PAGE.split(mark).nth(1).unwrap();
+    let rest = rest.split(&format!("```{language}\n")).nth(1).unwrap();
+    rest.split("```").next().unwrap()
+}
+
+/// Regression: every client that was over the limit got 403 without `Retry-After`.
+#[test]
+fn the_nginx_example_works() {
+    let mark = "**Beside nginx.**";
+    let upstream = Upstream::echo();
+    // As on the page, except for the addresses, and a limit that also slow machines reach.
+    let rules = block(mark, "yaml");
+    assert!(rules.contains("127.0.0.1:8080") && rules.contains("limit: 100/s"));
+    let diana = Diana::serve(&rules.replace("127.0.0.1:8080", "$LISTEN").replace("limit: 100/s", "limit: 1/h"));
+    let nginx = NginxServer::start(|port| {
+        let config = block(mark, "nginx");
+        assert!(
+            config.contains("listen 80;") && config.contains("127.0.0.1:8080") && config.contains("127.0.0.1:3000")
+        );
+        let config = config.replace("listen 80;", &format!("listen 127.0.0.1:{port};"));
+        let config = config.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", diana.port()));
+        config.replace("127.0.0.1:3000", &format!("127.0.0.1:{}", upstream.port()))
+    });
+    let nginx = nginx.unwrap();
+    let post = "POST /orders?dry=1 HTTP/1.1\r\nhost: example.com\r\ncontent-length: 2\r\n\r\nhi";
+    for client in [[127, 0, 0, 1], [127, 0, 0, 2]] {
+        let allowed = Client::connect_from(client, nginx.port()).send(post).response();
+        assert_eq!(allowed.status, 200, "{}", allowed.text());
+        assert_eq!((upstream.last().line(), &*upstream.last().body), ("POST /orders?dry=1 HTTP/1.0", &b"hi"[..]));
+        for _ in 0..3 {
+            let denied = Client::connect_from(client, nginx.port()).send(post).response();
+            assert_eq!(denied.status, 429, "{}", denied.text());
+            let retry = denied.header("retry-after").unwrap().parse::<u32>().unwrap();
+            assert!((1..=3_600).contains(&retry), "{retry}");
+            assert!(denied.header("ratelimit").unwrap().contains("r=0"), "{denied:?}");
+        }
+    }
+    assert_eq!(upstream.count(), 2, "denied requests must not reach the service");
+    // The internal location of nginx's subrequest is not public.
+    assert_eq!(Client::connect_from([127, 0, 0, 3], nginx.port()).get("/diana").status, 404);
+}
+
+/// The blocks with exactly this info string, each with its line on the page.
+fn blocks(info: &str) -> Vec<(usize, String)> {
+    let (mut blocks, mut open) = (Vec::new(), None);
+    for (number, line) in PAGE.lines().enumerate() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(opens), None) => open = Some((opens == info, number + 1, String::new())),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some((_, _, text))) => text.push_str(&format!("{line}\n")),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "unclosed block");
+    blocks.into_iter().filter(|(has_info, ..)| *has_info).map(|(_, line, text)| (line, text)).collect()
+}
+
+fn variable(name: &str) -> Option<String> {
+    Some(format!("secret-of-{name}-that-is-long-enough"))
+}
+
+#[test]
+fn every_file_is_valid() {
+    let files = blocks("yaml");
+    for (line, text) in &files {
+        let read = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), variable);
+        let file = read.unwrap_or_else(|problems| panic!("line {line} of the page:\n{problems}"));
+        assert!(!file.rules.is_empty(), "line {line}: a file without a rule");
+    }
+    assert!(files.len() >= 10, "only {} files were found", files.len());
+}
+
+/// The cells of the table row whose first cell is this.
+fn row(first: &str) -> Vec<&'static str> {
+    let begins = format!("| {first} | ");
+    let row = PAGE.lines().find(|line| line.starts_with(&begins)).unwrap_or_else(|| panic!("no row for {first}"));
+    row.trim_matches('|').split(" | ").map(str::trim).collect()
+}
+
+#[test]
+fn the_defaults_match_the_program() {
+    let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = Timeouts::default();
+    let times = [header, body, idle, connect, response, tunnel, stop];
+    let names = ["header", "body", "idle", "connect", "response", "tunnel", "stop"];
+    for (name, time) in names.into_iter().zip(times) {
+        let shown = row(&format!("`timeouts.{name}`"))[1];
+        let seconds = if time.as_secs() == 3_600 { "1h".to_owned() } else { format!("{}s", time.as_secs()) };
+        assert_eq!(shown, seconds, "timeouts.{name}");
+    }
+    let GatewayLimits { header, headers, body, connections, streams, memory, .. } = GatewayLimits::default();
+    assert_eq!(row("`bounds.header`")[1], format!("{}KiB", header >> 10));
+    assert_eq!(row("`bounds.headers`")[1], headers.to_string());
+    assert_eq!((row("`bounds.body`")[1], body), ("any length", None));
+    assert_eq!(row("`bounds.connections`")[1], connections.to_string());
+    assert_eq!(row("`bounds.streams`")[1], streams.to_string());
+    assert_eq!(row("`bounds.memory`")[1], format!("{}GiB", memory >> 30));
+}
