@@ -9,6 +9,7 @@ mod timeouts;
 pub(crate) use deadlines::{Deadline, Deadlines, StartTime};
 pub(crate) use timeouts::ConnTimeouts;
 
+use diana_rules::http_settings::is_trusted;
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -68,10 +69,4 @@ impl ForwardedHeaders {
         let lines = format!("x-forwarded-for: {peer}\r\nforwarded: {forwarded}\r\nx-forwarded-proto: {scheme}\r\n");
         Self { forwarded_for: peer.to_string(), forwarded, proto: scheme.to_string(), lines }
     }
-}
-
-/// Returns `true` if the address belongs to a trusted proxy.
-pub(crate) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
-    let address = address.to_canonical();
-    trusted.iter().any(|network| network.contains(&address))
 }

@@ -15,6 +15,7 @@
 //! - An invalid address ends the search at the last valid one.
 //! - An IPv4-mapped IPv6 address is the IPv4 address.
 
+use diana::rules::http_settings::is_trusted;
 use http::header::{FORWARDED, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
@@ -36,10 +37,6 @@ pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> I
     } else {
         walk(peer, trusted, hops(headers, &FORWARDED).map(|hop| address(forwarded_for(hop)?)))
     }
-}
-
-fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
-    trusted.iter().any(|network| network.contains(&address))
 }
 
 /// Returns the first untrusted address; the last valid one if all are trusted.

@@ -6,9 +6,10 @@
 use super::client_io::{Rewind, Stream};
 use super::proxy_protocol::{self, Header};
 use super::socket::ClientSocket;
-use crate::connection::{ConnInfo, is_trusted};
+use crate::connection::ConnInfo;
 use crate::section::GatewaySection;
 use bytes::{Bytes, BytesMut};
+use diana_rules::http_settings::is_trusted;
 use http::uri::Scheme;
 use std::io;
 use std::net::SocketAddr;
