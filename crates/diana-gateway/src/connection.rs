@@ -9,7 +9,7 @@ mod timeouts;
 pub(crate) use deadlines::{Deadline, Deadlines, StartTime};
 pub(crate) use timeouts::ConnTimeouts;
 
-use diana_rules::http_settings::is_trusted;
+use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -50,7 +50,7 @@ pub(crate) enum PeerTrust {
 impl ConnInfo {
     pub(crate) fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
         let peer = peer.ip().to_canonical();
-        let trust = if is_trusted(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Nobody };
+        let trust = if is_trusted_proxy(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Nobody };
         Self { peer, trust, scheme, forwarded: OnceLock::new() }
     }
 

@@ -15,7 +15,6 @@
 //! - An invalid address ends the search at the last valid one.
 //! - An IPv4-mapped IPv6 address is the IPv4 address.
 
-use diana::rules::http_settings::is_trusted;
 use http::header::{FORWARDED, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
@@ -29,7 +28,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// latter; one that sets the latter need not do anything.
 pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.to_canonical();
-    if !is_trusted(peer, trusted) {
+    if !is_trusted_proxy(peer, trusted) {
         return peer;
     }
     if headers.contains_key(X_FORWARDED_FOR) {
@@ -39,13 +38,19 @@ pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> I
     }
 }
 
+/// Returns `true` if the address is that of a trusted proxy.
+pub fn is_trusted_proxy(address: IpAddr, trusted: &[IpNet]) -> bool {
+    let address = address.to_canonical();
+    trusted.iter().any(|network| network.contains(&address))
+}
+
 /// Returns the first untrusted address; the last valid one if all are trusted.
 fn walk(peer: IpAddr, trusted: &[IpNet], hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
     let mut last = peer;
     for hop in hops {
         let Some(hop) = hop else { break };
         last = hop;
-        if !is_trusted(hop, trusted) {
+        if !is_trusted_proxy(hop, trusted) {
             break;
         }
     }

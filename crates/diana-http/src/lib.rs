@@ -76,7 +76,7 @@ pub use body::PermitBody;
 pub use check_future::CheckFuture;
 pub use check_result::{CheckResult, Rerouted};
 pub use client_ext::{RequestHost, ResponseMeta};
-pub use client_ip::client_address;
+pub use client_ip::{client_address, is_trusted_proxy};
 pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
     ClientRateLimitLayer, NoLimit, Overloaded, Turn,

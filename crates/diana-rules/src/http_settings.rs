@@ -13,7 +13,6 @@ use crate::schema::{object, one_or_any, word};
 use crate::section::Section;
 use ipnet::IpNet;
 use serde_json::{Value, json};
-use std::net::IpAddr;
 
 /// The settings for HTTP front ends.
 ///
@@ -159,12 +158,6 @@ impl Section for HttpSettings {
     fn http_settings(&self) -> Option<&HttpSettings> {
         Some(self)
     }
-}
-
-/// Returns `true` if the address belongs to a trusted proxy. An IPv4-mapped IPv6 address is the IPv4 address.
-pub fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
-    let address = address.to_canonical();
-    trusted.iter().any(|network| network.contains(&address))
 }
 
 fn networks(node: &Node, problems: &mut Vec<Problem>) -> Vec<IpNet> {

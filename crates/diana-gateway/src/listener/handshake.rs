@@ -9,7 +9,7 @@ use super::socket::ClientSocket;
 use crate::connection::ConnInfo;
 use crate::section::GatewaySection;
 use bytes::{Bytes, BytesMut};
-use diana_rules::http_settings::is_trusted;
+use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
 use std::io;
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ async fn introduced(
     peer: SocketAddr,
     gateway: &GatewaySection,
 ) -> io::Result<Option<(SocketAddr, Bytes)>> {
-    if !is_trusted(peer.ip(), &gateway.http.trusted_proxies) {
+    if !is_trusted_proxy(peer.ip(), &gateway.http.trusted_proxies) {
         return Err(io::Error::other(format!("{peer} is no trusted proxy, and only those are expected here")));
     }
     let mut read = BytesMut::with_capacity(FIRST_READ);
