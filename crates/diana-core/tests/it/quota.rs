@@ -54,7 +54,7 @@ fn says_what_is_wrong_and_what_would_do() {
         ("0/s", "permits 0: must be a whole number from 1 to 9007199254740992".to_owned()),
         ("-1/s", "the count `-1` is not a whole number above 0".to_owned()),
         ("1.5/s", "the count `1.5` is not exact; write `3/2s`".to_owned()),
-        ("0.3/min", "the count `0.3` is not exact; write `3/10min`".to_owned()),
+        ("0.7/min", "the count `0.7` is not exact; write `7/10min`".to_owned()),
         ("0.0/s", "permits 0: must be a whole number from 1 to 9007199254740992".to_owned()),
         (".5/s", "the count `.5` is not a whole number above 0".to_owned()),
         ("5./s", "the count `5.` is not a whole number above 0".to_owned()),
