@@ -42,8 +42,7 @@ pub use section::{RemoteSection, WhenRemoteIsDown};
 pub use status::{Origin, SourceError, SourceStatus};
 
 use coordinator::{Coordinator, Found};
-use diana_rules::Document;
-use diana_rules::{Problems, RuleFile};
+use diana_rules::{Document, Problems, RuleFile};
 use disk_cache::DiskCache;
 use file::LocalFile;
 use remote_watcher::RemoteWatcher;

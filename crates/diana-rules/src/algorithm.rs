@@ -112,7 +112,7 @@ pub(crate) type OptionSchema = fn(&str) -> Option<serde_json::Value>;
 
 /// A registered algorithm.
 #[derive(Clone)]
-pub(crate) struct Kind {
+pub(crate) struct AlgorithmKind {
     pub(crate) options: &'static [&'static str],
     /// The description, for editors.
     pub(crate) description: Option<&'static str>,
@@ -121,13 +121,13 @@ pub(crate) struct Kind {
     build: Arc<Build>,
 }
 
-impl Debug for Kind {
+impl Debug for AlgorithmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kind").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("AlgorithmKind").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-impl Kind {
+impl AlgorithmKind {
     pub(crate) fn new(
         options: &'static [&'static str],
         build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,

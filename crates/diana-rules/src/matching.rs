@@ -213,7 +213,7 @@ pub fn first_place<'a>(
     if places.len() == 0 {
         return None;
     }
-    let looks = places.clone().fold(Looks::default(), |looks, place| looks.and(place));
+    let looks = places.clone().fold(Looks::default(), Looks::and);
     let seen = RequestView::for_routes(request, looks);
     places.enumerate().find(|(_, place)| place.check_place(&seen).is_ok()).map(|(nth, _)| nth)
 }

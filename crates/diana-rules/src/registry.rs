@@ -2,7 +2,7 @@
 //!
 //! Names are registered at run time, without a change in this crate; files that do not use them are not affected.
 
-use crate::algorithm::{AlgorithmOptions, Configured, Kind, built_in};
+use crate::algorithm::{AlgorithmKind, AlgorithmOptions, Configured, built_in};
 use crate::attributes::Attributes;
 use crate::document::Node;
 use crate::http_settings::HttpSettings;
@@ -46,7 +46,7 @@ type CheckShared = fn(&Limit) -> Result<(), String>;
 /// ```
 #[derive(Clone)]
 pub struct Registry {
-    algorithms: BTreeMap<&'static str, Kind>,
+    algorithms: BTreeMap<&'static str, AlgorithmKind>,
     keys: BTreeMap<&'static str, Arc<KeyOf>>,
     matchers: BTreeMap<&'static str, Arc<BuildMatcher>>,
     sections: BTreeMap<&'static str, SectionKind>,
@@ -78,7 +78,7 @@ impl Registry {
         options: &'static [&'static str],
         build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
     ) {
-        self.algorithms.insert(name, Kind::new(options, build));
+        self.algorithms.insert(name, AlgorithmKind::new(options, build));
     }
 
     /// Describes a registered algorithm for editors: a description, and the JSON Schema of each of its options. Options
@@ -122,7 +122,8 @@ impl Registry {
         self.matchers.insert(name, Arc::new(build));
     }
 
-    /// Registers a section of the file. Replaces a section with the same name.
+    /// Registers a section of the file. Replaces a section with the same name. The fields that every file may have, such
+    /// as `rules`, can't be replaced.
     pub fn section<S: Section>(&mut self) {
         self.sections.insert(S::NAME, SectionKind::of::<S>());
     }
@@ -160,7 +161,7 @@ impl Registry {
         self.sections.get(name)
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<(&'static str, &Kind)> {
+    pub(crate) fn find(&self, name: &str) -> Option<(&'static str, &AlgorithmKind)> {
         self.algorithms.get_key_value(name).map(|(name, kind)| (*name, kind))
     }
 
@@ -172,7 +173,7 @@ impl Registry {
         self.matchers.iter().map(|(name, build)| (*name, &**build))
     }
 
-    pub(crate) fn each_algorithm(&self) -> impl Iterator<Item = (&'static str, &Kind)> {
+    pub(crate) fn each_algorithm(&self) -> impl Iterator<Item = (&'static str, &AlgorithmKind)> {
         self.algorithms.iter().map(|(name, kind)| (*name, kind))
     }
 

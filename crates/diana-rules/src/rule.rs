@@ -4,7 +4,6 @@ mod keys;
 pub(crate) mod overload;
 pub(crate) mod overrides;
 pub(crate) mod parse;
-mod sharing;
 
 use crate::attributes::Attribute;
 use crate::bytes;
@@ -13,6 +12,8 @@ use crate::expression::Expression;
 use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;
+use crate::problem::Problem;
+use crate::registry::Registry;
 use crate::response::CustomResponse;
 use crate::upstream::Upstream;
 use diana_core::{Cost, Quota};
@@ -75,6 +76,22 @@ pub struct Rule {
     pub home: CountedIn,
     /// The location in the file.
     pub span: Span,
+}
+
+impl Rule {
+    /// Reports limits that the shared store does not support, if the rule uses it.
+    fn check_sharing(&self, registry: &Registry, problems: &mut Vec<Problem>) {
+        if self.home != CountedIn::Shared {
+            return;
+        }
+        let all = self.limits.iter().chain(self.overrides.iter().flat_map(|other| &other.limits));
+        for LimitRule { configured, span, .. } in all {
+            if let Err(reason) = registry.shareable(&configured.limit(&self.name)) {
+                let problem = Problem::new(*span, format!("the shared store can't keep this limit: {reason}"));
+                problems.push(problem.expected("`store: local`, or another algorithm"));
+            }
+        }
+    }
 }
 
 /// The cost of a request.

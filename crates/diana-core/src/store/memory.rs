@@ -11,11 +11,11 @@ use super::table::OnFull;
 use super::{Ask, LocalStore};
 use crate::algorithm::erased::Keys;
 use crate::sync::{Arc, MutexGuard};
-use crate::{Answer, Cost, Decision, Limit, LimitId, MaxWait, Sample, Timestamp};
+use crate::{Answer, Cost, Decision, Limit, LimitId, LimitIdHasher, MaxWait, Sample, Timestamp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 /// Options of a table of keys: its memory, its locks, and what happens when it is full.
 ///
@@ -100,7 +100,7 @@ pub struct MemoryStore {
 /// The keys of all limits that one lock guards.
 #[derive(Debug, Default)]
 struct Shard {
-    limits: HashMap<LimitId, LimitKeys, BuildHasherDefault<IdHasher>>,
+    limits: HashMap<LimitId, LimitKeys, BuildHasherDefault<LimitIdHasher>>,
     /// The limits in some order, and the next one to scan for keys that can be dropped.
     order: Vec<LimitId>,
     turn: usize,
@@ -426,25 +426,5 @@ impl LocalStore for MemoryStore {
             shard.order.retain(|id| *id != limit.id());
         }
         self.changes.forget(limit.id());
-    }
-}
-
-/// Limit ids are sequential numbers assigned by this crate: spreading their bits is enough of a hash.
-#[derive(Debug, Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

@@ -2,7 +2,7 @@
 
 use super::gcra::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
 use crate::args::Args;
-use crate::parameters::{parse_quota, quota_text};
+use crate::parameters::{quota_from_text, quota_text};
 use crate::rational_time::Time;
 use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
 use crate::scripts::{Library, Module};
@@ -32,7 +32,7 @@ impl Scripted for LeakyBucket {
     fn from_parameters(text: &str) -> Option<Self> {
         let (quota, rest) = text.split_once(',')?;
         let (queue, delay) = rest.split_once(',')?;
-        let line = Self::new(parse_quota(quota)?).with_queue(queue.parse().ok()?);
+        let line = Self::new(quota_from_text(quota)?).with_queue(queue.parse().ok()?);
         Some(if delay == NODELAY { line.without_delay() } else { line.with_delay(delay.parse().ok()?) })
     }
 

@@ -2,7 +2,7 @@
 
 use super::gcra::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
 use crate::args::Args;
-use crate::parameters::{parse_quota, quota_text};
+use crate::parameters::{quota_from_text, quota_text};
 use crate::rational_time::Time;
 use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Over, Scripted, Written, with_mark};
 use crate::scripts::{Library, Module};
@@ -25,7 +25,7 @@ impl Scripted for TokenBucket {
     }
 
     fn from_parameters(text: &str) -> Option<Self> {
-        parse_quota(text).map(Self::new)
+        quota_from_text(text).map(Self::new)
     }
 
     fn take_args(&self, args: &mut Args, asking: &Asking) {

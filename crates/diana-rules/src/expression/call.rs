@@ -1,7 +1,7 @@
 //! The functions of an expression. Constant arguments (regexes, networks) are compiled here, once.
 
 use super::lower::{Lowered, Lowering};
-use super::tree::{Kind, Part, Spelling, Tree};
+use super::tree::{Part, TextTransform, Tree, ValueType};
 use crate::map_reader::nearest;
 use crate::matching::parse_network;
 use cel::IdedExpr;
@@ -39,16 +39,16 @@ impl Lowering<'_> {
             ("contains", Some(of), [piece]) => self.piece(name, Part::Anywhere, of, piece),
             ("matches", Some(of), [regex]) | ("matches", None, [of, regex]) => self.matches(of, regex),
             ("size", Some(of), []) | ("size", None, [of]) => {
-                Ok((Tree::Size(Box::new(self.of_kind(of, Kind::String, name)?)), Kind::Int))
+                Ok((Tree::Size(Box::new(self.of_kind(of, ValueType::String, name)?)), ValueType::Int))
             }
-            ("lowerAscii", Some(of), []) => self.spelled(name, Spelling::Lower, of),
-            ("upperAscii", Some(of), []) => self.spelled(name, Spelling::Upper, of),
-            ("trim", Some(of), []) => self.spelled(name, Spelling::Trimmed, of),
-            ("int", None, [of]) => self.converted(node, Kind::Int, of),
-            ("uint", None, [of]) => self.converted(node, Kind::Uint, of),
-            ("double", None, [of]) => self.converted(node, Kind::Double, of),
-            ("string", None, [of]) => self.converted(node, Kind::String, of),
-            ("bool", None, [of]) => self.converted(node, Kind::Bool, of),
+            ("lowerAscii", Some(of), []) => self.spelled(name, TextTransform::Lower, of),
+            ("upperAscii", Some(of), []) => self.spelled(name, TextTransform::Upper, of),
+            ("trim", Some(of), []) => self.spelled(name, TextTransform::Trimmed, of),
+            ("int", None, [of]) => self.converted(node, ValueType::Int, of),
+            ("uint", None, [of]) => self.converted(node, ValueType::Uint, of),
+            ("double", None, [of]) => self.converted(node, ValueType::Double, of),
+            ("string", None, [of]) => self.converted(node, ValueType::String, of),
+            ("bool", None, [of]) => self.converted(node, ValueType::Bool, of),
             ("containsIP", Some(network), [of]) => self.within(network, of),
             _ => Err(self.unknown(node, name)),
         }
@@ -69,20 +69,20 @@ impl Lowering<'_> {
     }
 
     fn piece(&mut self, name: &str, part: Part, of: &IdedExpr, piece: &IdedExpr) -> Lowered {
-        let sides = [self.of_kind(of, Kind::String, name)?, self.of_kind(piece, Kind::String, name)?];
-        Ok((Tree::Part(part, Box::new(sides)), Kind::Bool))
+        let sides = [self.of_kind(of, ValueType::String, name)?, self.of_kind(piece, ValueType::String, name)?];
+        Ok((Tree::Part(part, Box::new(sides)), ValueType::Bool))
     }
 
-    fn spelled(&mut self, name: &str, spelling: Spelling, of: &IdedExpr) -> Lowered {
-        Ok((Tree::Spell(spelling, Box::new(self.of_kind(of, Kind::String, name)?)), Kind::String))
+    fn spelled(&mut self, name: &str, spelling: TextTransform, of: &IdedExpr) -> Lowered {
+        Ok((Tree::Spell(spelling, Box::new(self.of_kind(of, ValueType::String, name)?)), ValueType::String))
     }
 
-    fn converted(&mut self, node: &IdedExpr, kind: Kind, of: &IdedExpr) -> Lowered {
+    fn converted(&mut self, node: &IdedExpr, kind: ValueType, of: &IdedExpr) -> Lowered {
         let (tree, from) = self.lower(of)?;
         if from == kind {
             return Ok((tree, kind));
         }
-        let fits = kind == Kind::String || from == Kind::String || (from.is_number() && kind.is_number());
+        let fits = kind == ValueType::String || from == ValueType::String || (from.is_number() && kind.is_number());
         if !fits {
             return Err(self.wrong(node, format!("{from:#} can't become {kind:#}")));
         }
@@ -90,13 +90,13 @@ impl Lowering<'_> {
     }
 
     fn matches(&mut self, of: &IdedExpr, regex: &IdedExpr) -> Lowered {
-        let of = self.of_kind(of, Kind::String, "matches")?;
+        let of = self.of_kind(of, ValueType::String, "matches")?;
         let Some(text) = self.constant_text(regex) else {
             let wrong = self.wrong(regex, "a regex has to be known when the rules are read");
             return Err(wrong.expected("a text in quotes, such as '^/v[0-9]+/'"));
         };
         match RegexBuilder::new(&text).size_limit(LARGEST_REGEX).build() {
-            Ok(regex) => Ok((Tree::Matches(Box::new(of), regex), Kind::Bool)),
+            Ok(regex) => Ok((Tree::Matches(Box::new(of), regex), ValueType::Bool)),
             Err(regex::Error::CompiledTooBig(_)) => {
                 let wrong = self.wrong(regex, "the regex is too large: compiled, it has more than 64 KiB");
                 Err(wrong.expected("a shorter one, with smaller counts in `{}` or with `[0-9]` in place of `\\d`"))
@@ -124,6 +124,6 @@ impl Lowering<'_> {
             });
             return Err(self.wrong(name, what).expected("such as '10.0.0.0/8' or '2001:db8::/32'"));
         };
-        Ok((Tree::Within(Box::new(self.of_kind(of, Kind::String, "containsIP")?), network), Kind::Bool))
+        Ok((Tree::Within(Box::new(self.of_kind(of, ValueType::String, "containsIP")?), network), ValueType::Bool))
     }
 }

@@ -2,7 +2,7 @@
 //! unsupported CEL with an explanation.
 
 use super::error::InvalidExpression;
-use super::tree::{Comparison, Kind, Operator, Tree, Value};
+use super::tree::{Comparison, Operator, Tree, Value, ValueType};
 use crate::attributes::Attribute;
 use crate::map_reader::nearest;
 use cel::IdedExpr;
@@ -15,7 +15,7 @@ pub(super) const DEEPEST: usize = 64;
 pub(super) const LARGEST: usize = 2048;
 
 /// A lowered node, and the type of its result.
-pub(super) type Typed = (Tree, Kind);
+pub(super) type Typed = (Tree, ValueType);
 pub(super) type Lowered<T = Typed> = Result<T, InvalidExpression>;
 
 /// The state of lowering one expression.
@@ -94,7 +94,7 @@ impl<'a> Lowering<'a> {
         }
         if self.names.contains(&name) {
             let attribute = Attribute::Named(name.into());
-            return Ok((self.asked(attribute), Kind::String));
+            return Ok((self.asked(attribute), ValueType::String));
         }
         let known = self.names.iter().copied().chain(["request"]).collect::<Vec<_>>();
         let expected = match nearest(name, &known) {
@@ -106,18 +106,24 @@ impl<'a> Lowering<'a> {
 
     fn call(&mut self, node: &IdedExpr, call: &CallExpr) -> Lowered {
         match (call.func_name.as_str(), call.args.as_slice()) {
-            (operators::LOGICAL_AND, [left, right]) => Ok((Tree::All(self.joined(left, right, true)?), Kind::Bool)),
-            (operators::LOGICAL_OR, [left, right]) => Ok((Tree::Any(self.joined(left, right, false)?), Kind::Bool)),
-            (operators::LOGICAL_NOT, [of]) => Ok((Tree::Not(Box::new(self.of_kind(of, Kind::Bool, "!")?)), Kind::Bool)),
+            (operators::LOGICAL_AND, [left, right]) => {
+                Ok((Tree::All(self.joined(left, right, true)?), ValueType::Bool))
+            }
+            (operators::LOGICAL_OR, [left, right]) => {
+                Ok((Tree::Any(self.joined(left, right, false)?), ValueType::Bool))
+            }
+            (operators::LOGICAL_NOT, [of]) => {
+                Ok((Tree::Not(Box::new(self.of_kind(of, ValueType::Bool, "!")?)), ValueType::Bool))
+            }
             (operators::NEGATE, [of]) => {
                 let (tree, kind) = self.lower(of)?;
-                if !matches!(kind, Kind::Int | Kind::Double) {
+                if !matches!(kind, ValueType::Int | ValueType::Double) {
                     return Err(self.wrong(node, format!("`-` can't stand before {kind:#}")));
                 }
                 Ok((Tree::Negate(Box::new(tree)), kind))
             }
             (operators::CONDITIONAL, [condition, yes, no]) => {
-                let condition = self.of_kind(condition, Kind::Bool, "?")?;
+                let condition = self.of_kind(condition, ValueType::Bool, "?")?;
                 let ((yes, kind), (no, other)) = (self.lower(yes)?, self.lower(no)?);
                 if kind != other {
                     let what = format!("one side of `:` is {kind:#}, the other {other:#}");
@@ -145,12 +151,12 @@ impl<'a> Lowering<'a> {
                 let what = format!("`{sign}` compares {kind:#} with {other:#}");
                 return Err(self.wrong(node, what).expected(conversion(kind, other)));
             }
-            return Ok((Tree::Compare(comparison, sides), Kind::Bool));
+            return Ok((Tree::Compare(comparison, sides), ValueType::Bool));
         }
         let fits = match (operator(name), kind) {
             _ if kind != other => false,
-            (Some(Operator::Add), Kind::String) => true,
-            (Some(Operator::Remainder), Kind::Double) => false,
+            (Some(Operator::Add), ValueType::String) => true,
+            (Some(Operator::Remainder), ValueType::Double) => false,
             _ => kind.is_number(),
         };
         match operator(name).filter(|_| fits) {
@@ -166,7 +172,7 @@ impl<'a> Lowering<'a> {
     fn joined(&mut self, left: &IdedExpr, right: &IdedExpr, and: bool) -> Lowered<Vec<Tree>> {
         let mut parts = Vec::new();
         for side in [left, right] {
-            match (self.of_kind(side, Kind::Bool, if and { "&&" } else { "||" })?, and) {
+            match (self.of_kind(side, ValueType::Bool, if and { "&&" } else { "||" })?, and) {
                 (Tree::All(inner), true) | (Tree::Any(inner), false) => parts.extend(inner),
                 (other, _) => parts.push(other),
             }
@@ -191,7 +197,7 @@ impl<'a> Lowering<'a> {
             }
             trees.push(tree);
         }
-        Ok((Tree::OneOf(Box::new(of), trees), Kind::Bool))
+        Ok((Tree::OneOf(Box::new(of), trees), ValueType::Bool))
     }
 
     /// Lowers `exists` and `all` over a list of constants: the body, once for each.
@@ -216,15 +222,15 @@ impl<'a> Lowering<'a> {
                 return Err(self.wrong(item, "`exists` and `all` look at a list of constants"));
             };
             self.variables.push((of.iter_var.clone(), value));
-            let part = self.of_kind(body, Kind::Bool, if is_all { "all" } else { "exists" });
+            let part = self.of_kind(body, ValueType::Bool, if is_all { "all" } else { "exists" });
             self.variables.pop();
             parts.push(part?);
         }
-        Ok((if is_all { Tree::All(parts) } else { Tree::Any(parts) }, Kind::Bool))
+        Ok((if is_all { Tree::All(parts) } else { Tree::Any(parts) }, ValueType::Bool))
     }
 
     /// Lowers a node that must have the given type.
-    pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: Kind, user: &str) -> Lowered<Tree> {
+    pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: ValueType, user: &str) -> Lowered<Tree> {
         let (tree, kind) = self.lower(node)?;
         if kind == wanted {
             return Ok(tree);
@@ -276,13 +282,13 @@ fn operator(name: &str) -> Option<Operator> {
 }
 
 /// Suggests how to convert two values to one type.
-fn conversion(one: Kind, other: Kind) -> String {
+fn conversion(one: ValueType, other: ValueType) -> String {
     match (one, other) {
-        (Kind::String, Kind::Bool) => "a comparison, as in request.method == 'GET'".to_owned(),
-        (Kind::String, kind) | (kind, Kind::String) if kind.is_number() => {
+        (ValueType::String, ValueType::Bool) => "a comparison, as in request.method == 'GET'".to_owned(),
+        (ValueType::String, kind) | (kind, ValueType::String) if kind.is_number() => {
             format!("{kind}(…) makes {kind:#} of a string")
         }
-        (Kind::Double, kind) | (kind, Kind::Double) if kind.is_number() => {
+        (ValueType::Double, kind) | (kind, ValueType::Double) if kind.is_number() => {
             format!("double(…) makes a double of {kind:#}")
         }
         _ => "both of one type".to_owned(),

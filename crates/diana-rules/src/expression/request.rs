@@ -4,7 +4,7 @@
 //! a value, and an index can't be computed.
 
 use super::lower::{Lowered, Lowering, Typed};
-use super::tree::{Kind, Tree, Value};
+use super::tree::{Tree, Value, ValueType};
 use crate::attributes::Attribute;
 use crate::map_reader::{all, nearest};
 use cel::IdedExpr;
@@ -41,8 +41,8 @@ impl Lowering<'_> {
                 let is_test = matches!(&node.expr, Expr::Select(select) if select.test);
                 let tree = self.asked(attribute);
                 Ok(Some(match tree {
-                    Tree::Of(attribute) if is_test => (Tree::Has(attribute), Kind::Bool),
-                    tree => (tree, Kind::String),
+                    Tree::Of(attribute) if is_test => (Tree::Has(attribute), ValueType::Bool),
+                    tree => (tree, ValueType::String),
                 }))
             }
             Some(Seen::Request) => {
@@ -61,7 +61,7 @@ impl Lowering<'_> {
         let Some(Seen::Many(many)) = self.seen(list)? else { return Ok(None) };
         let Some(name) = self.constant_text(of) else { return Err(self.computed(of, many)) };
         Ok(match self.asked((many.named)(&name)) {
-            Tree::Of(attribute) => Some((Tree::Has(attribute), Kind::Bool)),
+            Tree::Of(attribute) => Some((Tree::Has(attribute), ValueType::Bool)),
             _ => None,
         })
     }

@@ -146,6 +146,7 @@ fn a_limit_that_is_none_is_told() {
                 &["[0/s] a limit can't be `0/s`: permits 0: must be a whole number from 1 to 9007199254740992"],
             ),
             ("limit: -5/s", &["[-5/s] a limit can't be `-5/s`: the count `-5` is not a whole number above 0"]),
+            ("limit: 1.5/s", &["[1.5/s] a limit can't be `1.5/s`: the count `1.5` is not exact; write `3/2s`"]),
             ("limit: 10r/s", &["[10r/s] a limit can't be `10r/s`: write 10/s"]),
             ("limit: 10 rps", &["[10 rps] a limit can't be `10 rps`: write 10/s"]),
             ("limit: 6r/m", &["[6r/m] a limit can't be `6r/m`: write 6/m"]),
