@@ -68,6 +68,7 @@ mod ratelimit_headers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry_after;
+#[cfg(feature = "signature")]
 mod signature;
 
 pub use attributes::HttpAttributes;
@@ -95,6 +96,7 @@ pub use overload::LoadSampler;
 pub use path::{decoded_path, malformed_path, normal_path};
 pub use permit::RequestPermit;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
+#[cfg(feature = "signature")]
 pub use signature::SignatureFilter;
 
 /// Runs the code of this page as doctests.

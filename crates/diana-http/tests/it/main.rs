@@ -24,6 +24,7 @@ mod refusals;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod settling;
+#[cfg(feature = "signature")]
 mod signature;
 mod spellings;
 mod support;

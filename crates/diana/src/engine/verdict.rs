@@ -124,16 +124,17 @@ impl Verdict {
     /// Finishes the decision: updates the counters of the rules. From now on, dropping the verdict releases only the
     /// concurrency permits that it holds in this process.
     pub(super) fn finish(mut self, counts: &Arc<LocalCounts>) -> Self {
-        self.count();
-        let is_held = self.found().is_held() && self.is_granted();
+        let wait = self.wait();
+        self.count(wait);
+        let is_held = self.found().is_held() && wait.is_some();
         self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
         self
     }
 
     /// Updates the counters of each rule.
-    fn count(&self) {
+    fn count(&self, wait: Option<Duration>) {
         let (rules, found) = (self.rules(), self.found());
-        if !self.is_granted() {
+        let Some(wait) = wait else {
             let Some(rule) = self.refusing() else { return };
             rule.count(if self.over() == Some(&OverLimit::Deny) {
                 RequestOutcome::Refused
@@ -141,13 +142,13 @@ impl Verdict {
                 RequestOutcome::Rerouted
             });
             return;
-        }
+        };
         for refused in found.refused() {
             if let Some(rule) = rules.rule(refused.rule) {
                 rule.count(RequestOutcome::ShadowRefused);
             }
         }
-        let is_immediate = self.parts().queued.is_none() && self.wait() == Some(Duration::ZERO);
+        let is_immediate = self.parts().queued.is_none() && wait.is_zero();
         for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
             let Some(rule) = rules.rule(applied.rule) else { continue };
             let waited = !is_immediate && self.has_waited_for(rule.rule());
@@ -228,6 +229,12 @@ impl Verdict {
     pub fn wait(&self) -> Option<Duration> {
         if self.parts().denied_by.is_some() {
             return None;
+        }
+        // Most requests have a single decision.
+        if let [only] = &self.parts().decisions[..]
+            && !only.scope.is_shadow()
+        {
+            return only.decision.wait();
         }
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
     }
