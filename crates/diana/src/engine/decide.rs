@@ -87,7 +87,11 @@ impl Engine {
     /// Returns the next step for a denied request.
     fn after_denial(&self, verdict: &Verdict, when_full: WhenFull) -> NextStep {
         match when_full {
-            WhenFull::Queue if self.queue_after_denial(verdict, verdict.at()).is_some() => NextStep::Queue,
+            WhenFull::Queue
+                if verdict.rules().has_queues() && self.queue_after_denial(verdict, verdict.at()).is_some() =>
+            {
+                NextStep::Queue
+            }
             WhenFull::Queue | WhenFull::Deny => NextStep::Finish,
         }
     }

@@ -125,6 +125,9 @@ impl Verdict {
     /// concurrency permits that it holds in this process.
     pub(super) fn finish(mut self, counts: &Arc<LocalCounts>) -> Self {
         let wait = self.wait();
+        if wait.is_none() {
+            self.parts_mut().denying_rule = self.find_denying_rule();
+        }
         self.count(wait);
         let is_held = self.found().is_held() && wait.is_some();
         self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
@@ -331,18 +334,20 @@ impl Verdict {
 
     /// Returns the same rule in its compiled form.
     fn refusing(&self) -> Option<&CompiledRule> {
-        if self.is_granted() {
-            return None;
-        }
-        let found = self.found();
-        match (self.parts().denied_by, found.applied()) {
-            (Some(by), _) => self.rules().rule(by.rule),
+        self.rules().rule(self.parts().denying_rule?)
+    }
+
+    /// Finds the number of the rule that denied it.
+    fn find_denying_rule(&self) -> Option<u32> {
+        match (self.parts().denied_by, self.found().applied()) {
+            (Some(by), _) => Some(by.rule),
             // With a single matched rule, it is that one.
-            (None, [applied]) => self.rules().rule(applied.rule),
-            (None, applied) => {
+            (None, [matched]) => Some(matched.rule),
+            (None, matched) => {
                 let Reason::Limit(asked) = self.reason()? else { return None };
-                let mut rules = applied.iter().filter_map(|applied| self.rules().rule(applied.rule));
-                rules.find(|known| std::ptr::eq(known.rule(), asked.rule))
+                let mut numbers = matched.iter().map(|matched| matched.rule);
+                numbers
+                    .find(|number| self.rules().rule(*number).is_some_and(|rule| std::ptr::eq(rule.rule(), asked.rule)))
             }
         }
     }

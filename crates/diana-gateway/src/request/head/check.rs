@@ -4,7 +4,7 @@ use super::names;
 use crate::section::GatewaySection;
 use diana_http::{malformed_path, normal_method};
 use diana_rules::http_settings::Spelling;
-use diana_rules::matching::split_host;
+use diana_rules::matching::is_valid_host;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
@@ -53,8 +53,8 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
     }
     match (host, head.uri.authority()) {
         (_, Some(authority)) if authority.as_str().contains('@') => bad("the address has a user in it"),
-        (Some(host), _) if split_host(host.as_bytes()).is_none() => bad("the Host is invalid"),
-        (_, Some(authority)) if split_host(authority.as_str().as_bytes()).is_none() => bad("the host is invalid"),
+        (Some(host), _) if !is_valid_host(host.as_bytes()) => bad("the Host is invalid"),
+        (_, Some(authority)) if !is_valid_host(authority.as_str().as_bytes()) => bad("the host is invalid"),
         // Only HTTP/1.0 allows requests without a host.
         (None, None) if head.version > Version::HTTP_10 => bad("there is no Host"),
         _ => Ok(()),

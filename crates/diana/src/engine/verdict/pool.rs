@@ -27,6 +27,8 @@ pub(in crate::engine) struct VerdictParts {
     pub(in crate::engine) at: Timestamp,
     /// The rule that denied the request regardless of its counts.
     pub(in crate::engine) denied_by: Option<RefusedBy>,
+    /// The rule that denied it, once the decision is finished.
+    pub(in crate::engine) denying_rule: Option<u32>,
     /// Which queries are decided in this process.
     pub(in crate::engine) local_scope: Scope,
     /// The decisions of active rules, local ones first; then those of shadow rules.
@@ -115,6 +117,7 @@ impl VerdictParts {
             matches: Matches::default(),
             at: Timestamp::EPOCH,
             denied_by: None,
+            denying_rule: None,
             local_scope: Scope::Everything,
             decisions: Decisions::default(),
             on_drop: None,
@@ -131,6 +134,7 @@ impl VerdictParts {
         self.rules = None;
         self.matches.clear();
         self.denied_by = None;
+        self.denying_rule = None;
         self.decisions.clear();
         self.on_drop = None;
         self.queued = None;
