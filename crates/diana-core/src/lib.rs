@@ -68,7 +68,7 @@ pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
 pub use keyed::{KeyedLimiter, KeyedPermit};
-pub use limit::{Limit, LimitId};
+pub use limit::{Limit, LimitId, LimitIdHasher};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Status};

@@ -5,6 +5,7 @@ use crate::sync::Arc;
 use crate::{Algorithm, Waiting};
 use std::any::Any;
 use std::fmt;
+use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One limit: its name, its algorithm, and an identity under which stores keep the states of its keys.
@@ -35,6 +36,26 @@ struct Inner {
 /// Identifies a limit within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitId(u64);
+
+/// Hashes [`LimitId`]s, which are sequential numbers that clients can't choose: spreading their bits is enough of a hash.
+#[derive(Debug, Default)]
+pub struct LimitIdHasher(u64);
+
+impl Hasher for LimitIdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 impl Limit {
     /// Creates a limit with a name for display.

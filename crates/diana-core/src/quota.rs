@@ -18,7 +18,7 @@ mod parse;
 ///
 /// # Text format
 /// `100/s`, `5/10min`, `1000/day`, `1 per 200ms`, `100/s burst 200`. Units: ns, us, ms, s, min, h, day, week, month (of
-/// 30 days), in short and long forms.
+/// 30 days), in short and long forms. A count may have decimals if the time per permit is exact: `0.5/s` is `1/2s`.
 ///
 /// ```
 /// use diana_core::Quota;
@@ -27,6 +27,7 @@ mod parse;
 /// let quota: Quota = "5/10min".parse()?;
 /// assert_eq!(quota, Quota::new(5, Duration::from_secs(600))?);
 /// assert_eq!(quota.to_string(), "5/10min");
+/// assert_eq!("0.5/s".parse::<Quota>()?, Quota::new(1, Duration::from_secs(2))?);
 /// assert_eq!("100/s burst 200".parse::<Quota>()?, Quota::per_second(100)?.with_burst(200)?);
 ///
 /// let error = "10/fortnight".parse::<Quota>().unwrap_err();

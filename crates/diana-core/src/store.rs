@@ -13,7 +13,7 @@ pub(crate) mod shards;
 pub(crate) mod table;
 
 pub use crate::decision::Decision;
-pub use crate::limit::{Limit, LimitId};
+pub use crate::limit::{Limit, LimitId, LimitIdHasher};
 pub use memory::{MemoryStore, TableOptions};
 pub use table::OnFull;
 

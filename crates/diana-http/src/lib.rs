@@ -68,6 +68,7 @@ mod ratelimit_headers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry_after;
+#[cfg(feature = "signature")]
 mod signature;
 mod throttle;
 
@@ -94,6 +95,7 @@ pub use path::{decoded_path, malformed_path, normal_path};
 pub use permit::RequestPermit;
 pub use problem::problem_response;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
+#[cfg(feature = "signature")]
 pub use signature::SignatureFilter;
 pub use throttle::{Throttle, ThrottledBody};
 

@@ -6,7 +6,7 @@ use crate::denial::CachedDenial;
 use crate::ratelimit_headers;
 use bytes::Bytes;
 use diana::rules::response::CustomResponse;
-use diana::store::{Limit, LimitId};
+use diana::store::{Limit, LimitId, LimitIdHasher};
 use diana::{
     Answer, Asked, Concurrency, FixedWindow, LeakyBucket, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
@@ -14,7 +14,7 @@ use diana::{
 use http::{HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) struct Policy {
 const MAX_ENTRIES: usize = 4_096;
 
 thread_local! {
-    static CACHE: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<IdHasher>>> = RefCell::default();
+    static CACHE: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<LimitIdHasher>>> = RefCell::default();
 }
 
 /// Calls `act` with the cache entry of a limit.
@@ -191,24 +191,4 @@ fn string(text: &str) -> String {
     }
     string.push('"');
     string
-}
-
-/// Hashes limit ids, which clients can't choose.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
-    }
 }

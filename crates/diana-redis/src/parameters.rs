@@ -14,7 +14,7 @@ pub(crate) fn duration_text(duration: Duration) -> String {
     format!("{}{unit}", nanos / size)
 }
 
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration_from_text(text: &str) -> Option<Duration> {
     let (unit, size) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
     let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
     Some(Duration::from_nanos(count.checked_mul(size)?))
@@ -25,10 +25,10 @@ pub(crate) fn quota_text(quota: &Quota) -> String {
     format!("{}/{}*{}", quota.permits(), duration_text(quota.period()), quota.burst())
 }
 
-pub(crate) fn parse_quota(text: &str) -> Option<Quota> {
+pub(crate) fn quota_from_text(text: &str) -> Option<Quota> {
     let (permits, rest) = text.split_once('/')?;
     let (period, burst) = rest.split_once('*')?;
-    let quota = Quota::new(permits.parse().ok()?, parse_duration(period)?).ok()?;
+    let quota = Quota::new(permits.parse().ok()?, duration_from_text(period)?).ok()?;
     quota.with_burst(burst.parse().ok()?).ok()
 }
 
@@ -40,7 +40,7 @@ mod tests {
     fn quotas_are_parsed_back() {
         for nanos in [1, 1_500, 2_000_000, 60_000_000_000, u64::MAX] {
             let quota = Quota::new(7, Duration::from_nanos(nanos)).unwrap().with_burst(9).unwrap();
-            assert_eq!(parse_quota(&quota_text(&quota)), Some(quota));
+            assert_eq!(quota_from_text(&quota_text(&quota)), Some(quota));
         }
         assert_eq!(quota_text(&Quota::per_second(100).unwrap()), "100/1s*100");
     }
@@ -50,7 +50,7 @@ mod tests {
         for text in
             ["", "1", "1/s", "1/1s", "0/1s*1", "1/0s*1", "1/1s*0", "1/1x*1", "a/1s*1", "1/99999999999999999999s*1"]
         {
-            assert_eq!(parse_quota(text), None, "{text}");
+            assert_eq!(quota_from_text(text), None, "{text}");
         }
     }
 }

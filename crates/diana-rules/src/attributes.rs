@@ -69,7 +69,8 @@ pub trait Attributes {
 /// could add values to get a new key each time, so all such requests share this key.
 ///
 /// In a rule's `match` and `deny`, this equals every listed value. It is on no `allow` list, and an
-/// [expression](crate::Expression) that reads it fails. A custom [`Matcher`](crate::Matcher) should match it.
+/// [expression](crate::expression::Expression) that reads it fails. A custom
+/// [`Matcher`](crate::matching::Matcher) should match it.
 pub const SEVERAL: &str = "(several)";
 
 /// Returns why an expression can't use this attribute: its value is ambiguous or unverified.

@@ -40,7 +40,7 @@ mod scan;
 mod tree;
 
 pub use error::{ExpressionFailed, InvalidExpression};
-pub use tree::Kind;
+pub use tree::ValueType;
 
 use crate::attributes::{Attribute, Attributes};
 use evaluate::{evaluate, whole, written};
@@ -86,7 +86,7 @@ pub struct Expression {
 struct Inner {
     text: Box<str>,
     tree: Tree,
-    kind: Kind,
+    kind: ValueType,
     attributes: Box<[Attribute]>,
 }
 
@@ -133,7 +133,7 @@ impl Expression {
     }
 
     /// The type of the result. A condition must be a `bool`, and a cost a number.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ValueType {
         self.inner.kind
     }
 

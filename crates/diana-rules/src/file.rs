@@ -134,7 +134,7 @@ impl RuleFile {
         let has_gateway = fields.peek("gateway").is_some();
         let has_remote = fields.peek("remote").is_some();
         let mut sections = Sections::default();
-        for name in SECTIONS.into_iter().chain(registry.sections().filter(|name| !SECTIONS.contains(name))) {
+        for name in SECTIONS.into_iter().chain(registry.sections().filter(|name| !FIELDS.contains(name))) {
             if let Some(node) = fields.take(name) {
                 sections.parse(name, node, registry, problems);
             }

@@ -44,7 +44,7 @@ use token::{Token, Tokens};
 /// |---|---|
 /// | `header(x)`, `cookie(x)`, `query(x)`, `ip`, `host`, `method` | the attribute of the request |
 /// | `jwt(claim)` | a claim of the request's token, if the token is valid; `a.b` is `b` inside of `a` |
-/// | `cel("...")` | the result of an [expression](crate::Expression) over `request`; it can't use other names |
+/// | `cel("...")` | the result of an [expression](crate::expression::Expression) over `request`; it can't use other names |
 ///
 /// An empty value counts as absent. `jwt` configures how tokens are verified: `secret`, `public_key` (PEM) with its
 /// `algorithm`, or `verify: false` if a proxy in front of Diana verifies them; and `from`, `issuer`, `audience` and

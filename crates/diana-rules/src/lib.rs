@@ -3,7 +3,7 @@
 //! # Contents
 //! | module | subject |
 //! |---|---|
-//! | [`file`] | a whole file, [`RuleFile`], and its section `store` |
+//! | [`file`](mod@file) | a whole file, [`RuleFile`], and its section `store` |
 //! | [`rule`], [`limit`], [`response`], [`upstream`] | one rule: its settings, its limits, custom responses, other upstreams |
 //! | [`key`], [`matching`], [`expression`], [`identity`] | the keys that rules count by, the requests they match, CEL expressions, and where `account` and other names come from |
 //! | [`attributes`] | requests, as rules see them |

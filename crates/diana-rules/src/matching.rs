@@ -19,7 +19,7 @@ use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
 use glob::Glob;
 use host::HostPattern;
-pub use host::split_host;
+pub use host::{is_valid_host, split_host};
 use networks::Networks;
 pub use networks::parse_network;
 use path::PathPattern;

@@ -122,7 +122,8 @@ impl Registry {
         self.matchers.insert(name, Arc::new(build));
     }
 
-    /// Registers a section of the file. Replaces a section with the same name.
+    /// Registers a section of the file. Replaces a section with the same name. The fields that every file may have, such
+    /// as `rules`, can't be replaced.
     pub fn section<S: Section>(&mut self) {
         self.sections.insert(S::NAME, SectionKind::of::<S>());
     }

@@ -62,6 +62,7 @@ pub struct RuleSet {
     has_load: bool,
     has_adaptive: bool,
     has_reserved: bool,
+    has_queues: bool,
 }
 
 impl RuleSet {
@@ -93,6 +94,7 @@ impl RuleSet {
         let reads_identity = file.rules.iter().any(Rule::reads_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
         let has_reserved = rules.iter().any(CompiledRule::has_reserved);
+        let has_queues = rules.iter().any(CompiledRule::has_queues);
         let has_adaptive = file.rules.iter().any(|rule| rule.adaptive);
         Self {
             rules,
@@ -104,6 +106,7 @@ impl RuleSet {
             has_load,
             has_adaptive,
             has_reserved,
+            has_queues,
         }
     }
 
@@ -192,6 +195,11 @@ impl RuleSet {
     /// Returns `true` if a limit bounds the number of [reservations](CompiledLimit::reserved).
     pub fn has_reserved(&self) -> bool {
         self.has_reserved
+    }
+
+    /// Returns `true` if requests can be queued for a limit.
+    pub fn has_queues(&self) -> bool {
+        self.has_queues
     }
 
     /// Returns the limits that these rules have and `others` do not. They are unused once `others` are active.

@@ -2,7 +2,7 @@
 
 use crate::attributes::Attribute;
 use crate::document::{Node, Span};
-use crate::expression::{Expression, Kind};
+use crate::expression::{Expression, ValueType};
 use crate::identity::Identity;
 use crate::matching::Match;
 use crate::matching::path::PathPattern;
@@ -87,7 +87,7 @@ impl Scope<'_> {
             }
         };
         let is_wanted = match wanted {
-            Wanted::Truth => expression.kind() == Kind::Bool,
+            Wanted::Truth => expression.kind() == ValueType::Bool,
             Wanted::Number => expression.kind().is_number(),
             Wanted::Text => true,
         };

@@ -111,7 +111,8 @@ impl Engine {
     ///
     /// ```
     /// use diana::Engine;
-    /// use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
+    /// use diana::rules::attributes::SyntheticRequest;
+    /// use diana::rules::{Document, Registry, RuleFile};
     /// use std::sync::Arc;
     ///
     /// # #[tokio::main(flavor = "current_thread")]

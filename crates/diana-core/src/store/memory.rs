@@ -11,11 +11,11 @@ use super::table::OnFull;
 use super::{Ask, LocalStore};
 use crate::algorithm::erased::Keys;
 use crate::sync::{Arc, MutexGuard};
-use crate::{Answer, Cost, Decision, Limit, LimitId, MaxWait, Sample, Timestamp};
+use crate::{Answer, Cost, Decision, Limit, LimitId, LimitIdHasher, MaxWait, Sample, Timestamp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 /// Options of a table of keys: its memory, its locks, and what happens when it is full.
 ///
@@ -100,7 +100,7 @@ pub struct MemoryStore {
 /// The keys of all limits that one lock guards.
 #[derive(Debug, Default)]
 struct Shard {
-    limits: HashMap<LimitId, LimitKeys, BuildHasherDefault<IdHasher>>,
+    limits: HashMap<LimitId, LimitKeys, BuildHasherDefault<LimitIdHasher>>,
     /// The limits in some order, and the next one to scan for keys that can be dropped.
     order: Vec<LimitId>,
     next_sweep: usize,
@@ -179,6 +179,15 @@ impl MemoryStore {
         }
     }
 
+    /// Decides a single ask, like [`decide`](LocalStore::decide) with a list of one. This is the most common case, and
+    /// needs neither a second lookup nor a list of answers.
+    pub fn decide_one(&self, ask: Ask<'_>, now: Timestamp, max_wait: MaxWait) -> Answer {
+        let hash = self.shards.hash_bytes(ask.key);
+        let mut shard = self.shards.lock(hash);
+        let max_wait = max_wait.min(ask.max_wait);
+        self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, max_wait)
+    }
+
     /// Takes `ask` for a caller that was due at `since` but was woken late:
     /// [`Limiter::check_since`](crate::Limiter::check_since) for a store. The permits are taken as of `since` plus the
     /// answer's [`wait`](Answer::wait), which may be in the past.
@@ -200,7 +209,7 @@ impl MemoryStore {
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     pub fn take_since(&self, ask: Ask<'_>, since: Timestamp, now: Timestamp, max_wait: MaxWait) -> Answer {
-        let hash = self.shards.hash(ask.key);
+        let hash = self.shards.hash_bytes(ask.key);
         let mut shard = self.shards.lock(hash);
         let max_wait = ask.max_wait.min(max_wait);
         self.keys(&mut shard, ask.limit, now).take_since(hash, since, now, ask.cost, max_wait)
@@ -208,7 +217,7 @@ impl MemoryStore {
 
     /// Reports the result of one response for `key` to `limit`. Only an [adaptive](crate::Adaptive) limit uses it.
     pub fn observe(&self, limit: &Limit, key: &[u8], now: Timestamp, sample: &Sample) {
-        let hash = self.shards.hash(key);
+        let hash = self.shards.hash_bytes(key);
         let mut shard = self.shards.lock(hash);
         let known = shard.limits.contains_key(&limit.id());
         // A late sample does not recreate a limit that was dropped.
@@ -221,7 +230,7 @@ impl MemoryStore {
     fn locate(&self, asks: &[Ask<'_>]) -> Locations {
         let mut locations = Locations::with_capacity(asks.len());
         for (index, ask) in asks.iter().enumerate() {
-            let hash = self.shards.hash(ask.key);
+            let hash = self.shards.hash_bytes(ask.key);
             let same_as = asks[..index].iter().position(|earlier| earlier.same_count(ask));
             locations.push(Location { hash, shard: self.shards.index(hash), same_as });
         }
@@ -382,12 +391,8 @@ fn shard_of<'a>(locked: &'a mut Locked<'_>, location: &Location) -> &'a mut Shar
 
 impl LocalStore for MemoryStore {
     fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        // A single ask, the most common case, needs no second lookup.
         if let [ask] = asks {
-            let hash = self.shards.hash(ask.key);
-            let mut shard = self.shards.lock(hash);
-            let max_wait = max_wait.min(ask.max_wait);
-            return Decision::new([self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, max_wait)]);
+            return Decision::new([self.decide_one(*ask, now, max_wait)]);
         }
         self.decide_together(asks, now, max_wait)
     }
@@ -408,13 +413,13 @@ impl LocalStore for MemoryStore {
     }
 
     fn charge(&self, ask: Ask<'_>, now: Timestamp) {
-        let hash = self.shards.hash(ask.key);
+        let hash = self.shards.hash_bytes(ask.key);
         let mut shard = self.shards.lock(hash);
         self.keys(&mut shard, ask.limit, now).charge(hash, now, ask.cost);
     }
 
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) {
-        let hash = self.shards.hash(key);
+        let hash = self.shards.hash_bytes(key);
         let mut shard = self.shards.lock(hash);
         self.keys(&mut shard, limit, now).reset(hash, now);
     }
@@ -426,25 +431,5 @@ impl LocalStore for MemoryStore {
             shard.order.retain(|id| *id != limit.id());
         }
         self.changes.forget(limit.id());
-    }
-}
-
-/// Limit ids are sequential numbers assigned by this crate: spreading their bits is enough of a hash.
-#[derive(Debug, Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

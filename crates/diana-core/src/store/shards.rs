@@ -1,7 +1,7 @@
 //! Sharded locks, and the hash that selects one.
 
 use crate::sync::{Mutex, MutexGuard};
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, Hasher as _};
 
 /// The hasher of keys. Random for each process, so that clients cannot make keys collide; fixed under the model
 /// checkers, which must be able to repeat a run.
@@ -39,6 +39,14 @@ impl<T> Shards<T> {
     #[inline(always)]
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         self.hasher.hash_one(key).max(1)
+    }
+
+    /// The same for a key of bytes, without the length that `Hash` adds to tell apart the parts of a compound key.
+    #[inline(always)]
+    pub(crate) fn hash_bytes(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.finish().max(1)
     }
 
     /// The index of the shard of a hash.

@@ -23,6 +23,13 @@ fn parses_all_forms() {
         ("1/W", quota(1, 604_800)),
         ("1/month", quota(1, 2_592_000)),
         ("100/s burst 200", quota(100, 1).with_burst(200).unwrap()),
+        // Decimals: the same rate with whole numbers.
+        ("0.5/s", quota(1, 2)),
+        ("2.5/s", quota(5, 2)),
+        ("0.1 per min", quota(1, 600)),
+        ("1.0/s", quota(1, 1)),
+        ("1_2.50/s burst 3", quota(25, 2).with_burst(3).unwrap()),
+        ("0.000000001/s", quota(1, 1_000_000_000)),
     ] {
         assert_eq!(text.parse(), Ok(expected), "{text}");
     }
@@ -46,7 +53,14 @@ fn errors_have_the_problem_and_a_fix() {
         ("10/fortnight", format!("unknown unit of time `fortnight`; {units}")),
         ("0/s", "permits 0: must be a whole number from 1 to 9007199254740992".to_owned()),
         ("-1/s", "the count `-1` is not a whole number above 0".to_owned()),
-        ("1.5/s", "the count `1.5` is not a whole number above 0".to_owned()),
+        ("1.5/s", "the count `1.5` is not exact; write `3/2s`".to_owned()),
+        ("0.7/min", "the count `0.7` is not exact; write `7/10min`".to_owned()),
+        ("0.0/s", "permits 0: must be a whole number from 1 to 9007199254740992".to_owned()),
+        (".5/s", "the count `.5` is not a whole number above 0".to_owned()),
+        ("5./s", "the count `5.` is not a whole number above 0".to_owned()),
+        ("1.2.3/s", "the count `1.2.3` is not a whole number above 0".to_owned()),
+        ("0.0000000001/s", "the count `0.0000000001` has more than 9 decimal places".to_owned()),
+        ("0.000000001/month", "`0.000000001` is less than one in 584 years".to_owned()),
         ("/s", "the count `` is not a whole number above 0".to_owned()),
         ("5/", format!("missing unit in ``; {units}")),
         ("5/10", format!("missing unit in `10`; {units}")),

@@ -258,7 +258,8 @@ fn b20_a_cost_of_zero_is_rejected() {
 fn b21_a_missing_or_invalid_refill_is_an_error() {
     assert_eq!(Quota::new(0, secs(1)).unwrap_err(), InvalidQuota::Count { what: "permits", value: 0 });
     assert!("10/".parse::<Quota>().is_err());
-    assert!("0.5/s".parse::<Quota>().is_err());
+    assert!("0.0/s".parse::<Quota>().is_err());
+    assert_eq!("0.5/s".parse(), Quota::new(1, secs(2)));
 }
 
 #[test]

@@ -3,39 +3,34 @@
 use diana::{Clock, SystemClock, Timestamp};
 use http::HeaderValue;
 use std::cell::RefCell;
+use std::time::{Duration, SystemTime};
 
 /// A formatted date for a log, cached for its second.
 #[derive(Debug, Default)]
 pub struct LogTime {
     second: u64,
     text: String,
-    is_iso: bool,
+    format: &'static str,
 }
-
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl LogTime {
     /// Formats a time as in the common log format: `15/Nov/2026:20:12:52 +0000`.
     pub fn common(&mut self, at: Timestamp) -> &str {
-        self.format(at, false)
+        self.formatted(at, "%d/%b/%Y:%H:%M:%S +0000")
     }
 
     /// Formats a time as ISO 8601, to the second and without a zone: `2026-11-15T20:12:52`.
     pub fn iso(&mut self, at: Timestamp) -> &str {
-        self.format(at, true)
+        self.formatted(at, "%Y-%m-%dT%H:%M:%S")
     }
 
-    fn format(&mut self, at: Timestamp, is_iso: bool) -> &str {
+    fn formatted(&mut self, at: Timestamp, format: &'static str) -> &str {
         let second = at.as_nanos() / 1_000_000_000;
-        if self.text.is_empty() || self.second != second || self.is_iso != is_iso {
-            let (year, month, day) = civil(second / 86_400);
-            let (hour, minute, rest) = (second / 3_600 % 24, second / 60 % 60, second % 60);
-            self.text = if is_iso {
-                format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{rest:02}", month + 1)
-            } else {
-                format!("{day:02}/{}/{year:04}:{hour:02}:{minute:02}:{rest:02} +0000", MONTHS[month])
-            };
-            (self.second, self.is_iso) = (second, is_iso);
+        if self.second != second || self.format != format {
+            // A `Timestamp` ends in the year 2554, far before jiff's does.
+            let time = jiff::Timestamp::from_second(i64::try_from(second).unwrap_or(i64::MAX)).unwrap_or_default();
+            self.text = time.strftime(format).to_string();
+            (self.second, self.format) = (second, format);
         }
         &self.text
     }
@@ -58,27 +53,7 @@ pub(crate) fn date_header() -> HeaderValue {
 }
 
 fn http_date(second: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]; // 1970-01-01 was a Thursday
-    let days = second / 86_400;
-    let (year, month, day) = civil(days);
-    let weekday = DAYS[usize::try_from(days % 7).unwrap_or_default()];
-    let (hour, minute, second) = (second / 3_600 % 24, second / 60 % 60, second % 60);
-    format!("{weekday}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", MONTHS[month])
-}
-
-/// Returns the year, the month (from 0) and the day (from 1) of a day counted from 1970-01-01.
-///
-/// Years that begin in March end with the leap day, so each five months have 153 days.
-fn civil(days: u64) -> (u64, usize, u64) {
-    let days = days + 719_468; // since 0000-03-01
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = (from_march + 2) % 12;
-    let year = era * 400 + year_of_era + u64::from(month < 2);
-    (year, usize::try_from(month).unwrap_or_default(), day)
+    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(second))
 }
 
 #[cfg(test)]

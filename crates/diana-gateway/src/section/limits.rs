@@ -1,10 +1,9 @@
 //! Bounds on what one client may send to the gateway: `bounds: {header: 32KiB, body: 100MiB}`.
 
-use diana_rules::Problem;
 use diana_rules::bytes::parse_byte_size;
 use diana_rules::document::Node;
 use diana_rules::map_reader::MapReader;
-use diana_rules::scalar;
+use diana_rules::{Problem, scalar};
 
 /// Bounds over which the gateway rejects requests and connections, independent of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]

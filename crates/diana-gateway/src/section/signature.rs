@@ -1,11 +1,9 @@
 //! Signed requests: `signature: {secret: '${SECRET}', header: x-signature, max_age: 5min}`.
 
-use diana_rules::Problem;
-use diana_rules::Secret;
 use diana_rules::document::Node;
 use diana_rules::map_reader::MapReader;
-use diana_rules::scalar;
 use diana_rules::scalar::positive_duration;
+use diana_rules::{Problem, Secret, scalar};
 use std::time::Duration;
 
 /// How requests must be signed.

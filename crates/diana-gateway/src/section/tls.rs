@@ -1,9 +1,8 @@
 //! TLS listeners: `tls: {listen: ..., certificates: [{certificate: cert.pem, key: key.pem}]}`.
 
-use diana_rules::Problem;
 use diana_rules::document::Node;
 use diana_rules::map_reader::MapReader;
-use diana_rules::scalar;
+use diana_rules::{Problem, scalar};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

@@ -24,6 +24,7 @@ mod refund;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry_after;
+#[cfg(feature = "signature")]
 mod signature;
 mod support;
 mod throttle;

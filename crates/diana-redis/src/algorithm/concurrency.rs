@@ -5,7 +5,7 @@
 //! the lease has ended.
 
 use crate::args::Args;
-use crate::parameters::{duration_text, parse_duration};
+use crate::parameters::{duration_from_text, duration_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Effect, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
@@ -36,7 +36,7 @@ impl Scripted for Concurrency {
         let (limit, rest) = text.split_once('+')?;
         let (burst, delay) = rest.split_once('@')?;
         let limit = Self::new(limit.parse().ok()?).ok()?;
-        Some(limit.with_burst(burst.parse().ok()?).with_delay(parse_duration(delay)?))
+        Some(limit.with_burst(burst.parse().ok()?).with_delay(duration_from_text(delay)?))
     }
 
     fn take_args(&self, args: &mut Args, ask: &AskArgs) {

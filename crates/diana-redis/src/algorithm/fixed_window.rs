@@ -2,7 +2,7 @@
 //! `scripts/fixed_window.lua`.
 
 use crate::args::Args;
-use crate::parameters::{parse_quota, quota_text};
+use crate::parameters::{quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Effect, Leasing, Numbers, Scripted, StoredState, with_mark};
 use crate::scripts::{Library, Module};
@@ -59,8 +59,8 @@ impl Scripted for FixedWindow {
             return Self::calendar(limit.parse().ok()?, unit, zone).ok();
         }
         match text.strip_suffix(FIRST) {
-            Some(quota) => Some(Self::new(parse_quota(quota)?).with_window_start(WindowStart::FirstRequest)),
-            None => Some(Self::new(parse_quota(text)?)),
+            Some(quota) => Some(Self::new(quota_from_text(quota)?).with_window_start(WindowStart::FirstRequest)),
+            None => Some(Self::new(quota_from_text(text)?)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::gcra::{divided_rate, format_time, fractions, parse_time, push, push_never, ticks_of, unsupported_reason};
 use crate::args::Args;
-use crate::parameters::{parse_quota, quota_text};
+use crate::parameters::{quota_from_text, quota_text};
 use crate::rational_time::Time;
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
@@ -32,7 +32,7 @@ impl Scripted for LeakyBucket {
     fn from_parameters(text: &str) -> Option<Self> {
         let (quota, rest) = text.split_once(',')?;
         let (queue, delay) = rest.split_once(',')?;
-        let bucket = Self::new(parse_quota(quota)?).with_queue(queue.parse().ok()?);
+        let bucket = Self::new(quota_from_text(quota)?).with_queue(queue.parse().ok()?);
         Some(if delay == NODELAY { bucket.without_delay() } else { bucket.with_delay(delay.parse().ok()?) })
     }
 

@@ -2,7 +2,7 @@
 
 use super::gcra::{format_time, parse_time, push, push_never};
 use crate::args::Args;
-use crate::parameters::{duration_text, parse_duration};
+use crate::parameters::{duration_from_text, duration_text};
 use crate::rational_time::{END, Fractions, Time};
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
@@ -27,7 +27,7 @@ impl Scripted for MinInterval {
     }
 
     fn from_parameters(text: &str) -> Option<Self> {
-        Self::new(parse_duration(text)?).ok()
+        Self::new(duration_from_text(text)?).ok()
     }
 
     fn take_args(&self, args: &mut Args, ask: &AskArgs) {

@@ -1,7 +1,7 @@
 //! The bucket with whole refills on Redis: `scripts/refilling_bucket.lua`.
 
 use crate::args::Args;
-use crate::parameters::{parse_quota, quota_text};
+use crate::parameters::{quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
@@ -30,7 +30,7 @@ impl Scripted for RefillingBucket {
     }
 
     fn from_parameters(text: &str) -> Option<Self> {
-        parse_quota(text).map(Self::new)
+        quota_from_text(text).map(Self::new)
     }
 
     fn take_args(&self, args: &mut Args, ask: &AskArgs) {

@@ -5,7 +5,7 @@
 
 use super::sliding_window::{divided_count, too_long};
 use crate::args::Args;
-use crate::parameters::{parse_quota, quota_text};
+use crate::parameters::{quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, CachedState, Effect, Numbers, Report, Scripted, StoredState};
 use crate::scripts::{Library, Module};
@@ -30,7 +30,7 @@ impl Scripted for SlidingLog {
     }
 
     fn from_parameters(text: &str) -> Option<Self> {
-        let windows = text.split('+').map(parse_quota).collect::<Option<Vec<_>>>()?;
+        let windows = text.split('+').map(quota_from_text).collect::<Option<Vec<_>>>()?;
         Self::several(windows).ok()
     }
 

@@ -1,7 +1,7 @@
 //! The sliding window on Redis: `scripts/sliding_window.lua`.
 
 use crate::args::Args;
-use crate::parameters::{duration_text, parse_duration, parse_quota, quota_text};
+use crate::parameters::{duration_from_text, duration_text, quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::Module;
@@ -64,7 +64,7 @@ impl Scripted for SlidingWindow {
             Some(precision) => (precision, Edge::Weighted),
             None => precision.strip_suffix(STRICT).map_or((precision, Edge::Loose), |rest| (rest, Edge::Strict)),
         };
-        let window = Self::new(parse_quota(quota)?).with_precision(parse_duration(precision)?).ok()?;
+        let window = Self::new(quota_from_text(quota)?).with_precision(duration_from_text(precision)?).ok()?;
         Some(window.with_edge(edge))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::algorithm::guava;
 use crate::args::Args;
-use crate::parameters::{duration_text, parse_duration};
+use crate::parameters::{duration_from_text, duration_text};
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{Receipt, SmoothState, SmoothWarmingUp, Timestamp};
@@ -27,7 +27,7 @@ impl Scripted for SmoothWarmingUp {
     fn from_parameters(text: &str) -> Option<Self> {
         let (rate, rest) = text.split_once('*')?;
         let (warm_up, cold_factor) = rest.split_once('*')?;
-        let limiter = Self::new(rate.parse().ok()?, parse_duration(warm_up)?).ok()?;
+        let limiter = Self::new(rate.parse().ok()?, duration_from_text(warm_up)?).ok()?;
         limiter.with_cold_factor(cold_factor.parse().ok()?).ok()
     }
 

@@ -2,7 +2,7 @@
 
 use super::gcra::{divided_rate, format_time, fractions, parse_time, push, push_never, ticks_of, unsupported_reason};
 use crate::args::Args;
-use crate::parameters::{parse_quota, quota_text};
+use crate::parameters::{quota_from_text, quota_text};
 use crate::rational_time::Time;
 use crate::scripted::{
     AskArgs, Body, Effect, EndedLease, LeaseRequest, Leasing, Numbers, Scripted, StoredState, with_mark,
@@ -27,7 +27,7 @@ impl Scripted for TokenBucket {
     }
 
     fn from_parameters(text: &str) -> Option<Self> {
-        parse_quota(text).map(Self::new)
+        quota_from_text(text).map(Self::new)
     }
 
     fn take_args(&self, args: &mut Args, ask: &AskArgs) {

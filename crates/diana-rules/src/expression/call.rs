@@ -1,7 +1,7 @@
 //! The functions of an expression. Constant arguments (regexes, networks) are compiled here, once.
 
 use super::lower::{Lowered, Lowering};
-use super::tree::{Kind, Position, TextTransform, Tree};
+use super::tree::{Position, TextTransform, Tree, ValueType};
 use crate::map_reader::nearest;
 use crate::matching::parse_network;
 use cel::IdedExpr;
@@ -39,16 +39,16 @@ impl Lowering<'_> {
             ("contains", Some(of), [piece]) => self.piece(name, Position::Anywhere, of, piece),
             ("matches", Some(of), [regex]) | ("matches", None, [of, regex]) => self.matches(of, regex),
             ("size", Some(of), []) | ("size", None, [of]) => {
-                Ok((Tree::Size(Box::new(self.of_kind(of, Kind::String, name)?)), Kind::Int))
+                Ok((Tree::Size(Box::new(self.of_kind(of, ValueType::String, name)?)), ValueType::Int))
             }
             ("lowerAscii", Some(of), []) => self.transformed(name, TextTransform::Lower, of),
             ("upperAscii", Some(of), []) => self.transformed(name, TextTransform::Upper, of),
             ("trim", Some(of), []) => self.transformed(name, TextTransform::Trimmed, of),
-            ("int", None, [of]) => self.converted(node, Kind::Int, of),
-            ("uint", None, [of]) => self.converted(node, Kind::Uint, of),
-            ("double", None, [of]) => self.converted(node, Kind::Double, of),
-            ("string", None, [of]) => self.converted(node, Kind::String, of),
-            ("bool", None, [of]) => self.converted(node, Kind::Bool, of),
+            ("int", None, [of]) => self.converted(node, ValueType::Int, of),
+            ("uint", None, [of]) => self.converted(node, ValueType::Uint, of),
+            ("double", None, [of]) => self.converted(node, ValueType::Double, of),
+            ("string", None, [of]) => self.converted(node, ValueType::String, of),
+            ("bool", None, [of]) => self.converted(node, ValueType::Bool, of),
             ("containsIP", Some(network), [of]) => self.within(network, of),
             _ => Err(self.unknown(node, name)),
         }
@@ -69,20 +69,20 @@ impl Lowering<'_> {
     }
 
     fn piece(&mut self, name: &str, position: Position, of: &IdedExpr, piece: &IdedExpr) -> Lowered {
-        let sides = [self.of_kind(of, Kind::String, name)?, self.of_kind(piece, Kind::String, name)?];
-        Ok((Tree::Contains(position, Box::new(sides)), Kind::Bool))
+        let sides = [self.of_kind(of, ValueType::String, name)?, self.of_kind(piece, ValueType::String, name)?];
+        Ok((Tree::Contains(position, Box::new(sides)), ValueType::Bool))
     }
 
     fn transformed(&mut self, name: &str, transform: TextTransform, of: &IdedExpr) -> Lowered {
-        Ok((Tree::Transform(transform, Box::new(self.of_kind(of, Kind::String, name)?)), Kind::String))
+        Ok((Tree::Transform(transform, Box::new(self.of_kind(of, ValueType::String, name)?)), ValueType::String))
     }
 
-    fn converted(&mut self, node: &IdedExpr, kind: Kind, of: &IdedExpr) -> Lowered {
+    fn converted(&mut self, node: &IdedExpr, kind: ValueType, of: &IdedExpr) -> Lowered {
         let (tree, from) = self.lower(of)?;
         if from == kind {
             return Ok((tree, kind));
         }
-        let fits = kind == Kind::String || from == Kind::String || (from.is_number() && kind.is_number());
+        let fits = kind == ValueType::String || from == ValueType::String || (from.is_number() && kind.is_number());
         if !fits {
             return Err(self.invalid(node, format!("cannot convert {from:#} to {kind:#}")));
         }
@@ -90,13 +90,13 @@ impl Lowering<'_> {
     }
 
     fn matches(&mut self, of: &IdedExpr, regex: &IdedExpr) -> Lowered {
-        let of = self.of_kind(of, Kind::String, "matches")?;
+        let of = self.of_kind(of, ValueType::String, "matches")?;
         let Some(text) = self.constant_text(regex) else {
             let invalid = self.invalid(regex, "a regex must be a constant");
             return Err(invalid.expected("expected a text in quotes, such as '^/v[0-9]+/'"));
         };
         match RegexBuilder::new(&text).size_limit(MAX_REGEX_SIZE).build() {
-            Ok(regex) => Ok((Tree::Matches(Box::new(of), regex), Kind::Bool)),
+            Ok(regex) => Ok((Tree::Matches(Box::new(of), regex), ValueType::Bool)),
             Err(regex::Error::CompiledTooBig(_)) => {
                 let invalid = self.invalid(regex, "the regex is too large: it compiles to more than 64 KiB");
                 Err(invalid.expected("use a shorter one, with smaller counts in `{}`, or `[0-9]` instead of `\\d`"))
@@ -125,6 +125,6 @@ impl Lowering<'_> {
                 .invalid(name, what)
                 .expected("expected a network such as '10.0.0.0/8' or '2001:db8::/32'"));
         };
-        Ok((Tree::Within(Box::new(self.of_kind(of, Kind::String, "containsIP")?), network), Kind::Bool))
+        Ok((Tree::Within(Box::new(self.of_kind(of, ValueType::String, "containsIP")?), network), ValueType::Bool))
     }
 }

@@ -7,7 +7,7 @@
 //! - It uses less than 512 KiB of stack for the deepest tree, even in an unoptimised build.
 
 use super::error::ExpressionFailed;
-use super::tree::{Comparison, Kind, Operator, Position, TextTransform, Tree, Value};
+use super::tree::{Comparison, Operator, Position, TextTransform, Tree, Value, ValueType};
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -242,31 +242,31 @@ fn transform(transform_kind: TextTransform, text: Cow<'_, str>) -> Cow<'_, str> 
     }
 }
 
-fn convert(kind: Kind, value: Value<'_>) -> Evaluated<'_> {
+fn convert(kind: ValueType, value: Value<'_>) -> Evaluated<'_> {
     let no_number = ExpressionFailed::new("invalid number");
     Ok(match (kind, value) {
-        (Kind::String, value) => Value::Text(written(value)),
-        (Kind::Bool, Value::Bool(value)) => Value::Bool(value),
-        (Kind::Bool, Value::Text(text)) => match &*text {
+        (ValueType::String, value) => Value::Text(written(value)),
+        (ValueType::Bool, Value::Bool(value)) => Value::Bool(value),
+        (ValueType::Bool, Value::Text(text)) => match &*text {
             "true" | "True" | "TRUE" | "t" | "1" => Value::Bool(true),
             "false" | "False" | "FALSE" | "f" | "0" => Value::Bool(false),
             _ => return Err(ExpressionFailed::new("invalid boolean")),
         },
-        (Kind::Double, Value::Text(text)) => Value::Double(text.parse().map_err(|_| no_number)?),
-        (Kind::Double, value) => Value::Double(double(&value).ok_or(MIXED)?),
-        (Kind::Int, Value::Text(text)) => Value::Int(text.parse().map_err(|_| no_number)?),
-        (Kind::Int, Value::Int(value)) => Value::Int(value),
-        (Kind::Int, Value::Uint(value)) => Value::Int(i64::try_from(value).map_err(|_| OVERFLOW)?),
-        (Kind::Int, Value::Double(value)) => {
+        (ValueType::Double, Value::Text(text)) => Value::Double(text.parse().map_err(|_| no_number)?),
+        (ValueType::Double, value) => Value::Double(double(&value).ok_or(MIXED)?),
+        (ValueType::Int, Value::Text(text)) => Value::Int(text.parse().map_err(|_| no_number)?),
+        (ValueType::Int, Value::Int(value)) => Value::Int(value),
+        (ValueType::Int, Value::Uint(value)) => Value::Int(i64::try_from(value).map_err(|_| OVERFLOW)?),
+        (ValueType::Int, Value::Double(value)) => {
             Value::Int(whole(value).and_then(|whole| i64::try_from(whole).ok()).ok_or(OVERFLOW)?)
         }
-        (Kind::Uint, Value::Text(text)) => Value::Uint(text.parse().map_err(|_| no_number)?),
-        (Kind::Uint, Value::Uint(value)) => Value::Uint(value),
-        (Kind::Uint, Value::Int(value)) => Value::Uint(u64::try_from(value).map_err(|_| OVERFLOW)?),
-        (Kind::Uint, Value::Double(value)) => {
+        (ValueType::Uint, Value::Text(text)) => Value::Uint(text.parse().map_err(|_| no_number)?),
+        (ValueType::Uint, Value::Uint(value)) => Value::Uint(value),
+        (ValueType::Uint, Value::Int(value)) => Value::Uint(u64::try_from(value).map_err(|_| OVERFLOW)?),
+        (ValueType::Uint, Value::Double(value)) => {
             Value::Uint(whole(value).and_then(|whole| u64::try_from(whole).ok()).ok_or(OVERFLOW)?)
         }
-        (Kind::Bool | Kind::Int | Kind::Uint, _) => return Err(MIXED),
+        (ValueType::Bool | ValueType::Int | ValueType::Uint, _) => return Err(MIXED),
     })
 }
 

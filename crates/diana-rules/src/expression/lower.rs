@@ -2,7 +2,7 @@
 //! unsupported CEL with an explanation.
 
 use super::error::InvalidExpression;
-use super::tree::{Comparison, Kind, Operator, Tree, Value};
+use super::tree::{Comparison, Operator, Tree, Value, ValueType};
 use crate::attributes::Attribute;
 use crate::map_reader::nearest;
 use cel::IdedExpr;
@@ -15,7 +15,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 pub(super) const MAX_NODES: usize = 2048;
 
 /// A lowered node, and the type of its result.
-pub(super) type Typed = (Tree, Kind);
+pub(super) type Typed = (Tree, ValueType);
 pub(super) type Lowered<T = Typed> = Result<T, InvalidExpression>;
 
 /// The state of lowering one expression.
@@ -96,7 +96,7 @@ impl<'a> Lowering<'a> {
         }
         if self.names.contains(&name) {
             let attribute = Attribute::Named(name.into());
-            return Ok((self.read_attribute(attribute), Kind::String));
+            return Ok((self.read_attribute(attribute), ValueType::String));
         }
         let known = self.names.iter().copied().chain(["request"]).collect::<Vec<_>>();
         let expected = match nearest(name, &known) {
@@ -108,18 +108,24 @@ impl<'a> Lowering<'a> {
 
     fn call(&mut self, node: &IdedExpr, call: &CallExpr) -> Lowered {
         match (call.func_name.as_str(), call.args.as_slice()) {
-            (operators::LOGICAL_AND, [left, right]) => Ok((Tree::All(self.joined(left, right, true)?), Kind::Bool)),
-            (operators::LOGICAL_OR, [left, right]) => Ok((Tree::Any(self.joined(left, right, false)?), Kind::Bool)),
-            (operators::LOGICAL_NOT, [of]) => Ok((Tree::Not(Box::new(self.of_kind(of, Kind::Bool, "!")?)), Kind::Bool)),
+            (operators::LOGICAL_AND, [left, right]) => {
+                Ok((Tree::All(self.joined(left, right, true)?), ValueType::Bool))
+            }
+            (operators::LOGICAL_OR, [left, right]) => {
+                Ok((Tree::Any(self.joined(left, right, false)?), ValueType::Bool))
+            }
+            (operators::LOGICAL_NOT, [of]) => {
+                Ok((Tree::Not(Box::new(self.of_kind(of, ValueType::Bool, "!")?)), ValueType::Bool))
+            }
             (operators::NEGATE, [of]) => {
                 let (tree, kind) = self.lower(of)?;
-                if !matches!(kind, Kind::Int | Kind::Double) {
+                if !matches!(kind, ValueType::Int | ValueType::Double) {
                     return Err(self.invalid(node, format!("`-` is not supported for {kind:#}")));
                 }
                 Ok((Tree::Negate(Box::new(tree)), kind))
             }
             (operators::CONDITIONAL, [condition, yes, no]) => {
-                let condition = self.of_kind(condition, Kind::Bool, "?")?;
+                let condition = self.of_kind(condition, ValueType::Bool, "?")?;
                 let ((yes, kind), (no, other)) = (self.lower(yes)?, self.lower(no)?);
                 if kind != other {
                     let what = format!("mismatched types in `?:`: {kind:#} and {other:#}");
@@ -147,12 +153,12 @@ impl<'a> Lowering<'a> {
                 let what = format!("`{sign}` cannot compare {kind:#} with {other:#}");
                 return Err(self.invalid(node, what).expected(conversion(kind, other)));
             }
-            return Ok((Tree::Compare(comparison, sides), Kind::Bool));
+            return Ok((Tree::Compare(comparison, sides), ValueType::Bool));
         }
         let fits = match (operator(name), kind) {
             _ if kind != other => false,
-            (Some(Operator::Add), Kind::String) => true,
-            (Some(Operator::Remainder), Kind::Double) => false,
+            (Some(Operator::Add), ValueType::String) => true,
+            (Some(Operator::Remainder), ValueType::Double) => false,
             _ => kind.is_number(),
         };
         match operator(name).filter(|_| fits) {
@@ -168,7 +174,7 @@ impl<'a> Lowering<'a> {
     fn joined(&mut self, left: &IdedExpr, right: &IdedExpr, and: bool) -> Lowered<Vec<Tree>> {
         let mut parts = Vec::new();
         for side in [left, right] {
-            match (self.of_kind(side, Kind::Bool, if and { "&&" } else { "||" })?, and) {
+            match (self.of_kind(side, ValueType::Bool, if and { "&&" } else { "||" })?, and) {
                 (Tree::All(inner), true) | (Tree::Any(inner), false) => parts.extend(inner),
                 (other, _) => parts.push(other),
             }
@@ -194,7 +200,7 @@ impl<'a> Lowering<'a> {
             }
             trees.push(tree);
         }
-        Ok((Tree::OneOf(Box::new(of), trees), Kind::Bool))
+        Ok((Tree::OneOf(Box::new(of), trees), ValueType::Bool))
     }
 
     /// Lowers `exists` and `all` over a list of constants: the body, once for each.
@@ -219,15 +225,15 @@ impl<'a> Lowering<'a> {
                 return Err(self.invalid(item, "`exists` and `all` need a list of constants"));
             };
             self.variables.push((of.iter_var.clone(), value));
-            let part = self.of_kind(body, Kind::Bool, if is_all { "all" } else { "exists" });
+            let part = self.of_kind(body, ValueType::Bool, if is_all { "all" } else { "exists" });
             self.variables.pop();
             parts.push(part?);
         }
-        Ok((if is_all { Tree::All(parts) } else { Tree::Any(parts) }, Kind::Bool))
+        Ok((if is_all { Tree::All(parts) } else { Tree::Any(parts) }, ValueType::Bool))
     }
 
     /// Lowers a node that must have the given type.
-    pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: Kind, operator_name: &str) -> Lowered<Tree> {
+    pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: ValueType, operator_name: &str) -> Lowered<Tree> {
         let (tree, kind) = self.lower(node)?;
         if kind == wanted {
             return Ok(tree);
@@ -279,13 +285,13 @@ fn operator(name: &str) -> Option<Operator> {
 }
 
 /// Suggests how to convert two values to one type.
-fn conversion(one: Kind, other: Kind) -> String {
+fn conversion(one: ValueType, other: ValueType) -> String {
     match (one, other) {
-        (Kind::String, Kind::Bool) => "use a comparison, as in request.method == 'GET'".to_owned(),
-        (Kind::String, kind) | (kind, Kind::String) if kind.is_number() => {
+        (ValueType::String, ValueType::Bool) => "use a comparison, as in request.method == 'GET'".to_owned(),
+        (ValueType::String, kind) | (kind, ValueType::String) if kind.is_number() => {
             format!("use {kind}(…) to convert a string to {kind:#}")
         }
-        (Kind::Double, kind) | (kind, Kind::Double) if kind.is_number() => {
+        (ValueType::Double, kind) | (kind, ValueType::Double) if kind.is_number() => {
             format!("use double(…) to convert {kind:#} to a double")
         }
         _ => "expected the same type".to_owned(),

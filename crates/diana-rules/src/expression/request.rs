@@ -4,7 +4,7 @@
 //! a value, and an index must be a constant.
 
 use super::lower::{Lowered, Lowering, Typed};
-use super::tree::{Kind, Tree, Value};
+use super::tree::{Tree, Value, ValueType};
 use crate::attributes::Attribute;
 use crate::map_reader::{all, nearest};
 use cel::IdedExpr;
@@ -42,8 +42,8 @@ impl Lowering<'_> {
                 let is_test = matches!(&node.expr, Expr::Select(select) if select.test);
                 let tree = self.read_attribute(attribute);
                 Ok(Some(match tree {
-                    Tree::Of(attribute) if is_test => (Tree::Has(attribute), Kind::Bool),
-                    tree => (tree, Kind::String),
+                    Tree::Of(attribute) if is_test => (Tree::Has(attribute), ValueType::Bool),
+                    tree => (tree, ValueType::String),
                 }))
             }
             Some(Access::Request) => {
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         let Some(Access::Map(map)) = self.access(list)? else { return Ok(None) };
         let Some(name) = self.constant_text(of) else { return Err(self.not_constant(of, map)) };
         Ok(match self.read_attribute((map.attribute)(&name)) {
-            Tree::Of(attribute) => Some((Tree::Has(attribute), Kind::Bool)),
+            Tree::Of(attribute) => Some((Tree::Has(attribute), ValueType::Bool)),
             _ => None,
         })
     }

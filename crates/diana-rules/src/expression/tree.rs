@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The type of an expression's result, by its CEL name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// True or false.
     Bool,
     /// A signed integer of 64 bits.
@@ -22,14 +22,14 @@ pub enum Kind {
     String,
 }
 
-impl Kind {
+impl ValueType {
     /// Returns `true` for the number types.
     pub fn is_number(self) -> bool {
         matches!(self, Self::Int | Self::Uint | Self::Double)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueType {
     /// Formats the type as in CEL; `{:#}` adds an article.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {
@@ -56,13 +56,13 @@ pub(super) enum Value<'a> {
 }
 
 impl Value<'_> {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> ValueType {
         match self {
-            Self::Bool(_) => Kind::Bool,
-            Self::Int(_) => Kind::Int,
-            Self::Uint(_) => Kind::Uint,
-            Self::Double(_) => Kind::Double,
-            Self::Text(_) => Kind::String,
+            Self::Bool(_) => ValueType::Bool,
+            Self::Int(_) => ValueType::Int,
+            Self::Uint(_) => ValueType::Uint,
+            Self::Double(_) => ValueType::Double,
+            Self::Text(_) => ValueType::String,
         }
     }
 }
@@ -93,7 +93,7 @@ pub(super) enum Tree {
     Within(Box<Tree>, IpNet),
     Size(Box<Tree>),
     Transform(TextTransform, Box<Tree>),
-    Convert(Kind, Box<Tree>),
+    Convert(ValueType, Box<Tree>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -85,30 +85,64 @@ const MAX_LENGTH: usize = 255 + ":65535".len();
 /// assert_eq!(split_host(b"api.example.com:8443,x"), None);
 /// ```
 pub fn split_host(text: &[u8]) -> Option<(&str, Option<&str>)> {
-    let text = str::from_utf8(text).ok().filter(|text| text.len() <= MAX_LENGTH)?;
-    let end = if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
-    let (host, rest) = text.split_at_checked(end)?;
-    let port = match rest.strip_prefix(':') {
-        None if rest.is_empty() => None,
-        None => return None,
-        Some(port) => Some(port),
-    };
-    let is_port =
-        |port: &str| port.is_empty() || port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    let is_name = || !host.is_empty() && host.bytes().all(is_of_name) && !host.contains("..");
-    let is_host = if host.starts_with('[') { ipv6_literal(host).is_some() } else { is_name() };
-    (is_host && port.is_none_or(is_port)).then_some((host, port))
+    let (host, rest) = str::from_utf8(text).ok()?.split_at_checked(host_len(text)?)?;
+    Some((host, rest.strip_prefix(':')))
 }
 
-/// Returns `true` for the characters of host names: `unreserved` and `sub-delims` of RFC 3986. Escapes are not
-/// accepted, since no server decodes them.
-const fn is_of_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
-        )
+/// Returns `true` if a `Host` header is valid, as [`split_host`] accepts it.
+pub fn is_valid_host(text: &[u8]) -> bool {
+    host_len(text).is_some()
 }
+
+/// Returns the length of the host in a valid `Host` header: the rest is empty, or a colon and a port. (A loop over bytes,
+/// since this is on the path of every request.)
+fn host_len(text: &[u8]) -> Option<usize> {
+    if text.len() > MAX_LENGTH {
+        return None;
+    }
+    let mut len = 0;
+    if text.first() == Some(&b'[') {
+        len = text.iter().position(|byte| *byte == b']')? + 1;
+        ipv6_literal(str::from_utf8(text.get(..len)?).ok()?)?;
+    } else {
+        let mut is_after_dot = false;
+        for &byte in text.iter().take_while(|byte| **byte != b':') {
+            let is_dot = byte == b'.';
+            if !NAME_BYTES[usize::from(byte)] || is_dot && is_after_dot {
+                return None;
+            }
+            is_after_dot = is_dot;
+            len += 1;
+        }
+    }
+    match text.get(len..)? {
+        _ if len == 0 => None,
+        [] | [b':'] => Some(len),
+        [b':', port @ ..] => {
+            let is_digits = port.iter().all(u8::is_ascii_digit);
+            (is_digits && str::from_utf8(port).is_ok_and(|port| port.parse::<u16>().is_ok())).then_some(len)
+        }
+        _ => None,
+    }
+}
+
+/// The characters of host names: `unreserved` and `sub-delims` of RFC 3986. Escapes are not accepted, since no server
+/// decodes them.
+const NAME_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        #[allow(clippy::cast_possible_truncation, reason = "it is below 256")]
+        let character = byte as u8;
+        table[byte] = character.is_ascii_alphanumeric()
+            || matches!(
+                character,
+                b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+            );
+        byte += 1;
+    }
+    table
+};
 
 /// Parses the address in `[2001:db8::1]`.
 fn ipv6_literal(host: &str) -> Option<Ipv6Addr> {

@@ -174,6 +174,11 @@ impl CompiledRule {
         if self.overrides.is_empty() { 0 } else { self.overrides.get(key).copied().unwrap_or(0) }
     }
 
+    /// Returns `true` if requests can be queued for one of its limits.
+    pub(super) fn has_queues(&self) -> bool {
+        self.limits.iter().flatten().any(|limit| limit.line.is_some())
+    }
+
     /// Returns `true` if it bounds the number of reservations.
     pub(super) fn has_reserved(&self) -> bool {
         self.limits.iter().flatten().any(|limit| limit.reserved.is_some())

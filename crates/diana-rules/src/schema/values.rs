@@ -21,7 +21,10 @@ pub(super) fn definitions() -> Map<String, Value> {
         ("variable", json!({"type": "string", "pattern": r"\$\{", "examples": ["${NAME}"]})),
         // A number is also a valid text: `name: 7`.
         ("text", json!({"type": ["string", "number"]})),
-        ("rate", text_like(r"^\s*[0-9_]+\s*(/|per )", &["100/s", "5/10min", "1000/day", "100/s burst 200"])),
+        (
+            "rate",
+            text_like(r"^\s*[0-9_]+(\.[0-9_]+)?\s*(/|per )", &["100/s", "5/10min", "1000/day", "100/s burst 200"]),
+        ),
         ("duration", text_like(r"^\s*[0-9]*\s*[A-Za-zµ]+\s*$", &["200ms", "10s", "5min", "1h"])),
         ("count", count(1)),
         ("count_or_none", count(0)),

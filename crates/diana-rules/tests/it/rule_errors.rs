@@ -144,6 +144,7 @@ fn reports_invalid_limits() {
                 &["[0/s] invalid limit `0/s`: permits 0: must be a whole number from 1 to 9007199254740992"],
             ),
             ("limit: -5/s", &["[-5/s] invalid limit `-5/s`: the count `-5` is not a whole number above 0"]),
+            ("limit: 1.5/s", &["[1.5/s] invalid limit `1.5/s`: the count `1.5` is not exact; write `3/2s`"]),
             ("limit: 10r/s", &["[10r/s] invalid limit `10r/s`: did you mean `10/s`?"]),
             ("limit: 10 rps", &["[10 rps] invalid limit `10 rps`: did you mean `10/s`?"]),
             ("limit: 6r/m", &["[6r/m] invalid limit `6r/m`: did you mean `6/m`?"]),

@@ -3,7 +3,7 @@
 use super::queries::{Charges, Scope, ScopedDecision};
 use super::shared::InFlightQuery;
 use super::{Engine, Verdict};
-use diana_core::{LocalStore, MaxWait};
+use diana_core::MaxWait;
 use diana_rules::Attributes;
 use diana_rules::rule::{CountedIn, Mode};
 use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
@@ -87,7 +87,11 @@ impl Engine {
     /// Returns the next step for a denied request.
     fn after_denial(&self, verdict: &Verdict, when_full: WhenFull) -> NextStep {
         match when_full {
-            WhenFull::Queue if self.queue_after_denial(verdict, verdict.at()).is_some() => NextStep::Queue,
+            WhenFull::Queue
+                if verdict.rules().has_queues() && self.queue_after_denial(verdict, verdict.at()).is_some() =>
+            {
+                NextStep::Queue
+            }
             WhenFull::Queue | WhenFull::Deny => NextStep::Finish,
         }
     }
@@ -144,7 +148,9 @@ impl Engine {
             state.counts.release_all(verdict, Charges::All);
         }
         let mut results = results.into_iter().map(|(decision, _)| decision).peekable();
-        verdict.parts_mut().decisions.extend(results.next_if(|of| !of.scope.is_shadow()));
+        if let Some(enforced) = results.next_if(|of| !of.scope.is_shadow()) {
+            verdict.add(enforced);
+        }
         let is_granted = verdict.is_granted();
         if is_granted && verdict.found().has_shadows() {
             self.decide_local_shadows(verdict);
@@ -170,11 +176,12 @@ impl Engine {
     pub(super) fn decide_local(&self, verdict: &mut Verdict) {
         let scope = verdict.parts().local_scope;
         // Most requests have a single query, which needs no list.
-        let decision = match verdict.only_ask(scope).filter(|_| !verdict.rules().has_reserved()) {
-            Some(ask) => Some(LocalStore::decide(self.local(), &[ask], verdict.at(), MaxWait::FOREVER)),
-            None => self.state.counts.decide(verdict, scope),
-        };
-        if let Some(decision) = decision {
+        if !verdict.rules().has_reserved()
+            && let Some(ask) = verdict.only_ask(scope)
+        {
+            let answer = self.local().decide_one(ask, verdict.at(), MaxWait::FOREVER);
+            verdict.parts_mut().decisions.push_local(scope, answer);
+        } else if let Some(decision) = self.state.counts.decide(verdict, scope) {
             verdict.add(ScopedDecision { scope, decision, is_local: true });
         }
     }

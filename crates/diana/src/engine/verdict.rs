@@ -124,16 +124,20 @@ impl Verdict {
     /// Finishes the decision: updates the counters of the rules. From now on, dropping the verdict releases only the
     /// concurrency permits that it holds in this process.
     pub(super) fn finish(mut self, counts: &Arc<LocalCounts>) -> Self {
-        self.count();
-        let is_held = self.found().is_held() && self.is_granted();
+        let wait = self.wait();
+        if wait.is_none() {
+            self.parts_mut().denying_rule = self.find_denying_rule();
+        }
+        self.count(wait);
+        let is_held = self.found().is_held() && wait.is_some();
         self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
         self
     }
 
     /// Updates the counters of each rule.
-    fn count(&self) {
+    fn count(&self, wait: Option<Duration>) {
         let (rules, found) = (self.rules(), self.found());
-        if !self.is_granted() {
+        let Some(wait) = wait else {
             let Some(rule) = self.denying_rule() else { return };
             rule.count(if self.over() == Some(&OverLimit::Deny) {
                 RequestOutcome::Refused
@@ -141,15 +145,15 @@ impl Verdict {
                 RequestOutcome::Rerouted
             });
             return;
-        }
-        for denial in found.refused() {
-            if let Some(rule) = rules.rule(denial.rule) {
+        };
+        for refused in found.refused() {
+            if let Some(rule) = rules.rule(refused.rule) {
                 rule.count(RequestOutcome::ShadowRefused);
             }
         }
-        let is_immediate = self.parts().queued.is_none() && self.wait() == Some(Duration::ZERO);
-        for matched in found.applied().iter().filter(|matched| matched.mode == Mode::Enforced) {
-            let Some(rule) = rules.rule(matched.rule) else { continue };
+        let is_immediate = self.parts().queued.is_none() && wait.is_zero();
+        for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
+            let Some(rule) = rules.rule(applied.rule) else { continue };
             let waited = !is_immediate && self.has_waited_for(rule.rule());
             rule.count(if waited { RequestOutcome::Waited } else { RequestOutcome::Granted });
         }
@@ -228,6 +232,12 @@ impl Verdict {
     pub fn wait(&self) -> Option<Duration> {
         if self.parts().denied_by.is_some() {
             return None;
+        }
+        // Most requests have a single decision.
+        if let [only] = &self.parts().decisions[..]
+            && !only.scope.is_shadow()
+        {
+            return only.decision.wait();
         }
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
     }
@@ -324,18 +334,20 @@ impl Verdict {
 
     /// Returns the same rule in its compiled form.
     fn denying_rule(&self) -> Option<&CompiledRule> {
-        if self.is_granted() {
-            return None;
-        }
-        let found = self.found();
-        match (self.parts().denied_by, found.applied()) {
-            (Some(by), _) => self.rules().rule(by.rule),
+        self.rules().rule(self.parts().denying_rule?)
+    }
+
+    /// Finds the number of the rule that denied it.
+    fn find_denying_rule(&self) -> Option<u32> {
+        match (self.parts().denied_by, self.found().applied()) {
+            (Some(by), _) => Some(by.rule),
             // With a single matched rule, it is that one.
-            (None, [applied]) => self.rules().rule(applied.rule),
-            (None, applied) => {
+            (None, [matched]) => Some(matched.rule),
+            (None, matched) => {
                 let Reason::Limit(asked) = self.reason()? else { return None };
-                let mut rules = applied.iter().filter_map(|applied| self.rules().rule(applied.rule));
-                rules.find(|known| std::ptr::eq(known.rule(), asked.rule))
+                let mut numbers = matched.iter().map(|matched| matched.rule);
+                numbers
+                    .find(|number| self.rules().rule(*number).is_some_and(|rule| std::ptr::eq(rule.rule(), asked.rule)))
             }
         }
     }

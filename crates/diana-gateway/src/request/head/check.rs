@@ -4,7 +4,7 @@ use super::list_contains;
 use crate::section::GatewaySection;
 use diana_http::{malformed_path, normal_method};
 use diana_rules::http_settings::Spelling;
-use diana_rules::matching::split_host;
+use diana_rules::matching::is_valid_host;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
@@ -55,8 +55,8 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
         (_, Some(authority)) if authority.as_str().contains('@') => {
             bad_request("the request target contains user information")
         }
-        (Some(host), _) if split_host(host.as_bytes()).is_none() => bad_request("invalid `Host` header"),
-        (_, Some(authority)) if split_host(authority.as_str().as_bytes()).is_none() => {
+        (Some(host), _) if !is_valid_host(host.as_bytes()) => bad_request("invalid `Host` header"),
+        (_, Some(authority)) if !is_valid_host(authority.as_str().as_bytes()) => {
             bad_request("invalid host in the request target")
         }
         // Only HTTP/1.0 allows requests without a host.

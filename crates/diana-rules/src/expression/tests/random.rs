@@ -5,15 +5,15 @@ use super::{on_a_small_stack, request, usual};
 use proptest::prelude::*;
 
 /// Generates a valid expression of this type, with a maximum depth.
-fn valid(kind: Kind, depth: u32) -> BoxedStrategy<String> {
+fn valid(kind: ValueType, depth: u32) -> BoxedStrategy<String> {
     let leaf = match kind {
-        Kind::Bool => {
+        ValueType::Bool => {
             proptest::sample::select(vec!["true", "false", "has(request.query.n)", "('x' in request.headers)"])
         }
-        Kind::Int => proptest::sample::select(vec!["0", "-1", "9223372036854775807", "account.size()"]),
-        Kind::Uint => proptest::sample::select(vec!["0u", "18446744073709551615u"]),
-        Kind::Double => proptest::sample::select(vec!["0.0", "1.5", "-1e300"]),
-        Kind::String => {
+        ValueType::Int => proptest::sample::select(vec!["0", "-1", "9223372036854775807", "account.size()"]),
+        ValueType::Uint => proptest::sample::select(vec!["0u", "18446744073709551615u"]),
+        ValueType::Double => proptest::sample::select(vec!["0.0", "1.5", "-1e300"]),
+        ValueType::String => {
             proptest::sample::select(vec!["''", "'ä\\''", "account", "request.path", "request.headers['x']"])
         }
     };
@@ -25,44 +25,44 @@ fn valid(kind: Kind, depth: u32) -> BoxedStrategy<String> {
     let two = |kind, signs: Vec<&'static str>| {
         (of(kind), proptest::sample::select(signs), of(kind)).prop_map(|(a, sign, b)| format!("({a} {sign} {b})"))
     };
-    let choice = (of(Kind::Bool), of(kind), of(kind)).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})"));
+    let choice = (of(ValueType::Bool), of(kind), of(kind)).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})"));
     let compared = vec!["==", "!=", "<", "<=", ">", ">="];
     let sums = vec!["+", "-", "*", "/", "%"];
     match kind {
-        Kind::Bool => prop_oneof![
+        ValueType::Bool => prop_oneof![
             leaf,
             choice,
-            two(Kind::Bool, vec!["&&", "||", "=="]),
-            two(Kind::String, compared.clone()),
-            two(Kind::Int, compared.clone()),
-            two(Kind::Double, compared),
-            of(Kind::Bool).prop_map(|a| format!("!{a}")),
-            (of(Kind::String), of(Kind::String)).prop_map(|(a, b)| format!("{a}.contains({b})")),
-            (of(Kind::String), of(Kind::String)).prop_map(|(a, b)| format!("({a} in [{b}, 'x'])")),
+            two(ValueType::Bool, vec!["&&", "||", "=="]),
+            two(ValueType::String, compared.clone()),
+            two(ValueType::Int, compared.clone()),
+            two(ValueType::Double, compared),
+            of(ValueType::Bool).prop_map(|a| format!("!{a}")),
+            (of(ValueType::String), of(ValueType::String)).prop_map(|(a, b)| format!("{a}.contains({b})")),
+            (of(ValueType::String), of(ValueType::String)).prop_map(|(a, b)| format!("({a} in [{b}, 'x'])")),
         ]
         .boxed(),
-        Kind::Int => prop_oneof![
+        ValueType::Int => prop_oneof![
             leaf,
             choice,
-            two(Kind::Int, sums),
-            of(Kind::String).prop_map(|a| format!("int({a})")),
-            of(Kind::Double).prop_map(|a| format!("int({a})")),
+            two(ValueType::Int, sums),
+            of(ValueType::String).prop_map(|a| format!("int({a})")),
+            of(ValueType::Double).prop_map(|a| format!("int({a})")),
         ]
         .boxed(),
-        Kind::Uint => prop_oneof![leaf, choice, two(Kind::Uint, sums)].boxed(),
-        Kind::Double => prop_oneof![
+        ValueType::Uint => prop_oneof![leaf, choice, two(ValueType::Uint, sums)].boxed(),
+        ValueType::Double => prop_oneof![
             leaf,
             choice,
-            two(Kind::Double, vec!["+", "-", "*", "/"]),
-            of(Kind::Uint).prop_map(|a| format!("double({a})")),
+            two(ValueType::Double, vec!["+", "-", "*", "/"]),
+            of(ValueType::Uint).prop_map(|a| format!("double({a})")),
         ]
         .boxed(),
-        Kind::String => prop_oneof![
+        ValueType::String => prop_oneof![
             leaf,
             choice,
-            two(Kind::String, vec!["+"]),
-            of(Kind::Int).prop_map(|a| format!("string({a})")),
-            of(Kind::String).prop_map(|a| format!("{a}.trim()")),
+            two(ValueType::String, vec!["+"]),
+            of(ValueType::Int).prop_map(|a| format!("string({a})")),
+            of(ValueType::String).prop_map(|a| format!("{a}.trim()")),
         ]
         .boxed(),
     }
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn valid_expressions_compile_and_evaluate(text in valid(Kind::Bool, 3), value in ".{0,20}") {
+    fn valid_expressions_compile_and_evaluate(text in valid(ValueType::Bool, 3), value in ".{0,20}") {
         let expression = Expression::compile(&text).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
         let request = request(&[("account", &value), ("query(n)", "1")]);
         let held = on_a_small_stack(128, || expression.holds(&request));
@@ -157,6 +157,6 @@ proptest! {
             ["number out of range", "invalid number", "division by zero"].contains(&&*failed.to_string())
         };
         prop_assert!(held.map_or_else(is_arithmetic, |_| true), "{text}");
-        prop_assert_eq!(expression.kind(), Kind::Bool);
+        prop_assert_eq!(expression.kind(), ValueType::Bool);
     }
 }

@@ -207,7 +207,7 @@ fn invalid_types_are_rejected_by_both() {
 
 /// Values of all types, each valid somewhere.
 const VALUES: &str = r#"null | true | false | 0 | 1 | 5 | -1 | 1.5 | 429 | 1e3 | "" | "5" | "007" | "1_000" | "_" | "+5" | "429" | "x" | "é"
- | "100/s" | "5/10min" | "1 per 200ms" | " 5 / s " | "5/s burst 7" | "0/s" | "5/S" | "200ms" | " 5 min" | "s" | "5µs" | "0s" | "10MiB" | "1 b"
+ | "100/s" | "0.5/s" | "1.5/s" | "5/10min" | "1 per 200ms" | " 5 / s " | "5/s burst 7" | "0/s" | "5/S" | "200ms" | " 5 min" | "s" | "5µs" | "0s" | "10MiB" | "1 b"
  | "512KiB/s" | "1Mbit/ 5 s" | "85%" | "99.5 %" | "ip" | " ip/24 " | "ip/+24" | "header (x)" | "cel(\"a\nb\")" | "account" | "global"
  | "/a" | "/{id}/**" | "GET" | "a.b" | "10.0.0.0/8" | "::1" | "::ffff:10.0.0.1" | "http://a" | "https://a:1/" | "redis://a" | "etcd://a"
  | "0.0.0.0:80" | "127.0.0.1:80" | "h2c://a" | "HTTP://a" | "both" | "off" | "json" | {"type": "text/plain", "text": 5} | {"secret": "s"}

@@ -6,7 +6,7 @@
 use crate::engine::local::LocalCounts;
 use crate::engine::queries::{Charges, Scope, ScopedDecision};
 use arc_swap::Guard;
-use diana_core::Timestamp;
+use diana_core::{Answer, Decision, Timestamp};
 use diana_rules::RuleSet;
 use diana_rules::ruleset::{Matches, RefusedBy};
 use smallvec::SmallVec;
@@ -27,10 +27,12 @@ pub(in crate::engine) struct VerdictParts {
     pub(in crate::engine) at: Timestamp,
     /// The rule that denied the request regardless of its counts.
     pub(in crate::engine) denied_by: Option<RefusedBy>,
+    /// The rule that denied it, once the decision is finished.
+    pub(in crate::engine) denying_rule: Option<u32>,
     /// Which queries are decided in this process.
     pub(in crate::engine) local_scope: Scope,
     /// The decisions of active rules, local ones first; then those of shadow rules.
-    pub(in crate::engine) decisions: SmallVec<[ScopedDecision; 1]>,
+    pub(in crate::engine) decisions: Decisions,
     /// Which charges in this process are released when it is dropped, if it is granted.
     pub(in crate::engine) on_drop: Option<(Arc<LocalCounts>, Charges)>,
     /// The rule in whose queue it waited, and for how long.
@@ -43,6 +45,62 @@ pub(in crate::engine) struct VerdictParts {
     pub(in crate::engine) started_at: Option<Timestamp>,
     /// Whether its response was recorded.
     pub(in crate::engine) is_answered: bool,
+}
+
+/// A list of decisions whose memory is reused: a decision is large, and writing one answer into an old one is much
+/// cheaper than moving a new one.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Decisions {
+    /// The first `len` are in use.
+    slots: SmallVec<[ScopedDecision; 1]>,
+    len: usize,
+}
+
+impl Decisions {
+    /// Clears the list. The memory is kept, unless a request with very many limits made it large.
+    pub(in crate::engine) fn clear(&mut self) {
+        const MAX_SLOTS: usize = 4;
+        const MAX_ANSWERS: usize = 8; // a decision has room for these without an allocation
+        if self.slots.len() > MAX_SLOTS || self.iter().any(|of| of.decision.answers().len() > MAX_ANSWERS) {
+            self.slots.clear();
+        }
+        self.len = 0;
+    }
+
+    pub(in crate::engine) fn push(&mut self, decision: ScopedDecision) {
+        match self.slots.get_mut(self.len) {
+            Some(slot) => *slot = decision,
+            None => self.slots.push(decision),
+        }
+        self.len += 1;
+    }
+
+    /// Adds the decision of this process about one query.
+    #[inline]
+    pub(in crate::engine) fn push_local(&mut self, scope: Scope, answer: Answer) {
+        let Some(slot) = self.slots.get_mut(self.len) else {
+            return self.push(ScopedDecision { scope, decision: Decision::new([answer]), is_local: true });
+        };
+        (slot.scope, slot.is_local) = (scope, true);
+        slot.decision.replace(answer);
+        self.len += 1;
+    }
+}
+
+impl Deref for Decisions {
+    type Target = [ScopedDecision];
+
+    #[inline]
+    fn deref(&self) -> &[ScopedDecision] {
+        self.slots.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl DerefMut for Decisions {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [ScopedDecision] {
+        self.slots.get_mut(..self.len).unwrap_or_default()
+    }
 }
 
 /// How long a request was queued, and for which rule last.
@@ -59,8 +117,9 @@ impl VerdictParts {
             matches: Matches::default(),
             at: Timestamp::EPOCH,
             denied_by: None,
+            denying_rule: None,
             local_scope: Scope::Everything,
-            decisions: SmallVec::new(),
+            decisions: Decisions::default(),
             on_drop: None,
             queued: None,
             settled_to_zero: Vec::new(),
@@ -75,6 +134,7 @@ impl VerdictParts {
         self.rules = None;
         self.matches.clear();
         self.denied_by = None;
+        self.denying_rule = None;
         self.decisions.clear();
         self.on_drop = None;
         self.queued = None;
