@@ -4,7 +4,7 @@
 //! each step.
 
 use diana_core::{Answer, Ask, Decision, MaxWait, MemoryStore, Store, StoreError, Timestamp};
-use diana_redis::{DenyCache, Health, Options, RedisStore, Times, WhenDown};
+use diana_redis::{DenyCache, Health, Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
 use std::cell::Cell;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Stores {
         let Self::Redis(server) = self else { return Ok(ScenarioStore::Memory(MemoryStore::default())) };
         let Server { redis, runtime, scenarios } = &**server;
         scenarios.set(scenarios.get() + 1);
-        let options = Options::default().prefix(format!("golden-{}", scenarios.get())).times(Times::OfCaller);
+        let options = Options::default().prefix(format!("golden-{}", scenarios.get())).time_source(TimeSource::Caller);
         // Only Redis's own answers matter, however long they take.
         let options = options.deny_cache(DenyCache::Off).when_down(WhenDown::Deny).timeout(Duration::from_secs(10));
         let store = runtime.block_on(RedisStore::connect(&redis.url(), options)).map_err(|error| error.to_string())?;

@@ -101,7 +101,7 @@ impl RedisCluster {
     /// Moves the slot of `key`, with all its keys, to another master. Returns that master's port.
     pub fn move_slot_of(&self, key: &str) -> io::Result<u16> {
         let slot_move = self.begin_move_of(key)?;
-        slot_move.carry_keys()?;
+        slot_move.migrate_keys()?;
         slot_move.finish()
     }
 

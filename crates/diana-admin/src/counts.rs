@@ -89,7 +89,7 @@ impl<'a> KeyName<'a> {
 
     fn respond(&self, result: Result<KeyStatus, KeyAdminError>) -> HandlerResult {
         let status = result.map_err(|error| problem(&error))?;
-        let counted = match status.home {
+        let counted = match status.counted_in {
             CountedIn::Local => "here",
             CountedIn::Shared if status.is_fallback => "fallback",
             CountedIn::Shared => "shared",
@@ -122,7 +122,7 @@ fn problem(error: &KeyAdminError) -> Problem {
         KeyAdminError::Store(StoreError::TimedOut { .. } | StoreError::Unreachable { .. }) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
-        KeyAdminError::ComesBackByItself(_) => StatusCode::CONFLICT,
+        KeyAdminError::HeldByRequests(_) => StatusCode::CONFLICT,
         _ => StatusCode::BAD_REQUEST,
     };
     Problem::new(status, error.to_string())

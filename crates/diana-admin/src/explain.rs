@@ -79,7 +79,7 @@ pub(super) async fn explain(
 }
 
 fn explained(explanation: &Explanation) -> Explained {
-    let denied_by = explanation.refusing().map(|rule| rule.name.clone()).collect::<Vec<_>>();
+    let denied_by = explanation.denying().map(|rule| rule.name.clone()).collect::<Vec<_>>();
     let rules = explanation.rules.iter().map(rule).collect();
     Explained { granted: denied_by.is_empty(), denied_by, rejected: None, rules }
 }
@@ -94,8 +94,8 @@ fn rule(explanation: &RuleExplanation) -> Rule {
     });
     Rule {
         name: explanation.name.clone(),
-        about: !matches!(explanation.said, ExplainedRule::NotAbout(_)),
-        refuses: explanation.refuses(),
+        about: !matches!(explanation.result, ExplainedRule::NoMatch(_)),
+        refuses: explanation.denies(),
         shadow: explanation.mode == Mode::Shadow,
         key: explanation.key.clone(),
         cost: explanation.cost,

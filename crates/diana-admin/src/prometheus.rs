@@ -121,7 +121,7 @@ fn rules(text: &mut Text, rules: &RuleSet) {
 fn source(text: &mut Text, status: &SourceStatus) {
     text.family("diana_rules_source", Kind::Gauge, "1 for the source of the active rules.");
     for (origin, name) in [(Origin::Local, "local"), (Origin::Remote, "remote"), (Origin::LastGood, "last_good")] {
-        text.sample("diana_rules_source", &[("origin", name)], u8::from(status.in_force == origin));
+        text.sample("diana_rules_source", &[("origin", name)], u8::from(status.active == origin));
     }
     if status.has_remote {
         let help = "Whether the config server answered the last request.";

@@ -48,8 +48,9 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn of(rule: &CompiledRule) -> Self {
-        let RuleCounts { granted, waited, refused, diverted, shadow_refused, failures, .. } = rule.counted();
-        Self { granted, waited, refused, diverted, shadow_refused, failures }
+        let RuleCounts { granted, waited, denied, rerouted, shadow_denied, failures, .. } = rule.counted();
+        // The names of the API are older.
+        Self { granted, waited, refused: denied, diverted: rerouted, shadow_refused: shadow_denied, failures }
     }
 
     /// Returns each count of a decision, with its name.
@@ -108,13 +109,13 @@ fn described(compiled: &CompiledRule) -> Rule {
     Rule {
         name: rule.name.clone(),
         by: rule.by.to_string(),
-        who: words.who,
-        what: words.what,
+        who: words.key,
+        what: words.matches,
         limit: words.limit,
-        beyond: words.beyond,
+        beyond: words.over_limit,
         notes: words.notes,
         shadow: rule.mode == Mode::Shadow,
-        shared: rule.home == CountedIn::Shared && !rule.limits.is_empty(),
+        shared: rule.counted_in == CountedIn::Shared && !rule.limits.is_empty(),
         counts: Counts::of(compiled),
     }
 }

@@ -116,7 +116,7 @@ fn source(status: SourceStatus) -> Source {
         when: formatted(error.when),
     };
     Source {
-        in_force: status.in_force.to_string(),
+        in_force: status.active.to_string(),
         name: status.name,
         version: status.version,
         since: formatted(status.since),

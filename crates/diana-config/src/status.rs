@@ -33,7 +33,7 @@ impl fmt::Display for Origin {
 #[non_exhaustive]
 pub struct SourceStatus {
     /// The origin of the active rules.
-    pub in_force: Origin,
+    pub active: Origin,
     /// The path or the URL (without secrets) of their document.
     pub name: String,
     /// The version as the source reports it: an `ETag`, etcd's `mod_revision`, else a prefix of the content's SHA-256.
@@ -80,7 +80,7 @@ pub(super) struct StatusLog {
 impl Default for StatusLog {
     fn default() -> Self {
         let status = SourceStatus {
-            in_force: Origin::Local,
+            active: Origin::Local,
             name: String::new(),
             version: String::new(),
             since: Timestamp::EPOCH,
@@ -167,7 +167,7 @@ impl StatusLog {
 
 impl SourceStatus {
     fn set_document(&mut self, origin: Origin, name: &str, version: &str) {
-        self.in_force = origin;
+        self.active = origin;
         name.clone_into(&mut self.name);
         version.clone_into(&mut self.version);
     }

@@ -85,7 +85,7 @@ impl Answer {
 fn describe_retry(retry: Retry) -> String {
     match retry {
         Retry::After(wait) => format!("retry after {wait:?}"),
-        Retry::WhenReturned => "retry when permits are released".to_owned(),
+        Retry::WhenReleased => "retry when permits are released".to_owned(),
         Retry::Never => "retrying does not help".to_owned(),
     }
 }

@@ -19,7 +19,7 @@ mod gradient2;
 mod tests;
 
 use crate::quota::check_count;
-use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, WaitMode};
 use gradient2::Gradient2;
 pub use gradient2::Gradient2State;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Algorithm for Adaptive {
         let limit = if self.is_expired(state, now) { self.gradient.initial() } else { state.gradient.limit() };
         // A request that costs more than the current limit runs alone.
         if permits > limit && state.permits > 0 {
-            return Outcome::Denied { retry: Retry::WhenReturned };
+            return Outcome::Denied { retry: Retry::WhenReleased };
         }
         if self.is_expired(state, now) {
             *state = self.fresh(now);
@@ -142,8 +142,8 @@ impl Algorithm for Adaptive {
         }
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 
     /// Nothing in use: permits counted by another kind of limit are not in flight, and would never be released.

@@ -107,7 +107,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn rescale(&self, state: &mut Self::State, old: &Self, now: Timestamp);
 
     /// Whether a request waits by a reservation of the algorithm, or in a queue in front of it.
-    fn waiting(&self) -> Waiting;
+    fn wait_mode(&self) -> WaitMode;
 
     /// The heap memory of `state` in bytes, for the memory bound. A function of the state alone: it must not depend on
     /// the parameters.
@@ -163,9 +163,9 @@ pub struct Packed(pub(crate) token_bucket::PackedBucket);
 
 /// How a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitMode {
     /// The algorithm knows its next free time and reserves it: FIFO by construction.
-    Reserves,
+    Reserve,
     /// The next free time is unknown, so waiting requests are queued and ask again, in FIFO order.
-    Queues,
+    Queue,
 }

@@ -12,7 +12,7 @@ use crate::wait::future;
 use crate::wait::queues::WaitQueues;
 use crate::wait::{Source, thread};
 use crate::{AcquireError, Algorithm, Answer, Clock, Cost, Grant, InvalidCost, MaxWait, Quota, Receipt, Refund};
-use crate::{Status, Timestamp, TokenBucket, Waiting};
+use crate::{Status, Timestamp, TokenBucket, WaitMode};
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct KeyedLimiter<K: ?Sized> {
     shards: Shards<Keys>,
-    /// [`Waiting`] as a number, since the limit can change.
+    /// [`WaitMode`] as a number, since the limit can change.
     wait_mode: AtomicUsize,
     /// Locked while the limit is changed.
     configured: Mutex<Configured>,
@@ -66,7 +66,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         let shards = Shards::new(options.shard_count(), || Keys::new(&algorithm, options.full(), Arc::clone(&budget)));
         Self {
             shards,
-            wait_mode: AtomicUsize::new(usize::from(Algorithm::waiting(&algorithm) == Waiting::Queues)),
+            wait_mode: AtomicUsize::new(usize::from(Algorithm::wait_mode(&algorithm) == WaitMode::Queue)),
             configured: Mutex::new(AnyAlgorithm::configured(&algorithm)),
             options,
             budget,
@@ -178,7 +178,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         // Serialized, or shards would end up with different limits.
         let mut configured = self.configured.lock();
         *configured = algorithm.configured();
-        let wait_mode = usize::from(algorithm.waiting() == Waiting::Queues);
+        let wait_mode = usize::from(algorithm.wait_mode() == WaitMode::Queue);
         // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
         self.wait_mode.fetch_max(wait_mode, Ordering::AcqRel);
         for mut keys in self.shards.each() {
@@ -257,10 +257,10 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
         self.shards.lock(key).peek(key, now, Cost::ONE, MaxWait::NONE).status
     }
 
-    fn waiting(&self) -> Waiting {
+    fn wait_mode(&self) -> WaitMode {
         match self.wait_mode.load(Ordering::Acquire) {
-            0 => Waiting::Reserves,
-            _ => Waiting::Queues,
+            0 => WaitMode::Reserve,
+            _ => WaitMode::Queue,
         }
     }
 

@@ -61,7 +61,7 @@ pub use algorithm::{
     Algorithm, BucketState, Concurrency, ConcurrencyState, Edge, FixedWindow, FixedWindowState, InitialPermits,
     IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket, LeakyBucketState, MAX_BUCKETS, MinInterval,
     RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty,
-    SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TokenBucket, Total, TotalState, Waiting, WindowStart,
+    SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TokenBucket, Total, TotalState, WaitMode, WindowStart,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};

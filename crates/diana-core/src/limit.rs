@@ -2,7 +2,7 @@
 
 use crate::algorithm::erased::AnyAlgorithm;
 use crate::sync::Arc;
-use crate::{Algorithm, Waiting};
+use crate::{Algorithm, WaitMode};
 use std::any::Any;
 use std::fmt;
 use std::hash::Hasher;
@@ -103,8 +103,8 @@ impl Limit {
     }
 
     /// Whether waiting requests get a reservation or are queued.
-    pub fn waiting(&self) -> Waiting {
-        self.inner.algorithm.waiting()
+    pub fn wait_mode(&self) -> WaitMode {
+        self.inner.algorithm.wait_mode()
     }
 
     pub(crate) fn erased(&self) -> &dyn AnyAlgorithm {

@@ -6,7 +6,7 @@ use crate::wait::future;
 use crate::wait::queues::WaitQueues;
 use crate::wait::{Source, thread};
 use crate::{AcquireError, Algorithm, Answer, Clock, Cost, Grant, InvalidCost, MaxWait, Quota, Receipt, Refund};
-use crate::{Status, Timestamp, TokenBucket, Waiting};
+use crate::{Status, Timestamp, TokenBucket, WaitMode};
 use cell::Cell;
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ impl Limiter {
     /// The permits are taken as of the first instant between `since` and now at which the limit allows them: `since`
     /// plus the answer's [`wait`](Answer::wait). Pass that instant as the next `since`. Over every interval the grants
     /// stay within the limit, but the traffic itself is late by the time since `since`, so bound that. An algorithm
-    /// that [queues](Waiting::Queues) cannot count from a past time: it is asked as of now.
+    /// that [queues](WaitMode::Queue) cannot count from a past time: it is asked as of now.
     ///
     /// ```
     /// use diana_core::{Clock, Limiter, ManualClock, Quota};
@@ -177,7 +177,7 @@ impl Limiter {
     pub fn check_since(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
         let (cost, now) = (Cost::new(n)?, self.time.now());
         let since = since.min(now);
-        if Source::waiting(self) == Waiting::Queues {
+        if Source::wait_mode(self) == WaitMode::Queue {
             return Ok(crate::wait::count_wait_from(Source::check(self, KEY, now, cost), since));
         }
         Ok(crate::wait::count_wait_from(self.cell.take_since(since, now, cost), since))
@@ -309,8 +309,8 @@ impl Source for Limiter {
         self.cell.status(now)
     }
 
-    fn waiting(&self) -> Waiting {
-        self.cell.waiting()
+    fn wait_mode(&self) -> WaitMode {
+        self.cell.wait_mode()
     }
 
     #[inline(always)]

@@ -28,7 +28,7 @@ pub enum Retry {
     /// Exactly this much later; one nanosecond earlier would be too early.
     After(Duration),
     /// When permits are released, at an unknown time.
-    WhenReturned,
+    WhenReleased,
     /// Never: the cost is above the capacity, or the total is used up.
     Never,
 }
@@ -163,7 +163,7 @@ impl Retry {
     pub fn later(self, other: Self) -> Self {
         match (self, other) {
             (Self::Never, _) | (_, Self::Never) => Self::Never,
-            (Self::WhenReturned, _) | (_, Self::WhenReturned) => Self::WhenReturned,
+            (Self::WhenReleased, _) | (_, Self::WhenReleased) => Self::WhenReleased,
             (Self::After(a), Self::After(b)) => Self::After(a.max(b)),
         }
     }

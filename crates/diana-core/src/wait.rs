@@ -1,7 +1,7 @@
 //! Waiting for permits: by reservation if the algorithm can, else in a FIFO queue.
 //!
 //! # How it works
-//! An algorithm that [reserves](Waiting::Reserves) returns how long to wait, and each request has its own time: no
+//! An algorithm that [reserves](WaitMode::Reserve) returns how long to wait, and each request has its own time: no
 //! queue is needed. For one that cannot, waiting requests are kept in [queues](queues::WaitQueues), one for each key.
 //! Only the head of a queue asks the limit; when it leaves the queue, granted or not, it wakes the next. New requests
 //! join at the tail, and requests that do not wait are denied while the queue is not empty, so no request overtakes
@@ -11,7 +11,7 @@
 //! the time that it returns or until its waker is called, and poll again.
 
 use crate::clock::LimiterClock;
-use crate::{Answer, Cost, MaxWait, Outcome, Retry, Status, Timestamp, Waiting};
+use crate::{Answer, Cost, MaxWait, Outcome, Retry, Status, Timestamp, WaitMode};
 use std::task::Waker;
 
 #[cfg(feature = "async")]
@@ -28,7 +28,7 @@ pub(crate) trait Source: Send + Sync {
     #[cfg(feature = "async")]
     fn refund_unused(&self, key: u64, receipt: &crate::Receipt);
     fn status(&self, key: u64, now: Timestamp) -> Status;
-    fn waiting(&self) -> Waiting;
+    fn wait_mode(&self) -> WaitMode;
     fn queues(&self) -> &WaitQueues;
     fn time(&self) -> &LimiterClock;
 
@@ -45,7 +45,7 @@ pub(crate) trait Source: Send + Sync {
     #[cold]
     fn denied_by_queue(&self, key: u64, now: Timestamp) -> Answer {
         let status = self.status(key, now);
-        Answer { outcome: Outcome::Denied { retry: Retry::WhenReturned }, status }
+        Answer { outcome: Outcome::Denied { retry: Retry::WhenReleased }, status }
     }
 }
 
@@ -61,11 +61,11 @@ pub(crate) fn reserve<S: Source + ?Sized>(
     now: Timestamp,
     max_wait: MaxWait,
 ) -> Option<Answer> {
-    if source.waiting() == Waiting::Queues {
+    if source.wait_mode() == WaitMode::Queue {
         return None;
     }
     let answer = source.take(key, now, cost, max_wait);
-    (answer.is_granted() || source.waiting() == Waiting::Reserves).then_some(answer)
+    (answer.is_granted() || source.wait_mode() == WaitMode::Reserve).then_some(answer)
 }
 
 /// A request in a queue.
@@ -123,7 +123,7 @@ impl<'a, S: Source + ?Sized> QueuedRequest<'a, S> {
                 return Step::Done(answer);
             }
             Outcome::Denied { retry: Retry::After(after) } if now + after <= self.deadline => now + after,
-            Outcome::Denied { retry: Retry::WhenReturned } if now < self.deadline => self.deadline,
+            Outcome::Denied { retry: Retry::WhenReleased } if now < self.deadline => self.deadline,
             Outcome::Denied { .. } => {
                 self.leave();
                 return Step::Done(answer);

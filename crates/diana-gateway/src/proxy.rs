@@ -191,11 +191,11 @@ impl ProxyRequest {
 /// Returns `true` if a request continues after its client disconnects: a rule holds its permit until the upstream is
 /// done.
 fn outlives_client(permit: &RequestPermit) -> bool {
-    let (verdict, found) = (permit.verdict(), permit.verdict().found());
+    let (verdict, found) = (permit.verdict(), permit.verdict().matches());
     let holds = |rule: &CompiledRule| rule.rule().held_until == HeldUntil::UpstreamDone;
     found.is_held()
         && verdict.is_granted()
-        && found.applied().iter().any(|matched| verdict.rules().rule(matched.rule).is_some_and(holds))
+        && found.matched().iter().any(|matched| verdict.rules().rule(matched.rule).is_some_and(holds))
 }
 
 /// The upstreams a request is sent to.

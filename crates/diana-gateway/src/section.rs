@@ -15,9 +15,9 @@ mod timeouts;
 mod tls;
 
 use diana_rules::document::{Node, Value};
-use diana_rules::http_settings::{HttpSettings, Spelling};
+use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::map_reader::MapReader;
-use diana_rules::matching::first_place;
+use diana_rules::matching::first_route;
 use diana_rules::upstream::Upstream;
 use diana_rules::{Attributes, Problem, Section, scalar};
 pub use limits::GatewayLimits;
@@ -104,7 +104,7 @@ pub enum AccessLogFormat {
 pub struct Methods {
     /// HTTP methods in another case, such as `post`. Denied by default, since services disagree on whether these are
     /// the same method.
-    pub any_case: Spelling,
+    pub any_case: SpellingPolicy,
 }
 
 /// The default listener, which other machines can't reach.
@@ -141,14 +141,14 @@ impl AccessLogFormat {
 
 impl Default for Methods {
     fn default() -> Self {
-        Self { any_case: Spelling::Deny }
+        Self { any_case: SpellingPolicy::Deny }
     }
 }
 
 impl Methods {
     fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`methods`", METHODS, problems)?;
-        let any_case = Spelling::parse(&mut fields, "any_case", problems);
+        let any_case = SpellingPolicy::parse(&mut fields, "any_case", problems);
         fields.finish(problems);
         Some(any_case.map_or_else(Self::default, |any_case| Self { any_case }))
     }
@@ -180,7 +180,7 @@ impl GatewaySection {
     /// Returns the index in [`routes`](Self::routes) of the first route that matches this request; if there is none,
     /// the request goes to [`upstream`](Self::upstream).
     pub fn route(&self, request: &dyn Attributes) -> Option<usize> {
-        first_place(request, self.routes.iter().map(|route| &route.matches))
+        first_route(request, self.routes.iter().map(|route| &route.matches))
     }
 }
 

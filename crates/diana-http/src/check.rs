@@ -62,7 +62,7 @@ fn result(
     let headers = filter.options.http.rate_limit_headers;
     match acquired {
         Ok(guard) => CheckResult::Allow(RequestPermit::new(guard, headers)),
-        Err(verdict) if matches!(verdict.over(), Some(OverLimit::Reroute(_))) => {
+        Err(verdict) if matches!(verdict.over_limit(), Some(OverLimit::Reroute(_))) => {
             CheckResult::Reroute(RequestPermit::rerouted(filter.engine.guard(verdict), headers))
         }
         Err(verdict) => CheckResult::Deny(Denial { verdict, headers, format: format() }),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::response::CustomResponse;
 use diana::rules::ruleset::DenyReason;
-use diana::{Asked, Reason, Verdict};
+use diana::{CheckedLimit, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -46,7 +46,7 @@ struct CacheKey {
 
 impl CachedDenial {
     /// Returns the cached response if it has the same inputs.
-    fn get(&self, key: &CacheKey, asked: &Asked<'_>) -> Option<(StatusCode, HeaderMap, Bytes)> {
+    fn get(&self, key: &CacheKey, asked: &CheckedLimit<'_>) -> Option<(StatusCode, HeaderMap, Bytes)> {
         let is_same = match (&self.custom, &asked.rule.answer) {
             (Some(cached), Some(custom)) => Arc::ptr_eq(cached, custom),
             (cached, custom) => cached.is_none() && custom.is_none(),
@@ -79,7 +79,7 @@ impl Denial {
 
     /// Returns the parts of the response. A limit often denies with the same response, which is then cached.
     fn parts(&self) -> (StatusCode, HeaderMap, Bytes) {
-        let only = if self.format.body_format == BodyFormat::Json { self.verdict.only() } else { None };
+        let only = if self.format.body_format == BodyFormat::Json { self.verdict.only_limit() } else { None };
         let Some(only) = only else { return self.build() };
         let key = CacheKey {
             status: self.status(),
@@ -144,9 +144,9 @@ fn custom_response(reason: Option<&Reason<'_>>) -> Option<(HeaderValue, Bytes)> 
 
 /// Returns the problem body of a denial.
 fn problem_body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<'_>>) -> Bytes {
-    let denied = || verdict.asked().filter(|asked| !asked.answer.is_granted());
+    let denied = || verdict.checked_limits().filter(|asked| !asked.answer.is_granted());
     match reason {
-        Some(Reason::Limit(asked)) if verdict.only().is_some() || denied().count() == 1 => {
+        Some(Reason::Limit(asked)) if verdict.only_limit().is_some() || denied().count() == 1 => {
             let build = || problem::body(status, &[asked.limit.name()], None);
             policy_cache::with(&asked, |policy| policy.problem(status, build))
         }

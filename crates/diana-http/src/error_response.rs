@@ -56,7 +56,7 @@ impl LimitedResponse {
         let Self(limited) = self;
         let status = StatusCode::from_u16(limited.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let (violated, retry) = match limited.cause() {
-            Cause::Used { retry } => (limited.function().rsplit("::").next(), Some(*retry)),
+            Cause::Exhausted { retry } => (limited.function().rsplit("::").next(), Some(*retry)),
             Cause::Rule { rule, retry, .. } => (Some(*rule), Some(*retry)),
             _ => {
                 if may_log() {

@@ -150,7 +150,7 @@ impl RateLimitLayer {
     }
 
     /// Returns the thread that samples the machine's load, if a rule needs it. After changing the engine's rules, call
-    /// its [`follow`](LoadSampler::follow).
+    /// its [`follow`](LoadSampler::update).
     pub fn load_sampler(&self) -> &LoadSampler {
         &self.0.sampler
     }

@@ -1,7 +1,7 @@
 //! Options of a filter.
 
 use diana::rules::RuleFile;
-use diana::rules::http_settings::{HttpSettings, RateLimitHeaders, Spelling};
+use diana::rules::http_settings::{HttpSettings, RateLimitHeaders, SpellingPolicy};
 use ipnet::IpNet;
 
 /// Options of a filter, in addition to its rules.
@@ -43,7 +43,7 @@ impl FilterOptions {
 
     /// Sets whether [`RateLimitLayer`](crate::RateLimitLayer) accepts paths with `%2F` or `%5C`; it does by default.
     #[must_use]
-    pub fn escaped_slash(mut self, escaped_slash: Spelling) -> Self {
+    pub fn escaped_slash(mut self, escaped_slash: SpellingPolicy) -> Self {
         self.http.escaped_slash = escaped_slash;
         self
     }

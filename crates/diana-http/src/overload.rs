@@ -40,7 +40,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 ///
 /// let without = RuleFile::read(&Document::new("diana.yaml", "rules: []"), &Registry::default())?;
 /// engine.set_rules(&without);
-/// sampler.follow(); // to be called whenever the rules change
+/// sampler.update(); // to be called whenever the rules change
 /// assert!(!sampler.is_running());
 /// # Ok::<(), diana::rules::Problems>(())
 /// ```
@@ -61,12 +61,12 @@ impl LoadSampler {
     /// Creates a sampler for `engine`, and starts it if the rules need it.
     pub fn new(engine: &Arc<Engine>) -> Self {
         let sampler = Self { engine: Arc::downgrade(engine), thread: Mutex::default() };
-        sampler.follow();
+        sampler.update();
         sampler
     }
 
     /// Starts or stops the thread as the active rules require.
-    pub fn follow(&self) {
+    pub fn update(&self) {
         let mut thread = self.thread.lock();
         let is_needed = self.engine.upgrade().is_some_and(|engine| needs_load(&engine));
         match (&*thread, is_needed) {

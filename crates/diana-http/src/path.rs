@@ -27,7 +27,7 @@
 //! - The forms of a path that is not [malformed](malformed_path) have at most [`MAX_FORM_BYTES`] together, whatever a
 //!   client sends.
 
-use diana::rules::http_settings::Spelling;
+use diana::rules::http_settings::SpellingPolicy;
 use diana::rules::matching::normal_segment;
 use std::borrow::Cow;
 
@@ -73,21 +73,21 @@ pub fn decoded_path(path: &str) -> Cow<'_, str> {
 /// - It has an escaped slash, and `escaped_slash` denies these.
 ///
 /// ```
-/// use diana::rules::http_settings::Spelling;
+/// use diana::rules::http_settings::SpellingPolicy;
 /// use diana_http::malformed_path;
 ///
 /// for path in ["/graphql/../x", "/a/%2e%2E;v=1", r"/a\..", "/x%2f..%2flogin", "/x/..%3bv/a", "/login%0a"] {
-///     assert!(malformed_path(path, Spelling::Allow).is_some());
+///     assert!(malformed_path(path, SpellingPolicy::Allow).is_some());
 /// }
-/// assert_eq!(malformed_path("/.well-known/a%2Fb/...", Spelling::Allow), None);
-/// assert_eq!(malformed_path("/a%2Fb", Spelling::Deny), Some("the path contains an escaped slash"));
+/// assert_eq!(malformed_path("/.well-known/a%2Fb/...", SpellingPolicy::Allow), None);
+/// assert_eq!(malformed_path("/a%2Fb", SpellingPolicy::Deny), Some("the path contains an escaped slash"));
 /// ```
-pub fn malformed_path(path: &str, escaped_slash: Spelling) -> Option<&'static str> {
+pub fn malformed_path(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> {
     if is_normal(path) { None } else { malformed(path, escaped_slash) }
 }
 
 #[cold]
-fn malformed(path: &str, escaped_slash: Spelling) -> Option<&'static str> {
+fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> {
     // Every segment of every form, except those that contain a separator, is one of these.
     let separated = with_separators(path);
     if separated.split(['/', '\\']).any(|segment| matches!(&*normal_segment(cut(segment)), "." | "..")) {
@@ -96,7 +96,7 @@ fn malformed(path: &str, escaped_slash: Spelling) -> Option<&'static str> {
     if escapes(path).any(|(_, byte)| byte.is_ascii_control()) {
         return Some("the path contains an escaped control character");
     }
-    if escaped_slash == Spelling::Deny && escapes(path).any(|(_, byte)| matches!(byte, b'/' | b'\\')) {
+    if escaped_slash == SpellingPolicy::Deny && escapes(path).any(|(_, byte)| matches!(byte, b'/' | b'\\')) {
         return Some("the path contains an escaped slash");
     }
     let bytes = interpretations(path).count().saturating_mul(path.len());

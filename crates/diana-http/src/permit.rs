@@ -51,7 +51,7 @@ impl RequestPermit {
 
     /// Returns the upstream of a rerouted request; `None` if the request is granted.
     pub fn reroute_to(&self) -> Option<&Upstream> {
-        match self.verdict().over() {
+        match self.verdict().over_limit() {
             Some(OverLimit::Reroute(to)) => Some(to),
             _ => None,
         }
@@ -95,7 +95,7 @@ impl RequestPermit {
     pub fn finish<B: Body>(mut self, response: Response<B>) -> Response<PermitBody<B>> {
         self.begin();
         let (mut head, body) = response.into_parts();
-        let is_held = self.verdict().found().is_held() && self.verdict().is_granted();
+        let is_held = self.verdict().matches().is_held() && self.verdict().is_granted();
         if is_held {
             let is_fault = head.status.is_server_error();
             self.guard.answered(if is_fault { ResponseClass::Overloaded } else { ResponseClass::Ok });

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use diana::rules::response::CustomResponse;
 use diana::store::{Limit, LimitId, LimitIdHasher};
 use diana::{
-    Answer, Asked, Concurrency, FixedWindow, LeakyBucket, MinInterval, Quota, RefillingBucket, SlidingLog,
+    Answer, CheckedLimit, Concurrency, FixedWindow, LeakyBucket, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use http::{HeaderValue, StatusCode};
@@ -44,7 +44,7 @@ thread_local! {
 }
 
 /// Calls `act` with the cache entry of a limit.
-pub(crate) fn with<T>(asked: &Asked<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
+pub(crate) fn with<T>(asked: &CheckedLimit<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
     let (limit, capacity) = (asked.limit, asked.answer.status.limit);
     CACHE.with_borrow_mut(|cache| {
         if let Some(policy) = cache.get_mut(&limit.id())

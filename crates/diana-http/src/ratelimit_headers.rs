@@ -44,7 +44,7 @@ pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHe
 
 fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
     // Usually there is one limit, and its policy is cached.
-    let (policy, status) = match verdict.only() {
+    let (policy, status) = match verdict.only_limit() {
         Some(only) => policy_cache::with(&only, |policy| (policy.header.clone(), policy.status(&only.answer))),
         None => match several(verdict) {
             Some(several) => several,
@@ -59,7 +59,7 @@ fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
 /// Returns the headers for several limits; `None` if there are none.
 fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     let (mut policies, mut statuses) = (Vec::new(), Vec::new());
-    verdict.asked().take(MAX_LIMITS).for_each(|asked| {
+    verdict.checked_limits().take(MAX_LIMITS).for_each(|asked| {
         if policies.is_empty() {
             policies.reserve(CAPACITY);
             statuses.reserve(CAPACITY);
@@ -94,7 +94,7 @@ pub(crate) fn retry_after(retry: Retry) -> Option<u64> {
     match retry {
         Retry::After(time) => Some(whole_seconds(time)),
         // It is unknown when a permit is released; usually soon.
-        Retry::WhenReturned => Some(1),
+        Retry::WhenReleased => Some(1),
         Retry::Never => None,
     }
 }

@@ -61,11 +61,11 @@ impl Throttle {
     /// Returns the throttle of the rules that granted a request. Without `bandwidth` it costs nothing.
     pub fn of(engine: &Arc<Engine>, verdict: &Verdict) -> Self {
         let mut meters = SmallVec::new();
-        for applied in verdict.found().applied() {
+        for applied in verdict.matches().matched() {
             let Some(rule) = verdict.rules().rule(applied.rule) else { continue };
             // A shadow rule does not throttle.
             let (Some(limit), Mode::Enforced) = (rule.bandwidth(), applied.mode) else { continue };
-            meters.extend(Meter::new(rule.rule(), limit, verdict.found().key(applied)));
+            meters.extend(Meter::new(rule.rule(), limit, verdict.matches().key(applied)));
         }
         if meters.is_empty() {
             return Self::default();

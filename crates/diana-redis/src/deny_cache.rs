@@ -126,7 +126,7 @@ impl StateCache {
             let answer = item.config.algorithm.answer_from_cache(state, &item.ask, *now)?;
             match answer.retry() {
                 // Any process may release at any time.
-                Some(Retry::WhenReturned) => return None,
+                Some(Retry::WhenReleased) => return None,
                 Some(_) if item.config.algorithm.holds() => return None,
                 Some(_) => is_denied = true,
                 None => {}

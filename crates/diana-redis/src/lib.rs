@@ -54,7 +54,7 @@ mod store;
 pub use error::{ConnectError, UnsupportedLimitError};
 pub use limiter::{SharedGrant, SharedLimiter, SharedPermit};
 pub use limiters::SharedLimiters;
-pub use options::{Batching, DenyCache, Leases, Options, Times, WhenDown};
+pub use options::{Batching, DenyCache, Leases, Options, TimeSource, WhenDown};
 pub use status::{Health, LinkStatus};
 pub use store::RedisStore;
 

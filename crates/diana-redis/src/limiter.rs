@@ -1,4 +1,4 @@
-//! Waiting for permits that many processes share.
+//! WaitMode for permits that many processes share.
 //!
 //! Where the algorithm can compute its next free time (buckets, smooth, intervals), a caller that may wait *reserves*:
 //! Redis advances that time once and returns how long to wait. So concurrent callers get consecutive times, over all
@@ -17,7 +17,7 @@ mod turn_queue;
 
 use crate::store::RedisStore;
 use diana_core::{AcquireError, Algorithm, Answer, Ask, Clock, Cost, Decision, Limit, MaxWait, Outcome, Retry, Store};
-use diana_core::{RefundFuture, StoreError, SystemClock, Timestamp, Waiting};
+use diana_core::{RefundFuture, StoreError, SystemClock, Timestamp, WaitMode};
 pub use grant::{SharedGrant, SharedPermit};
 use reservation::Reservation;
 use std::sync::Arc;
@@ -165,9 +165,9 @@ impl SharedLimiter {
 
     async fn wait(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<SharedGrant, AcquireError> {
         let began = SystemClock.now();
-        let reserved = match self.limit.waiting() {
-            Waiting::Reserves => self.reserve_with_retry(key, cost, began, max_wait).await?,
-            Waiting::Queues => self.reserve_in_turn(key, cost, began, max_wait).await?,
+        let reserved = match self.limit.wait_mode() {
+            WaitMode::Reserve => self.reserve_with_retry(key, cost, began, max_wait).await?,
+            WaitMode::Queue => self.reserve_in_turn(key, cost, began, max_wait).await?,
         };
         if let Some(wait) = reserved.decision().wait().filter(|wait| !wait.is_zero()) {
             sleep(wait).await;
@@ -237,7 +237,7 @@ impl SharedLimiter {
             let remaining = deadline.since(SystemClock.now());
             let delay = match reserved.decision().retry() {
                 Some(Retry::After(after)) if after <= remaining => after,
-                Some(Retry::WhenReturned) if !remaining.is_zero() => POLL_INTERVAL.min(remaining),
+                Some(Retry::WhenReleased) if !remaining.is_zero() => POLL_INTERVAL.min(remaining),
                 // Granted, or waiting would not help.
                 _ => return Ok(reserved),
             };

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub struct Options {
     pub(crate) prefix: String,
     pub(crate) timeout: Duration,
-    pub(crate) times: Times,
+    pub(crate) time_source: TimeSource,
     pub(crate) when_down: WhenDown,
     pub(crate) deny_cache: DenyCache,
     pub(crate) leases: Leases,
@@ -31,12 +31,12 @@ pub struct Options {
 /// Which clock is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Times {
+pub enum TimeSource {
     /// Redis's clock, for all processes that share it.
     #[default]
-    OfRedis,
+    Redis,
     /// The caller's clock: each request provides the time. For tests that control the time. Keys expire after an hour.
-    OfCaller,
+    Caller,
 }
 
 /// The answer while Redis is unreachable.
@@ -101,7 +101,7 @@ impl Default for Options {
         Self {
             prefix: "diana".to_owned(),
             timeout: Duration::from_millis(20),
-            times: Times::default(),
+            time_source: TimeSource::default(),
             when_down: WhenDown::default(),
             deny_cache: DenyCache::default(),
             leases: Leases::default(),
@@ -127,8 +127,8 @@ impl Options {
 
     /// Sets which clock is used; default Redis's.
     #[must_use]
-    pub fn times(self, times: Times) -> Self {
-        Self { times, ..self }
+    pub fn time_source(self, time_source: TimeSource) -> Self {
+        Self { time_source, ..self }
     }
 
     /// Sets the answer while Redis is unreachable; default local counts.

@@ -1,7 +1,7 @@
 //! Runs scripts by their hash, or by their text if Redis does not have them cached.
 
 use crate::link::{Budget, CallError, Link};
-use crate::options::Times;
+use crate::options::TimeSource;
 use crate::request::{Op, Request, ScriptRef, Timing, command, driver, split_reply};
 use crate::scripts::{ModuleSet, Script, Scripts};
 use diana_core::Timestamp;
@@ -12,7 +12,7 @@ use redis::{Cmd, Value};
 pub(crate) struct ScriptRunner {
     pub(crate) link: Link,
     pub(crate) scripts: Scripts,
-    pub(crate) times: Times,
+    pub(crate) times: TimeSource,
 }
 
 /// The time of a request: the caller's time, and the budget for Redis.
@@ -25,14 +25,14 @@ pub(crate) struct CallContext {
 impl ScriptRunner {
     /// Returns the request's time in microseconds, if the caller's clock is used.
     pub(crate) fn caller_time(&self, context: CallContext) -> Option<u64> {
-        (self.times == Times::OfCaller).then(|| context.now.as_micros())
+        (self.times == TimeSource::Caller).then(|| context.now.as_micros())
     }
 
     /// Returns the deadline of a request, in the time of that part of Redis, in microseconds.
     pub(crate) fn deadline(&self, part: usize, context: CallContext) -> Option<u64> {
         match self.times {
-            Times::OfRedis => self.link.deadline(part, context.budget),
-            Times::OfCaller => None,
+            TimeSource::Redis => self.link.deadline(part, context.budget),
+            TimeSource::Caller => None,
         }
     }
 

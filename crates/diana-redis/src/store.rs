@@ -12,7 +12,7 @@ use crate::invalidation::{self, Invalidation, ResetListeners};
 use crate::leases::{LeasePools, RELEASE_EVERY, ReleaseScope};
 use crate::limit_config::LimitConfig;
 use crate::link::{CallError, Counter, Link, Target, without_password};
-use crate::options::{self, Options, Times};
+use crate::options::{self, Options, TimeSource};
 use crate::releases::Releases;
 use crate::request::{Item, Op};
 use crate::script_runner::ScriptRunner;
@@ -100,7 +100,7 @@ struct Inner {
     pending_releases: Mutex<VecDeque<PendingRefund>>,
     /// Whether the resync task is running.
     resyncing: AtomicBool,
-    times: Times,
+    times: TimeSource,
     runtime: Handle,
 }
 
@@ -128,7 +128,7 @@ impl RedisStore {
                 _ => tracing::warn!(redis = url, reason, "Redis is unreachable"),
             }
         }
-        let runner = ScriptRunner { link, scripts: crate::scripts::Scripts::default(), times: options.times };
+        let runner = ScriptRunner { link, scripts: crate::scripts::Scripts::default(), times: options.time_source };
         let client = Arc::new(Client::new(runner, &options, instance));
         let clocks = if client.runner.link.is_cluster() { Clocks::Several } else { Clocks::One };
         let deny_cache = (options.deny_cache == options::DenyCache::On).then(|| Arc::new(StateCache::new(clocks)));
@@ -146,7 +146,7 @@ impl RedisStore {
             releases: Arc::default(),
             pending_releases: Mutex::default(),
             resyncing: AtomicBool::new(false),
-            times: options.times,
+            times: options.time_source,
             runtime: Handle::current(),
         };
         if inner.deny_cache.is_some() || inner.leases.is_some() {
@@ -162,10 +162,10 @@ impl RedisStore {
     /// use diana_redis::RedisStore;
     ///
     /// let limit = Limit::new("a", SmoothBursty::new(5.0)?.with_initial_permits(InitialPermits::Empty));
-    /// assert!(RedisStore::can_keep(&limit).is_err(), "an idle key would differ from a new one");
+    /// assert!(RedisStore::check_limit(&limit).is_err(), "an idle key would differ from a new one");
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
-    pub fn can_keep(limit: &Limit) -> Result<(), UnsupportedLimitError> {
+    pub fn check_limit(limit: &Limit) -> Result<(), UnsupportedLimitError> {
         crate::kind::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
     }
 
@@ -246,8 +246,8 @@ impl Inner {
     /// Returns the time for local data: this process's clock, or the time that the caller provided.
     fn local_now(&self, now: Timestamp) -> Timestamp {
         match self.times {
-            Times::OfRedis => self.client.runner.link.now(),
-            Times::OfCaller => now,
+            TimeSource::Redis => self.client.runner.link.now(),
+            TimeSource::Caller => now,
         }
     }
 

@@ -43,7 +43,7 @@ pub trait Attributes {
 
     /// Returns the name of an argument that a call passes but the rule that it names does not use: most likely one of
     /// the two is misspelled. HTTP requests pass no arguments.
-    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+    fn unknown_argument(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
         let _ = is_asked;
         None
     }

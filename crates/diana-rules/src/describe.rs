@@ -19,13 +19,13 @@ pub use units::{duration, period};
 #[non_exhaustive]
 pub struct RuleDescription {
     /// The keys that it counts: `each account`, `everyone together`.
-    pub who: String,
+    pub key: String,
     /// The requests that it matches: `GET /search/**`.
-    pub what: String,
+    pub matches: String,
     /// The limit: `at most 100 a second (200 at once), and at most 20000 an hour`.
     pub limit: String,
     /// The handling of requests over the limit: `denied with 429`.
-    pub beyond: String,
+    pub over_limit: String,
     /// Other settings: listed keys, overrides, the cost of a request.
     pub notes: Vec<String>,
 }
@@ -45,10 +45,10 @@ pub struct RuleDescription {
 /// ```
 pub fn rule(rule: &Rule) -> RuleDescription {
     RuleDescription {
-        who: rule.by.describe(),
-        what: rule.matches.to_string(),
+        key: rule.by.describe(),
+        matches: rule.matches.to_string(),
         limit: limit::of_rule(rule),
-        beyond: over_limit(rule),
+        over_limit: over_limit(rule),
         notes: notes(rule),
     }
 }
@@ -56,8 +56,8 @@ pub fn rule(rule: &Rule) -> RuleDescription {
 impl fmt::Display for RuleDescription {
     /// One sentence, followed by the notes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { who, what, limit, beyond: over_limit, notes } = self;
-        write!(f, "{who}, {what}: {limit}; over the limit: {over_limit}")?;
+        let Self { key, matches, limit, over_limit, notes } = self;
+        write!(f, "{key}, {matches}: {limit}; over the limit: {over_limit}")?;
         notes.iter().try_for_each(|note| write!(f, "; {note}"))
     }
 }
@@ -133,7 +133,7 @@ fn notes(rule: &Rule) -> Vec<String> {
             Missing::Shared => format!("requests without {missing} are counted together"),
         });
     }
-    if rule.home == CountedIn::Shared && !rule.limits.is_empty() {
+    if rule.counted_in == CountedIn::Shared && !rule.limits.is_empty() {
         notes.push("counted for all instances together".to_owned());
     }
     notes

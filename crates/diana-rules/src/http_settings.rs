@@ -33,7 +33,7 @@ pub struct HttpSettings {
     pub rate_limit_headers: RateLimitHeaders,
     /// Paths with an escaped `/` or `\`: `%2F`, `%5C`. Accepted by default, since package registries, GitLab and
     /// RabbitMQ need them.
-    pub escaped_slash: Spelling,
+    pub escaped_slash: SpellingPolicy,
 }
 
 /// Which response headers report the remaining quota.
@@ -52,7 +52,7 @@ pub enum RateLimitHeaders {
 
 /// Whether requests with this spelling are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spelling {
+pub enum SpellingPolicy {
     /// Such requests are accepted.
     Allow,
     /// Such requests are rejected with 400.
@@ -77,7 +77,7 @@ impl RateLimitHeaders {
     }
 }
 
-impl Spelling {
+impl SpellingPolicy {
     /// The words of the file.
     pub const WORDS: [&str; 2] = ["allow", "deny"];
     const ALL: [Self; 2] = [Self::Allow, Self::Deny];
@@ -94,7 +94,7 @@ impl Default for HttpSettings {
         Self {
             trusted_proxies: Vec::new(),
             rate_limit_headers: RateLimitHeaders::default(),
-            escaped_slash: Spelling::Allow,
+            escaped_slash: SpellingPolicy::Allow,
         }
     }
 }
@@ -111,14 +111,14 @@ impl HttpSettings {
             headers.and_then(|node| scalar::word(node, "`rate_limit_headers`", &RateLimitHeaders::WORDS, problems));
         let escaped_slash = fields.take("paths").and_then(|node| {
             let mut fields = MapReader::of(node, "`paths`", PATHS, problems)?;
-            let escaped_slash = Spelling::parse(&mut fields, "escaped_slash", problems);
+            let escaped_slash = SpellingPolicy::parse(&mut fields, "escaped_slash", problems);
             fields.finish(problems);
             escaped_slash
         });
         Self {
             trusted_proxies,
             rate_limit_headers: RateLimitHeaders::ALL[headers.unwrap_or(0)],
-            escaped_slash: escaped_slash.unwrap_or(Spelling::Allow),
+            escaped_slash: escaped_slash.unwrap_or(SpellingPolicy::Allow),
         }
     }
 
@@ -134,7 +134,7 @@ impl HttpSettings {
                 word("the rate limit headers of a response; ietf by default", &RateLimitHeaders::WORDS)
             }
             _ => object("the forms of paths that are accepted", &PATHS, |_| {
-                word("whether paths may contain %2F or %5C; allow by default", &Spelling::WORDS)
+                word("whether paths may contain %2F or %5C; allow by default", &SpellingPolicy::WORDS)
             }),
         }
     }

@@ -191,7 +191,7 @@ impl Match {
     }
 
     /// Returns `true` if every host and path matches.
-    pub fn is_every_place(&self) -> bool {
+    pub fn matches_every_path(&self) -> bool {
         let any_path = |path: &PathPattern| *path.segments() == [path::Segment::Any];
         self.hosts.is_empty() && (self.paths.is_empty() || self.paths.iter().any(any_path))
     }
@@ -204,8 +204,8 @@ impl Match {
     }
 }
 
-/// Returns the index of the first match (see [`Match::parse_place`]) that the request satisfies.
-pub fn first_place<'a>(
+/// Returns the index of the first match (see [`Match::parse_route`]) that the request satisfies.
+pub fn first_route<'a>(
     request: &dyn Attributes,
     matches: impl ExactSizeIterator<Item = &'a Match> + Clone,
 ) -> Option<usize> {

@@ -71,7 +71,7 @@ pub struct Rule {
     /// The status of a request that is denied because its key is missing, if it differs from `status`.
     pub missing_status: Option<u16>,
     /// Where the counts are stored.
-    pub home: CountedIn,
+    pub counted_in: CountedIn,
     /// The location in the file.
     pub span: Span,
 }

@@ -23,7 +23,7 @@ use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 use hashbrown::{HashMap, HashSet};
 pub use key_lookup::{InvalidKey, Listed};
-pub use matches::{DenyReason, MatchedRule, Matches, RefusedBy, Resource};
+pub use matches::{DeniedBy, DenyReason, MatchedRule, Matches, Resource};
 pub use named_rule::RuleNotCallable;
 
 /// The active rules.
@@ -46,7 +46,7 @@ pub use named_rule::RuleNotCallable;
 ///
 /// let mut found = Matches::default();
 /// rules.find(&Request("/search/shoes"), &mut found);
-/// assert_eq!(found.key(&found.applied()[0]), b"/search/shoes");
+/// assert_eq!(found.key(&found.matched()[0]), b"/search/shoes");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
 #[derive(Debug)]
@@ -165,19 +165,19 @@ impl RuleSet {
     ///
     /// `None` if a rule has another `by` now, or if a shadow rule that would have denied the request is now enforced:
     /// then the request itself must be evaluated again.
-    pub fn carried_over(&self, before: &Self, found: &Matches) -> Option<Matches> {
+    pub fn migrate_matches(&self, before: &Self, found: &Matches) -> Option<Matches> {
         let mut migrated = Matches::default();
-        let counted = found.applied().iter().map(|applied| (applied, Some(applied.cost)));
-        for (applied, cost) in counted.chain(found.free().iter().map(|applied| (applied, None))) {
+        let counted = found.matched().iter().map(|applied| (applied, Some(applied.cost)));
+        for (applied, cost) in counted.chain(found.uncharged().iter().map(|applied| (applied, None))) {
             let old = before.rule(applied.rule)?;
             let Some(number) = self.number(&old.rule().name) else { continue };
             let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
             rule.apply_key(number, found.key(applied), cost, &mut migrated);
         }
-        for refused in found.refused() {
+        for refused in found.denied() {
             let Some(number) = self.number(&before.rule(refused.rule)?.rule().name) else { continue };
             self.rule(number).filter(|rule| rule.rule().mode == Mode::Shadow)?;
-            migrated.refuse(number, refused.why);
+            migrated.deny(number, refused.why);
         }
         Some(migrated)
     }
@@ -203,7 +203,7 @@ impl RuleSet {
     }
 
     /// Returns the limits that these rules have and `others` do not. They are unused once `others` are active.
-    pub fn limits_gone_in(&self, others: &Self) -> Vec<Limit> {
+    pub fn limits_removed_in(&self, others: &Self) -> Vec<Limit> {
         let remaining = others.limits().map(Limit::id).collect::<HashSet<_>>();
         self.limits().filter(|limit| !remaining.contains(&limit.id())).cloned().collect()
     }

@@ -107,7 +107,7 @@ pub fn url(description: &str, schemes: &[&str], examples: &[&str]) -> Value {
     })
 }
 
-/// A `match` by host and path; see [`Match::parse_place`](crate::matching::Match::parse_place).
+/// A `match` by host and path; see [`Match::parse_route`](crate::matching::Match::parse_route).
 pub fn place() -> Value {
     let mut place = object("the requests, by host and path", &ROUTE_FIELDS, rule::match_field);
     place["minProperties"] = json!(1);

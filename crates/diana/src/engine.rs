@@ -43,7 +43,7 @@ pub use settle::ActualCost;
 use shared::{Background, HeldLeases, SharedStore};
 use std::fmt;
 use std::sync::Arc;
-pub use verdict::{Asked, Reason, ResponseClass, Verdict};
+pub use verdict::{CheckedLimit, Reason, ResponseClass, Verdict};
 
 /// Decides about requests by rules, with counts in this process and, optionally, in a shared store. Cloning is cheap;
 /// clones share their state.
@@ -217,7 +217,7 @@ impl Engine {
         let mut removed = state.removed.lock();
         let before = state.rules.load_full();
         let after = before.changed_to(file);
-        let newly_removed = before.limits_gone_in(&after);
+        let newly_removed = before.limits_removed_in(&after);
         if let Some(shared) = &state.shared {
             // While other processes still use the old rules, the higher revision is valid for all that share a limit.
             shared.configure(file.revision);

@@ -96,8 +96,8 @@ pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
-    AcquireFuture, ActualCost, Asked, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeyStatus,
-    LimitStatus, Reason, ResponseClass, RuleExplanation, Verdict, VerdictGuard,
+    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
+    KeyStatus, LimitStatus, Reason, ResponseClass, RuleExplanation, Verdict, VerdictGuard,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;
@@ -118,7 +118,7 @@ pub fn registry() -> rules::Registry {
     #[cfg_attr(not(any(feature = "redis", feature = "sources")), expect(unused_mut, reason = "nothing is added"))]
     let mut registry = rules::Registry::default();
     #[cfg(feature = "redis")]
-    registry.shared_by(|limit| redis::RedisStore::can_keep(limit).map_err(|unsupported| unsupported.reason));
+    registry.shared_by(|limit| redis::RedisStore::check_limit(limit).map_err(|unsupported| unsupported.reason));
     #[cfg(feature = "sources")]
     registry.section::<config::RemoteSection>();
     registry

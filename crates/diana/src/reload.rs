@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// let engine = Arc::new(Engine::new(&file));
 /// let sources = Sources::new().local("diana.yaml").remote_of(&file)?;
 /// let running = sources.start(Reloader::new(Arc::clone(&engine), diana::registry())).await?;
-/// println!("{:?}", running.status().in_force);
+/// println!("{:?}", running.status().active);
 /// # Ok(())
 /// # }
 /// ```

@@ -54,7 +54,7 @@ rules:
     let request = Request { path: "/users/7/orders" };
     let run = || {
         let verdict = now(engine.decide(&request));
-        assert_eq!(verdict.asked().count(), 7);
+        assert_eq!(verdict.checked_limits().count(), 7);
         assert!(verdict.is_granted());
         now(engine.finish(verdict));
     };

@@ -69,7 +69,7 @@ pub(super) fn all_or_nothing<A: Algorithm>(
     store: &ScenarioStore<'_>,
     rules: Vec<Rule<A>>,
     now: Timestamp,
-    comes_back: impl Fn(&A, Timestamp) -> Timestamp,
+    restored_at: impl Fn(&A, Timestamp) -> Timestamp,
 ) -> Result<Answer, Stop> {
     let mut asked: Vec<(Rule<A>, A, Limit)> = Vec::new();
     for rule in rules {
@@ -89,7 +89,7 @@ pub(super) fn all_or_nothing<A: Algorithm>(
         let (granted, status) = (rule.limit > 0 && answer.is_granted(), answer.status);
         let is_unused = status.remaining == status.limit;
         // The scripts return the end of an unused window, too.
-        let reset = if is_unused { comes_back(window, now).since(now) } else { status.reset };
+        let reset = if is_unused { restored_at(window, now).since(now) } else { status.reset };
         let remaining = if granted { status.remaining } else { 0 };
         reply.extend([json!(i64::from(granted)), json!(remaining), json!(rule.limit), values::units(reset)]);
     }

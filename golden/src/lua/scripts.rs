@@ -74,7 +74,7 @@ impl Script {
                 let (rules, now) = rules(call, *arguments, 3, |rule| {
                     Some(FixedWindow::new(values::quota(rule.limit.max(1), rule.interval)?))
                 })?;
-                all_or_nothing(keys, store, rules, now, FixedWindow::comes_back)
+                all_or_nothing(keys, store, rules, now, FixedWindow::restored_at)
             }
             Self::SlidingRules(keys, arguments) => {
                 let (rules, now) = rules(call, *arguments, 4, |rule| {
@@ -83,7 +83,7 @@ impl Script {
                     let precision = Duration::from_nanos(u64::try_from(rule.precision).ok()?);
                     window.with_precision(precision).ok()
                 })?;
-                all_or_nothing(keys, store, rules, now, SlidingWindow::comes_back)
+                all_or_nothing(keys, store, rules, now, SlidingWindow::restored_at)
             }
             Self::Counter(keys, format) => count(keys, store, call, *format),
             Self::BucketHm(keys) => bucket_hm(keys, store, call),

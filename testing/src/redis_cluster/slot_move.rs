@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! begin         IMPORTING at the target, then MIGRATING at the source: known keys stay, unknown ones get ASK
-//! carry_keys    MIGRATE, until the source has none: from here on everything gets ASK
+//! migrate_keys    MIGRATE, until the source has none: from here on everything gets ASK
 //! finish        NODE at the target first, so that the slot always has an owner: everything gets MOVED
 //! ```
 
@@ -51,7 +51,7 @@ impl<'a> SlotMove<'a> {
     }
 
     /// Migrates the slot's keys. Includes keys that are written at the source in the meantime; only existing ones are.
-    pub fn carry_keys(&self) -> io::Result<()> {
+    pub fn migrate_keys(&self) -> io::Result<()> {
         let port = self.target_port().to_string();
         loop {
             let keys = self.source.0.cli(&["CLUSTER", "GETKEYSINSLOT", &self.slot, BATCH])?;

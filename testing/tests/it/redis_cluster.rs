@@ -52,7 +52,7 @@ fn a_slot_moves_with_its_keys_and_survives_a_failover() {
     assert_eq!(old.cli(&["GET", "{alice}0"]).unwrap(), "1");
     let error = error_of(old, &["GET", "{alice}new"]);
     assert!(error.contains(&format!("ASK {slot} 127.0.0.1:{target}")), "{error}");
-    slot_move.carry_keys().unwrap();
+    slot_move.migrate_keys().unwrap();
     assert_eq!(slot_move.finish().unwrap(), target);
 
     assert_eq!(cluster.node_of("{alice}").unwrap().port(), target);

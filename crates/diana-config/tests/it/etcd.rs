@@ -18,7 +18,7 @@ async fn the_watch_reports_changes() {
     let revision = etcd.put(KEY, &rules("one")).unwrap();
     let (handle, engine) = start(Sources::new().remote(remote(etcd.port()))).await;
     let status = handle.status();
-    assert_eq!((engine.active(), status.in_force, status.connected), (rules("one"), Origin::Remote, true));
+    assert_eq!((engine.active(), status.active, status.connected), (rules("one"), Origin::Remote, true));
     assert_eq!(status.version, revision.to_string());
     assert_eq!(status.name, format!("etcd://127.0.0.1:{}/diana/rules", etcd.port()));
     for name in ["two", "three", "four"] {
@@ -53,7 +53,7 @@ async fn an_invalid_value_changes_nothing_and_is_reported() {
         let errors = handle.status().errors;
         etcd.put(KEY, invalid).unwrap();
         until(expected, || handle.status().errors > errors && last_error(&handle).contains(expected)).await;
-        assert_eq!((engine.active(), handle.status().in_force), (rules("one"), Origin::Remote));
+        assert_eq!((engine.active(), handle.status().active), (rules("one"), Origin::Remote));
     }
     etcd.put(KEY, &rules("two")).unwrap();
     until_active(&engine, &rules("two")).await;

@@ -15,7 +15,7 @@ async fn an_edit_is_applied_and_reported() {
     let (handle, engine) = start(Sources::new().local(&path)).await;
     assert_eq!(engine.active(), rules("one"));
     let first = handle.status();
-    assert_eq!((first.in_force, first.loads, first.errors), (Origin::Local, 1, 0));
+    assert_eq!((first.active, first.loads, first.errors), (Origin::Local, 1, 0));
     assert_eq!(first.name, path.display().to_string());
     assert!(!first.connected);
 

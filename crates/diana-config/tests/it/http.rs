@@ -19,7 +19,7 @@ async fn a_change_is_noticed_and_an_unchanged_document_is_not_sent() {
     let etag = server.serve(&rules("one"));
     let (handle, engine) = start(Sources::new().remote(polled(&server))).await;
     let status = handle.status();
-    assert_eq!((engine.active(), status.in_force), (rules("one"), Origin::Remote));
+    assert_eq!((engine.active(), status.active), (rules("one"), Origin::Remote));
     assert_eq!((status.version, status.name, status.connected), (etag.clone(), server.url(), true));
 
     until("some polls", || server.unchanged() >= 3).await;

@@ -21,7 +21,7 @@ async fn a_message_on_the_channel_of_the_key_triggers_a_read() {
     set(&redis, &rules("one"));
     let (handle, engine) = start(Sources::new().remote(Remote::parse(&redis.url()).unwrap().poll(NEVER))).await;
     let status = handle.status();
-    assert_eq!((engine.active(), status.in_force, status.connected), (rules("one"), Origin::Remote, true));
+    assert_eq!((engine.active(), status.active, status.connected), (rules("one"), Origin::Remote, true));
     assert_eq!(status.name, format!("{}?key=diana:rules", redis.url()));
     for name in ["two", "three"] {
         set(&redis, &rules(name));

@@ -56,7 +56,7 @@ async fn remote_rules_are_active_when_start_returns() {
     let (handle, engine) = start(setup.sources()).await;
     assert_eq!((engine.active(), engine.applied()), (rules("remote"), 1));
     let status = handle.status();
-    assert_eq!((status.in_force, status.loads, status.errors, status.connected), (Origin::Remote, 1, 0, true));
+    assert_eq!((status.active, status.loads, status.errors, status.connected), (Origin::Remote, 1, 0, true));
 }
 
 #[tokio::test]
@@ -65,14 +65,14 @@ async fn local_rules_apply_until_an_unreachable_config_server_is_reachable() {
     setup.server.stop();
     let (handle, engine) = start(setup.sources()).await;
     let status = handle.status();
-    assert_eq!((engine.active(), status.in_force, status.connected), (rules("local"), Origin::Local, false));
+    assert_eq!((engine.active(), status.active, status.connected), (rules("local"), Origin::Local, false));
     assert_eq!(status.last_error.unwrap().origin, Origin::Remote);
     setup.edit(&rules("local2"));
     until_active(&engine, &rules("local2")).await;
 
     setup.server.restart().unwrap();
     until_active(&engine, &rules("remote")).await;
-    until("the status", || handle.status().in_force == Origin::Remote && handle.status().connected).await;
+    until("the status", || handle.status().active == Origin::Remote && handle.status().connected).await;
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn start_waits_one_second_for_a_silent_config_server() {
     setup.server.misbehave(Misbehave::Silence);
     let engine = Recorder::new();
     let handle = setup.sources().start(Arc::clone(&engine) as Arc<dyn Apply>).await.unwrap();
-    assert_eq!((engine.active(), handle.status().in_force), (rules("local"), Origin::Local));
+    assert_eq!((engine.active(), handle.status().active), (rules("local"), Origin::Local));
     assert!(last_error(&handle).contains("no response within 1s"), "{}", last_error(&handle));
     setup.server.misbehave(Misbehave::No);
     until_active(&engine, &rules("remote")).await;
@@ -97,18 +97,15 @@ async fn the_cached_document_is_used_when_the_config_server_is_unreachable_at_st
 
     let (handle, engine) = start(setup.sources()).await;
     let status = handle.status();
-    assert_eq!(
-        (engine.active(), status.in_force, status.version),
-        (rules("remote"), Origin::LastGood, version.clone())
-    );
+    assert_eq!((engine.active(), status.active, status.version), (rules("remote"), Origin::LastGood, version.clone()));
     // The local file's other sections apply, its rules don't.
     setup.edit(&rules("local2"));
     until("the second load", || handle.status().loads == 2).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("remote"), Origin::LastGood));
+    assert_eq!((engine.active(), handle.status().active), (rules("remote"), Origin::LastGood));
 
     // Reachable again with the same document: nothing to apply, but the origin is the config server again.
     setup.server.restart().unwrap();
-    until("the config server", || handle.status().in_force == Origin::Remote).await;
+    until("the config server", || handle.status().active == Origin::Remote).await;
     assert_eq!(handle.status().loads, 2);
     setup.server.serve(&rules("remote2"));
     until_active(&engine, &rules("remote2")).await;
@@ -119,18 +116,18 @@ async fn with_when_down_local_the_local_rules_apply_while_the_config_server_is_u
     let mut setup = Setup::new();
     let sources = |setup: &Setup| setup.sources().when_down(WhenRemoteIsDown::Local);
     let (handle, engine) = start(sources(&setup)).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("remote"), Origin::Remote));
+    assert_eq!((engine.active(), handle.status().active), (rules("remote"), Origin::Remote));
 
     setup.server.stop();
     until_active(&engine, &rules("local")).await;
-    until("the status", || handle.status().in_force == Origin::Local && !handle.status().connected).await;
+    until("the status", || handle.status().active == Origin::Local && !handle.status().connected).await;
     setup.edit(&rules("local2"));
     until_active(&engine, &rules("local2")).await;
 
     // The same document as before, so the config server responds that it is unchanged.
     setup.server.restart().unwrap();
     until_active(&engine, &rules("remote")).await;
-    until("the status", || handle.status().in_force == Origin::Remote && handle.status().connected).await;
+    until("the status", || handle.status().active == Origin::Remote && handle.status().connected).await;
     setup.server.serve(&rules("remote2"));
     until_active(&engine, &rules("remote2")).await;
     handle.stop().await;
@@ -139,7 +136,7 @@ async fn with_when_down_local_the_local_rules_apply_while_the_config_server_is_u
     assert!(!setup.cache_folder().exists());
     setup.server.stop();
     let (handle, engine) = start(sources(&setup)).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("local2"), Origin::Local));
+    assert_eq!((engine.active(), handle.status().active), (rules("local2"), Origin::Local));
     setup.server.restart().unwrap();
     until_active(&engine, &rules("remote2")).await;
 }
@@ -167,7 +164,7 @@ async fn the_cache_of_one_config_server_is_not_used_for_another() {
     setup.server.stop();
     let other = Remote::parse(&format!("http://127.0.0.1:{}/other.yaml", setup.server.port())).unwrap();
     let (handle, engine) = start(setup.sources().remote(other)).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("local"), Origin::Local));
+    assert_eq!((engine.active(), handle.status().active), (rules("local"), Origin::Local));
 }
 
 #[tokio::test]
@@ -179,7 +176,7 @@ async fn a_damaged_cache_is_not_used() {
     write(&file, text.get(..text.len() - 3).unwrap()).unwrap();
     setup.server.stop();
     let (handle, engine) = start(setup.sources()).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("local"), Origin::Local));
+    assert_eq!((engine.active(), handle.status().active), (rules("local"), Origin::Local));
     let error = handle.status().last_error.unwrap();
     assert!(handle.status().errors >= 2, "{error:?}");
 }
@@ -190,7 +187,7 @@ async fn rules_are_applied_even_if_the_cache_cannot_be_written() {
     std::fs::create_dir(setup.folder.path().join("state")).unwrap();
     write(setup.cache_folder(), "not a folder").unwrap();
     let (handle, engine) = start(setup.sources()).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("remote"), Origin::Remote));
+    assert_eq!((engine.active(), handle.status().active), (rules("remote"), Origin::Remote));
     let error = handle.status().last_error.unwrap();
     assert_eq!(error.origin, Origin::LastGood, "{error:?}");
     assert!(error.what.contains("can't be written"), "{error:?}");
@@ -203,7 +200,7 @@ async fn remote_rules_stay_active_while_the_config_server_is_unreachable() {
     setup.server.stop();
     until("the disconnect", || !handle.status().connected).await;
     let status = handle.status();
-    assert_eq!((engine.active(), status.in_force), (rules("remote"), Origin::Remote));
+    assert_eq!((engine.active(), status.active), (rules("remote"), Origin::Remote));
     assert_eq!(status.last_error.unwrap().origin, Origin::Remote);
     // An edit of the file does not reactivate its rules.
     setup.edit(&rules("local2"));
@@ -226,7 +223,7 @@ async fn an_invalid_remote_document_changes_nothing() {
         setup.server.serve(bad);
         until(bad, || handle.status().errors > errors).await;
         assert_eq!(handle.status().last_error.unwrap().origin, Origin::Remote);
-        assert_eq!((engine.active(), handle.status().in_force), (rules("remote"), Origin::Remote));
+        assert_eq!((engine.active(), handle.status().active), (rules("remote"), Origin::Remote));
     }
     // A bad remote document does not block a local change.
     setup.edit(&(rules("local2")));
@@ -239,7 +236,7 @@ async fn an_invalid_remote_document_at_start_falls_back_to_the_cache_then_to_the
     let setup = Setup::new();
     setup.server.serve("gateway: {}");
     let (handle, engine) = start(setup.sources()).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("local"), Origin::Local));
+    assert_eq!((engine.active(), handle.status().active), (rules("local"), Origin::Local));
     assert!(last_error(&handle).contains("missing `rules`"), "{}", last_error(&handle));
     setup.server.serve(&rules("remote"));
     until_active(&engine, &rules("remote")).await;
@@ -247,7 +244,7 @@ async fn an_invalid_remote_document_at_start_falls_back_to_the_cache_then_to_the
 
     setup.server.serve("gateway: {}");
     let (handle, engine) = start(setup.sources()).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("remote"), Origin::LastGood));
+    assert_eq!((engine.active(), handle.status().active), (rules("remote"), Origin::LastGood));
     assert!(last_error(&handle).contains("missing `rules`"), "{}", last_error(&handle));
 }
 
@@ -258,7 +255,7 @@ async fn an_invalid_local_edit_does_not_block_remote_rules() {
     setup.edit("nonsense: 1\nrules: []\n");
     until_error(&handle, "`nonsense`").await;
     let status = handle.status();
-    assert_eq!((status.last_error.unwrap().origin, status.in_force), (Origin::Local, Origin::Remote));
+    assert_eq!((status.last_error.unwrap().origin, status.active), (Origin::Local, Origin::Remote));
     assert_eq!(engine.active(), rules("remote"));
     setup.server.serve(&rules("remote2"));
     until_active(&engine, &rules("remote2")).await;
@@ -303,7 +300,7 @@ async fn a_missing_local_file_is_reported_and_remote_rules_apply() {
     let setup = Setup::new();
     std::fs::remove_file(setup.file()).unwrap();
     let (handle, engine) = start(setup.sources()).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("remote"), Origin::Remote));
+    assert_eq!((engine.active(), handle.status().active), (rules("remote"), Origin::Remote));
     assert_eq!(handle.status().last_error.unwrap().origin, Origin::Local);
     setup.edit(&rules("local"));
     until("the file", || handle.status().loads == 2).await;
@@ -342,11 +339,11 @@ async fn works_with_etcd() {
     handle.stop().await;
 
     let (handle, engine) = start(sources()).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("one"), Origin::LastGood));
+    assert_eq!((engine.active(), handle.status().active), (rules("one"), Origin::LastGood));
     etcd.restart().unwrap();
     etcd.put("/rules", &rules("two")).unwrap();
     until_active(&engine, &rules("two")).await;
-    until("the status", || handle.status().in_force == Origin::Remote).await;
+    until("the status", || handle.status().active == Origin::Remote).await;
 }
 
 #[tokio::test]
@@ -364,9 +361,9 @@ async fn works_with_redis() {
     handle.stop().await;
 
     let (handle, engine) = start(sources()).await;
-    assert_eq!((engine.active(), handle.status().in_force), (rules("one"), Origin::LastGood));
+    assert_eq!((engine.active(), handle.status().active), (rules("one"), Origin::LastGood));
     redis.restart().unwrap();
     redis.cli(&["SET", "diana:rules", &rules("two")]).unwrap();
     until_active(&engine, &rules("two")).await;
-    until("the status", || handle.status().in_force == Origin::Remote).await;
+    until("the status", || handle.status().active == Origin::Remote).await;
 }

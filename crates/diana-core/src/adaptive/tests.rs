@@ -274,6 +274,6 @@ fn the_bounds_hold() {
     assert!(adaptive.take(&mut state, Timestamp::EPOCH, cost(21), MaxWait::NONE).is_granted(), "it runs alone");
     assert_eq!(
         adaptive.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE).retry(),
-        Some(Retry::WhenReturned)
+        Some(Retry::WhenReleased)
     );
 }

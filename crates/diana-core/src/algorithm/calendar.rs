@@ -26,7 +26,7 @@ use std::time::Duration;
 ///
 /// // 2023-11-14T22:13:20Z, which is already the 15th, a Wednesday, in Shanghai.
 /// let now = Timestamp::from_secs(1_700_000_000);
-/// let ends = |unit| FixedWindow::calendar(5, unit, "Asia/Shanghai").map(|window| window.comes_back(now));
+/// let ends = |unit| FixedWindow::calendar(5, unit, "Asia/Shanghai").map(|window| window.restored_at(now));
 ///
 /// assert_eq!(ends(Calendar::Day)?, Timestamp::from_secs(1_700_064_000)); // the 16th, 00:00 in Shanghai
 /// assert_eq!(ends(Calendar::Week)?, Timestamp::from_secs(1_700_409_600)); // Monday the 20th

@@ -26,7 +26,7 @@
 use crate::quota::check_count;
 use crate::time::saturating_nanos;
 use crate::{
-    Algorithm, Cost, InvalidQuota, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, Waiting,
+    Algorithm, Cost, InvalidQuota, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, WaitMode,
 };
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ const MAX_UNIT_NANOS: u64 = (1 << 53) - 1;
 /// let now = Timestamp::EPOCH;
 /// let mut state = pool.fresh(now);
 /// let first = pool.take(&mut state, now, Cost::ONE, MaxWait::NONE);
-/// assert_eq!(pool.take(&mut state, now, Cost::ONE, MaxWait::NONE).retry(), Some(Retry::WhenReturned));
+/// assert_eq!(pool.take(&mut state, now, Cost::ONE, MaxWait::NONE).retry(), Some(Retry::WhenReleased));
 ///
 /// pool.refund(&mut state, now, &first.receipt().unwrap());
 /// assert!(pool.take(&mut state, now, Cost::ONE, MaxWait::NONE).is_granted());
@@ -128,7 +128,7 @@ impl Algorithm for Concurrency {
         let wait = state.unit_nanos.saturating_mul(rounds);
         if permits > self.capacity() || wait > max_wait.as_nanos().min(MAX_WAIT_NANOS) {
             // Too short a maximum wait gives no retry time either: the wait shrinks when others finish, not with time.
-            return Outcome::Denied { retry: Retry::WhenReturned };
+            return Outcome::Denied { retry: Retry::WhenReleased };
         }
         state.permits = permits;
         let receipt = Receipt::new(cost, now).with_mark(u128::from(wait));
@@ -178,8 +178,8 @@ impl Algorithm for Concurrency {
         }
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 
     /// Nothing in use: permits counted by another kind of limit are not in flight, and would never be released.

@@ -1,7 +1,7 @@
 //! Type-erased algorithms and tables, so that limits of different kinds can be in one list.
 
 use super::token_bucket::PackedBucket;
-use super::{Algorithm, Packed, Waiting};
+use super::{Algorithm, Packed, WaitMode};
 use crate::limiter::cell::{AlgorithmState, AnyState};
 use crate::store::budget::Budget;
 use crate::store::table::{OnFull, Table, Usage};
@@ -21,7 +21,7 @@ pub(crate) struct Configured {
 pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn configured(&self) -> Configured;
-    fn waiting(&self) -> Waiting;
+    fn wait_mode(&self) -> WaitMode;
     fn packed(&self) -> Option<Packed>;
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
     fn new_state(&self, now: Timestamp) -> Box<dyn AnyState>;
@@ -38,8 +38,8 @@ impl<A: Algorithm> AnyAlgorithm for A {
         Configured { quota: self.configured_quota(), rate: self.configured_rate() }
     }
 
-    fn waiting(&self) -> Waiting {
-        Algorithm::waiting(self)
+    fn wait_mode(&self) -> WaitMode {
+        Algorithm::wait_mode(self)
     }
 
     fn packed(&self) -> Option<Packed> {

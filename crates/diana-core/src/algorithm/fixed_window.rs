@@ -27,7 +27,7 @@
 
 #[cfg(feature = "calendar")]
 use super::calendar::{Calendar, CalendarZone};
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 #[cfg(feature = "calendar")]
 use crate::{InvalidQuota, InvalidWindow};
 use std::time::Duration;
@@ -60,9 +60,9 @@ pub struct FixedWindow {
 ///
 /// let quota = Quota::per_minute(10)?;
 /// let at = Timestamp::from_secs(59);
-/// assert_eq!(FixedWindow::new(quota).comes_back(at), Timestamp::from_secs(60));
+/// assert_eq!(FixedWindow::new(quota).restored_at(at), Timestamp::from_secs(60));
 /// let window = FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest);
-/// assert_eq!(window.comes_back(at), Timestamp::from_secs(119));
+/// assert_eq!(window.restored_at(at), Timestamp::from_secs(119));
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -163,7 +163,7 @@ impl FixedWindow {
     }
 
     /// When a permit taken from a fresh state at `now` is restored: the end of the window around `now`.
-    pub fn comes_back(&self, now: Timestamp) -> Timestamp {
+    pub fn restored_at(&self, now: Timestamp) -> Timestamp {
         let length = self.quota.period_nanos();
         match &self.edges {
             Edges::Starting(WindowStart::FirstRequest) => now + self.quota.period(),
@@ -179,7 +179,7 @@ impl FixedWindow {
     /// The window at `now`: that of the state, or a new one.
     #[inline]
     fn current(&self, state: &FixedWindowState, now: Timestamp) -> FixedWindowState {
-        if state.is_over(now) { FixedWindowState { ends: self.comes_back(now), count: 0 } } else { *state }
+        if state.is_over(now) { FixedWindowState { ends: self.restored_at(now), count: 0 } } else { *state }
     }
 }
 
@@ -273,11 +273,11 @@ impl Algorithm for FixedWindow {
             return;
         }
         let same_windows = self.edges == old.edges && self.quota.period() == old.quota.period();
-        let ends = if same_windows { state.ends } else { self.comes_back(now) };
+        let ends = if same_windows { state.ends } else { self.restored_at(now) };
         *state = FixedWindowState { ends, count: state.count.min(self.quota.permits()) };
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 }

@@ -57,7 +57,7 @@ pub(super) const MICROS_PER_SECOND: f64 = 1_000_000.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothRate {
     /// The configured permits per second; the reciprocal of the interval may differ in the last bit.
-    pub(super) rate_given: f64,
+    pub(super) nominal_rate: f64,
     /// Microseconds between two permits at the stable rate.
     pub(super) stable_interval: f64,
     /// The size of the store; infinite only if no request ever waits.
@@ -159,8 +159,8 @@ impl SmoothRate {
     }
 
     /// The configured permits per second.
-    pub fn rate_given(&self) -> f64 {
-        self.rate_given
+    pub fn nominal_rate(&self) -> f64 {
+        self.nominal_rate
     }
 
     /// Microseconds between two permits at the stable rate.

@@ -29,7 +29,7 @@
 //! - No more than `queue + 1` permits are in the bucket at any time.
 
 use super::gcra::{Departure, Gcra, WideTicks};
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 
 /// A queue that drains at an even rate: nginx's `limit_req`.
 ///
@@ -209,8 +209,8 @@ impl Algorithm for LeakyBucket {
         state.0.update(|tat| self.gcra.rescale(tat, &old.gcra, now));
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Reserves
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Reserve
     }
 }
 

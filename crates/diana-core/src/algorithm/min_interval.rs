@@ -17,7 +17,7 @@
 //! # What always holds (tests/it/laws.rs, tests/it/min_interval.rs)
 //! - Two grants that were not refunded proceed at least the interval apart.
 
-use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::time::Duration;
 
 /// A minimum time between two grants, whatever their cost.
@@ -122,8 +122,8 @@ impl Algorithm for MinInterval {
         }
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Reserves
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Reserve
     }
 }
 

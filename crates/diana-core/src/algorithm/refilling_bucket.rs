@@ -32,7 +32,7 @@
 //! # Where it fails
 //! All tokens come at once. If the protected service cannot take that, use [`TokenBucket`](super::TokenBucket).
 
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::time::Duration;
 
 /// A bucket of `quota.burst()` tokens that gets `quota.permits()` at once every `quota.period()`.
@@ -240,8 +240,8 @@ impl Algorithm for RefillingBucket {
         };
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 }
 

@@ -27,7 +27,7 @@
 //! - Denied requests leave no entry, so a client that keeps trying is granted as soon as one that waited.
 //! - The log has at most as many entries as the limit of the longest window, even after charges.
 
-use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::time::Duration;
 
 mod log;
@@ -207,8 +207,8 @@ impl Algorithm for SlidingLog {
         state.drop_oldest(state.used(0).saturating_sub(self.longest.permits()));
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 
     fn heap_bytes(&self, state: &SlidingLogState) -> usize {

@@ -46,7 +46,7 @@
 //! - At most `limit` in any `n` adjacent buckets; strict: in any `n + 1`, and so in any window.
 //! - The retry time is when enough usage for *this* cost has left the window, to the nanosecond.
 
-use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::time::Duration;
 
 mod ring;
@@ -197,7 +197,7 @@ impl SlidingWindow {
     }
 
     /// When a permit taken from a fresh state at `now` is restored: when the bucket of `now` no longer counts.
-    pub fn comes_back(&self, now: Timestamp) -> Timestamp {
+    pub fn restored_at(&self, now: Timestamp) -> Timestamp {
         Timestamp::from_nanos(u64::try_from(self.expires_at(self.bucket(now))).unwrap_or(u64::MAX))
     }
 
@@ -397,8 +397,8 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 
     fn heap_bytes(&self, state: &SlidingWindowState) -> usize {

@@ -95,7 +95,7 @@ impl SmoothBursty {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn with_burst_seconds(self, burst_seconds: f64) -> Result<Self, InvalidSmooth> {
-        Self::build(self.smooth.rate_given, burst_seconds, self.initial)
+        Self::build(self.smooth.nominal_rate, burst_seconds, self.initial)
     }
 
     /// The limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
@@ -162,7 +162,7 @@ impl SmoothBursty {
         }
         let stable_interval = MICROS_PER_SECOND / rate;
         let smooth = SmoothRate {
-            rate_given: rate,
+            nominal_rate: rate,
             stable_interval,
             max_permits,
             cool_down_interval: stable_interval,

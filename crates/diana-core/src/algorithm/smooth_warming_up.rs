@@ -90,7 +90,7 @@ impl SmoothWarmingUp {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn with_cold_factor(self, cold_factor: f64) -> Result<Self, InvalidSmooth> {
-        Self::build(self.smooth.rate_given, self.warm_up_micros, cold_factor)
+        Self::build(self.smooth.nominal_rate, self.warm_up_micros, cold_factor)
     }
 
     /// The limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
@@ -140,7 +140,7 @@ impl SmoothWarmingUp {
         // NaN only if there is nothing above the threshold; 0 keeps `PartialEq` reflexive.
         let slope = if slope.is_nan() { 0.0 } else { slope };
         let smooth = SmoothRate {
-            rate_given: rate,
+            nominal_rate: rate,
             stable_interval,
             max_permits,
             cool_down_interval: warm_up / max_permits,

@@ -21,7 +21,7 @@
 
 use super::Packed;
 use super::gcra::{Departure, Gcra, Ticks, WideTicks};
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 
 /// A bucket of `burst` tokens that refills evenly: the default algorithm.
 ///
@@ -99,8 +99,8 @@ impl Algorithm for TokenBucket {
         state.0.update(|full_at| self.gcra.rescale(full_at, &old.gcra, now));
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Reserves
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Reserve
     }
 
     fn packed(&self) -> Option<Packed> {
@@ -184,8 +184,8 @@ impl Algorithm for PackedBucket {
         self.0.rescale(full_at, &old.0, now);
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Reserves
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Reserve
     }
 }
 

@@ -14,7 +14,7 @@
 //! - A used key is never fresh, so no store drops it: that would reset its count.
 
 use crate::quota::check_count;
-use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::time::Duration;
 
 /// A total number of permits: trial uses, a prize draw, a prepaid account.
@@ -95,8 +95,8 @@ impl Algorithm for Total {
     }
 
     /// The head of the queue asks once, gets `Never`, and returns: no request waits.
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 }
 

@@ -183,7 +183,7 @@ fn describe_answer(answer: &Answer) -> String {
         Outcome::Granted { wait: Duration::ZERO, receipt } => format!("granted {}", receipt.cost().get()),
         Outcome::Granted { wait, receipt } => format!("granted {} after {wait:?}", receipt.cost().get()),
         Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry after {wait:?}"),
-        Outcome::Denied { retry: Retry::WhenReturned } => "denied, retry when permits are released".to_owned(),
+        Outcome::Denied { retry: Retry::WhenReleased } => "denied, retry when permits are released".to_owned(),
         Outcome::Denied { retry: Retry::Never } => "denied permanently".to_owned(),
     };
     let status = answer.status;

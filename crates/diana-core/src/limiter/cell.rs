@@ -5,7 +5,7 @@ use crate::algorithm::Packed;
 use crate::algorithm::erased::{AnyAlgorithm, Configured};
 use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::Mutex;
-use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Status, Timestamp, Waiting};
+use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::fmt::Debug;
 
 /// The state of a single limit.
@@ -89,8 +89,8 @@ impl Cell {
         self.with(|bucket, state| bucket.status(state, now), |state| state.status(now))
     }
 
-    pub(crate) fn waiting(&self) -> Waiting {
-        self.with(|bucket, _| Algorithm::waiting(bucket), |state| state.waiting())
+    pub(crate) fn wait_mode(&self) -> WaitMode {
+        self.with(|bucket, _| Algorithm::wait_mode(bucket), |state| state.wait_mode())
     }
 
     /// Changes to `algorithm`; the usage is kept, clamped.
@@ -157,7 +157,7 @@ pub(crate) trait AnyState: Debug + Send {
     fn reset(&mut self, now: Timestamp);
     fn restart(&mut self, now: Timestamp);
     fn status(&mut self, now: Timestamp) -> Status;
-    fn waiting(&self) -> Waiting;
+    fn wait_mode(&self) -> WaitMode;
     /// Changes to `algorithm` if it is of the same kind; otherwise returns `false`.
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
 }
@@ -229,8 +229,8 @@ impl<A: Algorithm> AnyState for AlgorithmState<A> {
         self.algorithm.status(&self.state, self.latest.max(now))
     }
 
-    fn waiting(&self) -> Waiting {
-        Algorithm::waiting(&self.algorithm)
+    fn wait_mode(&self) -> WaitMode {
+        Algorithm::wait_mode(&self.algorithm)
     }
 
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool {

@@ -25,7 +25,7 @@ use super::budget::Budget;
 use super::segment::Segment;
 use crate::sync::Arc;
 use crate::wait::count_wait_from;
-use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Sample, Status, Timestamp, Waiting};
+use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Sample, Status, Timestamp, WaitMode};
 use smallvec::{SmallVec, smallvec};
 
 mod growth;
@@ -139,7 +139,7 @@ impl<A: Algorithm> Table<A> {
         let since = since.min(now);
         let index = self.touch(hash);
         match self.segments[index].get_mut(hash) {
-            Some(state) if self.algorithm.waiting() == Waiting::Reserves && self.algorithm.heap_bytes(state) == 0 => {
+            Some(state) if self.algorithm.wait_mode() == WaitMode::Reserve && self.algorithm.heap_bytes(state) == 0 => {
                 let max_wait = MaxWait::up_to(max_wait.as_duration().saturating_add(now.since(since)));
                 let answer = self.algorithm.answer(state, since, cost, max_wait);
                 let after = self.algorithm.heap_bytes(state);

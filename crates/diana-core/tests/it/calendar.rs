@@ -16,7 +16,7 @@ fn at(written: &str) -> Timestamp {
 }
 
 fn ends(unit: Calendar, zone: &str, now: &str) -> Timestamp {
-    calendar(unit, zone).comes_back(at(now))
+    calendar(unit, zone).restored_at(at(now))
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn the_first_and_last_timestamps_are_safe() {
     for unit in [Calendar::Day, Calendar::Week, Calendar::Month] {
         for zone in ["UTC", "Pacific/Kiritimati", "Pacific/Niue"] {
             let window = calendar(unit, zone);
-            assert!(window.comes_back(Timestamp::EPOCH) > Timestamp::EPOCH);
-            assert_eq!(window.comes_back(Timestamp::MAX), Timestamp::MAX);
+            assert!(window.restored_at(Timestamp::EPOCH) > Timestamp::EPOCH);
+            assert_eq!(window.restored_at(Timestamp::MAX), Timestamp::MAX);
             let mut key = Trial::at(Timestamp::MAX, window);
             assert_eq!(key.ask(2), "granted, 0 remaining");
             assert_eq!(key.ask(1), "denied permanently");

@@ -162,7 +162,7 @@ fn durations_are_learned_up_to_104_days() {
     assert_eq!(pool.refund_grant(0), Refund::Returned);
     assert_eq!(pool.take_within(1, MaxWait::FOREVER).wait(), Some(Duration::from_nanos((1 << 53) - 1)));
     // A wait of twice that is denied.
-    assert_eq!(pool.take_within(1, MaxWait::FOREVER).retry(), Some(Retry::WhenReturned));
+    assert_eq!(pool.take_within(1, MaxWait::FOREVER).retry(), Some(Retry::WhenReleased));
 }
 
 proptest! {

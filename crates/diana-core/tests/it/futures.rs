@@ -85,7 +85,7 @@ async fn a_timeout_in_the_queue_lets_the_next_waiter_move_up() {
             tokio::time::sleep(ms(300)).await;
             limiter.refund(&held);
         },);
-    assert_eq!(first.unwrap_err().retry(), Some(Retry::WhenReturned));
+    assert_eq!(first.unwrap_err().retry(), Some(Retry::WhenReleased));
     assert_eq!(second.unwrap().waited, ms(300));
     assert_eq!(start.elapsed(), ms(300));
 }

@@ -53,7 +53,7 @@ fn waits_for_a_window_in_a_queue() {
 fn dropping_a_keyed_permit_releases_it() {
     let limiter = KeyedLimiter::with_algorithm(Concurrency::new(1).unwrap());
     let first = limiter.try_hold("alice").unwrap();
-    assert_eq!(limiter.try_hold("alice").unwrap_err().retry(), Some(Retry::WhenReturned));
+    assert_eq!(limiter.try_hold("alice").unwrap_err().retry(), Some(Retry::WhenReleased));
     let other = limiter.try_hold("bob").unwrap();
     drop(first);
     assert!(limiter.try_hold("alice").is_ok());

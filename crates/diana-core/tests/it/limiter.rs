@@ -112,7 +112,7 @@ fn a_wait_for_a_release_ends_at_the_timeout() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(clock.clone());
     assert!(limiter.check().is_granted());
-    assert_eq!(limiter.blocking_acquire_timeout(1, ms(250)).unwrap_err().retry(), Some(Retry::WhenReturned));
+    assert_eq!(limiter.blocking_acquire_timeout(1, ms(250)).unwrap_err().retry(), Some(Retry::WhenReleased));
     assert_eq!(clock.now(), Timestamp::from_millis(250));
     assert_eq!(limiter.waiting(), 0);
 }

@@ -77,7 +77,7 @@ fn b05_a_limit_left_unused_by_another_denial_still_has_its_window_end() {
     minute.clock.advance(secs(60));
     assert!(!ask_both(&mut hour, &mut minute));
     assert_eq!(minute.describe_status(), "5 of 5, reset in 0ns");
-    assert_eq!(minute.algorithm.comes_back(T0 + secs(60)), T0 + secs(100));
+    assert_eq!(minute.algorithm.restored_at(T0 + secs(60)), T0 + secs(100));
     assert_eq!(hour.describe_status(), "0 of 1, reset in 2740s");
 }
 

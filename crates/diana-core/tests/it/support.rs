@@ -139,7 +139,7 @@ fn describe_outcome(outcome: &Outcome, remaining: u64) -> String {
         Outcome::Granted { wait: Duration::ZERO, .. } => format!("granted, {remaining} remaining"),
         Outcome::Granted { wait, .. } => format!("granted after {wait:?}, {remaining} remaining"),
         Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry after {wait:?}"),
-        Outcome::Denied { retry: Retry::WhenReturned } => "denied, retry when permits are released".to_owned(),
+        Outcome::Denied { retry: Retry::WhenReleased } => "denied, retry when permits are released".to_owned(),
         Outcome::Denied { retry: Retry::Never } => "denied permanently".to_owned(),
     }
 }

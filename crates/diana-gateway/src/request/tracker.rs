@@ -80,12 +80,12 @@ impl RequestTracker {
 
     /// Records the decision, now. The decision time excludes the wait that the rules required.
     pub(crate) fn decided(&mut self, verdict: &diana::Verdict) {
-        let wait = verdict.wait().unwrap_or_default() + verdict.stood();
+        let wait = verdict.wait().unwrap_or_default() + verdict.queued_for();
         let took = SystemClock.now().since(self.start).saturating_sub(wait);
         self.connection.worker.metrics.decision(took);
         if let Some(fields) = &mut self.log_fields {
             fields.wait = wait;
-            fields.rule = verdict.refused_by().or_else(|| verdict.waited_for()).map(|rule| rule.name.clone());
+            fields.rule = verdict.denied_by().or_else(|| verdict.waited_for()).map(|rule| rule.name.clone());
         }
     }
 

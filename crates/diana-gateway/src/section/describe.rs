@@ -3,7 +3,7 @@
 
 use super::{AccessLogFormat, GatewaySection};
 use diana_rules::describe::{and, duration};
-use diana_rules::http_settings::{RateLimitHeaders, Spelling};
+use diana_rules::http_settings::{RateLimitHeaders, SpellingPolicy};
 use diana_rules::upstream::Upstream;
 
 impl GatewaySection {
@@ -28,10 +28,10 @@ impl GatewaySection {
             let age = duration(signature.max_age);
             lines.push(format!("requests must be signed in {}, at most {age} ago", signature.header));
         }
-        if self.http.escaped_slash == Spelling::Deny {
+        if self.http.escaped_slash == SpellingPolicy::Deny {
             lines.push("paths with an escaped slash are answered with 400".to_owned());
         }
-        if self.methods.any_case == Spelling::Allow {
+        if self.methods.any_case == SpellingPolicy::Allow {
             lines.push("methods may be written in any letter case".to_owned());
         }
         match self.http.rate_limit_headers {

@@ -43,7 +43,7 @@ impl Route {
             if problems.len() > before {
                 continue;
             }
-            let hides = |earlier: &Self| earlier.matches == route.matches || earlier.matches.is_every_place();
+            let hides = |earlier: &Self| earlier.matches == route.matches || earlier.matches.matches_every_path();
             if let Some(earlier) = routes.iter().find(|earlier| hides(earlier)) {
                 let message = format!("unreachable route: an earlier route matches {}", earlier.matches);
                 problems.push(Problem::new(span, message).expected("remove one of the two"));
@@ -57,7 +57,7 @@ impl Route {
     fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
         let mut fields = MapReader::of(node, "route", FIELDS, problems)?;
         let matches = fields.require("match", problems).and_then(|node| {
-            let matches = Match::parse_place(node, problems)?;
+            let matches = Match::parse_route(node, problems)?;
             if matches!(&node.value, Value::Map(entries) if entries.is_empty()) {
                 let problem = Problem::new(node.span, "this route matches all requests");
                 problems.push(problem.expected("use `upstream` beside `routes`, or add a `host` or `path`"));

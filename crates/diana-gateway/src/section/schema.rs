@@ -1,7 +1,7 @@
 //! The JSON Schema of `gateway`.
 
 use super::{AccessLogFormat, FIELDS, METHODS, limits, route, signature, timeouts, tls};
-use diana_rules::http_settings::{HttpSettings, Spelling};
+use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::schema::{flag, listen, object, one_or_more, place, reference, reference_with, requiring, word};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn of_gateway(name: &str) -> Value {
         "methods" => object("which spellings of methods are accepted", &METHODS, |_| {
             word(
                 "whether HTTP methods in another letter case, such as `post`, are accepted; deny by default",
-                &Spelling::WORDS,
+                &SpellingPolicy::WORDS,
             )
         }),
         field => HttpSettings::schema_of(field),

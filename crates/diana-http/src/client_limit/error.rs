@@ -34,7 +34,7 @@ impl fmt::Display for Overloaded {
         write!(f, "call not sent: limit `{limit}` does not grant it within {max_wait:?}, ")?;
         match retry {
             Retry::After(wait) => write!(f, "retry after {wait:?}"),
-            Retry::WhenReturned => f.write_str("retry when a permit is released"),
+            Retry::WhenReleased => f.write_str("retry when a permit is released"),
             Retry::Never => f.write_str("retrying does not help"),
         }
     }

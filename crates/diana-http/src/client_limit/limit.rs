@@ -46,7 +46,7 @@ impl<R> ClientLimit<R> for ConcurrencyLimiter {
     type Permit = Permit;
 
     fn acquire(self: Arc<Self>, _request: &R, max_wait: Duration) -> PermitFuture<Permit> {
-        Box::pin(async move { self.acquire_timeout(1, max_wait).await.map_err(|_| Retry::WhenReturned.into()) })
+        Box::pin(async move { self.acquire_timeout(1, max_wait).await.map_err(|_| Retry::WhenReleased.into()) })
     }
 }
 

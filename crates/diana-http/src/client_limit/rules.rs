@@ -51,7 +51,7 @@ pub(crate) async fn acquire(
             }
             Ok(CheckResult::Reroute(permit)) => limit_error(permit.verdict()),
             Ok(CheckResult::Deny(denial)) => limit_error(denial.verdict()),
-            Err(_) => return Err(Retry::WhenReturned.into()),
+            Err(_) => return Err(Retry::WhenReleased.into()),
         };
         match error.retry {
             Retry::After(wait) if !wait.is_zero() && wait <= deadline - Instant::now() => {
@@ -63,6 +63,6 @@ pub(crate) async fn acquire(
 }
 
 fn limit_error(verdict: &Verdict) -> ClientLimitError {
-    let limit = verdict.refused_by().map(|rule| rule.name.as_str().into());
+    let limit = verdict.denied_by().map(|rule| rule.name.as_str().into());
     ClientLimitError { limit, retry: verdict.retry().unwrap_or(Retry::Never) }
 }

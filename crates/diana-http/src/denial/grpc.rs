@@ -32,7 +32,7 @@ pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
         (_, Some(Retry::After(time))) => {
             (RESOURCE_EXHAUSTED, format!("too many requests, retry {}", when(whole_seconds(time))))
         }
-        (_, Some(Retry::WhenReturned)) => (RESOURCE_EXHAUSTED, "too many concurrent requests".to_owned()),
+        (_, Some(Retry::WhenReleased)) => (RESOURCE_EXHAUSTED, "too many concurrent requests".to_owned()),
         _ => (RESOURCE_EXHAUSTED, "too many requests".to_owned()),
     };
     headers.insert(STATUS, HeaderValue::from(u16::from(code)));

@@ -20,7 +20,7 @@ pub(super) fn body(status: StatusCode, retry: Option<u64>, verdict: &Verdict) ->
         ),
     };
     // A rule's name has no characters that need escaping in HTML.
-    let rule = verdict.refused_by().map_or("", |rule| &rule.name);
+    let rule = verdict.denied_by().map_or("", |rule| &rule.name);
     let page = include_str!("denial.html");
     let page = page.replace("{title}", title).replace("{message}", &message);
     Bytes::from(page.replace("{status}", status.as_str()).replace("{rule}", rule))

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use diana::EngineOptions;
 use diana::TokioClock;
-use diana::rules::http_settings::Spelling;
+use diana::rules::http_settings::SpellingPolicy;
 use diana::rules::{Document, Registry, RuleFile};
 use diana_http::{
     ClientAddress, ClientRateLimitLayer, Filter, FilterOptions, RateLimitLayer, ReroutedTo, ThrottledBody,
@@ -82,7 +82,7 @@ async fn ambiguous_requests_are_rejected() {
     let rule = "{name: one, limit: 1/h, status: 429}";
     let file = file(rule);
     let engine = Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file));
-    let options = FilterOptions::default().escaped_slash(Spelling::Deny);
+    let options = FilterOptions::default().escaped_slash(SpellingPolicy::Deny);
     let service = ServiceBuilder::new()
         .layer(RateLimitLayer::of(Filter::with_options(engine, options)))
         .service(server.service());

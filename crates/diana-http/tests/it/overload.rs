@@ -22,7 +22,7 @@ fn samples_the_load_while_a_rule_needs_it() {
     assert!(!sampler.is_running());
 
     engine.set_rules(&file("rules: [{name: overload, load: {memory: 99%}}]"));
-    sampler.follow();
+    sampler.update();
     assert!(sampler.is_running());
     let memory = || Some(engine.load().memory()).filter(|memory| *memory > 0.0);
     wait_until("a memory sample", LONG, memory).unwrap();
@@ -35,6 +35,6 @@ fn the_sampler_does_not_keep_the_engine_alive() {
     let weak = Arc::downgrade(&engine);
     drop(engine);
     wait_until("the engine to be dropped", LONG, || weak.upgrade().is_none().then_some(())).unwrap();
-    sampler.follow();
+    sampler.update();
     assert!(!sampler.is_running());
 }

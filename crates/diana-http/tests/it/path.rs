@@ -1,6 +1,6 @@
 //! Rules see one form of a path, for all its spellings.
 
-use diana::rules::http_settings::Spelling;
+use diana::rules::http_settings::SpellingPolicy;
 use diana_http::{decoded_path, malformed_path, normal_path};
 use proptest::prelude::*;
 use std::borrow::Cow;
@@ -113,10 +113,14 @@ fn dot_segments_are_malformed_in_every_form() {
         "/a;\\..",
         "/.%2f",
     ] {
-        assert_eq!(malformed_path(path, Spelling::Allow), Some("the path contains a `.` or `..` segment"), "{path}");
+        assert_eq!(
+            malformed_path(path, SpellingPolicy::Allow),
+            Some("the path contains a `.` or `..` segment"),
+            "{path}"
+        );
     }
     for path in ["/a%2fb", "/...%2f", "/a;..", "/..a%2f", "/%252e%252e%2f", "/a%3b.."] {
-        assert_eq!(malformed_path(path, Spelling::Allow), None, "{path}");
+        assert_eq!(malformed_path(path, SpellingPolicy::Allow), None, "{path}");
     }
 }
 
@@ -124,10 +128,10 @@ fn dot_segments_are_malformed_in_every_form() {
 fn escaped_control_characters_are_malformed() {
     for path in ["/login%0a", "/%00", "/a%7Fb", "/a%1f", "/x;%0D"] {
         let problem = Some("the path contains an escaped control character");
-        assert_eq!(malformed_path(path, Spelling::Allow), problem, "{path}");
+        assert_eq!(malformed_path(path, SpellingPolicy::Allow), problem, "{path}");
     }
     for path in ["/a%20b", "/a%0", "/a%+1", "/%250a", "/%c2%85"] {
-        assert_eq!(malformed_path(path, Spelling::Allow), None, "{path}");
+        assert_eq!(malformed_path(path, SpellingPolicy::Allow), None, "{path}");
     }
 }
 
@@ -135,11 +139,11 @@ fn escaped_control_characters_are_malformed() {
 fn a_long_path_with_many_interpretations_is_malformed() {
     let long = |part: &str, bytes: usize| format!("/{}", part.repeat(bytes / part.len()));
     let problem = Some("the path has too many interpretations for its length");
-    assert_eq!(malformed_path(&long("a", 60_000), Spelling::Allow), None);
-    assert_eq!(malformed_path(&long("a%2Fb", 20_000), Spelling::Allow), None);
-    assert_eq!(malformed_path(&long("/\\a;b%2fc%5cd%3bf", 1_000), Spelling::Allow), None);
-    assert_eq!(malformed_path(&long("/\\a;b%2fc%5cd%3bf", 4_000), Spelling::Allow), problem);
-    assert_eq!(malformed_path(&format!("/a;b%2fc%5cd\\e%3bf{}", "/".repeat(30_000)), Spelling::Allow), problem);
+    assert_eq!(malformed_path(&long("a", 60_000), SpellingPolicy::Allow), None);
+    assert_eq!(malformed_path(&long("a%2Fb", 20_000), SpellingPolicy::Allow), None);
+    assert_eq!(malformed_path(&long("/\\a;b%2fc%5cd%3bf", 1_000), SpellingPolicy::Allow), None);
+    assert_eq!(malformed_path(&long("/\\a;b%2fc%5cd%3bf", 4_000), SpellingPolicy::Allow), problem);
+    assert_eq!(malformed_path(&format!("/a;b%2fc%5cd\\e%3bf{}", "/".repeat(30_000)), SpellingPolicy::Allow), problem);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! request is rejected with 400 before it gets there. `diana-server/tests/it/gateway/paths.rs` compares the model of
 //! nginx with a real one.
 
-use diana::rules::http_settings::Spelling;
+use diana::rules::http_settings::SpellingPolicy;
 use diana::rules::ruleset::Matches;
 use diana::rules::{Document, Registry, RuleFile, RuleSet};
 use diana_http::{HttpAttributes, malformed_path};
@@ -175,14 +175,14 @@ fn rules(text: &str) -> RuleSet {
 
 /// Returns the keys by which the rules count a request; `None` if it is denied, or rejected with 400.
 fn counted(rules: &RuleSet, path: &str) -> Option<Vec<Vec<u8>>> {
-    if malformed_path(path, Spelling::Allow).is_some() {
+    if malformed_path(path, SpellingPolicy::Allow).is_some() {
         return None;
     }
     let request = Request::get(path.parse::<Uri>().ok()?).body(()).ok()?;
     let mut found = Matches::default();
     rules.find(&HttpAttributes::of(&request, None), &mut found);
-    let keys = || found.applied().iter().map(|applied| found.key(applied).to_vec()).collect();
-    found.refused().is_empty().then(keys)
+    let keys = || found.matched().iter().map(|applied| found.key(applied).to_vec()).collect();
+    found.denied().is_empty().then(keys)
 }
 
 /// Paths of parts that services interpret differently, and of names of handlers.

@@ -94,7 +94,7 @@ impl Scripted for FixedWindow {
 
     fn charged(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
         let ends = match numbers.whole(0)? {
-            0 => self.comes_back(now),
+            0 => self.restored_at(now),
             ends => Timestamp::from_micros(ends),
         };
         Some(Receipt::new(ask.cost, now).with_mark(mark(numbers.whole(2)?, u128::from(ends.as_nanos()))))
@@ -123,7 +123,7 @@ impl Scripted for FixedWindow {
         let (ends, count) = text.split_once(' ')?;
         let ends = Timestamp::from_micros(ends.parse().ok()?);
         // Ends no later than a window that begins now, as in the script.
-        let latest = Timestamp::from_micros(micros(self.comes_back(now)));
+        let latest = Timestamp::from_micros(micros(self.restored_at(now)));
         Some(FixedWindowState::new(ends.min(latest), count.parse().ok()?))
     }
 
@@ -177,8 +177,8 @@ fn dates(window: &FixedWindow, local_now: Timestamp) -> (u64, impl Iterator<Item
         local_now.as_nanos().saturating_sub(u64::try_from(MAX_CLOCK_SKEW.as_nanos()).unwrap_or(u64::MAX)),
     );
     let until = local_now + MAX_CLOCK_SKEW;
-    let next = move |end: &Timestamp| (*end <= until).then(|| window.comes_back(*end)).filter(|next| next > end);
-    (from.as_micros(), std::iter::successors(Some(window.comes_back(from)), next).map(micros))
+    let next = move |end: &Timestamp| (*end <= until).then(|| window.restored_at(*end)).filter(|next| next > end);
+    (from.as_micros(), std::iter::successors(Some(window.restored_at(from)), next).map(micros))
 }
 
 fn unit_name(unit: Calendar) -> &'static str {

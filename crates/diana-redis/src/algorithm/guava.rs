@@ -10,7 +10,7 @@ const MAX_MICROS: f64 = (END / 2) as f64;
 
 /// Returns why such a limiter can't be stored, or `None` if it can.
 pub(super) fn unsupported_reason(smooth: &SmoothRate) -> Option<String> {
-    let rate = smooth.rate_given();
+    let rate = smooth.nominal_rate();
     if rate.is_infinite() || smooth.max_permits().is_infinite() {
         return Some(format!("{rate:?}/s never denies, so it needs no shared count; count it in process"));
     }
@@ -76,7 +76,7 @@ pub(super) fn write<A: Algorithm<State = SmoothState>>(
 /// Returns the rate of one of `instances`.
 #[allow(clippy::cast_precision_loss, reason = "there are fewer than 2^53 instances")]
 pub(super) fn divided_rate(smooth: &SmoothRate, instances: u64) -> f64 {
-    smooth.rate_given() / instances.max(1) as f64
+    smooth.nominal_rate() / instances.max(1) as f64
 }
 
 /// Returns the stored permits of a key without a state at the time of its migration from `old`.

@@ -24,7 +24,7 @@ impl Scripted for SmoothBursty {
     }
 
     fn parameters(&self) -> String {
-        format!("{:?}*{:?}", self.in_micros().rate_given(), self.burst_seconds())
+        format!("{:?}*{:?}", self.in_micros().nominal_rate(), self.burst_seconds())
     }
 
     fn from_parameters(text: &str) -> Option<Self> {

@@ -20,7 +20,7 @@ impl Scripted for SmoothWarmingUp {
     }
 
     fn parameters(&self) -> String {
-        let (rate, warm_up) = (self.in_micros().rate_given(), duration_text(self.warm_up()));
+        let (rate, warm_up) = (self.in_micros().nominal_rate(), duration_text(self.warm_up()));
         format!("{rate:?}*{warm_up}*{:?}", self.cold_factor())
     }
 

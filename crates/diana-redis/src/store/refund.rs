@@ -5,7 +5,7 @@ use super::{DecidedBy, Inner, RedisStore};
 use crate::client::{ParameterSource, StateReceipt};
 use crate::invalidation::Invalidation;
 use crate::link::{Budget, CallError};
-use crate::options::Times;
+use crate::options::TimeSource;
 use crate::releases::ReleaseGuard;
 use crate::request::{Item, Op};
 use crate::script_runner::CallContext;
@@ -111,7 +111,7 @@ impl Inner {
     /// Schedules the release of held permits for when Redis is up.
     fn release_later(self: &Arc<Self>, refund: PendingRefund) {
         // If the caller provides the time, the time of a later release is unknown.
-        if !refund.receipts.is_empty() && self.times == Times::OfRedis {
+        if !refund.receipts.is_empty() && self.times == TimeSource::Redis {
             self.push_pending_release(refund);
             self.resync_later();
         }

@@ -6,7 +6,7 @@ use diana_core::{
     Ask, Clock, Concurrency, Cost, FixedWindow, Limit, MaxWait, Quota, RefillingBucket, SlidingLog, SlidingWindow,
     Store, SystemClock, Timestamp, Total, WindowStart,
 };
-use diana_redis::{Options, RedisStore, Times, WhenDown};
+use diana_redis::{Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::{Proxy, RedisCluster, RedisServer};
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn refunded_and_held_permits_are_not_charged() {
 async fn only_permits_in_use_are_charged() {
     let redis = RedisServer::start().unwrap();
     let proxy = Proxy::to(redis.port()).unwrap();
-    let options = Options::default().timeout(PATIENT).times(Times::OfCaller);
+    let options = Options::default().timeout(PATIENT).time_source(TimeSource::Caller);
     let store = healthy_store(&proxy.url(), options).await;
     let (limit, window) = (
         bucket("bucket", "10/10s"),

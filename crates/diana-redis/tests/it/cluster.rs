@@ -166,7 +166,7 @@ async fn keys_of_a_half_moved_slot_are_decided(cluster: &RedisCluster) {
     let asks = [Ask::one(&held, "traveller"), Ask::one(&held_too, "traveller")];
     store.refund(&asks, &both, SystemClock.now()).await.unwrap();
     assert_eq!((remaining(&store, &held, "traveller").await, remaining(&store, &held_too, "traveller").await), (1, 1));
-    moving.carry_keys().unwrap();
+    moving.migrate_keys().unwrap();
     assert_eq!(granted(&store, &known, "traveller", 2).await, 2);
     assert!(ask_all(&store, &[(known.clone(), "traveller"), (new.clone(), "traveller")]).await);
     moving.finish().unwrap();

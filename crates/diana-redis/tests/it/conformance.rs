@@ -1,7 +1,7 @@
 //! The core's conformance suite, on a real Redis: with the default options, and with Redis queried each time.
 
 use diana_core::conformance::{self, Setup};
-use diana_redis::{Batching, DenyCache, Options, RedisStore, Times, WhenDown};
+use diana_redis::{Batching, DenyCache, Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Options for tests only: the caller provides the time, and an answer without Redis would prove nothing.
 fn of_test(options: Options) -> Options {
-    options.times(Times::OfCaller).permits_for(YEARS).when_down(WhenDown::Deny).timeout(Duration::from_secs(5))
+    options.time_source(TimeSource::Caller).permits_for(YEARS).when_down(WhenDown::Deny).timeout(Duration::from_secs(5))
 }
 
 async fn passes(options: fn(Options) -> Options) {

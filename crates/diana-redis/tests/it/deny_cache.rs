@@ -5,7 +5,7 @@ use diana_core::{
     Answer, Ask, Clock, Concurrency, Cost, Decision, FixedWindow, Limit, MaxWait, MemoryStore, WindowStart,
 };
 use diana_core::{Quota, RefillingBucket, Retry, SlidingLog, Store, SystemClock, Timestamp, Total};
-use diana_redis::{Options, RedisStore, Times, WhenDown};
+use diana_redis::{Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -123,7 +123,7 @@ async fn own_takes_and_charges_are_in_the_next_report() {
 #[tokio::test]
 async fn a_cached_log_report_is_valid_until_an_entry_expires() {
     let redis = RedisServer::start().unwrap();
-    let shared = store(&redis.url(), options().times(Times::OfCaller)).await;
+    let shared = store(&redis.url(), options().time_source(TimeSource::Caller)).await;
     let memory = MemoryStore::default();
     let windows = ["3/day", "7/2s"].map(|window| window.parse::<Quota>().unwrap());
     let limit = Limit::new("log", SlidingLog::several(windows).unwrap());
@@ -151,7 +151,7 @@ async fn concurrency_limits_are_denied_only_by_redis() {
     let (hourly, pool) = (bucket("hourly", "2/h"), Limit::new("pool", Concurrency::new(1).unwrap()));
     let held = ask_all(&other, &[&pool], "x").await;
     assert!(held.is_granted());
-    assert_eq!(ask_all(&store, &[&hourly, &pool], "x").await.retry(), Some(Retry::WhenReturned));
+    assert_eq!(ask_all(&store, &[&hourly, &pool], "x").await.retry(), Some(Retry::WhenReleased));
     // The other process releases, which is not announced.
     other.refund(&[Ask::one(&pool, "x")], &held, now()).await.unwrap();
     assert!(ask_all(&store, &[&hourly, &pool], "x").await.is_granted());

@@ -11,7 +11,7 @@ use crate::support::healthy_store;
 use diana_core::{
     Answer, Ask, Cost, Decision, Limit, MaxWait, MemoryStore, Outcome, Retry, SmoothWarmingUp, Store, Timestamp,
 };
-use diana_redis::{Batching, DenyCache, Options, RedisStore, Times, WhenDown};
+use diana_redis::{Batching, DenyCache, Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
 use limits::{Kind, Migration};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn run(options: fn(Options) -> Options) -> u64 {
             let prefix = format!("script-{}", next.fetch_add(1, Ordering::Relaxed));
             // An answer without Redis would prove nothing.
             let options = options(Options::default().prefix(prefix)).when_down(WhenDown::Deny);
-            let options = options.times(Times::OfCaller).permits_for(YEARS).timeout(Duration::from_secs(10));
+            let options = options.time_source(TimeSource::Caller).permits_for(YEARS).timeout(Duration::from_secs(10));
             let shared = healthy_store(&redis.url(), options).await;
             let mut both = Both::new(shared, &script);
             let result = both.run(&script.steps).await;
@@ -69,7 +69,8 @@ fn memory_and_redis_answer_alike_by_default() {
 #[tokio::test]
 async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
     let redis = RedisServer::start().unwrap();
-    let options = Options::default().when_down(WhenDown::Deny).times(Times::OfCaller).timeout(Duration::from_secs(10));
+    let options =
+        Options::default().when_down(WhenDown::Deny).time_source(TimeSource::Caller).timeout(Duration::from_secs(10));
     let shared = healthy_store(&redis.url(), options).await;
     let (memory, now, warm_up) = (MemoryStore::default(), Timestamp::from_secs(1_700_000_000), Duration::from_secs(3));
     for number in 1..400_u32 {

@@ -39,8 +39,8 @@ const HEADERS: [&str; 5] = ["rule", "key", "match", "limit", "over limit"];
 /// ```
 pub fn table(file: &RuleFile) -> String {
     let rows = file.rules.iter().map(|rule| {
-        let RuleDescription { who, what, limit, beyond, notes } = super::rule(rule);
-        let cells = [rule.name.clone(), who, what, limit, beyond].map(|cell| shown(&cell, MAX_CELL));
+        let RuleDescription { key, matches, limit, over_limit, notes } = super::rule(rule);
+        let cells = [rule.name.clone(), key, matches, limit, over_limit].map(|cell| shown(&cell, MAX_CELL));
         (cells, notes)
     });
     let rows = rows.collect::<Vec<_>>();

@@ -5,7 +5,7 @@ use super::*;
 use crate::algorithm::Configured;
 use crate::{Document, Registry, RuleFile};
 use diana_core::{
-    Algorithm, Cost, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, TokenBucket, Total, TotalState, Waiting,
+    Algorithm, Cost, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, TokenBucket, Total, TotalState, WaitMode,
 };
 
 fn file(text: &str, registry: &Registry) -> RuleFile {
@@ -107,9 +107,9 @@ fn describes_each_key() {
         if by.contains("param") {
             rule.push_str(", match: {path: '/users/{id}'}");
         }
-        assert_eq!(described(&rule).who, key, "{by}");
+        assert_eq!(described(&rule).key, key, "{by}");
     }
-    assert_eq!(described("by: request, bandwidth: 5B/s").who, "each request on its own");
+    assert_eq!(described("by: request, bandwidth: 5B/s").key, "each request on its own");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn describes_the_handling_over_the_limit() {
         ("bandwidth: 5B/s", "throttled"),
         ("by: account, missing: deny", "denied with 503"),
     ] {
-        assert_eq!(described(rule).beyond, over_limit, "{rule}");
+        assert_eq!(described(rule).over_limit, over_limit, "{rule}");
     }
 }
 
@@ -271,7 +271,7 @@ impl Algorithm for Mine {
         self.0.rescale(state, &old.0, now);
     }
 
-    fn waiting(&self) -> Waiting {
-        self.0.waiting()
+    fn wait_mode(&self) -> WaitMode {
+        self.0.wait_mode()
     }
 }

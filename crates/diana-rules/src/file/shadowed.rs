@@ -75,7 +75,7 @@ struct RuleContent<'a> {
     queue: Option<u64>,
     over: &'a OverLimit,
     missing: Missing,
-    home: CountedIn,
+    counted_in: CountedIn,
 }
 
 impl<'a> RuleContent<'a> {
@@ -105,7 +105,7 @@ impl<'a> RuleContent<'a> {
             queue,
             over,
             missing,
-            home,
+            counted_in,
         } = rule;
         let configured =
             |limits: &'a [LimitRule]| limits.iter().map(|limit| &limit.configured).collect::<Vec<&'a Configured>>();
@@ -126,7 +126,7 @@ impl<'a> RuleContent<'a> {
             queue: *queue,
             over,
             missing: *missing,
-            home: *home,
+            counted_in: *counted_in,
         }
     }
 
@@ -148,12 +148,12 @@ impl<'a> RuleContent<'a> {
             queue,
             over,
             missing,
-            home,
+            counted_in,
         } = self;
         // Uses `Display` for the match, since `Debug` of a registered matcher is arbitrary.
         format!(
             "{matches} by {by} {limits:?} {adaptive} {held_until:?} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} \
-             {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {home:?}"
+             {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {counted_in:?}"
         )
     }
 }

@@ -99,7 +99,7 @@ impl Match {
     }
 
     /// Parses a `match` that has only host and path.
-    pub fn parse_place(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub fn parse_route(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "route `match`", ROUTE_FIELDS, problems)?;
         let mut own = Self::default();
         if let Some(node) = fields.take("host") {

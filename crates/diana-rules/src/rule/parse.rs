@@ -136,7 +136,7 @@ impl Rule {
                 .or_else(|| defaults.answer.cloned()),
             missing,
             missing_status,
-            home: home(fields.take("store"), defaults, problems),
+            counted_in: counted_in(fields.take("store"), defaults, problems),
             span: node.span,
         };
         let is_whole = name.is_some() && by.is_some() && matches.is_some();
@@ -148,7 +148,7 @@ impl Rule {
 
     /// Reports limits that the shared store does not support, if the rule uses it.
     fn check_sharing(&self, registry: &Registry, problems: &mut Vec<Problem>) {
-        if self.home != CountedIn::Shared {
+        if self.counted_in != CountedIn::Shared {
             return;
         }
         let all = self.limits.iter().chain(self.overrides.iter().flat_map(|other| &other.limits));
@@ -348,7 +348,7 @@ fn missing(node: &Node, problems: &mut Vec<Problem>) -> Option<(Missing, Option<
     Some((missing, None))
 }
 
-fn home(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem>) -> CountedIn {
+fn counted_in(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem>) -> CountedIn {
     let default = if defaults.has_shared { CountedIn::Shared } else { CountedIn::Local };
     let Some(node) = node else { return default };
     match scalar::word(node, "`store`", &["local", "shared"], problems) {

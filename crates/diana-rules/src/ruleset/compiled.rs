@@ -8,7 +8,7 @@ use crate::key::{KeyBytes, KeyExpressions};
 use crate::limit::LimitRule;
 use crate::matching::{RequestView, WithParameters};
 use crate::rule::{CostOf, CountedIn, Missing, Rule};
-use diana_core::{Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, TokenBucket, Waiting};
+use diana_core::{Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, TokenBucket, WaitMode};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct CompiledRule {
     /// Whether the rule has a limit whose permits are released.
     is_held: bool,
     /// Where the counts are stored: in this process, if all limits are local.
-    home: CountedIn,
+    counted_in: CountedIn,
     /// Shared with the rule that replaces this one, so that requests in flight are counted as well.
     counters: Arc<Counters>,
 }
@@ -54,12 +54,12 @@ pub struct CompiledLimit {
     pub is_returned: bool,
     /// The maximum length of the wait queue of one key, if waiting requests are queued: for algorithms that can't
     /// compute the time of a permit in advance.
-    pub line: Option<usize>,
+    pub queue: Option<usize>,
     /// The maximum number of reservations of one key, for algorithms that reserve a future permit, if the rule has a
     /// `queue` that `max_wait` can't express.
     pub reserved: Option<usize>,
     /// Where it is counted: as its rule, except for limits that are always local.
-    pub home: CountedIn,
+    pub counted_in: CountedIn,
 }
 
 /// The default maximum length of the wait queue of one key.
@@ -83,24 +83,24 @@ impl CompiledLimit {
             None => MaxWait::NONE,
         };
         let is_returned = own.configured.algorithm::<Concurrency>().is_some();
-        let line = queue_length(rule, &limit);
+        let queue = queue_length(rule, &limit);
         let is_bounded = has_queue || own.max_queue_wait(rule.queue) < Duration::MAX;
-        let reserves = rule.wait.is_some() && limit.waiting() == Waiting::Reserves && !is_bounded;
+        let reserves = rule.wait.is_some() && limit.wait_mode() == WaitMode::Reserve && !is_bounded;
         let reserved = rule.queue.filter(|_| reserves).map(|queue| usize::try_from(queue).unwrap_or(usize::MAX));
-        Self { limit, max_wait, is_returned, line, reserved, home: rule.home }
+        Self { limit, max_wait, is_returned, queue, reserved, counted_in: rule.counted_in }
     }
 
     /// Creates the adaptive concurrency limit, which is always local.
     fn adaptive(rule: &Rule, name: &str, known: Option<&Self>) -> Self {
         let limit = known.map_or_else(|| Limit::new(name, Adaptive::default()), |known| known.limit.clone());
-        let (max_wait, line) = (rule.wait.map_or(MaxWait::NONE, MaxWait::up_to), queue_length(rule, &limit));
-        Self { limit, max_wait, is_returned: true, line, reserved: None, home: CountedIn::Local }
+        let (max_wait, queue) = (rule.wait.map_or(MaxWait::NONE, MaxWait::up_to), queue_length(rule, &limit));
+        Self { limit, max_wait, is_returned: true, queue, reserved: None, counted_in: CountedIn::Local }
     }
 }
 
 /// Returns the maximum length of the wait queue of one key, if waiting requests are queued.
 fn queue_length(rule: &Rule, limit: &Limit) -> Option<usize> {
-    let queues = rule.wait.is_some() && limit.waiting() == Waiting::Queues;
+    let queues = rule.wait.is_some() && limit.wait_mode() == WaitMode::Queue;
     let max = rule.queue.map_or(MAX_QUEUE, |queue| usize::try_from(queue).unwrap_or(usize::MAX));
     queues.then_some(max)
 }
@@ -108,7 +108,7 @@ fn queue_length(rule: &Rule, limit: &Limit) -> Option<usize> {
 impl CompiledRule {
     pub(super) fn new(rule: Rule, known: Option<&Self>) -> Self {
         // A rule with another key or store starts with new counts.
-        let known = known.filter(|known| known.rule.by == rule.by && known.rule.home == rule.home);
+        let known = known.filter(|known| known.rule.by == rule.by && known.rule.counted_in == rule.counted_in);
         let own_known = known.map(|known| (&*known.limits[0], &*known.rule.limits));
         let mut own = compile_limits(&rule, &rule.limits, &rule.name, own_known);
         if rule.adaptive {
@@ -129,10 +129,10 @@ impl CompiledRule {
         let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
         let needs_view = rule.by.has_registered() || rule.attributes().any(WithParameters::is_about);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
-        let is_local = limits.iter().flatten().all(|limit| limit.home == CountedIn::Local);
-        let home = if is_local { CountedIn::Local } else { rule.home };
+        let is_local = limits.iter().flatten().all(|limit| limit.counted_in == CountedIn::Local);
+        let counted_in = if is_local { CountedIn::Local } else { rule.counted_in };
         let bandwidth = bandwidth(&rule, known);
-        Self { rule, limits, overrides, bandwidth, needs_view, is_held, home, counters }
+        Self { rule, limits, overrides, bandwidth, needs_view, is_held, counted_in, counters }
     }
 
     /// The rule as in the file.
@@ -176,7 +176,7 @@ impl CompiledRule {
 
     /// Returns `true` if requests can be queued for one of its limits.
     pub(super) fn has_queues(&self) -> bool {
-        self.limits.iter().flatten().any(|limit| limit.line.is_some())
+        self.limits.iter().flatten().any(|limit| limit.queue.is_some())
     }
 
     /// Returns `true` if it bounds the number of reservations.
@@ -211,8 +211,8 @@ impl CompiledRule {
     }
 
     /// Returns the number of requests that a shadow rule would have denied.
-    pub fn shadow_refusals(&self) -> u64 {
-        self.counted().shadow_refused
+    pub fn shadow_denials(&self) -> u64 {
+        self.counted().shadow_denied
     }
 
     /// Returns `true` if a request is in the rule's `allow` by all forms of its path.
@@ -245,7 +245,7 @@ impl CompiledRule {
             return expressions;
         }
         if self.denies(seen, request) {
-            found.refuse(number, DenyReason::Listed);
+            found.deny(number, DenyReason::Listed);
             return expressions;
         }
         let start = found.keys.len();
@@ -265,7 +265,7 @@ impl CompiledRule {
                 Missing::Skip if !missing.is_failure() && !is_counted => return expressions,
                 Missing::Deny => {
                     found.keys.truncate(start);
-                    found.refuse(number, DenyReason::Missing);
+                    found.deny(number, DenyReason::Missing);
                     return expressions;
                 }
                 // No other key is empty, so this one is unique.
@@ -287,7 +287,7 @@ impl CompiledRule {
                 // The request is denied, so that a client can't lower its cost with a failing expression.
                 (Err(_), None) => {
                     found.keys.truncate(start);
-                    found.refuse(number, DenyReason::Cost);
+                    found.deny(number, DenyReason::Cost);
                     return Expressions::Failed;
                 }
             },
@@ -307,7 +307,8 @@ impl CompiledRule {
     fn add(&self, number: u32, start: usize, cost: Option<Cost>, found: &mut Matches) {
         let limits = self.limits_of(&found.keys[start..]);
         let key = (offset(start), offset(found.keys.len()));
-        let applied = |cost| MatchedRule { rule: number, limits, cost, key, mode: self.rule.mode, home: self.home };
+        let applied =
+            |cost| MatchedRule { rule: number, limits, cost, key, mode: self.rule.mode, counted_in: self.counted_in };
         match cost {
             Some(cost) => found.add(applied(cost), self.is_held),
             None => found.add_free(applied(Cost::ONE)),
@@ -355,7 +356,7 @@ fn compile_limits(
     known: Option<(&[CompiledLimit], &[LimitRule])>,
 ) -> Vec<CompiledLimit> {
     let (known, before) = known.unwrap_or((&[], &[]));
-    let pairs = match rule.home {
+    let pairs = match rule.counted_in {
         CountedIn::Local => diff::closest(limits, before),
         // In the shared store, a limit is identified by its name, which contains its position.
         CountedIn::Shared => diff::by_index(limits, before),

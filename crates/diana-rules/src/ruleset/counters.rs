@@ -15,11 +15,11 @@ pub struct RuleCounts {
     /// Allowed after a wait that this rule imposed.
     pub waited: u64,
     /// Denied by this rule.
-    pub refused: u64,
+    pub denied: u64,
     /// Over this rule's limit, and sent to another upstream.
-    pub diverted: u64,
+    pub rerouted: u64,
     /// Would have been denied by this shadow rule.
-    pub shadow_refused: u64,
+    pub shadow_denied: u64,
     /// The number of expressions that have failed. A failed `when` matches, a failed cost is `cost_default` or denies
     /// the request, and requests with a failed key share one count.
     pub failures: u64,
@@ -34,11 +34,11 @@ pub enum RequestOutcome {
     /// Allowed after a wait.
     Waited,
     /// Denied.
-    Refused,
+    Denied,
     /// Sent to another upstream.
     Rerouted,
     /// Would have been denied if the rule were not a shadow rule.
-    ShadowRefused,
+    ShadowDenied,
 }
 
 /// The counters of one rule.
@@ -47,9 +47,9 @@ pub enum RequestOutcome {
 pub(super) struct Counters {
     granted: AtomicU64,
     waited: AtomicU64,
-    refused: AtomicU64,
-    diverted: AtomicU64,
-    shadow_refused: AtomicU64,
+    denied: AtomicU64,
+    rerouted: AtomicU64,
+    shadow_denied: AtomicU64,
     failures: AtomicU64,
 }
 
@@ -59,9 +59,9 @@ impl Counters {
         let counter = match outcome {
             RequestOutcome::Granted => &self.granted,
             RequestOutcome::Waited => &self.waited,
-            RequestOutcome::Refused => &self.refused,
-            RequestOutcome::Rerouted => &self.diverted,
-            RequestOutcome::ShadowRefused => &self.shadow_refused,
+            RequestOutcome::Denied => &self.denied,
+            RequestOutcome::Rerouted => &self.rerouted,
+            RequestOutcome::ShadowDenied => &self.shadow_denied,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -75,9 +75,9 @@ impl Counters {
         RuleCounts {
             granted: number(&self.granted),
             waited: number(&self.waited),
-            refused: number(&self.refused),
-            diverted: number(&self.diverted),
-            shadow_refused: number(&self.shadow_refused),
+            denied: number(&self.denied),
+            rerouted: number(&self.rerouted),
+            shadow_denied: number(&self.shadow_denied),
             failures: number(&self.failures),
         }
     }

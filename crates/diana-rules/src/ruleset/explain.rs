@@ -1,6 +1,6 @@
 //! Explains why rules match a request, or not.
 
-use super::{DenyReason, MatchedRule, Matches, RefusedBy, RuleSet, Subject};
+use super::{DeniedBy, DenyReason, MatchedRule, Matches, RuleSet, Subject};
 use crate::attributes::Attributes;
 use crate::expression::ExpressionFailed;
 use crate::key::KeyBytes;
@@ -21,13 +21,13 @@ pub struct Explained {
 #[non_exhaustive]
 pub enum ExplainedRule {
     /// The rule does not match.
-    NotAbout(Mismatch),
+    NoMatch(Mismatch),
     /// The request is in the rule's `allow`.
     Allowed,
     /// The request is in the rule's `deny`.
     Listed,
     /// The key is missing.
-    Lacks {
+    MissingKey {
         /// The missing part.
         what: String,
         /// How the rule handles the request.
@@ -62,14 +62,14 @@ impl RuleSet {
             let when = match rule.matches.check(&seen, IndexedMatch::None) {
                 Ok(when) => when,
                 Err(mismatch) => {
-                    explained.rules.push(ExplainedRule::NotAbout(mismatch));
+                    explained.rules.push(ExplainedRule::NoMatch(mismatch));
                     continue;
                 }
             };
             let view = rule.matches.view(&seen);
             let is_allowed = compiled.allows(&seen, &view);
             compiled.apply(number, &seen, Subject::Request, &mut explained.found);
-            let is_denied = |why| explained.found.refused().contains(&RefusedBy { rule: number, why });
+            let is_denied = |why| explained.found.denied().contains(&DeniedBy { rule: number, why });
             let (is_listed, is_denied_for_cost) = (is_denied(DenyReason::Listed), is_denied(DenyReason::Cost));
             let cost_failed = match &rule.cost {
                 CostOf::Expression(expression) => expression.count(&view).err(),
@@ -83,7 +83,7 @@ impl RuleSet {
                 (Err(missing), _) => {
                     // A failed key, or one from an invalid token, is counted with others, unless it is denied.
                     let then = if is_counted { Missing::Shared } else { rule.missing };
-                    ExplainedRule::Lacks { what: missing.to_string(), then }
+                    ExplainedRule::MissingKey { what: missing.to_string(), then }
                 }
                 (Ok(()), _) if !is_counted => ExplainedRule::Free,
                 (Ok(()), failed) => {
@@ -98,6 +98,6 @@ impl RuleSet {
 impl Explained {
     /// Returns the match of a rule, if it counts the request.
     pub fn applied(&self, rule: u32) -> Option<&MatchedRule> {
-        self.found.applied().iter().find(|applied| applied.rule == rule)
+        self.found.matched().iter().find(|applied| applied.rule == rule)
     }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Matches {
     applied: Vec<MatchedRule>,
     free: Vec<MatchedRule>,
-    refused: Vec<RefusedBy>,
+    refused: Vec<DeniedBy>,
     pub(super) keys: KeyBytes,
     has_shadows: bool,
     is_held: bool,
@@ -26,14 +26,14 @@ pub struct MatchedRule {
     /// Whether the rule denies requests.
     pub mode: Mode,
     /// Where the counts are stored.
-    pub home: CountedIn,
+    pub counted_in: CountedIn,
     pub(super) limits: u32,
     pub(super) key: (u32, u32),
 }
 
 /// A rule that denies the request regardless of its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RefusedBy {
+pub struct DeniedBy {
     /// The index of the rule.
     pub rule: u32,
     /// The reason.
@@ -81,18 +81,18 @@ impl fmt::Display for Resource {
 
 impl Matches {
     /// The rules that count the request, in the order of the file.
-    pub fn applied(&self) -> &[MatchedRule] {
+    pub fn matched(&self) -> &[MatchedRule] {
         &self.applied
     }
 
     /// The rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
     /// actual cost turns out to be higher. Their `cost` is meaningless.
-    pub fn free(&self) -> &[MatchedRule] {
+    pub fn uncharged(&self) -> &[MatchedRule] {
         &self.free
     }
 
     /// The rules that deny the request regardless of their counts.
-    pub fn refused(&self) -> &[RefusedBy] {
+    pub fn denied(&self) -> &[DeniedBy] {
         &self.refused
     }
 
@@ -137,7 +137,7 @@ impl Matches {
     }
 
     /// Adds a rule that denies the request regardless of its counts.
-    pub fn refuse(&mut self, rule: u32, why: DenyReason) {
-        self.refused.push(RefusedBy { rule, why });
+    pub fn deny(&mut self, rule: u32, why: DenyReason) {
+        self.refused.push(DeniedBy { rule, why });
     }
 }

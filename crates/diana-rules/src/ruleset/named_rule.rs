@@ -18,7 +18,7 @@ pub enum RuleNotCallable {
         rule: String,
     },
     /// The call passes an argument that the rule does not use, so the argument that it uses may be missing.
-    NotAsked {
+    UnknownArgument {
         /// The rule's name.
         rule: String,
         /// The argument of the call.
@@ -32,7 +32,7 @@ impl fmt::Display for RuleNotCallable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { rule } => write!(f, "unknown rule `{rule}`"),
-            Self::NotAsked { rule, argument, expected } => {
+            Self::UnknownArgument { rule, argument, expected } => {
                 write!(f, "unknown argument `{argument}` for rule `{rule}`; its `match` has `call: {expected}`")
             }
         }
@@ -69,9 +69,9 @@ impl RuleSet {
     ///
     /// let mut found = Matches::default();
     /// rules.find_named("sms", &Call("555-1234"), &mut found).unwrap();
-    /// assert_eq!(found.key(&found.applied()[0]), b"555-1234");
+    /// assert_eq!(found.key(&found.matched()[0]), b"555-1234");
     /// rules.find(&Call("555-1234"), &mut found); // a request does not match it
-    /// assert!(found.applied().is_empty());
+    /// assert!(found.matched().is_empty());
     /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "unknown rule `mms`");
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
@@ -81,10 +81,14 @@ impl RuleSet {
         let number = *self.by_name.get(name).ok_or_else(unknown)?;
         let rule = self.rule(number).ok_or_else(unknown)?;
         if let Some(arguments) = &rule.rule().matches.call
-            && let Some(argument) = call.told_in_vain(&|name| arguments.iter().any(|known| **known == *name))
+            && let Some(argument) = call.unknown_argument(&|name| arguments.iter().any(|known| **known == *name))
         {
             let expected = if arguments.is_empty() { "true".to_owned() } else { format!("[{}]", arguments.join(", ")) };
-            return Err(RuleNotCallable::NotAsked { rule: name.to_owned(), argument: argument.to_owned(), expected });
+            return Err(RuleNotCallable::UnknownArgument {
+                rule: name.to_owned(),
+                argument: argument.to_owned(),
+                expected,
+            });
         }
         let call = CallAttributes { call, identity: &self.identity };
         let seen = RequestView::new(&call, NeededAttributes::default());
@@ -110,8 +114,8 @@ impl Attributes for CallAttributes<'_> {
         self.call.get(attribute).or_else(by_name)
     }
 
-    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
-        self.call.told_in_vain(is_asked)
+    fn unknown_argument(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+        self.call.unknown_argument(is_asked)
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -19,7 +19,7 @@ impl Attributes for Call {
         self.arguments.iter().find(|(known, _)| *known == &**name).map(|(_, value)| Cow::Borrowed(*value))
     }
 
-    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+    fn unknown_argument(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
         self.arguments.iter().map(|(name, _)| *name).filter(|name| *name != "account").find(|name| !is_asked(name))
     }
 
@@ -36,7 +36,7 @@ fn call(arguments: &'static [(&'static str, &'static str)]) -> Call {
 fn key_bytes(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
     let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
     rules.find_named(rule, call, &mut found).unwrap();
-    found.key(&found.applied()[0]).to_vec()
+    found.key(&found.matched()[0]).to_vec()
 }
 
 /// The same, human-readable.
@@ -50,7 +50,7 @@ fn key(yaml: &str, rule: &str, call: &Call) -> String {
     if let Err(unknown) = rules.find_named(rule, call, &mut found) {
         return unknown.to_string();
     }
-    match (found.applied(), found.refused()) {
+    match (found.matched(), found.denied()) {
         ([applied], []) => String::from_utf8_lossy(found.key(applied)).into_owned(),
         ([], [denied]) => format!("denied: {:?}", denied.why),
         ([], []) => "not counted".to_owned(),
@@ -133,7 +133,7 @@ fn a_call_must_match_the_rest_of_its_rule() {
 
     let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
     rules.find_named("some", &Call { arguments: &[("size", "7")], ip: local }, &mut found).unwrap();
-    assert_eq!(found.applied()[0].cost.get(), 7);
+    assert_eq!(found.matched()[0].cost.get(), 7);
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn rejects_arguments_that_the_rule_does_not_list() {
 fn requests_do_not_match_rules_for_calls() {
     let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
     rules.find(&call(&[("phone", "555"), ("account", "alice"), ("size", "1")]), &mut found);
-    let names = found.applied().iter().map(|applied| rules.rule(applied.rule).unwrap().rule().name.as_str());
+    let names = found.matched().iter().map(|applied| rules.rule(applied.rule).unwrap().rule().name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["everyone"]);
     let explained = rules.explain(&call(&[]));
-    assert_eq!(format!("{:?}", explained.rules[1]), "NotAbout(Call)");
+    assert_eq!(format!("{:?}", explained.rules[1]), "NoMatch(Call)");
 }

@@ -1,7 +1,7 @@
 //! Properties of the index: it finds the same rules as checking them one by one, in the order of the file.
 
 use diana_rules::attributes::{SEVERAL, SyntheticRequest};
-use diana_rules::matching::{Match, first_place};
+use diana_rules::matching::{Match, first_route};
 use diana_rules::ruleset::Matches;
 use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
 use proptest::prelude::*;
@@ -134,9 +134,9 @@ proptest! {
         let mut found = Matches::default();
         for request in requests {
             rules.find(&request, &mut found);
-            let indexed = found.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
+            let indexed = found.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             let explained = rules.explain(&request).found;
-            let scanned = explained.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
+            let scanned = explained.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             prop_assert_eq!(indexed, scanned, "{:?} by\n{}", request, text);
         }
     }
@@ -154,7 +154,7 @@ fn counted(rules: &RuleSet, path: &str, other_paths: &[&str]) -> Option<Vec<Stri
     let mut found = Matches::default();
     rules.find(&request, &mut found);
     let key = |applied| String::from_utf8_lossy(found.key(applied)).into_owned();
-    found.refused().is_empty().then(|| found.applied().iter().map(key).collect())
+    found.denied().is_empty().then(|| found.matched().iter().map(key).collect())
 }
 
 /// A path with several forms is limited by every form, denied by any, and exempt only by all of them.
@@ -179,11 +179,11 @@ fn any_form_of_a_path_limits_and_all_forms_exempt() {
 #[test]
 fn a_route_compares_one_form() {
     let node = Document::new("match.yaml", "{path: /v1/**}").parse().unwrap();
-    let matches = Match::parse_place(&node, &mut Vec::new()).unwrap();
+    let matches = Match::parse_route(&node, &mut Vec::new()).unwrap();
     let route = |path: &str, other: &[&str]| {
         let other_paths = other.iter().map(|path| (*path).to_owned()).collect();
         let request = Ambiguous { request: SyntheticRequest::new("GET", path), other_paths };
-        first_place(&request, [&matches].into_iter())
+        first_route(&request, [&matches].into_iter())
     };
     assert_eq!(route("/v1/users", &[]), Some(0));
     assert_eq!(route("/v1/users", &["/v1%2Fusers", "/v1/users"]), None);

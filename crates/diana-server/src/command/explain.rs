@@ -141,7 +141,7 @@ impl Explain {
                 notes.push_str(&format!("note: {what}: {}\n", names.join(", ")));
             }
         };
-        let is_shared = |rule: &Rule| rule.home == CountedIn::Shared && !rule.limits.is_empty();
+        let is_shared = |rule: &Rule| rule.counted_in == CountedIn::Shared && !rule.limits.is_empty();
         note("shared with other instances, but counted from zero in this process", &is_shared);
         let depends_on_load = |rule: &Rule| rule.load.is_some() || rule.adaptive;
         note("depends on the load of the machine, which is unknown here", &depends_on_load);

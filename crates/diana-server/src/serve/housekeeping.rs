@@ -19,7 +19,7 @@ pub(super) fn start(engine: &Arc<Engine>, metrics: &Arc<Metrics>, certificates: 
         let (mut before, sampler) = (0, LoadSampler::new(&engine));
         loop {
             // Samples only while a rule uses it.
-            sampler.follow();
+            sampler.update();
             let totals = metrics.totals();
             let bytes = totals.bytes_in.saturating_add(totals.bytes_out);
             engine.load().add_traffic(bytes.saturating_sub(before));

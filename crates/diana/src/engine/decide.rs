@@ -54,8 +54,8 @@ impl Engine {
         if verdict.rules().has_load() {
             self.shed(verdict);
         }
-        for index in 0..verdict.found().refused().len() {
-            let denial = verdict.found().refused()[index];
+        for index in 0..verdict.matches().denied().len() {
+            let denial = verdict.matches().denied()[index];
             let Some(rule) = verdict.rules().rule(denial.rule) else { continue };
             if rule.rule().mode == Mode::Enforced {
                 verdict.deny_by(denial);
@@ -69,7 +69,7 @@ impl Engine {
             return self.join_or_deny(verdict, &queue, when_full);
         }
         self.decide_local(verdict);
-        if verdict.found().applied().is_empty() {
+        if verdict.matches().matched().is_empty() {
             return NextStep::Finish;
         }
         if !verdict.is_granted() {
@@ -78,7 +78,7 @@ impl Engine {
         if self.is_shared(verdict) {
             return NextStep::QueryShared;
         }
-        if verdict.found().has_shadows() {
+        if verdict.matches().has_shadows() {
             self.decide_local_shadows(verdict);
         }
         NextStep::Finish
@@ -109,27 +109,27 @@ impl Engine {
 
     /// Returns `true` if a shared rule matches the request.
     pub(super) fn is_shared(&self, verdict: &Verdict) -> bool {
-        let is_shared = |matched: &MatchedRule| matched.home == CountedIn::Shared;
-        self.state.shared.is_some() && verdict.found().applied().iter().any(is_shared)
+        let is_shared = |matched: &MatchedRule| matched.counted_in == CountedIn::Shared;
+        self.state.shared.is_some() && verdict.matches().matched().iter().any(is_shared)
     }
 
     /// Returns `true` if a shared rule matches the request but did not count it, because its estimated cost was 0.
     pub(super) fn is_free_shared(&self, verdict: &Verdict) -> bool {
-        let is_shared = |matched: &MatchedRule| matched.home == CountedIn::Shared;
-        self.state.shared.is_some() && verdict.found().free().iter().any(is_shared)
+        let is_shared = |matched: &MatchedRule| matched.counted_in == CountedIn::Shared;
+        self.state.shared.is_some() && verdict.matches().uncharged().iter().any(is_shared)
     }
 
     /// Lets the `load` rules deny requests that exceed the machine's capacity.
     #[cold]
     fn shed(&self, verdict: &mut Verdict) {
-        for index in 0..verdict.found().applied().len() {
-            let number = verdict.found().applied()[index].rule;
+        for index in 0..verdict.matches().matched().len() {
+            let number = verdict.matches().matched()[index].rule;
             let Some(rule) = verdict.rules().rule(number).map(CompiledRule::rule) else { continue };
             if rule.load.is_none() {
                 continue;
             }
             if let Some(resource) = self.state.sheddings.denies(&rule.name, &self.state.load) {
-                verdict.parts_mut().matches.refuse(number, DenyReason::Overloaded(resource));
+                verdict.parts_mut().matches.deny(number, DenyReason::Overloaded(resource));
             }
         }
     }
@@ -152,7 +152,7 @@ impl Engine {
             verdict.add(enforced);
         }
         let is_granted = verdict.is_granted();
-        if is_granted && verdict.found().has_shadows() {
+        if is_granted && verdict.matches().has_shadows() {
             self.decide_local_shadows(verdict);
         }
         results.for_each(|shadow| verdict.add(shadow));

@@ -117,7 +117,7 @@ impl Engine {
     /// `cost` has the actual one.
     fn release(self: &Arc<Self>, mut verdict: Verdict, charges: Charges, cost: Option<Box<ActualCost>>) {
         let is_shared = self.is_shared(&verdict) || cost.is_some() && self.is_free_shared(&verdict);
-        if charges == Charges::Held && cost.is_none() && (!verdict.found().is_held() || !is_shared) {
+        if charges == Charges::Held && cost.is_none() && (!verdict.matches().is_held() || !is_shared) {
             // A dropped verdict releases its own permits in this process.
             return;
         }

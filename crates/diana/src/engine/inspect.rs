@@ -23,7 +23,7 @@ pub struct KeyStatus {
     /// Each limit that the key has, in the order of the rule.
     pub limits: Vec<LimitStatus>,
     /// The store in which it is counted.
-    pub home: CountedIn,
+    pub counted_in: CountedIn,
     /// Whether the shared store is unreachable, so that this is the status of the local fallback counts.
     pub is_fallback: bool,
     /// The list of the rule that contains the key: then its counts are not used.
@@ -57,7 +57,7 @@ pub enum KeyAdminError {
     /// The rule counts nothing: it only throttles bodies, or has only `load`.
     NothingToCount(String),
     /// Concurrency permits are released by their requests only.
-    ComesBackByItself(String),
+    HeldByRequests(String),
     /// The shared store failed; the error contains whether anything was changed.
     Store(StoreError),
 }
@@ -68,7 +68,7 @@ impl fmt::Display for KeyAdminError {
             Self::NoSuchRule(name) => write!(f, "unknown rule `{name}`"),
             Self::InvalidKey(invalid) => write!(f, "{invalid}"),
             Self::NothingToCount(name) => write!(f, "rule `{name}` has no limit that is counted"),
-            Self::ComesBackByItself(name) => {
+            Self::HeldByRequests(name) => {
                 write!(
                     f,
                     "`{name}` can't be refunded: its permits are released when their requests finish; to release them \
@@ -109,8 +109,8 @@ impl Named {
         self.rules.rules().get(self.rule).map_or(&[], |rule| rule.limits_of_key(&self.key))
     }
 
-    fn home(&self) -> CountedIn {
-        self.rules.rules().get(self.rule).map_or(CountedIn::Local, |rule| rule.rule().home)
+    fn counted_in(&self) -> CountedIn {
+        self.rules.rules().get(self.rule).map_or(CountedIn::Local, |rule| rule.rule().counted_in)
     }
 
     fn asks(&self) -> Vec<Ask<'_>> {
@@ -173,7 +173,7 @@ impl Engine {
     pub async fn refund_key(&self, rule: &str, key: &[&str], cost: Cost) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
         if let Some(held) = named.limits().iter().find(|limit| limit.is_returned) {
-            return Err(KeyAdminError::ComesBackByItself(held.limit.name().to_owned()));
+            return Err(KeyAdminError::HeldByRequests(held.limit.name().to_owned()));
         }
         let before = self.status(&named).await?;
         for (limit, status) in named.limits().iter().zip(&before.limits) {
@@ -211,12 +211,12 @@ impl Engine {
 
     /// Returns the store in which a rule is counted, if it is not this process.
     fn shared_for(&self, named: &Named) -> Option<&dyn SharedStore> {
-        self.state.shared.as_deref().filter(|_| named.home() == CountedIn::Shared)
+        self.state.shared.as_deref().filter(|_| named.counted_in() == CountedIn::Shared)
     }
 
     async fn status(&self, named: &Named) -> Result<KeyStatus, KeyAdminError> {
         let (asks, now) = (named.asks(), self.now());
-        let (seen, home): (Decision, CountedIn) = match self.shared_for(named) {
+        let (seen, counted_in): (Decision, CountedIn) = match self.shared_for(named) {
             Some(shared) => (shared.peek(&asks, now, MaxWait::NONE).await?, CountedIn::Shared),
             None => (LocalStore::peek(self.local(), &asks, now, MaxWait::NONE), CountedIn::Local),
         };
@@ -228,7 +228,7 @@ impl Engine {
             reset: answer.status.reset,
             retry: answer.retry(),
         });
-        Ok(KeyStatus { limits: limits.collect(), home, is_fallback, listed: named.listed })
+        Ok(KeyStatus { limits: limits.collect(), counted_in, is_fallback, listed: named.listed })
     }
 
     async fn reset_one(&self, named: &Named, limit: &CompiledLimit) -> Result<(), StoreError> {

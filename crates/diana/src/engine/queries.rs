@@ -33,8 +33,8 @@ impl Scope {
     fn has_limit(self, limit: &CompiledLimit) -> bool {
         match self {
             Self::Everything | Self::Shadow(_) => true,
-            Self::Local => limit.home == CountedIn::Local,
-            Self::Shared => limit.home == CountedIn::Shared,
+            Self::Local => limit.counted_in == CountedIn::Local,
+            Self::Shared => limit.counted_in == CountedIn::Shared,
         }
     }
 
@@ -64,7 +64,7 @@ impl Verdict {
     /// Returns the rules and limits in scope, one pair per query.
     pub(super) fn limits_in(&self, scope: Scope) -> impl Iterator<Item = (&MatchedRule, &CompiledLimit)> {
         let matched =
-            self.found().applied().iter().enumerate().filter(move |(index, matched)| scope.has(*index, matched));
+            self.matches().matched().iter().enumerate().filter(move |(index, matched)| scope.has(*index, matched));
         matched.flat_map(move |(_, matched)| {
             let limits = self.rules().rule(matched.rule).map_or(&[][..], |rule| rule.limits(matched));
             limits.iter().filter(move |limit| scope.has_limit(limit)).map(move |limit| (matched, limit))
@@ -73,14 +73,14 @@ impl Verdict {
 
     /// Returns the query of one limit.
     pub(super) fn ask<'a>(&'a self, matched: &MatchedRule, limit: &'a CompiledLimit) -> Ask<'a> {
-        Ask { limit: &limit.limit, key: self.found().key(matched), cost: matched.cost, max_wait: limit.max_wait }
+        Ask { limit: &limit.limit, key: self.matches().key(matched), cost: matched.cost, max_wait: limit.max_wait }
     }
 
     /// Returns the queries in scope.
     pub(super) fn asks(&self, scope: Scope) -> AskList<'_> {
         // Loops, since this is on the hot path, and iterator chains take three times as many instructions.
         let mut asks = AskList::new();
-        for (index, matched) in self.found().applied().iter().enumerate() {
+        for (index, matched) in self.matches().matched().iter().enumerate() {
             if !scope.has(index, matched) {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Verdict {
 
     /// Returns the query in scope, if the request has only this one.
     pub(super) fn only_ask(&self, scope: Scope) -> Option<Ask<'_>> {
-        let [matched] = self.found().applied() else { return None };
+        let [matched] = self.matches().matched() else { return None };
         let [limit] = self.rules().rule(matched.rule)?.limits(matched) else { return None };
         (scope.has(0, matched) && scope.has_limit(limit)).then(|| self.ask(matched, limit))
     }

@@ -185,7 +185,7 @@ impl Engine {
                 self.settle_one(verdict, index, costs, now).await;
             }
         }
-        if !verdict.found().free().is_empty() {
+        if !verdict.matches().uncharged().is_empty() {
             self.settle_free(verdict, costs, now).await;
         }
     }
@@ -193,17 +193,17 @@ impl Engine {
     /// Charges the rules for which the estimated cost was 0, so that they were not checked.
     #[cold]
     async fn settle_free(&self, verdict: &mut Verdict, costs: &ActualCost, now: Timestamp) {
-        let free = verdict.found().free().len();
+        let free = verdict.matches().uncharged().len();
         verdict.parts_mut().charged_free.resize(free, 0);
         for index in 0..free {
-            let (matched, before) = (&verdict.found().free()[index], verdict.parts().charged_free[index]);
+            let (matched, before) = (&verdict.matches().uncharged()[index], verdict.parts().charged_free[index]);
             let Some(rule) = verdict.rules().rule(matched.rule) else { continue };
             let Some(cost) = costs.of(rule.rule()) else { continue };
             // Earlier charges stay, since there is no receipt for them.
             let Ok(more) = Cost::new(cost.saturating_sub(before)) else { continue };
             for limit in rule.limits(matched).iter().filter(|limit| is_settled(limit)) {
                 let ask = Ask { cost: more, ..verdict.ask(matched, limit) };
-                match self.state.shared.as_ref().filter(|_| limit.home == CountedIn::Shared) {
+                match self.state.shared.as_ref().filter(|_| limit.counted_in == CountedIn::Shared) {
                     Some(shared) => {
                         // If the store is unreachable, the charge is lost.
                         let _ = shared.charge(ask, now).await;

@@ -146,7 +146,7 @@ impl SharedQuery {
     pub(super) fn new(verdict: &Verdict, counts: &Arc<LocalCounts>) -> Self {
         let mut asks = SmallVec::new();
         asks.push((Scope::Shared, OwnedAsks::of(verdict, Scope::Shared)));
-        if verdict.found().has_shadows() {
+        if verdict.matches().has_shadows() {
             let shadows = verdict.shadows_in(CountedIn::Shared).into_iter().map(Scope::Shadow);
             asks.extend(shadows.map(|scope| (scope, OwnedAsks::of(verdict, scope))));
         }

@@ -8,7 +8,7 @@ use super::queries::{Charges, Scope, ScopedDecision};
 pub(super) use crate::duration::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
-use diana_rules::ruleset::{CompiledRule, DenyReason, Matches, RefusedBy, RequestOutcome, RuleNotCallable};
+use diana_rules::ruleset::{CompiledRule, DeniedBy, DenyReason, Matches, RequestOutcome, RuleNotCallable};
 use diana_rules::{Attributes, RuleFile, RuleSet};
 use pool::{Pooled, VerdictParts};
 pub(super) use pool::{Queued, Rules};
@@ -27,7 +27,7 @@ pub struct Verdict(Pooled);
 /// One limit that was checked, and its answer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Asked<'a> {
+pub struct CheckedLimit<'a> {
     /// The rule of the limit.
     pub rule: &'a Rule,
     /// The key that is counted.
@@ -44,7 +44,7 @@ pub struct Asked<'a> {
 pub enum Reason<'a> {
     /// A limit: for a denied request the one with the latest retry time, for a granted one the one with the fewest
     /// permits left.
-    Limit(Asked<'a>),
+    Limit(CheckedLimit<'a>),
     /// A rule that denies regardless of its counts.
     Rule {
         /// The rule.
@@ -129,30 +129,30 @@ impl Verdict {
             self.parts_mut().denying_rule = self.find_denying_rule();
         }
         self.count(wait);
-        let is_held = self.found().is_held() && wait.is_some();
+        let is_held = self.matches().is_held() && wait.is_some();
         self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
         self
     }
 
     /// Updates the counters of each rule.
     fn count(&self, wait: Option<Duration>) {
-        let (rules, found) = (self.rules(), self.found());
+        let (rules, found) = (self.rules(), self.matches());
         let Some(wait) = wait else {
             let Some(rule) = self.denying_rule() else { return };
-            rule.count(if self.over() == Some(&OverLimit::Deny) {
-                RequestOutcome::Refused
+            rule.count(if self.over_limit() == Some(&OverLimit::Deny) {
+                RequestOutcome::Denied
             } else {
                 RequestOutcome::Rerouted
             });
             return;
         };
-        for refused in found.refused() {
+        for refused in found.denied() {
             if let Some(rule) = rules.rule(refused.rule) {
-                rule.count(RequestOutcome::ShadowRefused);
+                rule.count(RequestOutcome::ShadowDenied);
             }
         }
         let is_immediate = self.parts().queued.is_none() && wait.is_zero();
-        for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
+        for applied in found.matched().iter().filter(|applied| applied.mode == Mode::Enforced) {
             let Some(rule) = rules.rule(applied.rule) else { continue };
             let waited = !is_immediate && self.has_waited_for(rule.rule());
             rule.count(if waited { RequestOutcome::Waited } else { RequestOutcome::Granted });
@@ -162,24 +162,25 @@ impl Verdict {
     /// Returns `true` if the rule made it wait.
     fn has_waited_for(&self, rule: &Rule) -> bool {
         let queued = self.parts().queued.and_then(|queued| self.rules().rule(queued.rule));
-        let asked = |asked: Asked<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
-        queued.is_some_and(|queued| std::ptr::eq(queued.rule(), rule)) || self.asked().any(asked)
+        let asked =
+            |asked: CheckedLimit<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
+        queued.is_some_and(|queued| std::ptr::eq(queued.rule(), rule)) || self.checked_limits().any(asked)
     }
 
-    /// Returns the indexes of the shadow rules that are counted in `home`.
-    pub(super) fn shadows_in(&self, home: CountedIn) -> SmallVec<[usize; 4]> {
-        let applied = self.found().applied().iter().enumerate();
-        let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.home == home);
+    /// Returns the indexes of the shadow rules that are counted in `counted_in`.
+    pub(super) fn shadows_in(&self, counted_in: CountedIn) -> SmallVec<[usize; 4]> {
+        let applied = self.matches().matched().iter().enumerate();
+        let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.counted_in == counted_in);
         shadows.map(|(index, _)| index).collect()
     }
 
     /// Adds the decision of an active rule's store, or of a shadow rule.
     pub(super) fn add(&mut self, decision: ScopedDecision) {
         if let Scope::Shadow(index) = decision.scope
-            && let Some(rule) = self.found().applied().get(index).and_then(|matched| self.rules().rule(matched.rule))
+            && let Some(rule) = self.matches().matched().get(index).and_then(|matched| self.rules().rule(matched.rule))
         {
             let is_granted = decision.decision.is_granted();
-            rule.count(if is_granted { RequestOutcome::Granted } else { RequestOutcome::ShadowRefused });
+            rule.count(if is_granted { RequestOutcome::Granted } else { RequestOutcome::ShadowDenied });
         }
         self.parts_mut().decisions.push(decision);
     }
@@ -197,14 +198,14 @@ impl Verdict {
         if std::ptr::eq(self.rules(), &**rules) {
             return rule;
         }
-        let Some(matches) = rules.carried_over(self.rules(), self.found()) else { return rule };
+        let Some(matches) = rules.migrate_matches(self.rules(), self.matches()) else { return rule };
         let number = rule.and_then(|rule| rules.number(&self.rules().rule(rule)?.rule().name));
         let parts = self.parts_mut();
         (parts.rules, parts.matches) = (Some(rules), matches);
         number
     }
 
-    pub(super) fn deny_by(&mut self, by: RefusedBy) {
+    pub(super) fn deny_by(&mut self, by: DeniedBy) {
         self.parts_mut().denied_by = Some(by);
     }
 
@@ -243,7 +244,7 @@ impl Verdict {
     }
 
     /// Returns how long it was queued before it was decided, granted or not.
-    pub fn stood(&self) -> Duration {
+    pub fn queued_for(&self) -> Duration {
         self.parts().queued.map_or(Duration::ZERO, |queued| queued.time)
     }
 
@@ -251,7 +252,7 @@ impl Verdict {
     pub fn waited_for(&self) -> Option<&Rule> {
         let queued = self.parts().queued;
         let queued = queued.and_then(|queued| Some((queued.time, self.rules().rule(queued.rule)?.rule())));
-        let reserved = self.asked().filter(|_| self.is_granted());
+        let reserved = self.checked_limits().filter(|_| self.is_granted());
         let reserved = reserved.filter_map(|asked| Some((asked.answer.wait()?, asked.rule)));
         let longest = queued.into_iter().chain(reserved).filter(|(time, _)| !time.is_zero());
         longest.max_by_key(|(time, _)| *time).map(|(_, rule)| rule)
@@ -261,7 +262,7 @@ impl Verdict {
     /// predicted, it is one second.
     pub fn retry(&self) -> Option<Retry> {
         match self.parts().denied_by {
-            Some(RefusedBy { why: DenyReason::Overloaded(_), .. }) => {
+            Some(DeniedBy { why: DenyReason::Overloaded(_), .. }) => {
                 return Some(Retry::After(Duration::from_secs(1)));
             }
             Some(_) => return Some(Retry::Never),
@@ -272,55 +273,55 @@ impl Verdict {
 
     /// Returns why it was denied, or which limit a granted request is closest to. `None` if no rule matches.
     pub fn reason(&self) -> Option<Reason<'_>> {
-        if let Some(RefusedBy { rule, why }) = self.parts().denied_by {
+        if let Some(DeniedBy { rule, why }) = self.parts().denied_by {
             return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
         }
-        if let Some(only) = self.only() {
+        if let Some(only) = self.only_limit() {
             return Some(Reason::Limit(only));
         }
-        let denied = |asked: &Asked<'_>| asked.answer.retry();
-        let longest = self.asked().filter_map(|asked| Some((denied(&asked)?, asked)));
+        let denied = |asked: &CheckedLimit<'_>| asked.answer.retry();
+        let longest = self.checked_limits().filter_map(|asked| Some((denied(&asked)?, asked)));
         let longest = longest.reduce(|one, other| if one.0.later(other.0) == one.0 { one } else { other });
-        let least = || self.asked().min_by_key(|asked| asked.answer.status.remaining);
+        let least = || self.checked_limits().min_by_key(|asked| asked.answer.status.remaining);
         longest.map(|(_, asked)| asked).or_else(least).map(Reason::Limit)
     }
 
     /// Returns every limit that was checked, except those of shadow rules, and its answer. For a denied request, limits
     /// with the answer "granted" are not the reason.
-    pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
-        let only = self.only();
+    pub fn checked_limits(&self) -> impl Iterator<Item = CheckedLimit<'_>> {
+        let only = self.only_limit();
         let several = only.is_none().then(|| self.enforced().flat_map(|of| self.answers_of(of)));
         only.into_iter().chain(several.into_iter().flatten())
     }
 
     /// Returns the limit that was checked, if it is exactly one and local. Most requests are like that, and this takes
-    /// a tenth of the time of [`asked`](Self::asked).
-    pub fn only(&self) -> Option<Asked<'_>> {
-        let found = self.found();
-        let ([local], [matched]) = (&self.parts().decisions[..], found.applied()) else { return None };
+    /// a tenth of the time of [`asked`](Self::checked_limits).
+    pub fn only_limit(&self) -> Option<CheckedLimit<'_>> {
+        let found = self.matches();
+        let ([local], [matched]) = (&self.parts().decisions[..], found.matched()) else { return None };
         if matches!(local.scope, Scope::Shared | Scope::Shadow(_)) {
             return None;
         }
         let rule = self.rules().rule(matched.rule)?;
         let ([answer], [limit]) = (local.decision.answers(), rule.limits(matched)) else { return None };
-        Some(Asked { rule: rule.rule(), key: found.key(matched), limit: &limit.limit, answer: *answer })
+        Some(CheckedLimit { rule: rule.rule(), key: found.key(matched), limit: &limit.limit, answer: *answer })
     }
 
-    fn answers_of<'a>(&'a self, of: &'a ScopedDecision) -> impl Iterator<Item = Asked<'a>> {
+    fn answers_of<'a>(&'a self, of: &'a ScopedDecision) -> impl Iterator<Item = CheckedLimit<'a>> {
         let both = self.limits_in(of.scope).zip(of.decision.answers());
         both.filter_map(|((matched, limit), answer)| {
             let rule = self.rules().rule(matched.rule)?.rule();
-            Some(Asked { rule, key: self.found().key(matched), limit: &limit.limit, answer: *answer })
+            Some(CheckedLimit { rule, key: self.matches().key(matched), limit: &limit.limit, answer: *answer })
         })
     }
 
     /// Returns the shadow rules that would have denied it.
     pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
         // Shadow rules are only reported for granted requests.
-        let listed = self.found().refused().iter().filter(|_| self.is_granted()).map(|denial| denial.rule);
+        let listed = self.matches().denied().iter().filter(|_| self.is_granted()).map(|denial| denial.rule);
         let counted = self.parts().decisions.iter().filter(|of| !of.decision.is_granted());
         let counted = counted.filter_map(|of| match of.scope {
-            Scope::Shadow(index) => self.found().applied().get(index).map(|matched| matched.rule),
+            Scope::Shadow(index) => self.matches().matched().get(index).map(|matched| matched.rule),
             _ => None,
         });
         let rules = listed.chain(counted).filter_map(|rule| Some(self.rules().rule(rule)?.rule()));
@@ -328,7 +329,7 @@ impl Verdict {
     }
 
     /// Returns the rule that denied it, which configures the response; `None` if it was granted.
-    pub fn refused_by(&self) -> Option<&Rule> {
+    pub fn denied_by(&self) -> Option<&Rule> {
         self.denying_rule().map(CompiledRule::rule)
     }
 
@@ -339,7 +340,7 @@ impl Verdict {
 
     /// Finds the number of the rule that denied it.
     fn find_denying_rule(&self) -> Option<u32> {
-        match (self.parts().denied_by, self.found().applied()) {
+        match (self.parts().denied_by, self.matches().matched()) {
             (Some(by), _) => Some(by.rule),
             // With a single matched rule, it is that one.
             (None, [matched]) => Some(matched.rule),
@@ -354,7 +355,7 @@ impl Verdict {
 
     /// Returns the HTTP status of the denial; `None` if it was granted.
     pub fn status(&self) -> Option<u16> {
-        let rule = self.refused_by()?;
+        let rule = self.denied_by()?;
         Some(match self.parts().denied_by.map(|denial| denial.why) {
             // The request itself is invalid, not its rate.
             Some(DenyReason::Cost) => BAD_REQUEST,
@@ -366,8 +367,8 @@ impl Verdict {
     /// Returns the action for a request over the limit; `None` if it was granted. A request that is denied because its
     /// cost can't be computed, or with a separate status because a key part is missing, is over no limit and never
     /// rerouted.
-    pub fn over(&self) -> Option<&OverLimit> {
-        let rule = self.refused_by()?;
+    pub fn over_limit(&self) -> Option<&OverLimit> {
+        let rule = self.denied_by()?;
         Some(match self.parts().denied_by.map(|denial| denial.why) {
             Some(DenyReason::Cost) => &OverLimit::Deny,
             Some(DenyReason::Missing) if rule.missing_status.is_some() => &OverLimit::Deny,
@@ -381,7 +382,7 @@ impl Verdict {
     }
 
     /// Returns the matches of these rules.
-    pub fn found(&self) -> &Matches {
+    pub fn matches(&self) -> &Matches {
         &self.parts().matches
     }
 
@@ -391,12 +392,12 @@ impl Verdict {
     }
 
     /// Returns `true` if the shared store failed, so that this process decided in its place.
-    pub fn fell_back(&self) -> bool {
+    pub fn is_fallback(&self) -> bool {
         self.parts().decisions.iter().filter(|of| of.is_local).any(|of| match of.scope {
             Scope::Everything | Scope::Local => false,
             Scope::Shared => true,
             Scope::Shadow(index) => {
-                self.found().applied().get(index).is_some_and(|matched| matched.home == CountedIn::Shared)
+                self.matches().matched().get(index).is_some_and(|matched| matched.counted_in == CountedIn::Shared)
             }
         })
     }
@@ -453,7 +454,7 @@ impl fmt::Display for Verdict {
                 match self.retry() {
                     None => Ok(()),
                     Some(Retry::After(wait)) => write!(f, ", retry after {}", time(wait)),
-                    Some(Retry::WhenReturned) => f.write_str(", retry when a permit is released"),
+                    Some(Retry::WhenReleased) => f.write_str(", retry when a permit is released"),
                     Some(Retry::Never) => f.write_str(", retrying does not help"),
                 }
             }

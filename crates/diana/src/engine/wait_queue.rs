@@ -171,8 +171,8 @@ impl Engine {
                 let ticket = self.ticket(verdict, (matched, limit), since)?;
                 let retry_at = match retry {
                     Retry::After(after) => Some(verdict.at() + after),
-                    Retry::WhenReturned if !of.is_local => Some((verdict.at() + POLL_SHARED).min(ticket.deadline)),
-                    Retry::WhenReturned => Some(ticket.deadline),
+                    Retry::WhenReleased if !of.is_local => Some((verdict.at() + POLL_SHARED).min(ticket.deadline)),
+                    Retry::WhenReleased => Some(ticket.deadline),
                     Retry::Never => None,
                 }?;
                 if retry_at > ticket.deadline || verdict.at() >= ticket.deadline {
@@ -194,7 +194,7 @@ impl Engine {
         (matched, limit): (&MatchedRule, &CompiledLimit),
         since: Timestamp,
     ) -> Option<Ticket> {
-        let max_queued = limit.line?;
+        let max_queued = limit.queue?;
         let queue = self.state.counts.queue_id(&verdict.ask(matched, limit));
         let deadline = since + limit.max_wait.as_duration();
         Some(Ticket { queue, rule: matched.rule, max_queued, deadline, retry_at: deadline })
@@ -249,7 +249,7 @@ impl Engine {
                 // The shared store has the actual count; it is too low, or the queue would be empty.
                 status.remaining = 0;
             }
-            let retry = answer.retry().unwrap_or(Retry::WhenReturned);
+            let retry = answer.retry().unwrap_or(Retry::WhenReleased);
             Answer { outcome: Outcome::Denied { retry }, status }
         }));
         drop(asks);

@@ -63,7 +63,7 @@ pub struct Limited {
 #[non_exhaustive]
 pub enum Cause {
     /// The limit is exhausted.
-    Used {
+    Exhausted {
         /// When the call would be granted.
         retry: Retry,
     },
@@ -141,7 +141,9 @@ impl Limited {
     /// help: then see [`cause`](Self::cause).
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
-            Cause::Used { retry: Retry::After(wait) } | Cause::Rule { retry: Retry::After(wait), .. } => Some(wait),
+            Cause::Exhausted { retry: Retry::After(wait) } | Cause::Rule { retry: Retry::After(wait), .. } => {
+                Some(wait)
+            }
             _ => None,
         }
     }
@@ -150,7 +152,7 @@ impl Limited {
     /// did; 500 for a mistake in the program.
     pub fn status(&self) -> u16 {
         match self.cause {
-            Cause::Used { .. } => 429,
+            Cause::Exhausted { .. } => 429,
             Cause::Rule { status, .. } => status,
             _ => 500,
         }
@@ -170,7 +172,7 @@ impl Limited {
         }
         match retry {
             Retry::After(wait) => write!(f, ": retry after {}", time(wait)),
-            Retry::WhenReturned => write!(f, ": retry when another call returns"),
+            Retry::WhenReleased => write!(f, ": retry when another call returns"),
             Retry::Never => write!(f, ": retrying does not help"),
         }
     }
@@ -180,7 +182,7 @@ impl fmt::Display for Limited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let function = self.function();
         match &self.cause {
-            Cause::Used { retry } => {
+            Cause::Exhausted { retry } => {
                 write!(f, "`{function}` is limited")?;
                 self.fmt_key_and_retry(*retry, f)
             }

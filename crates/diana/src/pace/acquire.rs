@@ -74,7 +74,7 @@ impl PendingAcquire {
                 return Ok(Step::Retry);
             }
             Err(AcquireError::Denied { retry: Retry::After(wait), .. }) => wait,
-            Err(AcquireError::Denied { retry: Retry::WhenReturned, .. }) => POLL_INTERVAL,
+            Err(AcquireError::Denied { retry: Retry::WhenReleased, .. }) => POLL_INTERVAL,
             Err(_) => return Err(Exhausted),
         };
         let retry_at = self.since + wait;

@@ -164,9 +164,9 @@ fn a_request_with_an_invalid_cost_is_never_rerouted() {
     let (engine, _) = crate::support::engine(&format!("rules: [{rules}]"));
     let denied = decide(&engine, &tokens(Some("abc")));
     assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Cost, .. })));
-    assert_eq!((denied.over(), denied.status()), (Some(&OverLimit::Deny), Some(400)));
+    assert_eq!((denied.over_limit(), denied.status()), (Some(&OverLimit::Deny), Some(400)));
     assert_eq!(denied.to_string(), "denied by `tokens`: its cost can't be computed, and there is no `cost_default`");
-    assert!(matches!(decide(&engine, &tokens(Some("2000"))).over(), Some(OverLimit::Reroute(_))));
+    assert!(matches!(decide(&engine, &tokens(Some("2000"))).over_limit(), Some(OverLimit::Reroute(_))));
     assert_eq!(engine.rules().rules()[0].failures(), 1);
 }
 
@@ -174,5 +174,5 @@ fn a_request_with_an_invalid_cost_is_never_rerouted() {
 fn a_shadow_rule_denies_no_request_for_its_cost() {
     let (engine, _) = crate::support::engine(&format!("rules: [{{{COST}, shadow: true}}]"));
     assert!(decide(&engine, &tokens(Some("abc"))).is_granted());
-    assert_eq!(engine.rules().rules()[0].shadow_refusals(), 1);
+    assert_eq!(engine.rules().rules()[0].shadow_denials(), 1);
 }

@@ -18,7 +18,7 @@ fn all_rules_grant_or_none_is_charged() {
     assert_eq!(decision_text(&engine, &account("alice")), "granted, closest to `each-account` for alice: 0 of 1 left");
     let denied = decide(&engine, &account("alice"));
     assert_eq!(denied.to_string(), "denied by `each-account` for alice: 0 of 1 left, retry after 1h");
-    assert_eq!((denied.status(), denied.over()), (Some(429), Some(&OverLimit::Deny)));
+    assert_eq!((denied.status(), denied.over_limit()), (Some(429), Some(&OverLimit::Deny)));
     // Alice's denials cost the others nothing.
     assert_eq!(decision_text(&engine, &account("bob")), "granted, closest to `each-account` for bob: 0 of 1 left");
     assert_eq!(decision_text(&engine, &account("carol")), "granted, closest to `everyone`: 0 of 3 left");
@@ -147,7 +147,7 @@ fn shadow_rules_count_and_deny_no_request() {
     let denied = decide(&engine, &request());
     assert!(!denied.is_granted());
     let shadow_denials =
-        engine.rules().rules().iter().map(diana::rules::ruleset::CompiledRule::shadow_refusals).collect::<Vec<_>>();
+        engine.rules().rules().iter().map(diana::rules::ruleset::CompiledRule::shadow_denials).collect::<Vec<_>>();
     assert_eq!(shadow_denials, [0, 2, 3]);
 }
 
@@ -193,7 +193,7 @@ fn permits_are_released_when_the_request_finishes() {
     now(engine.refund(second));
     let third = decide(&engine, &request());
     assert_eq!(third.to_string(), "granted, closest to `uploads` for 203.0.113.7: 0 of 1 left");
-    let remaining = third.asked().find(|asked| asked.rule.name == "rate").unwrap().answer.status.remaining;
+    let remaining = third.checked_limits().find(|asked| asked.rule.name == "rate").unwrap().answer.status.remaining;
     assert_eq!(remaining, 1, "two of three are used: the refunded one is not");
 }
 

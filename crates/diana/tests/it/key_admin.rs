@@ -28,7 +28,7 @@ fn peek_shows_the_counts_of_requests_and_changes_nothing() {
     // Peeking changes nothing.
     assert_eq!(peek(&engine, "a", &["alice"]), "a 3/5, a#2 98/100");
     let status = now(engine.peek_key("a", &["alice"])).unwrap();
-    assert_eq!((status.home, status.limits[0].retry), (CountedIn::Local, None));
+    assert_eq!((status.counted_in, status.limits[0].retry), (CountedIn::Local, None));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn resets_charges_and_refunds_change_one_key() {
 fn permits_of_running_requests_cannot_be_refunded() {
     let (engine, _clock) = engine("rules: [{name: a, by: ip, concurrent: 1}]");
     let running = decide(&engine, &request());
-    assert_eq!(now(engine.peek_key("a", &["203.0.113.7"])).unwrap().limits[0].retry, Some(Retry::WhenReturned));
+    assert_eq!(now(engine.peek_key("a", &["203.0.113.7"])).unwrap().limits[0].retry, Some(Retry::WhenReleased));
     let error = now(engine.refund_key("a", &["203.0.113.7"], Cost::ONE)).unwrap_err();
     assert!(error.to_string().starts_with("`a` can't be refunded: "), "{error}");
     assert_eq!(format_status(&now(engine.reset_key("a", &["203.0.113.7"])).unwrap()), "a 1/1");

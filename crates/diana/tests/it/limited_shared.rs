@@ -34,7 +34,7 @@ async fn two_processes_share_one_limit() {
     }
     assert_eq!(granted, 3);
     let limited = call("ann").await.unwrap_err();
-    assert!(matches!(limited.cause(), Cause::Used { .. }), "{limited}");
+    assert!(matches!(limited.cause(), Cause::Exhausted { .. }), "{limited}");
     assert_eq!((limited.key(), limited.name()), (Some("ann"), "shop:it::limited_shared::export"));
     assert!(limited.retry_after() > Some(Duration::from_secs(3_000)), "{limited}");
     assert!(call("bob").await.is_ok());
@@ -92,7 +92,7 @@ fn a_function_that_is_not_async_needs_a_thread_that_may_block() {
     assert_eq!(plain(), Ok(()));
     let in_a_task = runtime.block_on(runtime.spawn(async { plain() })).unwrap();
     assert_eq!(in_a_task, Ok(()));
-    assert!(matches!(plain().unwrap_err().cause(), Cause::Used { .. }));
+    assert!(matches!(plain().unwrap_err().cause(), Cause::Exhausted { .. }));
     let single = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let limited = single.block_on(async { plain() }).unwrap_err();
     assert_eq!(limited.cause(), &Cause::WouldBlock);

@@ -109,7 +109,7 @@ fn local_counts_replace_a_failing_shared_store() {
     let (engine, shared, _) = engine(RULES);
     shared.fails.store(true, Ordering::Relaxed);
     let first = decide(&engine, &account("alice"));
-    assert!(first.is_granted() && first.fell_back());
+    assert!(first.is_granted() && first.is_fallback());
     assert!(decide(&engine, &account("alice")).is_granted());
     assert_eq!(
         decision_text(&engine, &account("alice")),

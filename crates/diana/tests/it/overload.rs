@@ -14,7 +14,7 @@ fn counted(engine: &Engine, name: &str) -> RuleCounts {
 
 /// Granted, waited, denied, rerouted, denied by a shadow rule.
 fn numbers(counted: RuleCounts) -> [u64; 5] {
-    [counted.granted, counted.waited, counted.refused, counted.diverted, counted.shadow_refused]
+    [counted.granted, counted.waited, counted.denied, counted.rerouted, counted.shadow_denied]
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn an_overloaded_machine_denies_and_charges_nothing() {
     engine.load().set_memory(0.5);
     assert!(decide(&engine, &slow).is_granted());
     assert_eq!(numbers(counted(&engine, "overload")), [1, 0, 1, 0, 0]);
-    assert_eq!(counted(&engine, "watched").shadow_refused, 2);
+    assert_eq!(counted(&engine, "watched").shadow_denied, 2);
     assert_eq!(numbers(counted(&engine, "few")), [2, 0, 0, 0, 0]);
 }
 
@@ -127,7 +127,7 @@ fn an_adaptive_limit_learns_from_responses() {
 #[test]
 fn time_spent_waiting_for_the_client_is_not_latency() {
     let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive}]");
-    let limit = |engine: &Engine| decide(engine, &request()).asked().next().unwrap().answer.status.limit;
+    let limit = |engine: &Engine| decide(engine, &request()).checked_limits().next().unwrap().answer.status.limit;
     let upload = |millis: u64, is_reported: bool| {
         let mut verdict = decide(&engine, &request());
         verdict.begin();
@@ -158,7 +158,7 @@ fn an_adaptive_limit_is_lowered_by_overload_responses() {
         now(engine.finish(verdict));
     }
     let verdict = decide(&engine, &request());
-    assert!(verdict.asked().next().unwrap().answer.status.limit < 20, "{verdict}");
+    assert!(verdict.checked_limits().next().unwrap().answer.status.limit < 20, "{verdict}");
 }
 
 #[test]
@@ -170,7 +170,7 @@ rules: [{name: a, concurrent: adaptive, limit: 5/h}, {name: b, concurrent: adapt
     let shared = MemoryStore::default();
     let engine = diana::EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, shared);
     let verdict = decide(&engine, &request());
-    assert_eq!(verdict.asked().count(), 3);
+    assert_eq!(verdict.checked_limits().count(), 3);
     assert_eq!((engine.local().len(), engine.shared::<MemoryStore>().unwrap().len()), (2, 1));
-    assert!(!verdict.fell_back());
+    assert!(!verdict.is_fallback());
 }

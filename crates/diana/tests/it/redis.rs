@@ -122,5 +122,5 @@ async fn key_admin_changes_shared_counts_for_all_engines() {
     one.charge_key("a", &["alice"], Cost::ONE).await.unwrap();
     assert_eq!(remaining(&other).await, 1);
     let reset = one.reset_key("a", &["alice"]).await.unwrap();
-    assert_eq!((reset.home, reset.limits[0].remaining, remaining(&other).await), (CountedIn::Shared, 3, 3));
+    assert_eq!((reset.counted_in, reset.limits[0].remaining, remaining(&other).await), (CountedIn::Shared, 3, 3));
 }

@@ -118,9 +118,9 @@ rules: [{name: a, by: shop, limit: 1/h}, {name: b, by: client, limit: 10/h}]",
     }
     let from = |ip: &str| request().ip(ip.parse::<std::net::IpAddr>().unwrap());
     let verdict = decide(&engine, &from("2001:db8::7"));
-    assert_eq!(verdict.asked().next().unwrap().key, b"2001:db8::");
+    assert_eq!(verdict.checked_limits().next().unwrap().key, b"2001:db8::");
     let verdict = decide(&engine, &from("::ffff:203.0.113.9"));
-    assert_eq!(verdict.asked().next().unwrap().key, b"203.0.113.9");
+    assert_eq!(verdict.checked_limits().next().unwrap().key, b"203.0.113.9");
 }
 
 /// The bound of a queue was validated but not applied.

@@ -104,7 +104,8 @@ fn a_thousand_changes_under_load_keep_exact_counts() {
                     let verdict = decide(&engine, &alice);
                     granted.fetch_add(u64::from(verdict.is_granted()), Ordering::Relaxed);
                     let verdict = decide(&engine, &pair);
-                    let names = verdict.asked().map(|asked| asked.rule.name.clone()).filter(|name| name != "changing");
+                    let names =
+                        verdict.checked_limits().map(|asked| asked.rule.name.clone()).filter(|name| name != "changing");
                     let names = names.collect::<Vec<_>>().join(" and ");
                     assert!(["one and two", "three and four"].contains(&&*names), "half of a change: {names}");
                     now(engine.refund(verdict));

@@ -47,7 +47,7 @@ async fn an_edited_file_is_loaded_and_keeps_the_counts() {
     let path = folder.path().join("diana.yaml");
     write(&path, "rules: [{name: a, by: account, limit: 3/day}]").unwrap();
     let Started { engine, reloader, running } = start(&path).await;
-    assert_eq!(running.status().in_force, Origin::Local);
+    assert_eq!(running.status().active, Origin::Local);
     assert!(engine.decide(&account("alice")).await.is_granted());
     assert!(engine.decide(&account("alice")).await.is_granted());
 
@@ -77,7 +77,7 @@ async fn rules_of_etcd_replace_local_rules_and_change_at_runtime() {
     );
     write(&path, text).unwrap();
     let Started { engine, running, .. } = start(&path).await;
-    assert_eq!((running.status().in_force, limit(&engine)), (Origin::Remote, "3/day".to_owned()));
+    assert_eq!((running.status().active, limit(&engine)), (Origin::Remote, "3/day".to_owned()));
     for _ in 0..3 {
         assert!(engine.decide(&account("alice")).await.is_granted());
     }

@@ -90,7 +90,7 @@ async fn wait_and_queue_are_maximums() {
     let expected = ["0 granted at 0ms", "3 denied at 0ms", "1 denied at 500ms", "2 denied at 500ms"];
     assert_eq!(transcript(&engine, 4, ms(900)).await, expected);
     let counted = engine.rules().rules()[0].counted();
-    assert_eq!((counted.granted, counted.waited, counted.refused), (1, 0, 3));
+    assert_eq!((counted.granted, counted.waited, counted.denied), (1, 0, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +106,7 @@ async fn each_key_has_its_own_queue() {
     drop(alice);
     assert!(waiting.await.is_granted());
     let counted = engine.rules().rules()[0].counted();
-    assert_eq!((counted.granted, counted.waited, counted.refused), (2, 1, 1));
+    assert_eq!((counted.granted, counted.waited, counted.denied), (2, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +121,7 @@ async fn a_request_that_does_not_queue_does_not_overtake() {
         // A permit is free, but it belongs to the second request.
         let overtaking = now(engine.decide(&request()));
         assert!(!overtaking.is_granted(), "{overtaking}");
-        assert_eq!(overtaking.refused_by().unwrap().name, "permits");
+        assert_eq!(overtaking.denied_by().unwrap().name, "permits");
         let verdict = second.await;
         assert!(verdict.is_granted(), "{verdict}");
         drop(verdict);
@@ -144,7 +144,7 @@ async fn a_cancelled_request_makes_way_for_the_next() {
     drop(verdict);
     let last = engine.admit(&request()).await;
     assert_eq!(
-        last.asked().map(|asked| asked.answer.status.remaining).collect::<Vec<_>>(),
+        last.checked_limits().map(|asked| asked.answer.status.remaining).collect::<Vec<_>>(),
         [0, 0],
         "the cancelled request was charged nothing"
     );
@@ -156,7 +156,7 @@ async fn a_denial_by_a_rule_without_wait_is_immediate() {
     let first = engine.admit(&request()).await;
     assert!(first.is_granted());
     let denied = now(engine.admit(&request()));
-    assert!(denied.asked().all(|asked| !asked.answer.is_granted()));
+    assert!(denied.checked_limits().all(|asked| !asked.answer.is_granted()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ async fn a_permit_that_another_process_releases_is_found() {
     let other = async {
         tokio::time::sleep(ms(500)).await;
         // As if by another process: no waiter of this process is woken.
-        let asked = first.asked().next().unwrap();
+        let asked = first.checked_limits().next().unwrap();
         let ask = diana::store::Ask::one(asked.limit, asked.key);
         let decision = diana::store::Decision::new([asked.answer]);
         diana::store::LocalStore::refund(
@@ -203,7 +203,7 @@ async fn a_permit_that_another_process_releases_is_found() {
         );
     };
     let (acquired, ()) = tokio::join!(waiting, other);
-    let queued = acquired.unwrap().verdict().stood();
+    let queued = acquired.unwrap().verdict().queued_for();
     assert!((ms(500)..ms(600)).contains(&queued), "{queued:?}");
 }
 
@@ -219,7 +219,7 @@ async fn a_verdict_reports_its_time_in_the_queue_and_the_rule() {
     );
     // In hundredths of a second, since timers are late by up to a millisecond.
     let waited =
-        |verdict: &Verdict| (verdict.stood().as_millis() / 10, verdict.waited_for().map(|rule| rule.name.clone()));
+        |verdict: &Verdict| (verdict.queued_for().as_millis() / 10, verdict.waited_for().map(|rule| rule.name.clone()));
     let first = engine.admit(&request()).await;
     assert_eq!(waited(&first), (0, None));
     let (second, ()) = tokio::join!(engine.admit(&request()), async {
@@ -270,7 +270,7 @@ fn permits_released_on_another_thread_wake_the_first_waiter() {
     });
     threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
     assert!(concurrency.lock().1 > 1);
-    assert_eq!(engine.rules().rules()[0].counted().refused, 0);
+    assert_eq!(engine.rules().rules()[0].counted().denied, 0);
 }
 
 /// A regression: a request that was queued for a permit which was never released was granted only at its deadline.

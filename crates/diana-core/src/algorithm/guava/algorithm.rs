@@ -16,7 +16,7 @@
 
 use super::{END, SmoothRate, SmoothState, whole_micros};
 use crate::{Algorithm, Cost, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, SmoothBursty, SmoothWarmingUp};
-use crate::{Status, Timestamp, Waiting};
+use crate::{Status, Timestamp, WaitMode};
 use std::time::Duration;
 
 impl SmoothRate {
@@ -148,7 +148,7 @@ macro_rules! smooth_algorithms {
             type State = SmoothState;
 
             fn configured_rate(&self) -> Option<f64> {
-                Some(self.in_micros().rate_given())
+                Some(self.in_micros().nominal_rate())
             }
 
             fn fresh(&self, now: Timestamp) -> SmoothState {
@@ -187,8 +187,8 @@ macro_rules! smooth_algorithms {
                 SmoothRate::migrates_fresh(changed, now)
             }
 
-            fn waiting(&self) -> Waiting {
-                Waiting::Reserves
+            fn wait_mode(&self) -> WaitMode {
+                WaitMode::Reserve
             }
         }
         )+

@@ -370,8 +370,8 @@ impl Algorithm for Watched {
     fn rescale(&self, state: &mut WatchedState, old: &Self, now: Timestamp) {
         self.0.rescale(&mut state.0, &old.0, now);
     }
-    fn waiting(&self) -> crate::Waiting {
-        self.0.waiting()
+    fn wait_mode(&self) -> crate::WaitMode {
+        self.0.wait_mode()
     }
     fn heap_bytes(&self, state: &WatchedState) -> usize {
         self.0.heap_bytes(&state.0)

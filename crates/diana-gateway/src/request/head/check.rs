@@ -3,7 +3,7 @@
 use super::list_contains;
 use crate::section::GatewaySection;
 use diana_http::{malformed_path, normal_method};
-use diana_rules::http_settings::Spelling;
+use diana_rules::http_settings::SpellingPolicy;
 use diana_rules::matching::is_valid_host;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
@@ -23,7 +23,7 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
         return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, detail: "`CONNECT` is not supported" });
     }
     // Some services treat `post` as `POST`, and others do not.
-    if gateway.methods.any_case == Spelling::Deny && normal_method(head.method.as_str()) != head.method.as_str() {
+    if gateway.methods.any_case == SpellingPolicy::Deny && normal_method(head.method.as_str()) != head.method.as_str() {
         return bad_request("the method is not in upper case");
     }
     if head.uri.path() == "*" && head.method != Method::OPTIONS {

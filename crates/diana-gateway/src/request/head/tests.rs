@@ -3,7 +3,7 @@
 use super::*;
 use crate::connection::ConnInfo;
 use crate::section::GatewaySection;
-use diana_rules::http_settings::Spelling;
+use diana_rules::http_settings::SpellingPolicy;
 use http::request::Parts;
 use http::{Request, Version};
 use std::net::SocketAddr;
@@ -104,8 +104,8 @@ fn spellings_are_configurable() {
         assert_eq!(rejection(method, "/", &default), Some((400, "the method is not in upper case")), "{method}");
     }
     let mut other = GatewaySection::default();
-    other.methods.any_case = Spelling::Allow;
-    other.http.escaped_slash = Spelling::Deny;
+    other.methods.any_case = SpellingPolicy::Allow;
+    other.http.escaped_slash = SpellingPolicy::Deny;
     assert_eq!(rejection("post", "/a%252fb", &other), None);
     for path in ["/a%2fb", "/a%2Fb", "/a%5cb", "/%2F"] {
         assert_eq!(rejection("GET", path, &other), Some((400, "the path contains an escaped slash")), "{path}");

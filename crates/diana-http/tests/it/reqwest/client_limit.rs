@@ -95,7 +95,7 @@ async fn a_permit_is_released_when_the_call_ends_fails_or_is_dropped() {
     server.wait_for_request().await;
     assert_eq!(permits.available(), 0);
     let error = call(&client, &server.url("/")).await.unwrap().unwrap_err();
-    assert_eq!((error.retry, server.requests()), (Retry::WhenReturned, vec!["/never".to_owned()]));
+    assert_eq!((error.retry, server.requests()), (Retry::WhenReleased, vec!["/never".to_owned()]));
     in_flight.abort();
     assert!(in_flight.await.unwrap_err().is_cancelled());
     assert_eq!(permits.available(), 1);

@@ -221,8 +221,8 @@ fn a_reload_keeps_the_counts_of_unchanged_limits() {
     assert_eq!(get_with(diana.port(), "/", "x-key: spent\r\n").status, 204);
     let with_another = ONE.replace("rules: [", "rules: [{name: other, by: header(x-other), limit: 1/h}, ");
     diana.rewrite(&with_another);
-    let in_force = || diana.admin("/rules").text().contains("other").then_some(());
-    wait_until("the new rules", LONG, in_force).unwrap();
+    let is_loaded = || diana.admin("/rules").text().contains("other").then_some(());
+    wait_until("the new rules", LONG, is_loaded).unwrap();
     assert_eq!(get_with(diana.port(), "/", "x-key: spent\r\n").status, 429);
 }
 

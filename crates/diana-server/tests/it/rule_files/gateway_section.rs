@@ -6,7 +6,7 @@ use diana_admin::AdminSection;
 use diana_gateway::section::{AccessLogFormat, GatewayLimits, GatewaySection, Timeouts};
 use diana_rules::Document;
 use diana_rules::attributes::SyntheticRequest;
-use diana_rules::http_settings::{RateLimitHeaders, Spelling};
+use diana_rules::http_settings::{RateLimitHeaders, SpellingPolicy};
 use diana_rules::rule::CostOf;
 use diana_rules::upstream::Scheme;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn every_field_is_parsed() {
     assert_eq!([header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs()), [1, 2, 3, 4, 5, 6, 7]);
     let GatewayLimits { header, headers, body, connections, streams, .. } = gateway.bounds;
     assert_eq!((header, headers, body, connections, streams), (64 << 10, 50, Some(100 << 20), 20_000, 10));
-    assert_eq!((gateway.http.escaped_slash, gateway.methods.any_case), (Spelling::Deny, Spelling::Allow));
+    assert_eq!((gateway.http.escaped_slash, gateway.methods.any_case), (SpellingPolicy::Deny, SpellingPolicy::Allow));
     let admin = file.section::<AdminSection>().unwrap().unwrap().clone();
     assert_eq!((admin.listen.len(), admin.token.as_ref().unwrap().reveal()), (2, "hunter2"));
 }
@@ -63,7 +63,7 @@ fn missing_fields_have_defaults() {
     assert_eq!(times, [10, 30, 60, 3, 60, 3_600, 30]);
     let GatewayLimits { header, headers, body, connections, streams, memory, .. } = default.bounds;
     assert_eq!((header, headers, body, connections, streams), (32 << 10, 100, None, 10_000, 100));
-    assert_eq!((default.http.escaped_slash, default.methods.any_case), (Spelling::Allow, Spelling::Deny));
+    assert_eq!((default.http.escaped_slash, default.methods.any_case), (SpellingPolicy::Allow, SpellingPolicy::Deny));
     assert_eq!(good(&gateway_file("paths: {}, methods: {}")).section().unwrap(), Some(&GatewaySection::default()));
     assert_eq!(memory, 1 << 30);
     assert_eq!(AdminSection::default().listen, ["127.0.0.1:9090".parse().unwrap()]);

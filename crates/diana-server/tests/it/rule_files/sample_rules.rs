@@ -101,13 +101,13 @@ fn matches_of(rules: &RuleSet, request: &Request) -> Vec<String> {
     let mut found = Matches::default();
     rules.find(request, &mut found);
     let name = |number: u32| rules.rule(number).unwrap().rule().name.clone();
-    let applied = found.applied().iter().map(|applied| {
+    let applied = found.matched().iter().map(|applied| {
         let rule = rules.rule(applied.rule).unwrap();
         let key = String::from_utf8_lossy(found.key(applied));
         let limits = rule.limits(applied).iter().map(|limit| limit.limit.name().to_owned()).collect::<Vec<_>>();
         format!("{} [{key}] cost {}: {}", name(applied.rule), applied.cost.get(), limits.join(", "))
     });
-    let refused = found.refused().iter().map(|refused| {
+    let refused = found.denied().iter().map(|refused| {
         let reason = if refused.why == DenyReason::Listed { "listed" } else { "missing" };
         format!("{} denies: {reason}", name(refused.rule))
     });
@@ -338,7 +338,7 @@ fn llm_tokens_by_cost() {
 fn shared_limit_over_100_gateways() {
     let file = file("shared-limit-over-100-gateways");
     assert!(file.store.redis.is_some() && file.section::<RemoteSection>().unwrap().is_some());
-    let homes = file.rules.iter().map(|rule| rule.home).collect::<Vec<_>>();
+    let homes = file.rules.iter().map(|rule| rule.counted_in).collect::<Vec<_>>();
     assert_eq!(homes, [CountedIn::Shared, CountedIn::Shared, CountedIn::Local, CountedIn::Local]);
     let rules = RuleSet::new(&file);
     let of = |account: &'static str| request("GET", "/").header("x-account-id", account);

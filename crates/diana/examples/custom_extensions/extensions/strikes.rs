@@ -14,7 +14,7 @@
 //! # What always holds
 //! The contract of `Algorithm`: a denial changes nothing, and its retry time is exact.
 
-use diana::algorithm::{Algorithm, Waiting};
+use diana::algorithm::{Algorithm, WaitMode};
 use diana::{Cost, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp};
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl Algorithm for Strikes {
         }
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::Queues
+    fn wait_mode(&self) -> WaitMode {
+        WaitMode::Queue
     }
 }

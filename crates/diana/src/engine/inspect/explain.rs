@@ -25,7 +25,7 @@ pub struct RuleExplanation {
     /// The rule's name.
     pub name: String,
     /// Whether the rule matches, and if not, why.
-    pub said: ExplainedRule,
+    pub result: ExplainedRule,
     /// The key of the request; empty if the rule counts all requests together, or does not count this one.
     pub key: String,
     /// Its cost.
@@ -50,17 +50,17 @@ impl Engine {
                     continue;
                 };
                 let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());
-                let matched = verdict.found().applied().iter().enumerate();
+                let matched = verdict.matches().matched().iter().enumerate();
                 if let Some((index, matched)) = matched.clone().find(|(_, matched)| matched.rule as usize == number) {
-                    key = rule.by.shown(verdict.found().key(matched));
+                    key = rule.by.shown(verdict.matches().key(matched));
                     cost = matched.cost.get();
-                    let decision = self.peek(&verdict, Scope::Shadow(index), matched.home).await;
+                    let decision = self.peek(&verdict, Scope::Shadow(index), matched.counted_in).await;
                     let names = verdict.limits_in(Scope::Shadow(index)).map(|(_, limit)| limit.limit.name().to_owned());
                     limits = names.zip(decision.answers().iter().copied()).collect();
                 }
                 explanation.rules.push(RuleExplanation {
                     name: rule.name.clone(),
-                    said: result,
+                    result: result,
                     key,
                     cost,
                     limits,
@@ -71,9 +71,9 @@ impl Engine {
         }
     }
 
-    async fn peek(&self, verdict: &Verdict, scope: Scope, home: CountedIn) -> Decision {
+    async fn peek(&self, verdict: &Verdict, scope: Scope, counted_in: CountedIn) -> Decision {
         let asks = verdict.asks(scope);
-        let peeked = match (&self.state.shared, home) {
+        let peeked = match (&self.state.shared, counted_in) {
             (Some(shared), CountedIn::Shared) => shared.peek(&asks, verdict.at(), MaxWait::FOREVER).await.ok(),
             _ => None,
         };
@@ -83,18 +83,18 @@ impl Engine {
 
 impl Explanation {
     /// Returns the rules that would deny the request.
-    pub fn refusing(&self) -> impl Iterator<Item = &RuleExplanation> {
-        self.rules.iter().filter(|rule| rule.refuses() && rule.mode == Mode::Enforced)
+    pub fn denying(&self) -> impl Iterator<Item = &RuleExplanation> {
+        self.rules.iter().filter(|rule| rule.denies() && rule.mode == Mode::Enforced)
     }
 }
 
 impl RuleExplanation {
     /// Returns `true` if the rule is enforced and would deny the request.
-    pub fn refuses(&self) -> bool {
-        match &self.said {
+    pub fn denies(&self) -> bool {
+        match &self.result {
             ExplainedRule::Listed
             | ExplainedRule::CostFailed { .. }
-            | ExplainedRule::Lacks { then: Missing::Deny, .. } => true,
+            | ExplainedRule::MissingKey { then: Missing::Deny, .. } => true,
             _ => self.limits.iter().any(|(_, answer)| !answer.is_granted()),
         }
     }
@@ -105,7 +105,7 @@ impl fmt::Display for Explanation {
         for rule in &self.rules {
             writeln!(f, "{rule}")?;
         }
-        let denying = self.refusing().map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>();
+        let denying = self.denying().map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>();
         let waits = self.rules.iter().filter(|rule| rule.mode == Mode::Enforced);
         let waits = waits.flat_map(|rule| rule.limits.iter().filter_map(|(_, answer)| answer.wait()));
         match (denying.is_empty(), waits.max()) {
@@ -118,21 +118,21 @@ impl fmt::Display for Explanation {
 
 impl fmt::Display for RuleExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = match (&self.said, self.refuses()) {
+        let mark = match (&self.result, self.denies()) {
             (_, true) => '✗',
             (ExplainedRule::Counts { .. }, _) if self.limits.is_empty() => '-',
-            (ExplainedRule::Counts { .. } | ExplainedRule::Lacks { then: Missing::Shared, .. }, _) => '✓',
+            (ExplainedRule::Counts { .. } | ExplainedRule::MissingKey { then: Missing::Shared, .. }, _) => '✓',
             _ => '-',
         };
         let shadow = if self.mode == Mode::Shadow { " (shadow)" } else { "" };
         write!(f, "{mark} {}{shadow}: ", self.name)?;
-        match &self.said {
-            ExplainedRule::NotAbout(mismatch) => write!(f, "{mismatch}"),
+        match &self.result {
+            ExplainedRule::NoMatch(mismatch) => write!(f, "{mismatch}"),
             ExplainedRule::Allowed => f.write_str("listed in `allow`, not counted"),
             ExplainedRule::Listed => f.write_str("listed in `deny`, denied"),
-            ExplainedRule::Lacks { what, then: Missing::Skip } => write!(f, "not counted: {what}"),
-            ExplainedRule::Lacks { what, then: Missing::Deny } => write!(f, "denied: {what}"),
-            ExplainedRule::Lacks { what, then: Missing::Shared } => {
+            ExplainedRule::MissingKey { what, then: Missing::Skip } => write!(f, "not counted: {what}"),
+            ExplainedRule::MissingKey { what, then: Missing::Deny } => write!(f, "denied: {what}"),
+            ExplainedRule::MissingKey { what, then: Missing::Shared } => {
                 match &*self.key {
                     "" => write!(f, "{what}; counted with all other requests without it")?,
                     key => write!(f, "{what}; counted for {key}")?,
@@ -175,7 +175,7 @@ impl RuleExplanation {
                 (Some(Duration::ZERO), _) => f.write_str(", granted")?,
                 (Some(wait), _) => write!(f, ", granted after {}", time(wait))?,
                 (None, Some(Retry::After(wait))) => write!(f, ", denied, retry after {}", time(wait))?,
-                (None, Some(Retry::WhenReturned)) => f.write_str(", denied, retry when a permit is released")?,
+                (None, Some(Retry::WhenReleased)) => f.write_str(", denied, retry when a permit is released")?,
                 (None, _) => f.write_str(", denied, retrying does not help")?,
             }
         }

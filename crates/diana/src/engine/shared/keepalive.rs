@@ -105,7 +105,7 @@ impl Engine {
     ///
     /// Needs a tokio runtime: the one in which the engine was created, or the current one.
     pub(in crate::engine) fn keep_leases(&self, verdict: &Verdict) -> Option<LeaseGuard> {
-        if !verdict.found().is_held() || verdict.granted().all(|decision| decision.is_local) {
+        if !verdict.matches().is_held() || verdict.granted().all(|decision| decision.is_local) {
             return None;
         }
         let store = self.state.shared.as_ref()?;

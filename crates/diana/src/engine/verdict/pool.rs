@@ -8,7 +8,7 @@ use crate::engine::queries::{Charges, Scope, ScopedDecision};
 use arc_swap::Guard;
 use diana_core::{Answer, Decision, Timestamp};
 use diana_rules::RuleSet;
-use diana_rules::ruleset::{Matches, RefusedBy};
+use diana_rules::ruleset::{DeniedBy, Matches};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -26,7 +26,7 @@ pub(in crate::engine) struct VerdictParts {
     pub(in crate::engine) matches: Matches,
     pub(in crate::engine) at: Timestamp,
     /// The rule that denied the request regardless of its counts.
-    pub(in crate::engine) denied_by: Option<RefusedBy>,
+    pub(in crate::engine) denied_by: Option<DeniedBy>,
     /// The rule that denied it, once the decision is finished.
     pub(in crate::engine) denying_rule: Option<u32>,
     /// Which queries are decided in this process.

@@ -52,7 +52,7 @@ impl Verdict {
                 }
                 if let Some(receipt) = answer.receipt() {
                     let sample = Sample { receipt, latency, kind };
-                    counts.store.observe(&limit.limit, self.found().key(matched), now, &sample);
+                    counts.store.observe(&limit.limit, self.matches().key(matched), now, &sample);
                 }
             }
         }

@@ -82,7 +82,7 @@ impl Attributes for Call<'_> {
         }
     }
 
-    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+    fn unknown_argument(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
         self.args.unlisted(is_asked)
     }
 

@@ -73,7 +73,7 @@ impl LocalCallSite {
 
     #[cold]
     fn denied(&self, key: &Key<'_>, retry: Retry) -> Limited {
-        self.spec.limited(key, Cause::Used { retry })
+        self.spec.limited(key, Cause::Exhausted { retry })
     }
 
     fn limit(&'static self, key: &Key<'_>) -> Result<Arc<Limit>, Limited> {

@@ -38,7 +38,7 @@ impl RuleCallSite {
             }
         };
         match verdict.wait() {
-            Some(Duration::ZERO) if !verdict.found().is_held() => Ok(None),
+            Some(Duration::ZERO) if !verdict.matches().is_held() => Ok(None),
             Some(wait) => {
                 let time = verdict.at() + wait;
                 let mut guard = engine.guard(verdict);
@@ -75,7 +75,7 @@ impl RuleCallSite {
         let result = Caller::with_current(|caller| query(&Call { args, caller, function: self.function }));
         result.map_err(|error| {
             let cause = match error {
-                RuleNotCallable::NotAsked { .. } => Cause::UnknownArgument { problem: error.to_string().into() },
+                RuleNotCallable::UnknownArgument { .. } => Cause::UnknownArgument { problem: error.to_string().into() },
                 _ => Cause::NoSuchRule { rule: self.rule },
             };
             self.limited(None, cause)

@@ -88,7 +88,7 @@ fn invalid_limit(error: impl std::error::Error) -> Cause {
 /// Why a limiter did not grant the call.
 pub(super) fn denial_cause(error: AcquireError) -> Cause {
     match error.retry() {
-        Some(retry) => Cause::Used { retry },
+        Some(retry) => Cause::Exhausted { retry },
         None => invalid_limit(error),
     }
 }
