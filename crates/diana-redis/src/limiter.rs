@@ -1,4 +1,4 @@
-//! WaitMode for permits that many processes share.
+//! Waiting for permits that many processes share.
 //!
 //! Where the algorithm can compute its next free time (buckets, smooth, intervals), a caller that may wait *reserves*:
 //! Redis advances that time once and returns how long to wait. So concurrent callers get consecutive times, over all

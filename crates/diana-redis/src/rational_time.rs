@@ -1,4 +1,4 @@
-//! TimeSource as scripts represent them: microseconds, and a numerator over a denominator that a whole limit shares.
+//! Times as scripts represent them: microseconds, and a numerator over a denominator that a whole limit shares.
 //!
 //! diana-core measures a rate's times in ticks, `scale` to a nanosecond. A tick is then `1 / (1000 × scale)` of a
 //! microsecond, and all times that a script handles are whole multiples of one permit's interval after a whole

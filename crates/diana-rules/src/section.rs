@@ -287,23 +287,23 @@ mod tests {
 
     #[test]
     fn problems_of_sections_are_those_of_the_file() {
-        let told = |text: &str| read(text, &both()).unwrap_err();
-        let both = told("{admin: {lisen: 5}, proxy: {listen: x}, rules: [{name: a, brust: 5}]}");
-        assert!(["did you mean `listen`?", "`listen` can't be `x`", "`brust`"].iter().all(|what| both.contains(what)));
+        let problems_of = |text: &str| read(text, &both()).unwrap_err();
+        let both = problems_of("{admin: {lisen: 5}, proxy: {listen: x}, rules: [{name: a, brust: 5}]}");
+        assert!(["did you mean `listen`?", "invalid value `x` for `listen`", "`brust`"].iter().all(|what| both.contains(what)));
         let twice =
-            told("{proxy: {listen: '127.0.0.1:1'}, admin: {listen: ['127.0.0.1:0', '127.0.0.1:1']}, rules: []}");
+            problems_of("{proxy: {listen: '127.0.0.1:1'}, admin: {listen: ['127.0.0.1:0', '127.0.0.1:1']}, rules: []}");
         assert!(twice.contains("`admin` listens on 127.0.0.1:1 already"), "{twice}");
         assert!(twice.contains("another address for `proxy`"), "{twice}");
-        // An unknown section is a typo, not somebody else's section.
-        assert!(told("{proxi: {}, rules: []}").contains("did you mean `proxy`?"));
+        // An unknown section is a typo, not a section of another crate.
+        assert!(problems_of("{proxi: {}, rules: []}").contains("did you mean `proxy`?"));
         assert!(read("{proxy: {}, rules: []}", &Registry::default()).is_err());
     }
 
     #[test]
     fn a_section_may_need_local_rules_beside_a_config_server() {
         assert!(read("remote: {}", &both()).is_ok());
-        assert!(read("{remote: {}, proxy: {}}", &both()).unwrap_err().contains("has no `rules`"));
-        assert!(read("admin: {}", &both()).unwrap_err().contains("has no `rules`"));
+        assert!(read("{remote: {}, proxy: {}}", &both()).unwrap_err().contains("missing `rules`"));
+        assert!(read("admin: {}", &both()).unwrap_err().contains("missing `rules`"));
     }
 
     #[test]

@@ -77,7 +77,7 @@ async fn a_file_is_sent_to_the_target() {
     let options = options(&[path.to_str().unwrap(), "--to", &receiver.address.to_string()]);
     let done = example::run(&options, limiter(&options), &mut Progress::lines(io::sink())).await.unwrap();
     let received = receiver.finish().await.unwrap();
-    assert_eq!((received.length(), done), (8, format!("8 B sent, checksum {received}")));
+    assert_eq!((received.length(), done), (9, format!("9 B sent, checksum {received}")));
 }
 
 #[tokio::test(start_paused = true)]

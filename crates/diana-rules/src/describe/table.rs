@@ -75,11 +75,11 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5]
     }
     let room = WIDTH - GAP * (widths.len() - 1);
     let natural = widths;
-    let rows = || rows.clone().map(|cells| cells.each_ref().map(String::as_str)).chain([HEADERS]);
+    let rows = || rows.clone().map(|cells| cells.each_ref().map(String::as_str));
     // First keep whole words, then parts of words, then only the minimum width.
     let words = min_widths(rows(), |cell| cell.split(' ').map(length).max()).map(|width| width.min(MAX_WORD));
     let pieces = min_widths(rows(), |cell| cell.split(' ').flat_map(pieces).map(length).max());
-    for minimum in [words, pieces, [MIN_WIDTH; 5]] {
+    for minimum in [words, pieces, header_widths()] {
         while widths.iter().sum::<usize>() > room {
             let free = (0..widths.len()).filter(|column| widths[*column] > minimum[*column]);
             // A column that is wrapped already is narrowed before another one.
@@ -94,9 +94,14 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5]
     widths
 }
 
+/// Returns the minimum width of each column: headers are not wrapped.
+fn header_widths() -> [usize; 5] {
+    HEADERS.map(|header| header.len().max(MIN_WIDTH))
+}
+
 /// Computes the minimum width of each column from the result of `longest` for each cell.
 fn min_widths<'a>(rows: impl Iterator<Item = [&'a str; 5]>, longest: impl Fn(&'a str) -> Option<usize>) -> [usize; 5] {
-    let mut minimum = [MIN_WIDTH; 5];
+    let mut minimum = header_widths();
     for cells in rows {
         for (minimum, cell) in minimum.iter_mut().zip(cells) {
             *minimum = (*minimum).max(longest(cell).unwrap_or(0));

@@ -239,7 +239,7 @@ fn imported_files_are_valid() {
             let rules = out(&diana_in(&folder, &["import", from, &name], "", &[]));
             let output = check(&rules, &[]);
             assert_eq!(output.status.code(), Some(0), "{name}: {}\n{rules}", err(&output));
-            assert!(out(&output).ends_with(", good\n"), "{name}: {}", out(&output));
+            assert!(out(&output).ends_with(", valid\n"), "{name}: {}", out(&output));
         }
     }
 }
