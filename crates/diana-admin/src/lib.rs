@@ -37,8 +37,8 @@
 //! | [`counts`] | `/peek`, `/reset`, `/refund` and `/charge` |
 
 mod auth;
-mod counts;
 mod explain;
+mod key;
 mod page;
 mod parameters;
 mod prometheus;
@@ -108,10 +108,10 @@ impl Admin {
             .route("/status", get(status::status))
             .route("/rules", get(rules::rules))
             .route("/explain", get(explain::explain).post(explain::explain))
-            .route("/peek", get(counts::peek).post(counts::peek))
-            .route("/reset", post(counts::reset))
-            .route("/refund", post(counts::refund))
-            .route("/charge", post(counts::charge))
+            .route("/peek", get(key::peek).post(key::peek))
+            .route("/reset", post(key::reset))
+            .route("/refund", post(key::refund))
+            .route("/charge", post(key::charge))
             .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::token));
         let open = Router::new()
             .route("/", get(page::html))

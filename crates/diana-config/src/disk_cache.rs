@@ -6,7 +6,7 @@
 
 use super::coordinator::{SourceDocument, hex};
 use super::file::read_capped;
-use super::remote::Remote;
+use super::remote_url::Remote;
 use super::status::Origin;
 use diana_rules::Document;
 use diana_rules::document::Format;

@@ -7,7 +7,7 @@
 use super::client::{Client, body};
 use super::coordinator::SourceDocument;
 use super::file::{text, too_large};
-use super::remote::Remote;
+use super::remote_url::Remote;
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

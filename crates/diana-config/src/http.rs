@@ -7,7 +7,7 @@ use super::backoff::jittered;
 use super::client::{Client, RequestBody, body};
 use super::coordinator::SourceDocument;
 use super::file::text;
-use super::remote::{POLL, Remote};
+use super::remote_url::{POLL, Remote};
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

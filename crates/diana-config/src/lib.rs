@@ -29,16 +29,16 @@ mod file;
 mod handle;
 mod http;
 mod redis;
-mod remote;
+mod remote_section;
+mod remote_url;
 mod remote_watcher;
-mod section;
 mod status;
 mod watch;
 
 pub use disk_cache::default_keep;
 pub use handle::WatchHandle;
-pub use remote::{Remote, RemoteError};
-pub use section::{RemoteSection, WhenRemoteIsDown};
+pub use remote_section::{RemoteSection, WhenRemoteIsDown};
+pub use remote_url::{Remote, RemoteError};
 pub use status::{Origin, SourceError, SourceStatus};
 
 use coordinator::{Coordinator, SourceDocument};

@@ -6,7 +6,7 @@
 use super::client::clean;
 use super::coordinator::SourceDocument;
 use super::file::{text, too_large};
-use super::remote::{POLL, Remote};
+use super::remote_url::{POLL, Remote};
 use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
 use diana_rules::Document;
 use futures_util::{FutureExt, StreamExt};

@@ -7,7 +7,7 @@ use super::etcd::Etcd;
 use super::handle::PollNow;
 use super::http::Http;
 use super::redis::Redis;
-use super::remote::{Location, Remote};
+use super::remote_url::{Location, Remote};
 use super::status::{ErrorKind, Origin};
 use diana_rules::Document;
 use diana_rules::document::Format;

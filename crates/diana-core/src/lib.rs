@@ -33,27 +33,26 @@
 //! - `async`: waiting as futures, on tokio's timer.
 //! - `conformance`: the behaviour suite that every store must pass.
 
-mod acquire;
 mod adaptive;
 pub mod algorithm;
+mod answer;
 mod clock;
 mod concurrency_limiter;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod cost;
 mod decision;
+mod grant;
 mod keyed;
 mod limit;
 mod limiter;
 mod max_wait;
-mod outcome;
 mod quota;
 pub mod store;
 mod sync;
 mod time;
 pub mod wait;
 
-pub use acquire::{AcquireError, Grant};
 pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
@@ -63,15 +62,16 @@ pub use algorithm::{
     RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty,
     SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TokenBucket, Total, TotalState, WaitMode, WindowStart,
 };
+pub use answer::{Answer, Outcome, Receipt, Refund, Retry, Status};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
+pub use grant::{AcquireError, Grant};
 pub use keyed::{KeyedLimiter, KeyedPermit};
 pub use limit::{Limit, LimitId, LimitIdHasher};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
-pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Status};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{Ask, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions};
 pub use time::Timestamp;

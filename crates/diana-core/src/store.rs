@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 pub(crate) mod budget;
-mod changes;
+mod limit_versions;
 pub(crate) mod memory;
 mod segment;
 pub(crate) mod shards;

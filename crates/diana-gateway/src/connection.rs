@@ -1,11 +1,11 @@
 //! A client's connection: the properties that are known before its first request and apply to all its requests, its
 //! timeouts, and the file descriptors that connections may use.
 
-mod deadlines;
+mod coarse_timer;
 pub(crate) mod descriptors;
 mod timeouts;
 
-pub(crate) use deadlines::{Deadline, Deadlines, StartTime};
+pub(crate) use coarse_timer::{Deadline, Deadlines, StartTime};
 pub(crate) use timeouts::ConnTimeouts;
 
 use crate::worker::{ConnGuard, WorkerState};

@@ -12,16 +12,16 @@
 //!   it let finish: each reset request was wasted work.
 
 mod body;
-mod head;
+mod head_size;
+mod interim;
 mod memory;
-mod pipe;
+mod send_body;
 mod stream;
-mod stream_handle;
 
 pub(crate) use body::{Http2Body, Http2RequestBody};
+pub(crate) use interim::StreamHandle;
 pub(crate) use memory::{MIN_READ, Memory, SendChunk, TotalMemory};
-pub(crate) use pipe::{Pipe, PipeError};
-pub(crate) use stream_handle::StreamHandle;
+pub(crate) use send_body::{Pipe, PipeError};
 
 use crate::connection::Connection;
 use crate::listener::ClientIo;
@@ -30,7 +30,7 @@ use body::ReadAhead;
 use diana_metrics::Outcome;
 use h2::server::{Builder, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
-use head::{compact, head_size};
+use head_size::{compact, head_size};
 use http::Request;
 use memory::{HasBody, RECEIVE_WINDOW, SEND_QUEUE};
 use parking_lot::Mutex;

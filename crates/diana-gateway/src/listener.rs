@@ -4,13 +4,13 @@
 //! Several workers listen on the same address: the kernel assigns each connection to one of them.
 
 mod client_io;
-pub(crate) mod handshake;
+mod client_socket;
+pub(crate) mod first_bytes;
 mod proxy_protocol;
-mod socket;
 mod tls;
 
 pub(crate) use client_io::{ClientIo, Rewind};
-pub(crate) use socket::ClientSocket;
+pub(crate) use client_socket::ClientSocket;
 pub(crate) use tls::Certificates;
 
 use socket2::{Domain, Protocol, Socket, Type};

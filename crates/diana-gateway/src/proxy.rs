@@ -18,7 +18,7 @@ use diana_http::{HttpAttributes, RequestPermit};
 use diana_metrics::Outcome;
 use diana_rules::rule::HeldUntil;
 use diana_rules::ruleset::CompiledRule;
-use diana_rules::upstream::Upstream;
+use diana_rules::upstream_url::Upstream;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Response, StatusCode};

@@ -7,10 +7,10 @@
 
 mod body;
 pub(crate) mod drain;
-mod explain;
 pub(crate) mod head;
-mod tracker;
+mod log_record;
+mod typed_request;
 
 pub(crate) use body::{BodyFault, BodyProgress, RequestBody, RequestBodyStream};
-pub use explain::{InvalidRequest, RejectedRequest, TypedRequest};
-pub(crate) use tracker::RequestTracker;
+pub(crate) use log_record::RequestTracker;
+pub use typed_request::{InvalidRequest, RejectedRequest, TypedRequest};

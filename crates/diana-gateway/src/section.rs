@@ -6,21 +6,21 @@
 //!   without it is an error.
 //! - Every timeout and every bound has a safe default.
 
+mod bounds;
 mod describe;
-mod limits;
 mod route;
 mod schema;
 mod signature;
 mod timeouts;
 mod tls;
 
+pub use bounds::GatewayLimits;
 use diana_rules::document::{Node, Value};
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::map_reader::MapReader;
 use diana_rules::matching::first_route;
-use diana_rules::upstream::Upstream;
+use diana_rules::upstream_url::Upstream;
 use diana_rules::{Attributes, Problem, Section, scalar};
-pub use limits::GatewayLimits;
 pub use route::Route;
 pub use signature::Signature;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

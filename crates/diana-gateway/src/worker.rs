@@ -7,7 +7,7 @@ pub(crate) use state::{RouteTarget, WorkerState};
 use crate::connection::descriptors::{self, User};
 use crate::connection::{ConnTimeouts, Connection, Protocol};
 use crate::http2::Http2;
-use crate::listener::handshake::{self, Accepted};
+use crate::listener::first_bytes::{self, Accepted};
 use crate::listener::{Certificates, ClientIo, ClientSocket};
 use crate::service::Requests;
 use diana_metrics::OncePerSecond;
@@ -193,7 +193,7 @@ async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Optio
     let client_disconnected = socket.clone().closed();
     let accepted = {
         let mut is_deadline_set = false;
-        let mut handshake = pin!(handshake::open(socket, peer, gateway, tls.as_ref()));
+        let mut handshake = pin!(first_bytes::open(socket, peer, gateway, tls.as_ref()));
         poll_fn(|context| {
             if let Poll::Ready(accepted) = handshake.as_mut().poll(context) {
                 return Poll::Ready(accepted);

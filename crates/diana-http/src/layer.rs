@@ -17,13 +17,13 @@ mod future;
 mod service;
 
 use crate::filter::Filter;
+use crate::load_sampler::LoadSampler;
 use crate::options::FilterOptions;
-use crate::overload::LoadSampler;
 pub use address::ClientAddress;
 use address::PeerLookup;
 pub use body::RateLimitBody;
 use diana::Engine;
-use diana::rules::upstream::Upstream;
+use diana::rules::upstream_url::Upstream;
 pub use future::RateLimitFuture;
 use http::request::Parts;
 pub use service::RateLimit;

@@ -43,24 +43,24 @@
 //! ```
 
 mod attributes;
-mod body;
 mod check;
-mod client_ext;
 mod client_ip;
 mod client_limit;
+mod client_messages;
 mod cookies;
 mod cost_header;
 mod denial;
-#[cfg(feature = "macros")]
-mod error_response;
 mod filter;
 mod filter_chain;
 mod layer;
+#[cfg(feature = "macros")]
+mod limited_response;
+mod load_sampler;
 mod options;
-mod overload;
 mod pairs;
 mod path;
 mod permit;
+mod permit_body;
 mod policy_cache;
 mod problem;
 mod query;
@@ -73,26 +73,26 @@ mod signature;
 mod throttle;
 
 pub use attributes::{HttpAttributes, normal_method};
-pub use body::PermitBody;
 pub use check::{CheckFuture, CheckResult};
-pub use client_ext::{RequestHost, ResponseMeta};
 pub use client_ip::{client_address, is_trusted_proxy};
 pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
     ClientRateLimitLayer, NoLimit, Overloaded, PermitFuture,
 };
+pub use client_messages::{RequestHost, ResponseMeta};
 pub use cost_header::COST_HEADER;
 pub use denial::Denial;
 pub use diana::rules::http_settings::RateLimitHeaders;
-#[cfg(feature = "macros")]
-pub use error_response::LimitedResponse;
 pub use filter::Filter;
 pub use filter_chain::{FilterChain, FilterChainDenial, FilterFuture, HttpFilter};
 pub use layer::{ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLimitLayer, ReroutedTo};
+#[cfg(feature = "macros")]
+pub use limited_response::LimitedResponse;
+pub use load_sampler::LoadSampler;
 pub use options::FilterOptions;
-pub use overload::LoadSampler;
 pub use path::{decoded_path, malformed_path, normal_path};
 pub use permit::RequestPermit;
+pub use permit_body::PermitBody;
 pub use problem::problem_response;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
 #[cfg(feature = "signature")]

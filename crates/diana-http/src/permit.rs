@@ -7,14 +7,14 @@
 //! - Nothing is released or refunded twice.
 
 use crate::attributes::HttpAttributes;
-use crate::body::PermitBody;
 use crate::cost_header;
 use crate::denial::{Denial, ResponseFormat};
+use crate::permit_body::PermitBody;
 use crate::ratelimit_headers;
 use crate::throttle::{Throttle, ThrottledBody};
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::rule::OverLimit;
-use diana::rules::upstream::Upstream;
+use diana::rules::upstream_url::Upstream;
 use diana::{ResponseClass, Verdict, VerdictGuard};
 use http::Response;
 use http::request::Parts;

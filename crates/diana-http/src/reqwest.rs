@@ -10,8 +10,8 @@
 //! - A call that is not granted is never sent, and the inner error is an [`Overloaded`](crate::Overloaded).
 //! - Dropping a call, before or after it is sent, releases its permits.
 
-use crate::client_ext::{self, RequestHost, ResponseMeta};
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, PermitFuture, rules};
+use crate::client_messages::{self, RequestHost, ResponseMeta};
 use crate::filter::Filter;
 use crate::permit::RequestPermit;
 use crate::retry_after::RetryAfterLayer;
@@ -114,7 +114,7 @@ impl ResponseMeta for Response {
 }
 
 fn host(url: &Url) -> Option<String> {
-    Some(client_ext::host_name(Some(url.scheme()), url.host_str()?, url.port()))
+    Some(client_messages::host_name(Some(url.scheme()), url.host_str()?, url.port()))
 }
 
 impl ClientLimit<Request> for Filter {

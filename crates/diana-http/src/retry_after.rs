@@ -14,8 +14,8 @@ mod pauses;
 mod service;
 mod waiting;
 
-use crate::client_ext::RequestHost;
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, NoLimit};
+use crate::client_messages::RequestHost;
 use pauses::Pauses;
 pub use service::{RetryAfter, RetryAfterFuture};
 use std::sync::Arc;

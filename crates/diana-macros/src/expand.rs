@@ -1,4 +1,4 @@
-//! The expansion of a limited function: the same function, with a [check](crate::check) before its first statement.
+//! The expansion of a limited function: the same function, with a [check](crate::generated_check) before its first statement.
 //!
 //! ```text
 //!  async fn search(user: &User) -> Result<Page, Error> {
@@ -16,8 +16,8 @@
 //!
 //! All instances of a generic function share a static in it; each attribute has one.
 
-use crate::body::{self, BodyKind};
-use crate::check::Check;
+use crate::body_kind::{self, BodyKind};
+use crate::generated_check::Check;
 use crate::options::{Kind, Options};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -43,8 +43,8 @@ pub(crate) fn without_rules(item: TokenStream) -> TokenStream {
 fn limited(kind: Kind, options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut function = function(kind, item)?;
     let options = Options::parse(kind, options)?;
-    let (body_kind, body) = body::of(&function.sig, &mut function.block);
-    if body_kind == BodyKind::Blocking && body::returns_a_future(&function.sig) {
+    let (body_kind, body) = body_kind::of(&function.sig, &mut function.block);
+    if body_kind == BodyKind::Blocking && body_kind::returns_a_future(&function.sig) {
         let problem = "the returned future is not created in this function, so it can't check the limit; write an \
                        `async fn`, or end with `async move { .. }` or `Box::pin(async move { .. })`";
         return Err(Error::new_spanned(&function.sig.output, problem));

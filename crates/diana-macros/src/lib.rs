@@ -13,12 +13,12 @@
 //!   functions that `async_trait` generates.
 //! - A function that can't be limited is returned unchanged, next to the error, so that one mistake is one error.
 
-mod arguments;
-mod body;
-mod check;
+mod argument_names;
+mod body_kind;
 mod expand;
+mod generated_check;
 mod options;
-mod text;
+mod template;
 mod value;
 
 use options::Kind;

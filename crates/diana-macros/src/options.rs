@@ -4,7 +4,7 @@ mod limit;
 mod raw;
 mod rule;
 
-use crate::text::Piece;
+use crate::template::Piece;
 use crate::value;
 pub(crate) use limit::{By, Limit, LimitSpec, Store};
 use proc_macro2::TokenStream;

@@ -11,7 +11,7 @@
 //! budget.
 
 use crate::link::{Budget, CallError, Counter};
-use crate::request::{Op, Request, Timing};
+use crate::script_call::{Op, Request, Timing};
 use crate::script_runner::{CallContext, ScriptRunner};
 use diana_core::Timestamp;
 use parking_lot::{Mutex, MutexGuard};

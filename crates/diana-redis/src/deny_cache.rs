@@ -27,7 +27,7 @@
 //! slightly too early, never too late.
 
 use crate::limit_config::LimitConfig;
-use crate::request::{Item, ScriptView};
+use crate::script_call::{Item, ScriptView};
 use crate::scripted::ErasedCachedState;
 use diana_core::{Decision, Retry, Timestamp};
 use parking_lot::Mutex;

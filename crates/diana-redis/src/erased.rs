@@ -1,7 +1,7 @@
 //! A type-erased scripted algorithm, so that limits of different kinds can be in one list.
 
 use crate::args::Args;
-use crate::request::ScriptView;
+use crate::script_call::ScriptView;
 use crate::scripted::{
     AskArgs, Body, CachedState, Effect, ErasedCachedState, LeaseRequest, Leasing, Numbers, Scripted, StoredState,
 };

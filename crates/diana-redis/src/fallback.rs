@@ -11,10 +11,10 @@
 
 mod debts;
 
-use crate::client::StateReceipt;
+use crate::direct_store::StateReceipt;
 use crate::limit_config::LimitConfig;
 use crate::options::WhenDown;
-use crate::request::{Item, Op};
+use crate::script_call::{Item, Op};
 use debts::Debts;
 pub(crate) use debts::PendingCharges;
 use diana_core::{

@@ -5,8 +5,8 @@
 //! hold leases, or have reset listeners. If a message is lost (Redis was unreachable), a cached denial and a bucket's
 //! lease still expire within a second, and reset listeners are notified that resets may have been missed.
 
-use crate::client::Client;
 use crate::deny_cache::StateCache;
+use crate::direct_store::Client;
 use crate::leases::LeasePools;
 use diana_core::ResetListener;
 use futures_util::StreamExt;

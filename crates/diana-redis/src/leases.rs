@@ -13,13 +13,13 @@
 
 mod pool;
 
-use crate::client::{Client, ParameterSource};
 use crate::deny_cache::StateCache;
+use crate::direct_store::{Client, ParameterSource};
 use crate::invalidation::{self, Invalidation};
 use crate::limit_config::LimitConfig;
 use crate::link::{CallError, Counter};
 use crate::options;
-use crate::request::{Item, Op};
+use crate::script_call::{Item, Op};
 use crate::scripted::{LeaseRequest, Leasing};
 use diana_core::{Cost, Decision, Timestamp};
 use parking_lot::Mutex;

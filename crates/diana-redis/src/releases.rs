@@ -7,7 +7,7 @@
 //! A query waits only for releases that began before it, so that it never waits for later ones: releases are numbered
 //! in the order in which they begin, and each name publishes the lowest number that is still pending.
 
-use crate::request::Item;
+use crate::script_call::Item;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap};

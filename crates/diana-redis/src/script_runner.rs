@@ -2,7 +2,7 @@
 
 use crate::link::{Budget, CallError, Link};
 use crate::options::TimeSource;
-use crate::request::{Op, Request, ScriptRef, Timing, command, driver, split_reply};
+use crate::script_call::{Op, Request, ScriptRef, Timing, command, driver, split_reply};
 use crate::scripts::{ModuleSet, Script, Scripts};
 use diana_core::Timestamp;
 use redis::{Cmd, Value};

@@ -4,8 +4,8 @@ mod cross_slot;
 mod refund;
 mod resync;
 
-use crate::client::{Client, Items, ParameterSource};
 use crate::deny_cache::{Clocks, StateCache};
+use crate::direct_store::{Client, Items, ParameterSource};
 use crate::error::{ConnectError, UnsupportedLimitError};
 use crate::fallback::Fallback;
 use crate::invalidation::{self, Invalidation, ResetListeners};
@@ -14,7 +14,7 @@ use crate::limit_config::LimitConfig;
 use crate::link::{CallError, Counter, Link, Target, without_password};
 use crate::options::{self, Options, TimeSource};
 use crate::releases::Releases;
-use crate::request::{Item, Op};
+use crate::script_call::{Item, Op};
 use crate::script_runner::ScriptRunner;
 use crate::status::{Health, LinkStatus};
 use diana_core::{Ask, Decision, Limit, LimitId, MaxWait, RefundFuture, ResetListener, Store, StoreError, Timestamp};

@@ -34,20 +34,20 @@ mod call;
 mod error;
 mod evaluate;
 mod lower;
+mod lowered;
+mod nesting;
 mod parse;
 mod request;
-mod scan;
-mod tree;
 
 pub use error::{ExpressionFailed, InvalidExpression};
-pub use tree::ValueType;
+pub use lowered::ValueType;
 
 use crate::attributes::{Attribute, Attributes};
 use evaluate::{evaluate, whole, written};
 use lower::Lowering;
+use lowered::{Tree, Value};
 use std::fmt;
 use std::sync::Arc;
-use tree::{Tree, Value};
 
 /// Names that every expression may use.
 const NAMES: [&str; 2] = ["account", "device"];

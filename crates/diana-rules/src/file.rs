@@ -8,23 +8,23 @@
 
 mod shadowed;
 pub(crate) mod store;
-mod unset;
 mod warnings;
+mod without_environment;
 
 use crate::document::{Document, Node, Span, Value};
 use crate::identity::Identity;
+use crate::known_names::Scope;
 use crate::map_reader::MapReader;
 use crate::problem::{Problem, Problems};
 use crate::registry::Registry;
 use crate::response::CustomResponse;
 use crate::rule::{Defaults, Rule, status};
 use crate::scalar;
-use crate::scope::Scope;
 use crate::section::Sections;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
-pub use unset::NotChecked;
+pub use without_environment::NotChecked;
 
 /// The newest known version of the file.
 pub(crate) const NEWEST_VERSION: u64 = 1;

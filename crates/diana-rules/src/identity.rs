@@ -1,9 +1,9 @@
 //! The sources of the standard keys: the header, cookie or claim that is the account, the device, the tenant.
 
-mod key;
-pub(crate) mod settings;
+mod jwt;
+pub(crate) mod jwt_settings;
 mod source;
-mod token;
+mod verification_key;
 
 use crate::attributes::{Attribute, Attributes, Doubt, doubt_about};
 use crate::document::{Node, Value};
@@ -11,12 +11,12 @@ use crate::expression::Expression;
 use crate::map_reader::empty;
 use crate::problem::Problem;
 use crate::scalar;
+use jwt::{Token, Tokens};
 use source::Source;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use token::{Token, Tokens};
 
 /// Defines names such as `account`, and how tokens are verified.
 ///
@@ -173,7 +173,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
 
     fn claim(&self, tokens: &Tokens, name: &str) -> Option<Cow<'_, str>> {
         match self.token(tokens) {
-            Token::Valid(claims) => token::claim(claims, name),
+            Token::Valid(claims) => jwt::claim(claims, name),
             Token::Absent | Token::Several | Token::Unverified | Token::Rejected(_) => None,
         }
     }
@@ -184,7 +184,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
             Token::Absent | Token::Valid(_) => None,
             Token::Several => Some(Doubt::Several),
             Token::Unverified => Some(Doubt::Unverified),
-            Token::Rejected(claims) => Some(token::claim(claims, name).map_or(Doubt::Unverified, Doubt::Rejected)),
+            Token::Rejected(claims) => Some(jwt::claim(claims, name).map_or(Doubt::Unverified, Doubt::Rejected)),
         }
     }
 

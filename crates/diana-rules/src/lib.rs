@@ -14,7 +14,6 @@
 //! | [`document`], [`problem`] | YAML, JSON and TOML in one tree with locations, with `${VARIABLES}` from the environment; problems, reported all at once, each with its line and what was expected |
 //! | [`map_reader`], [`scalar`], [`bytes`], [`address`], [`secret`] | readers for maps and values, for sections |
 
-pub mod address;
 pub mod algorithm;
 pub mod attributes;
 pub mod bytes;
@@ -25,9 +24,11 @@ pub mod file;
 pub mod http_settings;
 pub mod identity;
 pub mod key;
+mod known_names;
 pub mod limit;
 pub mod map_reader;
 pub mod matching;
+pub mod multi_host_url;
 pub mod problem;
 mod registry;
 pub mod response;
@@ -35,10 +36,9 @@ pub mod rule;
 pub mod ruleset;
 pub mod scalar;
 pub mod schema;
-mod scope;
 pub mod secret;
 pub mod section;
-pub mod upstream;
+pub mod upstream_url;
 
 pub use attributes::{Attribute, Attributes};
 pub use document::Document;

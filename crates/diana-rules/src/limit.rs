@@ -13,7 +13,7 @@
 //! limit; `concurrent: {limit: 4, burst: 8, delay: 200ms}` admits a few more after a delay.
 
 pub(crate) mod concurrent;
-mod inherit;
+mod override_inherit;
 
 use crate::algorithm::{AlgorithmOptions, Configured};
 use crate::document::{Entry, Node, Span, Value};
@@ -22,7 +22,7 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
 use diana_core::{MinInterval, Quota, TokenBucket, Total};
-pub(crate) use inherit::LimitStyle;
+pub(crate) use override_inherit::LimitStyle;
 use std::time::Duration;
 
 /// The default algorithm.

@@ -8,7 +8,7 @@ pub(crate) mod glob;
 mod hints;
 mod host;
 pub(crate) mod index;
-mod names;
+mod name_map;
 pub(crate) mod networks;
 pub(crate) mod parse;
 pub(crate) mod path;

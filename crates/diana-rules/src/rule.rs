@@ -1,7 +1,7 @@
 //! One rule: the requests it matches, the keys it counts, its limits, and the handling of requests over the limit.
 
-mod keys;
-pub(crate) mod overload;
+mod key_list;
+pub(crate) mod load;
 pub(crate) mod overrides;
 pub(crate) mod parse;
 
@@ -13,10 +13,10 @@ use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::response::CustomResponse;
-use crate::upstream::Upstream;
+use crate::upstream_url::Upstream;
 use diana_core::{Cost, Quota};
-pub use keys::KeyList;
-pub use overload::{Overload, Percent};
+pub use key_list::KeyList;
+pub use load::{Overload, Percent};
 pub use overrides::Override;
 pub(crate) use parse::{Defaults, status};
 use std::sync::Arc;

@@ -2,13 +2,13 @@
 //!
 //! This is the step from a request's attributes to queries: which rules match the request, with which key and cost.
 
-mod compiled;
-mod counters;
-mod diff;
+mod compiled_rule;
 mod explain;
 mod key_lookup;
+mod limit_pairs;
 mod matches;
-mod named_rule;
+mod outcome_counts;
+mod rule_by_name;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::file::RuleFile;
@@ -16,15 +16,15 @@ use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
 use crate::matching::{NeededAttributes, Normalised, RequestView, When};
 use crate::rule::{Mode, Rule};
-pub use compiled::{CompiledLimit, CompiledRule, Move};
-use compiled::{Expressions, Subject};
-pub use counters::{RequestOutcome, RuleCounts};
+pub use compiled_rule::{CompiledLimit, CompiledRule, Move};
+use compiled_rule::{Expressions, Subject};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 use hashbrown::{HashMap, HashSet};
 pub use key_lookup::{InvalidKey, Listed};
 pub use matches::{DeniedBy, DenyReason, MatchedRule, Matches, Resource};
-pub use named_rule::RuleNotCallable;
+pub use outcome_counts::{RequestOutcome, RuleCounts};
+pub use rule_by_name::RuleNotCallable;
 
 /// The active rules.
 ///

@@ -14,13 +14,14 @@
 //! - A request that is denied or cancelled has charged nothing in the end (`local_and_shared.rs`, `cancellation.rs`),
 //!   if a runtime is available to receive the shared store's response.
 
+mod asks;
 mod decide;
+mod explain;
 mod future;
 mod guard;
-mod inspect;
+mod key_admin;
 mod local;
 mod options;
-mod queries;
 mod settle;
 mod shared;
 mod verdict;
@@ -28,17 +29,18 @@ mod wait_queue;
 
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
+use asks::{Charges, Scope};
 use decide::WhenFull;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
 use diana_rules::ruleset::{Move, RuleNotCallable};
 use diana_rules::{Attributes, RuleFile, RuleSet};
+pub use explain::{Explanation, RuleExplanation};
 pub use future::{AcquireFuture, DecideFuture};
 pub use guard::VerdictGuard;
-pub use inspect::{Explanation, KeyAdminError, KeyStatus, LimitStatus, RuleExplanation};
+pub use key_admin::{KeyAdminError, KeyStatus, LimitStatus};
 use local::LocalCounts;
 pub use options::EngineOptions;
 use parking_lot::Mutex;
-use queries::{Charges, Scope};
 pub use settle::ActualCost;
 use shared::{Background, HeldLeases, SharedStore};
 use std::fmt;

@@ -53,7 +53,7 @@
 #[cfg(all(feature = "redis", feature = "rules"))]
 mod connect;
 #[cfg(any(feature = "macros", feature = "rules"))]
-mod duration;
+mod duration_text;
 #[cfg(feature = "rules")]
 mod engine;
 #[cfg(feature = "macros")]

@@ -31,9 +31,9 @@ mod cause;
 mod from_limited;
 mod installed;
 mod key;
-mod registry;
+mod limits;
 
 pub use caller::{Caller, Scoped};
 pub use cause::{Cause, Limited};
 pub use from_limited::FromLimited;
-pub use registry::Limits;
+pub use limits::Limits;

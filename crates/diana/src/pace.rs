@@ -40,7 +40,7 @@ mod acquire;
 mod chunk;
 mod iterator;
 mod lag;
-mod payer;
+mod paced_permits;
 mod sink;
 mod stream;
 mod throttled;

@@ -6,7 +6,7 @@ use crate::Store;
 
 mod change;
 mod decide;
-mod restore;
+mod refund;
 mod several;
 
 /// A check: a name, and a script.
@@ -104,13 +104,13 @@ impl Check {
             Self::EqualLimitsAreSeparate => decide::equal_limits_are_separate(pair, case).await,
             Self::TemporaryAndPermanentDenials => decide::temporary_and_permanent_denials(pair, case).await,
             Self::ExtremeCosts => decide::extreme_costs(pair, case).await,
-            Self::RefundRestores => restore::refund_restores(pair, case).await,
-            Self::RefundOfADenial => restore::refund_of_a_denial(pair, case).await,
-            Self::LateRefund => restore::late_refund(pair, case).await,
-            Self::ChargeExceedsLimit => restore::charge_exceeds_limit(pair, case).await,
-            Self::ResetRestoresKey => restore::reset_restores_key(pair, case).await,
-            Self::IdleKeyIsFresh => restore::idle_key_is_fresh(pair, case).await,
-            Self::TimeNeverGoesBack => restore::time_never_goes_back(pair, case).await,
+            Self::RefundRestores => refund::refund_restores(pair, case).await,
+            Self::RefundOfADenial => refund::refund_of_a_denial(pair, case).await,
+            Self::LateRefund => refund::late_refund(pair, case).await,
+            Self::ChargeExceedsLimit => refund::charge_exceeds_limit(pair, case).await,
+            Self::ResetRestoresKey => refund::reset_restores_key(pair, case).await,
+            Self::IdleKeyIsFresh => refund::idle_key_is_fresh(pair, case).await,
+            Self::TimeNeverGoesBack => refund::time_never_goes_back(pair, case).await,
             Self::LowerLimitKeepsUsage => change::lowered(pair, case).await,
             Self::HigherLimitKeepsUsage => change::raised(pair, case).await,
             Self::OldVersionUsesTheNew => change::old_version(pair, case).await,

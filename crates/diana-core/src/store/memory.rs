@@ -5,7 +5,7 @@
 //! checks everything, and charges only if all limits grant. That makes a decision all or nothing.
 
 use super::budget::Budget;
-use super::changes::Changes;
+use super::limit_versions::Changes;
 use super::shards::Shards;
 use super::table::OnFull;
 use super::{Ask, LocalStore};

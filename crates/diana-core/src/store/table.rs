@@ -28,14 +28,14 @@ use crate::wait::count_wait_from;
 use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Sample, Status, Timestamp, WaitMode};
 use smallvec::{SmallVec, smallvec};
 
+mod fast_path;
 mod growth;
-mod migrate;
-mod packed;
+mod limit_change;
 mod undo;
 
 use growth::SWEEP_INTERVAL;
-use migrate::OldParameters;
-pub(crate) use migrate::Usage;
+use limit_change::OldParameters;
+pub(crate) use limit_change::Usage;
 
 /// What happens to new keys when the memory is used up and no entry can be dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

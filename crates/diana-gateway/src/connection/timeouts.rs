@@ -10,7 +10,7 @@
 //! request (PING) do not extend its timeout. Its client may read from the socket and still accept no data of one
 //! response (by granting no flow-control window): each stream has its own timeout for that.
 
-use super::deadlines::Deadline;
+use super::coarse_timer::Deadline;
 use crate::section::Timeouts;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! It starts with the bytes that were already read to detect the protocol, and reports reads and writes to its
 //! [`ConnTimeouts`] and the metrics.
 
-use super::socket::ClientSocket;
+use super::client_socket::ClientSocket;
 use crate::connection::ConnTimeouts;
 use bytes::Bytes;
 use diana_metrics::Shard;

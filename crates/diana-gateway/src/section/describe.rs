@@ -4,7 +4,7 @@
 use super::{AccessLogFormat, GatewaySection};
 use diana_rules::describe::{and, duration};
 use diana_rules::http_settings::{RateLimitHeaders, SpellingPolicy};
-use diana_rules::upstream::Upstream;
+use diana_rules::upstream_url::Upstream;
 
 impl GatewaySection {
     /// Describes the gateway, line by line.
@@ -15,7 +15,7 @@ impl GatewaySection {
     /// let mut gateway = GatewaySection::default();
     /// gateway.upstream = vec!["http://a".parse()?, "http://b".parse()?];
     /// assert_eq!(gateway.describe(), ["listens on 127.0.0.1:8080", "all requests go to http://a and http://b in turn"]);
-    /// # Ok::<(), diana_rules::upstream::InvalidUpstream>(())
+    /// # Ok::<(), diana_rules::upstream_url::InvalidUpstream>(())
     /// ```
     pub fn describe(&self) -> Vec<String> {
         let mut lines = vec![listeners(self)];

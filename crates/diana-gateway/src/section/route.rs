@@ -7,7 +7,7 @@ use diana_rules::Problem;
 use diana_rules::document::{Node, Span, Value};
 use diana_rules::map_reader::MapReader;
 use diana_rules::matching::Match;
-use diana_rules::upstream::Upstream;
+use diana_rules::upstream_url::Upstream;
 
 /// Upstreams for some hosts and paths.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use crate::http2::StreamHandle;
 use crate::request::RequestBodyStream;
 use crate::request::head::UpstreamRequest;
 use diana_metrics::Shard;
-use diana_rules::upstream::Upstream;
+use diana_rules::upstream_url::Upstream;
 use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 use super::UpstreamError;
 use crate::connection::Protocol;
 use crate::connection::descriptors::{self, User};
-use diana_rules::upstream::{Scheme, Upstream};
+use diana_rules::upstream_url::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use socket2::SockRef;

@@ -9,7 +9,7 @@ use super::http1::Http1;
 use super::{Connector, UpstreamError, http2};
 use crate::connection::{Deadlines, Protocol};
 use diana_metrics::Shard;
-use diana_rules::upstream::{Scheme, Upstream};
+use diana_rules::upstream_url::{Scheme, Upstream};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::Arc;

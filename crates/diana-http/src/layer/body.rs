@@ -1,6 +1,6 @@
 //! The response body of the layer.
 
-use crate::body::PermitBody;
+use crate::permit_body::PermitBody;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;

@@ -2,8 +2,8 @@
 
 use super::RetryAfterLayer;
 use super::waiting::PauseWait;
-use crate::client_ext::{RequestHost, ResponseMeta};
 use crate::client_limit::{ClientLimit, ClientRateLimitError, NoLimit};
+use crate::client_messages::{RequestHost, ResponseMeta};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;

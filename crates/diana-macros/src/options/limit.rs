@@ -2,7 +2,7 @@
 
 use super::Kind;
 use super::raw::RawOptions;
-use crate::text::{self, Piece};
+use crate::template::{self, Piece};
 use crate::value;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Ident, Lit, Result};
@@ -56,7 +56,7 @@ impl Limit {
                     "`by` already has a text; write one text, such as `by = \"{user.id} {item}\"`, or only `key`";
                 return Err(Error::new(value.span(), problem));
             }
-            key = text::pieces(&value::text("key", value, "\"{user.id}\"")?)?;
+            key = template::pieces(&value::text("key", value, "\"{user.id}\"")?)?;
             if matches!(by, By::Function) && !key.iter().any(|piece| matches!(piece, Piece::Expr(_))) {
                 let problem =
                     "`key` is the same for every call; write an expression in braces, such as `key = \"{user.id}\"`";
@@ -121,7 +121,7 @@ fn by(value: &Expr) -> Result<(By, Vec<Piece>)> {
     const EXPECTED: &str =
         "expected `ip`, `user`, `method`, or a text with arguments in braces, such as `by = \"{user.id}\"`";
     if let Some(Lit::Str(text)) = value::literal(value) {
-        let pieces = text::pieces(text)?;
+        let pieces = template::pieces(text)?;
         return match pieces.iter().any(|piece| matches!(piece, Piece::Expr(_))) {
             true => Ok((By::Function, pieces)),
             false => Err(Error::new(value.span(), format!("`by` is the same for every call: {EXPECTED}"))),

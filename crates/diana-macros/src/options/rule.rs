@@ -1,7 +1,7 @@
 //! A rule of the rule file: `#[limited("sms", phone = "{phone}")]`.
 
 use super::raw::RawOptions;
-use crate::text::{self, Piece};
+use crate::template::{self, Piece};
 use crate::value;
 use proc_macro2::Span;
 use syn::{Error, Result};
@@ -44,7 +44,7 @@ impl Rule {
                 return Err(Error::new(argument.name.span(), problem));
             }
             let text = value::text(&name, &argument.value, &format!("\"{{{name}}}\""))?;
-            args.push((name, text::pieces(&text)?));
+            args.push((name, template::pieces(&text)?));
         }
         Ok(Self { name: name.value(), args })
     }

@@ -5,7 +5,7 @@
 //! the lease has ended.
 
 use crate::args::Args;
-use crate::parameters::{duration_from_text, duration_text};
+use crate::quota_text::{duration_from_text, duration_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Effect, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};

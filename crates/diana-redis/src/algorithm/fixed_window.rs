@@ -2,7 +2,7 @@
 //! `scripts/fixed_window.lua`.
 
 use crate::args::Args;
-use crate::parameters::{quota_from_text, quota_text};
+use crate::quota_text::{quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Effect, Leasing, Numbers, Scripted, StoredState, with_mark};
 use crate::scripts::{Library, Module};

@@ -2,7 +2,7 @@
 
 use super::gcra::{format_time, parse_time, push, push_never};
 use crate::args::Args;
-use crate::parameters::{duration_from_text, duration_text};
+use crate::quota_text::{duration_from_text, duration_text};
 use crate::rational_time::{END, Fractions, Time};
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};

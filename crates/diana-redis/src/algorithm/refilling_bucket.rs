@@ -1,7 +1,7 @@
 //! The bucket with whole refills on Redis: `scripts/refilling_bucket.lua`.
 
 use crate::args::Args;
-use crate::parameters::{quota_from_text, quota_text};
+use crate::quota_text::{quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};

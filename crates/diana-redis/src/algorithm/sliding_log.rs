@@ -5,7 +5,7 @@
 
 use super::sliding_window::{divided_count, too_long};
 use crate::args::Args;
-use crate::parameters::{quota_from_text, quota_text};
+use crate::quota_text::{quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, CachedState, Effect, Numbers, Report, Scripted, StoredState};
 use crate::scripts::{Library, Module};

@@ -1,7 +1,7 @@
 //! The sliding window on Redis: `scripts/sliding_window.lua`.
 
 use crate::args::Args;
-use crate::parameters::{duration_from_text, duration_text, quota_from_text, quota_text};
+use crate::quota_text::{duration_from_text, duration_text, quota_from_text, quota_text};
 use crate::rational_time::END;
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::Module;

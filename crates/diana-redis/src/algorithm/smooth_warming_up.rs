@@ -2,7 +2,7 @@
 
 use crate::algorithm::guava;
 use crate::args::Args;
-use crate::parameters::{duration_from_text, duration_text};
+use crate::quota_text::{duration_from_text, duration_text};
 use crate::scripted::{AskArgs, Body, Numbers, Scripted, StoredState};
 use crate::scripts::{Library, Module};
 use diana_core::{Receipt, SmoothState, SmoothWarmingUp, Timestamp};

@@ -2,7 +2,7 @@
 
 use super::gcra::{divided_rate, format_time, fractions, parse_time, push, push_never, ticks_of, unsupported_reason};
 use crate::args::Args;
-use crate::parameters::{quota_from_text, quota_text};
+use crate::quota_text::{quota_from_text, quota_text};
 use crate::rational_time::Time;
 use crate::scripted::{
     AskArgs, Body, Effect, EndedLease, LeaseRequest, Leasing, Numbers, Scripted, StoredState, with_mark,

@@ -12,9 +12,9 @@
 //!
 //! What always holds: of each charge no more is refunded than was charged.
 
-use crate::client::StateReceipt;
+use crate::direct_store::StateReceipt;
 use crate::limit_config::LimitConfig;
-use crate::request::Item;
+use crate::script_call::Item;
 use diana_core::{Cost, Receipt};
 use parking_lot::Mutex;
 use smallvec::SmallVec;

@@ -1,10 +1,10 @@
 //! Requests over keys on different nodes of a cluster.
 
 use super::Inner;
-use crate::client::StateReceipt;
+use crate::direct_store::StateReceipt;
 use crate::key::slot;
 use crate::link::CallError;
-use crate::request::{Item, Op};
+use crate::script_call::{Item, Op};
 use crate::script_runner::CallContext;
 use crate::scripted::Effect;
 use diana_core::{Answer, Decision, Timestamp};

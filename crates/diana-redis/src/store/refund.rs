@@ -2,12 +2,12 @@
 
 use super::resync::MAX_CALLS;
 use super::{DecidedBy, Inner, RedisStore};
-use crate::client::{ParameterSource, StateReceipt};
+use crate::direct_store::{ParameterSource, StateReceipt};
 use crate::invalidation::Invalidation;
 use crate::link::{Budget, CallError};
 use crate::options::TimeSource;
 use crate::releases::ReleaseGuard;
-use crate::request::{Item, Op};
+use crate::script_call::{Item, Op};
 use crate::script_runner::CallContext;
 use diana_core::{Answer, Ask, Decision, MaxWait, Receipt, RefundFuture, StoreError, Timestamp};
 use futures_util::stream::{self, StreamExt};

@@ -2,11 +2,11 @@
 //! background for all other keys. Also releases permits that were held when Redis became unreachable.
 
 use super::Inner;
-use crate::client::ParameterSource;
+use crate::direct_store::ParameterSource;
 use crate::fallback::PendingCharges;
 use crate::link::CallError;
 use crate::options::TimeSource;
-use crate::request::Item;
+use crate::script_call::Item;
 use crate::script_runner::CallContext;
 use futures_util::stream::{self, StreamExt};
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! The functions of an expression. Constant arguments (regexes, networks) are compiled here, once.
 
 use super::lower::{Lowered, Lowering};
-use super::tree::{Position, TextTransform, Tree, ValueType};
+use super::lowered::{Position, TextTransform, Tree, ValueType};
 use crate::map_reader::nearest;
 use crate::matching::parse_network;
 use cel::IdedExpr;

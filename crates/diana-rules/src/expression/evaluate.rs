@@ -7,7 +7,7 @@
 //! - It uses less than 512 KiB of stack for the deepest tree, even in an unoptimised build.
 
 use super::error::ExpressionFailed;
-use super::tree::{Comparison, Operator, Position, TextTransform, Tree, Value, ValueType};
+use super::lowered::{Comparison, Operator, Position, TextTransform, Tree, Value, ValueType};
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -2,7 +2,7 @@
 //! unsupported CEL with an explanation.
 
 use super::error::InvalidExpression;
-use super::tree::{Comparison, Operator, Tree, Value, ValueType};
+use super::lowered::{Comparison, Operator, Tree, Value, ValueType};
 use crate::attributes::Attribute;
 use crate::map_reader::nearest;
 use cel::IdedExpr;

@@ -5,7 +5,7 @@
 //! it into ours, and dropping it. The thread also contains a panic of the parser.
 
 use super::error::InvalidExpression;
-use super::scan::scan;
+use super::nesting::scan;
 use cel::IdedExpr;
 use cel::common::ast::SourceInfo;
 use cel::parser::{ParseError, Parser};

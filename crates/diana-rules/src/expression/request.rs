@@ -4,7 +4,7 @@
 //! a value, and an index must be a constant.
 
 use super::lower::{Lowered, Lowering, Typed};
-use super::tree::{Tree, Value, ValueType};
+use super::lowered::{Tree, Value, ValueType};
 use crate::attributes::Attribute;
 use crate::map_reader::{all, nearest};
 use cel::IdedExpr;

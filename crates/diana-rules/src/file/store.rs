@@ -1,9 +1,9 @@
 //! The section `store`: where the counts are stored.
 
-use crate::address::Address;
 use crate::bytes;
 use crate::document::Node;
 use crate::map_reader::MapReader;
+use crate::multi_host_url::Address;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::secret::Secret;

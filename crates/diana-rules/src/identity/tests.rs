@@ -1,6 +1,6 @@
 //! How requests are identified, and which tokens are not trusted.
 
-mod tokens;
+mod token_fixtures;
 
 use super::*;
 use crate::document::Document;
@@ -129,17 +129,18 @@ fn an_empty_identity_changes_nothing() {
 #[test]
 fn tokens_of_every_algorithm_verify_only_with_their_own_key() {
     let all = [
-        ("RS256", tokens::RSA, tokens::RS256),
-        ("RS384", tokens::RSA, tokens::RS384),
-        ("RS512", tokens::RSA, tokens::RS512),
-        ("PS256", tokens::RSA, tokens::PS256),
-        ("PS384", tokens::RSA, tokens::PS384),
-        ("PS512", tokens::RSA, tokens::PS512),
-        ("ES256", tokens::P256, tokens::ES256),
-        ("ES384", tokens::P384, tokens::ES384),
-        ("EdDSA", tokens::ED25519, tokens::EDDSA),
+        ("RS256", token_fixtures::RSA, token_fixtures::RS256),
+        ("RS384", token_fixtures::RSA, token_fixtures::RS384),
+        ("RS512", token_fixtures::RSA, token_fixtures::RS512),
+        ("PS256", token_fixtures::RSA, token_fixtures::PS256),
+        ("PS384", token_fixtures::RSA, token_fixtures::PS384),
+        ("PS512", token_fixtures::RSA, token_fixtures::PS512),
+        ("ES256", token_fixtures::P256, token_fixtures::ES256),
+        ("ES384", token_fixtures::P384, token_fixtures::ES384),
+        ("EdDSA", token_fixtures::ED25519, token_fixtures::EDDSA),
     ];
-    let secrets = [("HS256", tokens::HS256), ("HS384", tokens::HS384), ("HS512", tokens::HS512)];
+    let secrets =
+        [("HS256", token_fixtures::HS256), ("HS384", token_fixtures::HS384), ("HS512", token_fixtures::HS512)];
     let identities = all.map(|(name, pem, token)| (public(name, pem), token)).into_iter();
     let identities = identities
         .chain(secrets.map(|(name, token)| (verifying(&format!("algorithm: {name}, secret: '{SECRET}'")), token)));
@@ -166,7 +167,7 @@ fn claims_are_converted_to_strings() {
          who: \"cel('request.jwt.realm.role + request.jwt.n')\"\njwt: {{secret: '{SECRET}'}}"
     ));
     assert!(identity.knows_tokens());
-    let request = with_token(tokens::HS256);
+    let request = with_token(token_fixtures::HS256);
     let of = |name| named(&identity, &request, name);
     assert_eq!(of("account").as_deref(), Some("alice"));
     assert_eq!(of("tenant").as_deref(), Some("acme"));
@@ -186,9 +187,9 @@ fn claims_are_converted_to_strings() {
 
 #[test]
 fn forged_tokens_have_no_claims() {
-    let rsa = public("RS256", tokens::RSA);
-    assert_eq!(claimed(&rsa, &with_token(tokens::CONFUSED), "sub"), None, "the public key as a secret");
-    let payload = tokens::HS256.split('.').nth(1).unwrap();
+    let rsa = public("RS256", token_fixtures::RSA);
+    assert_eq!(claimed(&rsa, &with_token(token_fixtures::CONFUSED), "sub"), None, "the public key as a secret");
+    let payload = token_fixtures::HS256.split('.').nth(1).unwrap();
     let payload_json = r#"{"sub":"alice"}"#;
     assert!(claimed(&hs256(), &with_token(&signed(HS256, payload_json)), "sub").is_some());
     for header in [
@@ -209,19 +210,21 @@ fn forged_tokens_have_no_claims() {
     for token in [
         format!("eyJhbGciOiJub25lIn0.{payload}."),
         format!("eyJhbGciOiJub25lIn0.{payload}"),
-        tokens::HS256.rsplit_once('.').unwrap().0.to_owned() + ".",
-        tokens::HS256.replacen('.', "..", 1),
-        format!("{}.x", tokens::HS256),
+        token_fixtures::HS256.rsplit_once('.').unwrap().0.to_owned() + ".",
+        token_fixtures::HS256.replacen('.', "..", 1),
+        format!("{}.x", token_fixtures::HS256),
         String::new(),
         "..".to_owned(),
         "ä.ö.ü".to_owned(),
     ] {
-        for identity in [&rsa, &hs256(), &public("ES256", tokens::P256), &public("EdDSA", tokens::ED25519)] {
+        for identity in
+            [&rsa, &hs256(), &public("ES256", token_fixtures::P256), &public("EdDSA", token_fixtures::ED25519)]
+        {
             assert_eq!(claimed(identity, &with_token(&token), "sub"), None, "{token}");
         }
     }
     let other = verifying("secret: 'another secret, of another issuer'");
-    assert_eq!(claimed(&other, &with_token(tokens::HS256), "sub"), None);
+    assert_eq!(claimed(&other, &with_token(token_fixtures::HS256), "sub"), None);
     let long = signed(HS256, &format!(r#"{{"sub":"alice","x":"{}"}}"#, "x".repeat(8 << 10)));
     assert_eq!(claimed(&hs256(), &with_token(&long), "sub"), None);
 }
@@ -256,10 +259,10 @@ fn a_token_without_the_claim_is_not_a_missing_token() {
 /// flask-jwt-extended looks for `Bearer` after a comma, and others remove the word at any position.
 #[test]
 fn ambiguous_credentials_are_not_a_missing_token() {
-    let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();
+    let (message, signature) = token_fixtures::HS256.rsplit_once('.').unwrap();
     let (header, payload) = message.split_once('.').unwrap();
     let (start, end) = payload.split_at(3);
-    let (token, identity) = (tokens::HS256, hs256());
+    let (token, identity) = (token_fixtures::HS256, hs256());
     for credentials in [
         format!("Basic x, Bearer {token}"),
         format!("Basic x,Bearer {token}"),
@@ -285,7 +288,7 @@ fn ambiguous_credentials_are_not_a_missing_token() {
 
 #[test]
 fn signatures_are_decoded_leniently() {
-    let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();
+    let (message, signature) = token_fixtures::HS256.rsplit_once('.').unwrap();
     let standard = signature.replace('-', "+").replace('_', "/");
     for same in [format!("{signature}="), format!("{signature}==x"), standard, format!("!{signature} ")] {
         let request = request(&[("header(authorization)", &format!("{message}.{same}"))]);
@@ -354,7 +357,7 @@ fn tokens_of_another_issuer_or_audience_have_no_claims() {
 #[test]
 fn a_token_is_verified_lazily_and_once() {
     let identity = hs256();
-    let request = with_token(tokens::HS256);
+    let request = with_token(token_fixtures::HS256);
     let identified = identity.of(&request);
     assert_eq!(identified.get(&Attribute::Named("account".into())), None);
     assert_eq!(request.1.load(Ordering::Relaxed), 0);
@@ -369,10 +372,10 @@ fn a_token_is_verified_lazily_and_once() {
 fn tokens_are_read_from_the_configured_source() {
     for (from, name) in [("cookie(t)", "cookie(t)"), ("query(t)", "query(t)"), ("header(X-T)", "header(x-t)")] {
         let identity = verifying(&format!("secret: '{SECRET}', from: {from}"));
-        assert!(claimed(&identity, &request(&[(name, tokens::HS256)]), "sub").is_some(), "{from}");
-        assert!(claimed(&identity, &with_token(tokens::HS256), "sub").is_none(), "{from}");
+        assert!(claimed(&identity, &request(&[(name, token_fixtures::HS256)]), "sub").is_some(), "{from}");
+        assert!(claimed(&identity, &with_token(token_fixtures::HS256), "sub").is_none(), "{from}");
     }
-    let shouted = request(&[("header(authorization)", &format!("BEARER  {}", tokens::HS256))]);
+    let shouted = request(&[("header(authorization)", &format!("BEARER  {}", token_fixtures::HS256))]);
     assert!(claimed(&hs256(), &shouted, "sub").is_some());
     for other in ["Basic YTpi", "Bearer", "Beäre", ""] {
         assert!(claimed(&hs256(), &request(&[("header(authorization)", other)]), "sub").is_none());
@@ -382,7 +385,7 @@ fn tokens_are_read_from_the_configured_source() {
 #[test]
 fn verify_false_accepts_unverified_tokens() {
     let identity = verifying("verify: false");
-    assert!(claimed(&identity, &with_token(tokens::ES256), "sub").is_some());
+    assert!(claimed(&identity, &with_token(token_fixtures::ES256), "sub").is_some());
     let expired = signed(HS256, r#"{"sub":"a","exp":1500000000}"#);
     assert!(claimed(&identity, &with_token(&expired), "sub").is_none());
 }
@@ -390,7 +393,7 @@ fn verify_false_accepts_unverified_tokens() {
 #[test]
 fn secrets_are_not_shown() {
     let identity = hs256();
-    let request = with_token(tokens::HS256);
+    let request = with_token(token_fixtures::HS256);
     let identified = identity.of(&request);
     identified.get(&Attribute::Jwt("sub".into()));
     let shown = format!("{identity:?} {identified:?}");
@@ -401,11 +404,11 @@ fn secrets_are_not_shown() {
 #[test]
 fn reports_invalid_settings_with_a_hint() {
     let pem = |text: &str| format!("\"{}\"", text.replace('\n', "\\n"));
-    let small = format!("jwt: {{algorithm: RS256, public_key: {}}}", pem(tokens::SMALL_RSA));
-    let other = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(tokens::RSA));
-    let curve = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(tokens::P384));
-    let secret = format!("jwt: {{algorithm: HS256, public_key: {}}}", pem(tokens::RSA));
-    let alone = format!("jwt: {{public_key: {}}}", pem(tokens::RSA));
+    let small = format!("jwt: {{algorithm: RS256, public_key: {}}}", pem(token_fixtures::SMALL_RSA));
+    let other = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(token_fixtures::RSA));
+    let curve = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(token_fixtures::P384));
+    let secret = format!("jwt: {{algorithm: HS256, public_key: {}}}", pem(token_fixtures::RSA));
+    let alone = format!("jwt: {{public_key: {}}}", pem(token_fixtures::RSA));
     for (text, expected) in [
         ("account: headr(x)", "did you mean `header(NAME)`?"),
         ("account: header", "did you mean `header(NAME)`?"),
@@ -446,5 +449,5 @@ fn reports_invalid_settings_with_a_hint() {
         assert!(error.contains(expected), "{text}:\n{error}");
     }
     assert!(known("").names().next().is_none());
-    assert!(public("RS256", &tokens::RSA.replace('\n', "\\n")).knows_tokens(), "lines joined by a written \\n");
+    assert!(public("RS256", &token_fixtures::RSA.replace('\n', "\\n")).knows_tokens(), "lines joined by a written \\n");
 }

@@ -5,11 +5,11 @@ use super::{KeySpec, Part};
 use crate::attributes::Attribute;
 use crate::document::{Node, Span, Value};
 use crate::identity::Identity;
+use crate::known_names::{Scope, Wanted};
 use crate::map_reader::nearest;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
-use crate::scope::{Scope, Wanted};
 
 /// Keywords without an argument.
 pub(crate) const WORDS: [&str; 6] = ["global", "resource", "ip", "host", "method", "request"];

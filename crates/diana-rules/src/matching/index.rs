@@ -22,7 +22,7 @@
 //! The index finds the same rules as checking them one by one does, in the order of the file.
 
 use super::host::HostPattern;
-use super::names::Names;
+use super::name_map::Names;
 use super::path::{PathPattern, Segment, Segments, segments};
 use super::{IndexedMatch, Match, RequestView};
 use crate::attributes::{Attribute, Attributes, SEVERAL};

@@ -8,10 +8,10 @@ use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::document::{Node, Value};
 use crate::identity::invalid_name;
+use crate::known_names::{Scope, Wanted};
 use crate::map_reader::{MapReader, nearest};
 use crate::problem::Problem;
 use crate::scalar;
-use crate::scope::{Scope, Wanted};
 
 /// The built-in fields of `match`.
 pub(crate) const FIELDS: [&str; 7] = ["path", "method", "host", "header", "ip", "when", "call"];

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::document::{Entry, Node, Value};
 use crate::key::KeySpec;
+use crate::known_names::{Scope, Wanted};
 use crate::limit::{LimitRule, LimitStyle, concurrent};
 use crate::map_reader::{MapReader, nearest};
 use crate::matching::Match;
@@ -12,8 +13,7 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::response::CustomResponse;
 use crate::scalar;
-use crate::scope::{Scope, Wanted};
-use crate::upstream::Upstream;
+use crate::upstream_url::Upstream;
 use diana_core::{Cost, LeakyBucket};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Lookup of a key of a rule by its values, through the admin API, without a request.
 
-use super::compiled::{CompiledLimit, CompiledRule};
+use super::compiled_rule::{CompiledLimit, CompiledRule};
 use crate::key::KeyBytes;
 use crate::rule::Missing;
 use std::fmt;

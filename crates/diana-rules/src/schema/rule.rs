@@ -2,11 +2,11 @@
 
 use super::{flag, object, one_or_any, one_or_more, reference, reference_with, requiring, word};
 use crate::key::parse::{WITH_NAME, WORDS};
+use crate::known_names::STANDARD;
 use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
 use crate::matching;
 use crate::registry::Registry;
-use crate::rule::{Override, overload, parse};
-use crate::scope::STANDARD;
+use crate::rule::{Override, load, parse};
 use serde_json::{Map, Value, json};
 
 /// `rule` and its parts.
@@ -58,8 +58,7 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             json!({"description": "the bandwidth of bodies", "anyOf": any_of, "examples": ["512KiB/s"]})
         }
         "load" => {
-            let mut load =
-                object("the load of the machine over which requests are denied", &overload::FIELDS, load_field);
+            let mut load = object("the load of the machine over which requests are denied", &load::FIELDS, load_field);
             load["minProperties"] = json!(1);
             load
         }

@@ -2,7 +2,7 @@
 
 use super::{flag, object, one_or_more, reference, reference_with, url, word};
 use crate::file::{MAX_RULES, NEWEST_VERSION, store};
-use crate::identity::settings;
+use crate::identity::jwt_settings;
 use crate::registry::Registry;
 use serde_json::{Value, json};
 
@@ -36,30 +36,25 @@ pub(super) fn field(name: &str, registry: &Registry) -> Value {
 
 /// The sources of names, and the verification of tokens.
 fn identity() -> Value {
-    let jwt =
-        object(
-            "the verification of tokens, so that their claims can be used",
-            &settings::FIELDS,
-            |field| match field {
-                "secret" => reference_with("text", "the secret shared with the issuer", &["${JWT_SECRET}"]),
-                "public_key" => reference("text", "the issuer's public key, as PEM"),
-                "verify" => flag("false if another component verifies the tokens"),
-                "algorithm" => reference_with(
-                    "text",
-                    "the signature algorithm of the tokens",
-                    &["HS256", "RS256", "ES256", "EdDSA"],
-                ),
-                "from" => reference_with(
-                    "text",
-                    "the location of the token",
-                    &["header(authorization)", "cookie(token)", "query(token)"],
-                ),
-                "issuer" => one_or_more(json!({"$ref": "#/$defs/text"}), "the accepted issuers", &[]),
-                "audience" => one_or_more(json!({"$ref": "#/$defs/text"}), "the accepted audiences", &[]),
-                "leeway" => reference("duration", "the accepted difference between clocks"),
-                _ => json!({}),
-            },
-        );
+    let jwt = object("the verification of tokens, so that their claims can be used", &jwt_settings::FIELDS, |field| {
+        match field {
+            "secret" => reference_with("text", "the secret shared with the issuer", &["${JWT_SECRET}"]),
+            "public_key" => reference("text", "the issuer's public key, as PEM"),
+            "verify" => flag("false if another component verifies the tokens"),
+            "algorithm" => {
+                reference_with("text", "the signature algorithm of the tokens", &["HS256", "RS256", "ES256", "EdDSA"])
+            }
+            "from" => reference_with(
+                "text",
+                "the location of the token",
+                &["header(authorization)", "cookie(token)", "query(token)"],
+            ),
+            "issuer" => one_or_more(json!({"$ref": "#/$defs/text"}), "the accepted issuers", &[]),
+            "audience" => one_or_more(json!({"$ref": "#/$defs/text"}), "the accepted audiences", &[]),
+            "leeway" => reference("duration", "the accepted difference between clocks"),
+            _ => json!({}),
+        }
+    });
     let examples = ["header(x-account-id)", "cookie(session)", "query(key)", "jwt(sub)", "ip", "cel(\"...\")"];
     let source = reference_with("text", "the source of this name", &examples);
     json!({

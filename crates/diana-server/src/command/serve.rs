@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
 use diana_gateway::section::AccessLogFormat;
-use diana_rules::upstream::Upstream;
+use diana_rules::upstream_url::Upstream;
 use diana_server::program_log::{LogFilter, ProgramLog, ProgramLogFormat};
 use diana_server::serve::{DEFAULT, ServeOptions, serve};
 use std::net::SocketAddr;

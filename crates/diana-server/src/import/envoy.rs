@@ -5,17 +5,17 @@
 //! exact value, else the first matching pattern, else the descriptor without a value; Diana applies all rules that
 //! match, so a rule excludes the values of the siblings before it.
 
-mod descriptor;
 mod key;
+mod syntax;
 
 use super::expression::Expression;
 use super::rule::{Limit, Rule, RuleFile, Source, is_network};
 use super::{GATEWAY, Imported, MAX_CONDITION, MAX_INPUT, Note, NoteKind};
-use descriptor::{Descriptor, RateLimit};
 use diana_rules::document::{Format, Span};
 use diana_rules::{Document, Problem, Problems};
 use key::{Key, matches_pattern, pattern};
 use std::collections::{BTreeMap, HashMap};
+use syntax::{Descriptor, RateLimit};
 
 /// Converts the configuration of envoyproxy/ratelimit to a rule file.
 ///
@@ -43,7 +43,7 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
     let document = Document::new(name, text).with_format(Format::Yaml);
     let tree = document.parse().map_err(Box::new)?;
     let mut problems = Vec::new();
-    let config = descriptor::read(&tree, &mut problems);
+    let config = syntax::read(&tree, &mut problems);
     if !problems.is_empty() {
         return Err(Box::new(document.problems(problems)));
     }

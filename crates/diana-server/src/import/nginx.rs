@@ -12,12 +12,12 @@ mod include;
 mod key;
 mod limit;
 mod location_set;
+mod map_and_geo;
 mod merge;
 mod notes;
 mod scope;
 mod syntax;
 mod unsupported;
-mod variable;
 
 pub use include::Include;
 

@@ -5,7 +5,7 @@ use crate::import::MAX_INPUT;
 use crate::program_log::ProgramLog;
 use diana_admin::AdminSection;
 use diana_gateway::section::{AccessLogFormat, GatewaySection};
-use diana_rules::upstream::Upstream;
+use diana_rules::upstream_url::Upstream;
 use diana_rules::{Document, RuleFile};
 use std::io::Read;
 use std::net::SocketAddr;

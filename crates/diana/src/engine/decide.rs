@@ -1,6 +1,6 @@
 //! The steps of a decision: local limits, shared limits, shadow rules.
 
-use super::queries::{Charges, Scope, ScopedDecision};
+use super::asks::{Charges, Scope, ScopedDecision};
 use super::shared::InFlightQuery;
 use super::{Engine, Verdict};
 use diana_core::MaxWait;

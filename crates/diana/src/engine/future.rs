@@ -1,8 +1,8 @@
 //! Futures of decisions that may wait: for the shared store, in a queue, or for a reserved time.
 
+use super::asks::Charges;
 use super::decide::{NextStep, WhenFull};
 use super::local::LocalCounts;
-use super::queries::Charges;
 use super::shared::BoxFuture;
 use super::{Engine, Verdict, VerdictGuard};
 use std::fmt;

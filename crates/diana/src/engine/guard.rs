@@ -6,7 +6,7 @@
 //! - Dropping it later releases concurrency permits (`concurrent`); the other charges stay.
 //! - Nothing is released or refunded twice.
 
-use super::queries::Charges;
+use super::asks::Charges;
 use super::shared::{self, BoxFuture, LeaseGuard};
 use super::{ActualCost, Engine, ResponseClass, Verdict};
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@
 
 mod reservations;
 
-use super::queries::{AskList, Charges, OwnedAsks, Scope, ScopedDecision};
+use super::asks::{AskList, Charges, OwnedAsks, Scope, ScopedDecision};
 use super::verdict::Verdict;
 use diana_core::{
     Ask, Clock, Decision, LocalStore, MaxWait, MemoryStore, ResetListener, SystemClock, Timestamp, WaitQueues,

@@ -6,7 +6,7 @@
 //! The status that a verdict then reports (remaining permits and reset) is the one after the correction: read from
 //! local counts, and computed for shared counts, where reading would take another round trip.
 
-use super::queries::{AskList, Scope, ScopedDecision};
+use super::asks::{AskList, Scope, ScopedDecision};
 use super::{Engine, Verdict};
 use diana_core::{
     Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,

@@ -1,18 +1,18 @@
 //! The result of a decision, and its reason.
 
 mod pool;
-mod sample;
+mod response_sample;
 
+use super::asks::{Charges, Scope, ScopedDecision};
 use super::local::LocalCounts;
-use super::queries::{Charges, Scope, ScopedDecision};
-pub(super) use crate::duration::time;
+pub(super) use crate::duration_text::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
 use diana_rules::ruleset::{CompiledRule, DeniedBy, DenyReason, Matches, RequestOutcome, RuleNotCallable};
 use diana_rules::{Attributes, RuleFile, RuleSet};
 use pool::{Pooled, VerdictParts};
 pub(super) use pool::{Queued, Rules};
-pub use sample::ResponseClass;
+pub use response_sample::ResponseClass;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::{Arc, LazyLock};

@@ -20,8 +20,8 @@
 //! - A request that stops waiting has charged nothing, and the next one moves up.
 //! - A waiting request is woken when its count is reset, by any process, or when the rules change.
 
+use super::asks::{Scope, ScopedDecision};
 use super::decide::{NextStep, WhenFull};
-use super::queries::{Scope, ScopedDecision};
 use super::verdict::Queued;
 use super::{Engine, Verdict};
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Timestamp, WaitQueues};

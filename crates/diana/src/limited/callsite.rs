@@ -16,8 +16,8 @@ mod args;
 mod block_on;
 mod cache;
 mod key_part;
-mod limit;
 mod local;
+mod local_counts;
 #[cfg(feature = "rules")]
 mod rule;
 mod shared;
@@ -27,8 +27,8 @@ pub use super::key::{By, Key};
 #[cfg(feature = "rules")]
 pub use args::Args;
 pub use key_part::{WriteDisplay, WriteNothing, WritePlain, part};
-pub(super) use limit::Limit;
 pub use local::LocalCallSite;
+pub(super) use local_counts::Limit;
 #[cfg(feature = "rules")]
 pub use rule::RuleCallSite;
 pub use shared::SharedCallSite;

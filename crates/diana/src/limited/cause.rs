@@ -1,6 +1,6 @@
 //! Why a function was not run.
 
-use crate::duration::time;
+use crate::duration_text::time;
 use diana_core::Retry;
 use std::fmt;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A table is a map from keys to the algorithm's states, whatever its size, its age and its changes.
 
 use super::super::budget::Budget;
-use super::migrate::MAX_PAST;
+use super::limit_change::MAX_PAST;
 use super::{OnFull, Table};
 use crate::sync::Arc;
 use crate::{

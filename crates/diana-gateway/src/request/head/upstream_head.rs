@@ -3,7 +3,7 @@
 
 use super::{is_hop_by_hop, list_contains};
 use crate::connection::{ConnInfo, ForwardedHeaders, PeerTrust};
-use diana_rules::upstream::{Scheme, Upstream};
+use diana_rules::upstream_url::{Scheme, Upstream};
 use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};

@@ -7,11 +7,11 @@ use super::host::{Hosts, any_of};
 use super::key::{Key, keys};
 use super::limit::{Use, Zone, ZoneKind, bytes};
 use super::location_set::{Item, LocationSet, choices, condition, location_set};
+use super::map_and_geo::{format_network, network};
 use super::merge::{ConvertedRule, merged, named};
 use super::notes::Notes;
 use super::scope::Http;
 use super::syntax::Position;
-use super::variable::{format_network, network};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of origins in a comment.

@@ -1,6 +1,6 @@
 //! The key of a zone, as `by`.
 
-use super::variable::{Condition, Variables};
+use super::map_and_geo::{Condition, Variables};
 
 /// The key of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

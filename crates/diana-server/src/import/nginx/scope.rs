@@ -6,10 +6,10 @@
 use super::super::MAX_COUNT;
 use super::host::Names;
 use super::limit::{Denial, Use, Zone, limit_conn, limit_req, size, zone};
+use super::map_and_geo::Variables;
 use super::notes::Notes;
 use super::syntax::{Directive, Position};
 use super::unsupported::{BlockKind, access, is_limit, rewrites, without_rule};
-use super::variable::Variables;
 use std::collections::BTreeMap;
 
 /// All of `http`.

@@ -8,7 +8,7 @@ use diana_rules::Document;
 use diana_rules::attributes::SyntheticRequest;
 use diana_rules::http_settings::{RateLimitHeaders, SpellingPolicy};
 use diana_rules::rule::CostOf;
-use diana_rules::upstream::Scheme;
+use diana_rules::upstream_url::Scheme;
 use std::time::Duration;
 
 /// Checks the exact problems: the marked text, the problem and the expected value.

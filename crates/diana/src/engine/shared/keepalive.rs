@@ -5,8 +5,8 @@
 //! only runs while there are leases.
 
 use super::SharedStore;
+use crate::engine::asks::{Charges, OwnedAsks};
 use crate::engine::local::LocalCounts;
-use crate::engine::queries::{Charges, OwnedAsks};
 use crate::engine::{Engine, Verdict};
 use diana_core::Decision;
 use parking_lot::Mutex;

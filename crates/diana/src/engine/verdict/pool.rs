@@ -3,8 +3,8 @@
 //! A verdict is large (it has room for the answers of a few rules) and is moved several times. So it is boxed, and each
 //! thread reuses the boxes that it drops: a request allocates no memory (`tests/no_allocation.rs`).
 
+use crate::engine::asks::{Charges, Scope, ScopedDecision};
 use crate::engine::local::LocalCounts;
-use crate::engine::queries::{Charges, Scope, ScopedDecision};
 use arc_swap::Guard;
 use diana_core::{Answer, Decision, Timestamp};
 use diana_rules::RuleSet;

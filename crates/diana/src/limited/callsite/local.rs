@@ -1,7 +1,7 @@
 //! Call sites with local counts.
 
 use super::cache::Cache;
-use super::limit::Limit;
+use super::local_counts::Limit;
 use super::spec::denial_cause;
 use super::{Key, Spec};
 use crate::limited::{Cause, Limited, Limits};

@@ -3,15 +3,12 @@
 //! Operations go to the store in which the rule is counted: this process, or the shared store. A failing store is an
 //! error, so that the operator knows that nothing was changed.
 
-mod explain;
-
 use super::Engine;
 use super::shared::SharedStore;
 use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
 use diana_rules::RuleSet;
 use diana_rules::rule::CountedIn;
 use diana_rules::ruleset::{CompiledLimit, InvalidKey, Listed};
-pub use explain::{Explanation, RuleExplanation};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Parses `jwt`: how tokens are verified, and where a request has them.
 
-use super::key::{ALGORITHMS, Key};
+use super::jwt::Tokens;
 use super::source::TokenSource;
-use super::token::Tokens;
+use super::verification_key::{ALGORITHMS, Key};
 use crate::document::{Node, Value};
 use crate::map_reader::MapReader;
 use crate::problem::Problem;

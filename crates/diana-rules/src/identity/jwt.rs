@@ -12,8 +12,8 @@
 //! that are not base64 at all. Every form that they accept must give the same account here, or a client could choose a
 //! form that only the service understands. The signature is still verified over the exact bytes that were sent.
 
-use super::key::Key;
 use super::source::TokenSource;
+use super::verification_key::Key;
 use crate::attributes::{Attributes, SEVERAL};
 use base64::Engine;
 use base64::alphabet;

@@ -1,6 +1,6 @@
 //! Explains a decision: the result of every rule for one request.
 
-use crate::engine::queries::Scope;
+use crate::engine::asks::Scope;
 use crate::engine::verdict::time;
 use crate::engine::{Engine, Verdict};
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry};

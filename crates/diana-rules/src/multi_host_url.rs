@@ -3,7 +3,7 @@
 /// An address split into its parts.
 ///
 /// ```
-/// use diana_rules::address::Address;
+/// use diana_rules::multi_host_url::Address;
 ///
 /// let address = Address::of("etcd://me:pw@a:2379,b:2379/diana/rules");
 /// assert_eq!((address.scheme, address.user, address.hosts), ("etcd", Some("me:pw"), "a:2379,b:2379"));

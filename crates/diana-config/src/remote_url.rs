@@ -1,8 +1,8 @@
 //! A config server, identified by a URL.
 
 use diana_rules::Secret;
-use diana_rules::address::Address;
 use diana_rules::document::Format;
+use diana_rules::multi_host_url::Address;
 use diana_rules::secret::redact_url;
 use diana_rules::section::SectionNotRegistered;
 use percent_encoding::percent_decode_str;

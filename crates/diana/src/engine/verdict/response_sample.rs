@@ -1,7 +1,7 @@
 //! Response samples, from which adaptive limits learn.
 
 use super::Verdict;
-use crate::engine::queries::Scope;
+use crate::engine::asks::Scope;
 use diana_core::{Adaptive, Sample, SampleKind};
 use std::time::Duration;
 

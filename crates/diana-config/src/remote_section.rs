@@ -1,9 +1,9 @@
 //! The section `remote`: the config server, whose rules take precedence over the rules of the file.
 
-use diana_rules::address::Address;
 use diana_rules::describe::period;
 use diana_rules::document::{Format, Node};
 use diana_rules::map_reader::MapReader;
+use diana_rules::multi_host_url::Address;
 use diana_rules::secret::redact_url;
 use diana_rules::{Problem, Secret, Section, scalar, schema};
 use std::time::Duration;

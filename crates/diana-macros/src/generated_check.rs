@@ -3,10 +3,10 @@
 //! A call granted by a rule may hold permits until the function returns, so the guard of `#[limited]` lives as long as
 //! the body.
 
-use crate::arguments::Arguments;
-use crate::body::BodyKind;
+use crate::argument_names::Arguments;
+use crate::body_kind::BodyKind;
 use crate::options::{By, Limit, LimitSpec, Options, Rule, Store, Target};
-use crate::text::Piece;
+use crate::template::Piece;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;

@@ -4,8 +4,8 @@
 //! costs one read in total.
 
 use super::client_io::{Rewind, Stream};
+use super::client_socket::ClientSocket;
 use super::proxy_protocol::{self, Header};
-use super::socket::ClientSocket;
 use crate::connection::{ConnInfo, Protocol};
 use crate::section::GatewaySection;
 use bytes::{Bytes, BytesMut};

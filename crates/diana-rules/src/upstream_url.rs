@@ -13,13 +13,13 @@ use std::str::FromStr;
 /// An upstream.
 ///
 /// ```
-/// use diana_rules::upstream::{Scheme, Upstream};
+/// use diana_rules::upstream_url::{Scheme, Upstream};
 ///
 /// let upstream = "https://[2001:db8::1]".parse::<Upstream>()?;
 /// assert_eq!((upstream.scheme, &*upstream.host, upstream.port), (Scheme::Https, "2001:db8::1", 443));
 /// assert_eq!(upstream.authority(), "[2001:db8::1]");
 /// assert_eq!(upstream.to_string(), "https://[2001:db8::1]");
-/// # Ok::<(), diana_rules::upstream::InvalidUpstream>(())
+/// # Ok::<(), diana_rules::upstream_url::InvalidUpstream>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
