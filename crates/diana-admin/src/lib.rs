@@ -117,8 +117,8 @@ impl Admin {
             .route("/", get(page::html))
             .route("/page.css", get(page::css))
             .route("/page.js", get(page::js))
-            .route("/healthz", get(status::healthz))
-            .route("/readyz", get(status::readyz));
+            .route("/healthz", get(readiness::healthz))
+            .route("/readyz", get(readiness::readyz));
         let router = protected
             .merge(open)
             .fallback(response::not_found)

@@ -1,5 +1,9 @@
-//! Whether the program accepts requests.
+//! Whether the program accepts requests: `/healthz` and `/readyz`.
 
+use super::AdminState;
+use axum::extract::State;
+use axum::http::StatusCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Whether the program accepts requests, as `/readyz` reports it to load balancers.
@@ -55,6 +59,18 @@ impl Readiness {
             _ => Phase::Stopping,
         }
     }
+}
+
+/// Liveness: a response is enough.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Readiness: whether the program accepts requests.
+pub(super) async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
+    let phase = state.readiness.phase();
+    let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, format!("{}\n", phase.name()))
 }
 
 #[cfg(test)]

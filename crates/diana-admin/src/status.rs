@@ -1,9 +1,8 @@
 //! The program's status: for orchestrators, load balancers and the page.
 
 use super::response::{HandlerResult, json};
-use super::{AdminState, Phase};
+use super::AdminState;
 use axum::extract::State;
-use axum::http::StatusCode;
 use diana::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_config::SourceStatus;
@@ -12,18 +11,6 @@ use diana_metrics::Outcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Liveness: a response is enough.
-pub(super) async fn healthz() -> &'static str {
-    "ok\n"
-}
-
-/// Readiness: whether the program accepts requests.
-pub(super) async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
-    let phase = state.readiness.phase();
-    let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, format!("{}\n", phase.name()))
-}
 
 #[derive(Debug, Serialize)]
 struct Status {

@@ -33,7 +33,6 @@ mod error;
 mod fallback;
 mod invalidation;
 mod key;
-mod kind;
 mod leases;
 mod limit_config;
 mod limiter;

@@ -7,9 +7,9 @@
 //! an old gateway that is restarted starts later. So configurations may be numbered; states contain the number too, and
 //! a process that finds a higher number uses the parameters that belong to it.
 
+use crate::algorithm;
 use crate::erased::ErasedAlgorithm;
 use crate::key::KeySpace;
-use crate::kind;
 use diana_core::{Limit, LimitId, StoreError, Timestamp};
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -110,7 +110,7 @@ impl LimitConfigs {
             Some(config) if config.limit.version() >= limit.version() => return Ok(Arc::clone(config)),
             _ => {}
         }
-        let algorithm = kind::scripted_algorithm(limit).map_err(|reason| StoreError::Unsupported {
+        let algorithm = algorithm::scripted_algorithm(limit).map_err(|reason| StoreError::Unsupported {
             store: "redis".to_owned(),
             limit: limit.name().to_owned(),
             reason,

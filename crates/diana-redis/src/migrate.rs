@@ -1,7 +1,7 @@
 //! Migrates a key to other parameters: the output of dump.lua, the converted state, and the input of swap.lua.
 
+use crate::algorithm;
 use crate::erased::ErasedAlgorithm;
-use crate::kind;
 use crate::limit_config::LimitConfig;
 use crate::scripted::{Body, StoredState};
 use diana_core::Timestamp;
@@ -46,7 +46,7 @@ impl Dump {
                 return Err(format!("unexpected type `{rest}`; delete the key, or set another prefix"));
             }
         };
-        let algorithm = kind::written_by(parameters).ok_or_else(foreign)?;
+        let algorithm = algorithm::written_by(parameters).ok_or_else(foreign)?;
         Ok(Self { algorithm, since: since.to_owned(), body })
     }
 

@@ -4,7 +4,7 @@
 //! and algorithms that the request needs, and the driver. Others are left out, since Redis runs the whole text each
 //! time, and each function definition costs time. A process uses few combinations, and each is assembled once.
 
-use crate::kind::KINDS;
+use crate::algorithm::KINDS;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -166,7 +166,7 @@ impl RedisStore {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn check_limit(limit: &Limit) -> Result<(), UnsupportedLimitError> {
-        crate::kind::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
+        crate::algorithm::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
     }
 
     /// Returns the status of the link to Redis.
