@@ -10,6 +10,7 @@ pub struct Readiness {
 
 /// The program's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Phase {
     /// It does not listen yet.
     Starting,

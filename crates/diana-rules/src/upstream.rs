@@ -34,6 +34,7 @@ pub struct Upstream {
 
 /// The protocol of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Scheme {
     /// `http://`: HTTP/1.1 without TLS.
     Http,
