@@ -14,6 +14,7 @@ pub struct Readiness {
 
 /// The program's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Phase {
     /// It does not listen yet.
     Starting,

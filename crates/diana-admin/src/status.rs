@@ -1,7 +1,7 @@
 //! The program's status: for orchestrators, load balancers and the page.
 
-use super::response::{HandlerResult, json};
 use super::AdminState;
+use super::response::{HandlerResult, json};
 use axum::extract::State;
 use diana::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};

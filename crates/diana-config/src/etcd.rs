@@ -3,6 +3,10 @@
 //! A connection begins with a `range`, which returns the value and the revision; a `watch` from the next revision
 //! reports all later changes. When the watch ends for any reason (a new leader, a compaction, an expired token), the
 //! connection starts over with the next endpoint. A watch can fail silently, so there is also a range every 30 s.
+//!
+//! The JSON gateway rather than the crate `etcd-client` (0.21.1): its build script compiles `.proto` files, so every
+//! machine that builds Diana would need the program `protoc`. It would also bring tonic and prost to every user of
+//! `diana-config`; the JSON gateway needs neither.
 
 use super::client::{Client, body};
 use super::coordinator::SourceDocument;

@@ -32,6 +32,7 @@ pub struct RemoteSection {
 
 /// Which rules apply while the config server is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenRemoteIsDown {
     /// The last good rules from the config server, also after a restart; the local rules if there are none.
     #[default]

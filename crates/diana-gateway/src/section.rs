@@ -88,6 +88,7 @@ pub struct GatewaySection {
 
 /// The format of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AccessLogFormat {
     /// No access log.
     #[default]

@@ -7,7 +7,6 @@ use diana::{Limiter, Quota};
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use std::fmt;
 use std::sync::LazyLock;
 
 /// Returns `true` if a mistake may be logged now: ten times, then once per second, since each call of a client could
@@ -42,8 +41,9 @@ fn may_log() -> bool {
 /// assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"60".parse().unwrap()));
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitedResponse(Limited);
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct LimitedResponse(#[from] Limited);
 
 impl LimitedResponse {
     /// Returns the function, the key and the retry time.
@@ -72,20 +72,6 @@ impl LimitedResponse {
         response
     }
 }
-
-impl From<Limited> for LimitedResponse {
-    fn from(limited: Limited) -> Self {
-        Self(limited)
-    }
-}
-
-impl fmt::Display for LimitedResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for LimitedResponse {}
 
 #[cfg(feature = "axum")]
 impl axum::response::IntoResponse for LimitedResponse {

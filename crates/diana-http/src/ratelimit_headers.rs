@@ -25,16 +25,12 @@ const CAPACITY: usize = 480;
 
 /// Adds the rate limit headers.
 pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
-    let (ietf, x) = match which {
-        RateLimitHeaders::Ietf => (true, false),
-        RateLimitHeaders::X => (false, true),
-        RateLimitHeaders::Both => (true, true),
-        RateLimitHeaders::Off => return,
-    };
-    if ietf {
+    if which.has_ietf() {
         add_ietf(headers, verdict);
     }
-    if x && let Some(Reason::Limit(asked)) = verdict.reason() {
+    if which.has_x()
+        && let Some(Reason::Limit(asked)) = verdict.reason()
+    {
         let status = asked.answer.status;
         headers.insert(X_LIMIT, number(status.limit));
         headers.insert(X_REMAINING, number(status.remaining));

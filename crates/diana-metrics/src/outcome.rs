@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The outcome of a request, as metrics and the access log report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The upstream responded.
     Forwarded,

@@ -2,7 +2,6 @@
 
 use crate::scalar::quota_problem;
 use diana_core::{MAX_PERMITS, Quota, parse_duration};
-use std::fmt;
 
 /// Parses a byte rate, as in `bandwidth`: `512KiB/s`, `100Mbit/s`, `1 GiB/min`. A permit is a byte.
 ///
@@ -25,16 +24,9 @@ pub fn parse_byte_rate(text: &str) -> Result<Quota, InvalidBytes> {
 }
 
 /// The reason why a text is not a byte size or a byte rate: the problem, and a suggested fix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidBytes(String);
-
-impl fmt::Display for InvalidBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidBytes {}
 
 /// Each unit and its size in bits.
 const UNITS: [(&str, u128); 13] = [

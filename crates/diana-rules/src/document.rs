@@ -33,6 +33,7 @@ pub struct Document {
 
 /// The format of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// YAML, of which JSON is a subset.
     #[default]

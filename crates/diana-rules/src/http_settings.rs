@@ -38,6 +38,7 @@ pub struct HttpSettings {
 
 /// Which response headers report the remaining quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RateLimitHeaders {
     /// `RateLimit` and `RateLimit-Policy`, as in the IETF draft.
     #[default]
@@ -52,6 +53,7 @@ pub enum RateLimitHeaders {
 
 /// Whether requests with this spelling are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SpellingPolicy {
     /// Such requests are accepted.
     Allow,

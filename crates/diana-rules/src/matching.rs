@@ -213,7 +213,7 @@ pub fn first_route<'a>(
     if matches.len() == 0 {
         return None;
     }
-    let needed = matches.clone().fold(NeededAttributes::default(), |needed, own| needed.and(own));
+    let needed = matches.clone().fold(NeededAttributes::default(), NeededAttributes::and);
     let seen = RequestView::for_routes(request, needed);
     matches.enumerate().find(|(_, own)| own.check_host_and_path(&seen).is_ok()).map(|(index, _)| index)
 }

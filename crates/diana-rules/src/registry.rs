@@ -20,8 +20,8 @@ pub(crate) type KeyOf = dyn for<'a> Fn(&'a dyn Attributes) -> Option<Cow<'a, str
 /// Creates a matcher from its value in a rule.
 pub(crate) type BuildMatcher = dyn Fn(&Node, &mut Vec<Problem>) -> Option<Arc<dyn Matcher>> + Send + Sync;
 
-/// Returns why the shared store does not support a limit, if it doesn't.
-type CheckShared = fn(&Limit) -> Result<(), String>;
+/// Returns why the shared store does not support a limit; `None` if it does.
+type WhyNotShared = dyn Fn(&Limit) -> Option<String> + Send + Sync;
 
 /// The algorithms, keys and matchers that rules can name, and the [sections](Section) that a file can have.
 ///
@@ -50,7 +50,7 @@ pub struct Registry {
     keys: BTreeMap<&'static str, Arc<KeyOf>>,
     matchers: BTreeMap<&'static str, Arc<BuildMatcher>>,
     sections: BTreeMap<&'static str, SectionKind>,
-    shareable: Option<CheckShared>,
+    why_not_shared: Option<Arc<WhyNotShared>>,
 }
 
 impl Default for Registry {
@@ -61,7 +61,7 @@ impl Default for Registry {
             keys: BTreeMap::new(),
             matchers: BTreeMap::new(),
             sections: BTreeMap::new(),
-            shareable: None,
+            why_not_shared: None,
         };
         built_in::register(&mut registry);
         registry.section::<HttpSettings>();
@@ -128,13 +128,15 @@ impl Registry {
         self.sections.insert(S::NAME, SectionKind::of::<S>());
     }
 
-    /// Checks rules against the shared store: `check` returns why it does not support a limit, if it doesn't.
-    pub fn shared_by(&mut self, check: fn(&Limit) -> Result<(), String>) {
-        self.shareable = Some(check);
+    /// Checks rules against the shared store: `check` returns an error for a limit that it does not support, such as
+    /// `RedisStore::check_limit` of `diana-redis`. The text of the error is shown as the reason.
+    pub fn shared_by<E: std::error::Error>(&mut self, check: impl Fn(&Limit) -> Result<(), E> + Send + Sync + 'static) {
+        self.why_not_shared = Some(Arc::new(move |limit| check(limit).err().map(|error| error.to_string())));
     }
 
-    pub(crate) fn shareable(&self, limit: &Limit) -> Result<(), String> {
-        self.shareable.map_or(Ok(()), |check| check(limit))
+    /// Returns why the shared store does not support a limit; `None` if it does.
+    pub(crate) fn why_not_shared(&self, limit: &Limit) -> Option<String> {
+        self.why_not_shared.as_ref().and_then(|why_not| why_not(limit))
     }
 
     /// The names of all algorithms.

@@ -78,6 +78,7 @@ pub struct Rule {
 
 /// The cost of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CostOf {
     /// 1, because the rule has no `cost`.
     #[default]
@@ -90,6 +91,7 @@ pub enum CostOf {
 
 /// The handling of a request that is over the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OverLimit {
     /// The request is denied.
     #[default]
@@ -111,6 +113,7 @@ pub enum HeldUntil {
 
 /// Whether a rule denies requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// The rule denies requests.
     #[default]
@@ -121,6 +124,7 @@ pub enum Mode {
 
 /// The handling of a request whose key is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Missing {
     /// The rule does not apply to the request.
     #[default]

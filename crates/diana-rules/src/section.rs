@@ -79,20 +79,13 @@ pub trait Section: fmt::Debug + Send + Sync + Sized + 'static {
 }
 
 /// A file has a section that was not parsed as the requested type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("section `{name}` is not in the registry that the file was read with")]
 #[non_exhaustive]
 pub struct SectionNotRegistered {
     /// The name of the section.
     pub name: &'static str,
 }
-
-impl fmt::Display for SectionNotRegistered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "section `{}` is not in the registry that the file was read with", self.name)
-    }
-}
-
-impl std::error::Error for SectionNotRegistered {}
 
 /// A section of any type.
 trait AnySection: fmt::Debug + Send + Sync {

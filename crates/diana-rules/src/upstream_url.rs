@@ -34,6 +34,7 @@ pub struct Upstream {
 
 /// The protocol of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Scheme {
     /// `http://`: HTTP/1.1 without TLS.
     Http,
@@ -44,7 +45,8 @@ pub enum Scheme {
 }
 
 /// A text that is not a valid upstream URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidUpstream(&'static str);
 
 const NO_URL: InvalidUpstream = InvalidUpstream("expected a URL such as http://127.0.0.1:3000");
@@ -127,14 +129,6 @@ impl fmt::Display for Scheme {
         f.write_str(self.as_str())
     }
 }
-
-impl fmt::Display for InvalidUpstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for InvalidUpstream {}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]

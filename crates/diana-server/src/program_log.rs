@@ -38,6 +38,7 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 
 /// The format of the program's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ProgramLogFormat {
     /// Lines for people.
     #[default]

@@ -23,6 +23,7 @@ fn options(section: &RedisSection) -> Options {
             WhenRedisIsDown::Local => WhenDown::Local,
             WhenRedisIsDown::Allow => WhenDown::Allow,
             WhenRedisIsDown::Deny => WhenDown::Deny,
+            _ => WhenDown::default(),
         });
     }
     if let Some(lease) = section.lease {
@@ -30,6 +31,7 @@ fn options(section: &RedisSection) -> Options {
             Lease::Off => Leases::Off,
             Lease::Auto => Leases::Auto,
             Lease::Of(permits) => Leases::Of(permits),
+            _ => Leases::default(),
         });
     }
     if let Some(batching) = section.batching {

@@ -118,7 +118,7 @@ pub fn registry() -> rules::Registry {
     #[cfg_attr(not(any(feature = "redis", feature = "sources")), expect(unused_mut, reason = "nothing is added"))]
     let mut registry = rules::Registry::default();
     #[cfg(feature = "redis")]
-    registry.shared_by(|limit| redis::RedisStore::check_limit(limit).map_err(|unsupported| unsupported.reason));
+    registry.shared_by(redis::RedisStore::check_limit);
     #[cfg(feature = "sources")]
     registry.section::<config::RemoteSection>();
     registry

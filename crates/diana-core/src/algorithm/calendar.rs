@@ -34,6 +34,7 @@ use std::time::Duration;
 /// # Ok::<(), diana_core::InvalidWindow>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Calendar {
     /// From midnight to midnight.
     Day,

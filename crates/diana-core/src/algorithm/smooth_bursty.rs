@@ -71,6 +71,7 @@ pub struct SmoothBursty {
 /// # Ok::<(), diana_core::InvalidSmooth>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum InitialPermits {
     /// None, like Guava: right for a single limiter that starts with its program. An idle key never equals a fresh one,
     /// so a table of keys cannot drop any.

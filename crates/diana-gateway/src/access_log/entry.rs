@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LogFormat {
     /// The combined log format, followed by Diana's own fields as `name=value`.
     #[default]

@@ -29,7 +29,8 @@ pub(crate) struct Certificates {
 struct CertResolver(ArcSwap<Vec<Arc<CertifiedKey>>>);
 
 /// Why certificates can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {reason}")]
 pub(crate) struct CertificateError {
     file: String,
     reason: String,
@@ -110,11 +111,3 @@ impl ResolvesServerCert for CertResolver {
         named.or_else(|| keys.first()).cloned()
     }
 }
-
-impl fmt::Display for CertificateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file, self.reason)
-    }
-}
-
-impl std::error::Error for CertificateError {}

@@ -12,7 +12,6 @@ use diana::{Clock, SystemClock, Timestamp};
 use diana_http::ThrottledBody;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -94,10 +93,13 @@ pub(crate) struct BodyProgress {
 }
 
 /// Why a body was aborted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyFault {
+    #[error("the request body is too long")]
     TooLong = 1,
+    #[error("the request body is too slow")]
     TooSlow = 2,
+    #[error("the request body was aborted")]
     Broken = 3,
 }
 
@@ -259,15 +261,3 @@ impl Body for RequestBodyStream {
         self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |streaming| streaming.body.size_hint())
     }
 }
-
-impl fmt::Display for BodyFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLong => "the request body is too long",
-            Self::TooSlow => "the request body is too slow",
-            Self::Broken => "the request body was aborted",
-        })
-    }
-}
-
-impl std::error::Error for BodyFault {}

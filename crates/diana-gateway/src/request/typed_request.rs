@@ -36,7 +36,8 @@ pub struct TypedRequest {
 }
 
 /// The described request is not valid HTTP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidRequest(String);
 
 /// The gateway's response to a request that it rejects before it evaluates any rule.
@@ -128,11 +129,3 @@ impl fmt::Display for RejectedRequest {
         write!(f, "answered with {}: {}", self.status.as_u16(), self.detail)
     }
 }
-
-impl fmt::Display for InvalidRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidRequest {}

@@ -3,7 +3,7 @@
 
 use super::{AccessLogFormat, GatewaySection};
 use diana_rules::describe::{and, duration};
-use diana_rules::http_settings::{RateLimitHeaders, SpellingPolicy};
+use diana_rules::http_settings::SpellingPolicy;
 use diana_rules::upstream_url::Upstream;
 
 impl GatewaySection {
@@ -34,11 +34,12 @@ impl GatewaySection {
         if self.methods.any_case == SpellingPolicy::Allow {
             lines.push("methods may be written in any letter case".to_owned());
         }
-        match self.http.rate_limit_headers {
-            RateLimitHeaders::Ietf => {}
-            RateLimitHeaders::X => lines.push("sends X-RateLimit headers".to_owned()),
-            RateLimitHeaders::Both => lines.push("sends RateLimit and X-RateLimit headers".to_owned()),
-            RateLimitHeaders::Off => lines.push("sends no rate limit headers".to_owned()),
+        let headers = self.http.rate_limit_headers;
+        match (headers.has_ietf(), headers.has_x()) {
+            (true, false) => {}
+            (false, true) => lines.push("sends X-RateLimit headers".to_owned()),
+            (true, true) => lines.push("sends RateLimit and X-RateLimit headers".to_owned()),
+            (false, false) => lines.push("sends no rate limit headers".to_owned()),
         }
         match self.access_log {
             AccessLogFormat::Off => {}

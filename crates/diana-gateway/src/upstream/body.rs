@@ -6,7 +6,6 @@ use super::http1::Http1;
 use super::{WireError, http2};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,9 +25,11 @@ enum BodySource {
 }
 
 /// Why a body ends early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
+    #[error("the upstream aborted the response: {0}")]
     Broken(WireError),
+    #[error("the upstream stopped sending the response")]
     TimedOut,
 }
 
@@ -107,14 +108,3 @@ impl Body for UpstreamBody {
         }
     }
 }
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Broken(error) => write!(f, "the upstream aborted the response: {error}"),
-            Self::TimedOut => f.write_str("the upstream stopped sending the response"),
-        }
-    }
-}
-
-impl std::error::Error for BodyError {}

@@ -69,6 +69,7 @@ impl Connector {
                     if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
                 Ok((UpstreamIo::Tls(Box::new(stream)), protocol))
             }
+            other => Err(io::Error::other(format!("unsupported scheme `{other}`"))),
         }
     }
 }

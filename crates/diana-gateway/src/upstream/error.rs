@@ -1,34 +1,45 @@
 //! The errors of upstreams.
 
-use std::{fmt, io};
+use std::io;
 
 /// An error of a connection.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The upstream closed the connection too early.
+    #[error("closed before the response was complete")]
     Closed,
     /// The upstream sent invalid HTTP; contains the reason.
+    #[error("invalid HTTP: {0}")]
     InvalidHttp(&'static str),
     /// The request's body was aborted.
+    #[error("the request body was aborted")]
     Body,
+    #[error(transparent)]
     Http2(h2::Error),
 }
 
 /// Why there is no response.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
     /// The connection could not be opened.
+    #[error("cannot connect: {0}")]
     Unreachable(String),
     /// The connection broke, or the upstream sent invalid HTTP.
+    #[error("connection failed: {0}")]
     Broken(WireError),
     /// The response, or opening a connection, took too long.
+    #[error("timed out")]
     TimedOut,
     /// All allowed connections are in use, and none became free in time.
+    #[error("all connections are in use")]
     Busy,
     /// No upstream is configured for the request.
+    #[error("no upstream is configured")]
     NoUpstream,
     /// The client's body was invalid or incomplete.
+    #[error("the request body is invalid")]
     ByClient,
 }
 
@@ -38,36 +49,3 @@ impl UpstreamError {
         matches!(self, Self::Broken(WireError::Http2(error)) if error.is_reset())
     }
 }
-
-impl fmt::Display for UpstreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(reason) => write!(f, "cannot connect: {reason}"),
-            Self::Broken(error) => write!(f, "connection failed: {error}"),
-            Self::TimedOut => f.write_str("timed out"),
-            Self::Busy => f.write_str("all connections are in use"),
-            Self::NoUpstream => f.write_str("no upstream is configured"),
-            Self::ByClient => f.write_str("the request body is invalid"),
-        }
-    }
-}
-
-impl From<io::Error> for WireError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Closed => f.write_str("closed before the response was complete"),
-            Self::InvalidHttp(reason) => write!(f, "invalid HTTP: {reason}"),
-            Self::Body => f.write_str("the request body was aborted"),
-            Self::Http2(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for WireError {}

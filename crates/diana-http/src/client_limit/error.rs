@@ -1,23 +1,24 @@
 //! Errors of rate-limited client calls.
 
 use diana::Retry;
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a call failed: it was not granted, or the client itself failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientRateLimitError<E> {
     /// It was not granted. Nothing was sent, and nothing was charged.
+    #[error(transparent)]
     Overloaded(Overloaded),
     /// The client failed.
+    #[error(transparent)]
     Client(E),
 }
 
 /// A limit that does not grant a call within its maximum wait.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("call not sent: limit `{limit}` does not grant it within {max_wait:?}, {}", describe_retry(*retry))]
 #[non_exhaustive]
 pub struct Overloaded {
     /// The limit's name.
@@ -28,34 +29,10 @@ pub struct Overloaded {
     pub retry: Retry,
 }
 
-impl fmt::Display for Overloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, max_wait, retry } = self;
-        write!(f, "call not sent: limit `{limit}` does not grant it within {max_wait:?}, ")?;
-        match retry {
-            Retry::After(wait) => write!(f, "retry after {wait:?}"),
-            Retry::WhenReleased => f.write_str("retry when a permit is released"),
-            Retry::Never => f.write_str("retrying does not help"),
-        }
-    }
-}
-
-impl Error for Overloaded {}
-
-impl<E: fmt::Display> fmt::Display for ClientRateLimitError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overloaded(error) => error.fmt(f),
-            Self::Client(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: Error + 'static> Error for ClientRateLimitError<E> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Overloaded(_) => None,
-            Self::Client(error) => error.source(),
-        }
+fn describe_retry(retry: Retry) -> String {
+    match retry {
+        Retry::After(wait) => format!("retry after {wait:?}"),
+        Retry::WhenReleased => "retry when a permit is released".to_owned(),
+        Retry::Never => "retrying does not help".to_owned(),
     }
 }

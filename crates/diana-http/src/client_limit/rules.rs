@@ -55,7 +55,7 @@ pub(crate) async fn acquire(
         };
         match error.retry {
             Retry::After(wait) if !wait.is_zero() && wait <= deadline - Instant::now() => {
-                tokio::time::sleep(wait).await
+                tokio::time::sleep(wait).await;
             }
             _ => return Err(error),
         }

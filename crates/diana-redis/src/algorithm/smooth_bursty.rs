@@ -20,6 +20,7 @@ impl Scripted for SmoothBursty {
                 Some("an idle key that starts empty never equals a new one; use `starts: full`".to_owned())
             }
             InitialPermits::Full => guava::unsupported_reason(self.in_micros()),
+            _ => Some("only `starts: full` is supported".to_owned()),
         }
     }
 

@@ -77,6 +77,7 @@ fn windows(configured: &Configured) -> Option<String> {
                 Calendar::Day => "day",
                 Calendar::Week => "week, from Monday on,",
                 Calendar::Month => "month",
+                _ => "calendar period",
             };
             return Some(format!("{permits} in each {unit} of {zone}"));
         }

@@ -11,7 +11,7 @@ use std::fmt;
 /// assert_eq!(error.to_string(), "unknown request field `heders`: did you mean `headers`?");
 /// assert_eq!(error.at(), Some(7));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidExpression {
     what: String,
     expected: Option<String>,
@@ -50,11 +50,10 @@ impl fmt::Display for InvalidExpression {
     }
 }
 
-impl std::error::Error for InvalidExpression {}
-
 /// The reason why an expression has no result for a request. It never quotes the request, whose content the client
 /// controls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
 pub struct ExpressionFailed {
     reason: &'static str,
 }
@@ -64,11 +63,3 @@ impl ExpressionFailed {
         Self { reason }
     }
 }
-
-impl fmt::Display for ExpressionFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason)
-    }
-}
-
-impl std::error::Error for ExpressionFailed {}

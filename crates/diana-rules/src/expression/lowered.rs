@@ -9,6 +9,7 @@ use std::fmt;
 
 /// The type of an expression's result, by its CEL name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ValueType {
     /// True or false.
     Bool,

@@ -31,6 +31,7 @@ pub struct MemorySection {
 
 /// The handling of new keys when the memory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnFullKeys {
     /// New keys share a few counts.
     Share,
@@ -62,6 +63,7 @@ pub struct RedisSection {
 
 /// The decision while Redis is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenRedisIsDown {
     /// Each instance uses local counts.
     Local,
@@ -73,6 +75,7 @@ pub enum WhenRedisIsDown {
 
 /// How many permits a busy key leases at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Lease {
     /// No leases: one permit at a time.
     Off,

@@ -153,7 +153,7 @@ impl Rule {
         }
         let all = self.limits.iter().chain(self.overrides.iter().flat_map(|other| &other.limits));
         for LimitRule { configured, span, .. } in all {
-            if let Err(reason) = registry.shareable(&configured.limit(&self.name)) {
+            if let Some(reason) = registry.why_not_shared(&configured.limit(&self.name)) {
                 let problem = Problem::new(*span, format!("the shared store does not support this limit: {reason}"));
                 problems.push(problem.expected("use `store: local`, or another algorithm"));
             }

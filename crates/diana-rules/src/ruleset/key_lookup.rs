@@ -3,22 +3,14 @@
 use super::compiled_rule::{CompiledLimit, CompiledRule};
 use crate::key::KeyBytes;
 use crate::rule::Missing;
-use std::fmt;
 
 /// The values do not form a key of the rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}; {expected}")]
 pub struct InvalidKey {
     what: String,
     expected: String,
 }
-
-impl fmt::Display for InvalidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.what, self.expected)
-    }
-}
-
-impl std::error::Error for InvalidKey {}
 
 /// The list of a rule that contains a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

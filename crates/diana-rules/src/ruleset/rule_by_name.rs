@@ -5,19 +5,20 @@ use crate::attributes::{Attribute, Attributes};
 use crate::identity::Identity;
 use crate::matching::{NeededAttributes, RequestView, When};
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 
 /// Why a call could not use a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleNotCallable {
     /// No rule has this name.
+    #[error("unknown rule `{rule}`")]
     Unknown {
         /// The name.
         rule: String,
     },
     /// The call passes an argument that the rule does not use, so the argument that it uses may be missing.
+    #[error("unknown argument `{argument}` for rule `{rule}`; its `match` has `call: {expected}`")]
     UnknownArgument {
         /// The rule's name.
         rule: String,
@@ -27,19 +28,6 @@ pub enum RuleNotCallable {
         expected: String,
     },
 }
-
-impl fmt::Display for RuleNotCallable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { rule } => write!(f, "unknown rule `{rule}`"),
-            Self::UnknownArgument { rule, argument, expected } => {
-                write!(f, "unknown argument `{argument}` for rule `{rule}`; its `match` has `call: {expected}`")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RuleNotCallable {}
 
 impl RuleSet {
     /// Finds one rule by its name, and the key and cost of a call. Clears `found` first.

@@ -1,6 +1,5 @@
 //! Which events are logged: `DIANA_LOG`.
 
-use std::fmt;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -23,7 +22,11 @@ const DIANA: &str = "diana";
 pub struct LogFilter(EnvFilter);
 
 /// An invalid log filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "unknown log level `{0}`; expected error, warn, info, debug, trace or off, or these for single libraries, as in \
+     `info,h2=debug`"
+)]
 pub struct InvalidLogFilter(String);
 
 impl LogFilter {
@@ -53,18 +56,6 @@ impl LogFilter {
 fn is_level(text: &str) -> bool {
     !text.is_empty() && text.parse::<LevelFilter>().is_ok() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
-
-impl fmt::Display for InvalidLogFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "unknown log level `{}`; expected error, warn, info, debug, trace or off, or these for single libraries, as in `info,h2=debug`",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for InvalidLogFilter {}
 
 #[cfg(test)]
 mod tests {

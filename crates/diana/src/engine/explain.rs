@@ -60,7 +60,7 @@ impl Engine {
                 }
                 explanation.rules.push(RuleExplanation {
                     name: rule.name.clone(),
-                    result: result,
+                    result,
                     key,
                     cost,
                     limits,

@@ -9,7 +9,6 @@ use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
 use diana_rules::RuleSet;
 use diana_rules::rule::CountedIn;
 use diana_rules::ruleset::{CompiledLimit, InvalidKey, Listed};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,53 +43,27 @@ pub struct LimitStatus {
 }
 
 /// Why an operation on a key failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyAdminError {
     /// No active rule has this name.
+    #[error("unknown rule `{0}`")]
     NoSuchRule(String),
     /// The key is invalid for this rule.
+    #[error(transparent)]
     InvalidKey(InvalidKey),
     /// The rule counts nothing: it only throttles bodies, or has only `load`.
+    #[error("rule `{0}` has no limit that is counted")]
     NothingToCount(String),
     /// Concurrency permits are released by their requests only.
+    #[error(
+        "`{0}` can't be refunded: its permits are released when their requests finish; to release them now, reset the \
+         key"
+    )]
     HeldByRequests(String),
     /// The shared store failed; the error contains whether anything was changed.
-    Store(StoreError),
-}
-
-impl fmt::Display for KeyAdminError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSuchRule(name) => write!(f, "unknown rule `{name}`"),
-            Self::InvalidKey(invalid) => write!(f, "{invalid}"),
-            Self::NothingToCount(name) => write!(f, "rule `{name}` has no limit that is counted"),
-            Self::HeldByRequests(name) => {
-                write!(
-                    f,
-                    "`{name}` can't be refunded: its permits are released when their requests finish; to release them \
-                     now, reset the key"
-                )
-            }
-            Self::Store(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for KeyAdminError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::InvalidKey(invalid) => Some(invalid),
-            Self::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<StoreError> for KeyAdminError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A key of a rule, given by name.

@@ -42,6 +42,7 @@ impl EngineOptions {
                 OnFullKeys::Share => OnFull::Share,
                 OnFullKeys::Deny => OnFull::Deny,
                 OnFullKeys::Allow => OnFull::Allow,
+                _ => OnFull::default(),
             });
         }
         Self { table, clock: None }

@@ -88,7 +88,7 @@ impl Broken {
             Fault::IgnoresMaxWaitOfAsk => modified.max_wait = MaxWait::FOREVER,
             Fault::TruncatesCosts => modified.cost = Cost::new(ask.cost.get() & 0xffff_ffff).unwrap_or_default(),
             Fault::IgnoresChanges => {
-                modified.limit = history.limits.entry(ask.limit.id()).or_insert(modified.limit).clone()
+                modified.limit = history.limits.entry(ask.limit.id()).or_insert(modified.limit).clone();
             }
             Fault::LosesUsageOnChange => {
                 let known = history.limits.insert(ask.limit.id(), modified.limit.clone());

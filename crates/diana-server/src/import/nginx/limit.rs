@@ -81,10 +81,10 @@ pub(super) fn zone(directive: &Directive) -> Result<(String, Zone), String> {
         match arg.split_once('=') {
             Some(("zone", value)) => name = Some(value.split(':').next().unwrap_or_default().to_owned()),
             Some(("rate", value)) => {
-                rate = Some(
-                    requests(value)
-                        .ok_or_else(|| format!("invalid `{arg}`: expected for example `rate=10r/s` or `rate=30r/m`"))?,
-                )
+                rate =
+                    Some(requests(value).ok_or_else(|| {
+                        format!("invalid `{arg}`: expected for example `rate=10r/s` or `rate=30r/m`")
+                    })?);
             }
             // `sync` is reported elsewhere; it changes nothing here.
             _ if arg == "sync" => {}

@@ -163,7 +163,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| pointers(value, &format!("{at}/{name}"), found))
+            fields.iter().for_each(|(name, value)| pointers(value, &format!("{at}/{name}"), found));
         }
         Value::Array(items) => {
             items.iter().enumerate().for_each(|(index, value)| pointers(value, &format!("{at}/{index}"), found));

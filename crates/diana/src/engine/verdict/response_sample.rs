@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// The class of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ResponseClass {
     /// Normally; its latency is a measure of the service's load.
     Ok,
