@@ -34,7 +34,7 @@
 //! | [`prometheus`] | `/metrics` |
 //! | [`rules`] | `/rules` |
 //! | [`explain`] | `/explain` |
-//! | [`counts`] | `/peek`, `/reset`, `/refund` and `/charge` |
+//! | [`key`] | `/peek`, `/reset`, `/refund` and `/charge` |
 
 mod auth;
 mod explain;

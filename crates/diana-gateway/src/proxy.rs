@@ -80,7 +80,7 @@ impl ProxyRequest {
     pub(crate) fn run_detached(self) -> Pin<Box<impl Future<Output = Response<ResponseBody>> + Send>> {
         let (sender, receiver) = oneshot::channel();
         let running = self.run();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(mut unsent) = sender.send(running.await) {
                 unsent.body_mut().client_disconnected();
             }
@@ -88,8 +88,12 @@ impl ProxyRequest {
         Box::pin(async move {
             match receiver.await {
                 Ok(response) => response,
-                // The task ends without a response only when the whole runtime shuts down.
-                Err(_) => std::future::pending().await,
+                // The task ends without a response if it panics, as in a custom filter: then the connection is closed,
+                // like without a task. Or the whole runtime shuts down.
+                Err(_) => match task.await {
+                    Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                    _ => std::future::pending().await,
+                },
             }
         })
     }

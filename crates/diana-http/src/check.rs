@@ -73,12 +73,15 @@ impl Future for CheckFuture {
     type Output = CheckResult;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CheckResult> {
-        match &mut self.get_mut().0 {
+        let state = &mut self.get_mut().0;
+        match state {
             // Polled after completion, it is pending.
             State::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
             State::Waiting(waiting) => {
                 let acquired = ready!(Pin::new(&mut waiting.acquire).poll(context));
-                Poll::Ready(result(acquired, &waiting.filter, || waiting.format))
+                let result = result(acquired, &waiting.filter, || waiting.format);
+                *state = State::Ready(None);
+                Poll::Ready(result)
             }
         }
     }

@@ -10,13 +10,13 @@
 mod cgroup;
 mod machine;
 
-use diana::Engine;
 use diana::{Clock, SystemClock};
+use diana::{Engine, WeakEngine};
 use machine::Machine;
 use parking_lot::Mutex;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 ///
 /// Dropping it stops the thread; so does dropping the engine.
 pub struct LoadSampler {
-    engine: Weak<Engine>,
+    engine: WeakEngine,
     thread: Mutex<Option<SamplerThread>>,
 }
 
@@ -60,7 +60,7 @@ struct SamplerThread {
 impl LoadSampler {
     /// Creates a sampler for `engine`, and starts it if the rules need it.
     pub fn new(engine: &Arc<Engine>) -> Self {
-        let sampler = Self { engine: Arc::downgrade(engine), thread: Mutex::default() };
+        let sampler = Self { engine: engine.downgrade(), thread: Mutex::default() };
         sampler.update();
         sampler
     }
@@ -71,7 +71,7 @@ impl LoadSampler {
         let is_needed = self.engine.upgrade().is_some_and(|engine| needs_load(&engine));
         match (&*thread, is_needed) {
             (Some(_), false) => *thread = None,
-            (None, true) => *thread = SamplerThread::start(Weak::clone(&self.engine)),
+            (None, true) => *thread = SamplerThread::start(self.engine.clone()),
             (Some(_), true) | (None, false) => {}
         }
     }
@@ -83,7 +83,7 @@ impl LoadSampler {
 }
 
 impl SamplerThread {
-    fn start(engine: Weak<Engine>) -> Option<Self> {
+    fn start(engine: WeakEngine) -> Option<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let is_stopping = Arc::clone(&stop);
         let thread =
@@ -109,7 +109,7 @@ fn needs_load(engine: &Engine) -> bool {
     engine.rules().rules().iter().any(|rule| rule.rule().load.is_some())
 }
 
-fn run(engine: &Weak<Engine>, stop: &AtomicBool) {
+fn run(engine: &WeakEngine, stop: &AtomicBool) {
     let mut machine = Machine::default();
     if !machine.is_known() {
         tracing::warn!(

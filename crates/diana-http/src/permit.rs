@@ -58,9 +58,19 @@ impl RequestPermit {
     }
 
     /// Converts the permit of a rerouted request to a denial, if there is no other upstream. `head` is the request's.
-    pub fn into_denial(self, head: &Parts) -> Denial {
-        let format = ResponseFormat::of(&HttpAttributes::of_head(head, None));
-        Denial { verdict: self.guard.into_verdict(), headers: self.headers, format }
+    ///
+    /// # Errors
+    /// The request is granted.
+    #[allow(clippy::result_large_err, reason = "it is moved once, and a box would cost each rerouted request more")]
+    pub fn into_denial(self, head: &Parts) -> Result<Denial, Self> {
+        let Self { guard, headers, throttle } = self;
+        match guard.into_denied() {
+            Ok(verdict) => {
+                let format = ResponseFormat::of(&HttpAttributes::of_head(head, None));
+                Ok(Denial { verdict, headers, format })
+            }
+            Err(guard) => Err(Self { guard, headers, throttle }),
+        }
     }
 
     /// Throttles the request's body according to the rules.

@@ -4,7 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`file`](mod@file) | a whole file, [`RuleFile`], and its section `store` |
-//! | [`rule`], [`limit`], [`response`], [`upstream`] | one rule: its settings, its limits, custom responses, other upstreams |
+//! | [`rule`], [`limit`], [`response`], [`upstream_url`] | one rule: its settings, its limits, custom responses, other upstreams |
 //! | [`key`], [`matching`], [`expression`], [`identity`] | the keys that rules count by, the requests they match, CEL expressions, and where `account` and other names come from |
 //! | [`attributes`] | requests, as rules see them |
 //! | [`ruleset`] | the active rules, [`RuleSet`]: finds the rules that match a request through an index, its keys, and its cost |
@@ -12,7 +12,7 @@
 //! | [`section`], [`algorithm`], [`Registry`] | what programs add: sections of the file, algorithms, keys and matchers |
 //! | [`http_settings`] | the settings in `gateway` that every HTTP front end uses |
 //! | [`document`], [`problem`] | YAML, JSON and TOML in one tree with locations, with `${VARIABLES}` from the environment; problems, reported all at once, each with its line and what was expected |
-//! | [`map_reader`], [`scalar`], [`bytes`], [`address`], [`secret`] | readers for maps and values, for sections |
+//! | [`map_reader`], [`scalar`], [`bytes`], [`multi_host_url`], [`secret`] | readers for maps and values, for sections |
 
 pub mod algorithm;
 pub mod attributes;

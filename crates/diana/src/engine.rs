@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 pub use settle::ActualCost;
 use shared::{Background, HeldLeases, SharedStore};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 pub use verdict::{CheckedLimit, Reason, ResponseClass, Verdict};
 
 /// Decides about requests by rules, with counts in this process and, optionally, in a shared store. Cloning is cheap;
@@ -55,6 +55,25 @@ pub use verdict::{CheckedLimit, Reason, ResponseClass, Verdict};
 #[derive(Clone)]
 pub struct Engine {
     state: Arc<State>,
+}
+
+/// A handle that does not keep an engine alive.
+#[derive(Clone)]
+pub struct WeakEngine {
+    state: Weak<State>,
+}
+
+impl WeakEngine {
+    /// Returns the engine, unless all its clones were dropped.
+    pub fn upgrade(&self) -> Option<Engine> {
+        self.state.upgrade().map(|state| Engine { state })
+    }
+}
+
+impl fmt::Debug for WeakEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakEngine").finish_non_exhaustive()
+    }
 }
 
 /// What all clones of an engine share.
@@ -110,6 +129,9 @@ impl Engine {
 
     /// Decides about one request like [`admit`](Self::admit), waits as long as its rules require, and returns a guard
     /// that releases or refunds its charges; the verdict if it is denied.
+    ///
+    /// Call [`begin`](VerdictGuard::begin) when the request is carried out: a guard that is dropped without it refunds
+    /// everything, so that the request was not counted.
     ///
     /// ```
     /// use diana::Engine;
@@ -254,6 +276,11 @@ impl Engine {
                 LocalStore::charge(self.local(), Ask::new(to, key, used), now);
             }
         }
+    }
+
+    /// Returns a handle that does not keep the engine alive; any clone does.
+    pub fn downgrade(&self) -> WeakEngine {
+        WeakEngine { state: Arc::downgrade(&self.state) }
     }
 
     /// Returns the active rules.

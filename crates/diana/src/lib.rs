@@ -97,7 +97,7 @@ pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
     AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
-    KeyStatus, LimitStatus, Reason, ResponseClass, RuleExplanation, Verdict, VerdictGuard,
+    KeyStatus, LimitStatus, Reason, ResponseClass, RuleExplanation, Verdict, VerdictGuard, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;

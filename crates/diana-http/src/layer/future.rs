@@ -80,9 +80,10 @@ where
                 }
                 permit
             }
-            CheckResult::Reroute(permit) => {
-                return Err(permit.into_denial(&head).into_response().map(RateLimitBody::denied));
-            }
+            CheckResult::Reroute(permit) => match permit.into_denial(&head) {
+                Ok(denial) => return Err(denial.into_response().map(RateLimitBody::denied)),
+                Err(permit) => permit,
+            },
             CheckResult::Deny(denial) => return Err(denial.into_response().map(RateLimitBody::denied)),
         };
         let caller = RequestCaller::of(permit.verdict().rules(), &head, client);

@@ -4,7 +4,7 @@
 
 use diana::Engine;
 use diana::rules::{Document, Registry, RuleFile};
-use diana_http::LoadSampler;
+use diana_http::{Filter, LoadSampler};
 use diana_testing::wait_until;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +32,20 @@ fn samples_the_load_while_a_rule_needs_it() {
 fn the_sampler_does_not_keep_the_engine_alive() {
     let engine = Arc::new(Engine::new(&file("rules: [{name: overload, load: {cpu: 99%}}]")));
     let sampler = LoadSampler::new(&engine);
-    let weak = Arc::downgrade(&engine);
+    let weak = engine.downgrade();
     drop(engine);
     wait_until("the engine to be dropped", LONG, || weak.upgrade().is_none().then_some(())).unwrap();
     sampler.update();
     assert!(!sampler.is_running());
+}
+
+/// A regression: the sampler followed one `Arc` of the engine, and a worker's filter has its own.
+#[test]
+fn the_sampler_runs_as_long_as_any_clone_of_the_engine() {
+    let engine = Arc::new(Engine::new(&file("rules: [{name: overload, load: {memory: 99%}}]")));
+    let sampler = LoadSampler::new(&engine);
+    let worker = Filter::new(engine).for_thread();
+    worker.engine().load().set_memory(1.0);
+    wait_until("a new sample", LONG, || (worker.engine().load().memory() < 1.0).then_some(())).unwrap();
+    assert!(sampler.is_running());
 }

@@ -79,7 +79,10 @@ impl Engine {
             return NextStep::QueryShared;
         }
         if verdict.matches().has_shadows() {
+            // If a custom algorithm of a shadow rule panics, the charges of active rules are refunded.
+            verdict.refund_on_drop(&self.state.counts);
             self.decide_local_shadows(verdict);
+            verdict.keep_on_drop();
         }
         NextStep::Finish
     }

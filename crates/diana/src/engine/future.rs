@@ -8,7 +8,7 @@ use super::{Engine, Verdict, VerdictGuard};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// The future of a decision; ready immediately unless it needs the shared store or must be queued. Dropping it leaves
@@ -125,10 +125,15 @@ impl Future for AcquireFuture {
     type Output = Result<VerdictGuard, Verdict>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.get_mut().0 {
+        let state = &mut self.get_mut().0;
+        match state {
             // Polled after completion, it is pending.
             AcquireState::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
-            AcquireState::Waiting(future) => future.as_mut().poll(context),
+            AcquireState::Waiting(future) => {
+                let result = ready!(future.as_mut().poll(context));
+                *state = AcquireState::Ready(None);
+                Poll::Ready(result)
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 use super::asks::Charges;
 use super::shared::{self, BoxFuture, LeaseGuard};
 use super::{ActualCost, Engine, ResponseClass, Verdict};
+use diana_core::Decision;
 use smallvec::SmallVec;
 use std::fmt;
 use std::pin::pin;
@@ -28,9 +29,16 @@ pub struct VerdictGuard {
     engine: Arc<Engine>,
     has_begun: bool,
     /// The actual cost, if the shared store was not updated yet.
-    cost: Option<Box<ActualCost>>,
+    settlement: Option<Box<Settlement>>,
     /// Extends its leases in the shared store while it runs.
     lease: Option<LeaseGuard>,
+}
+
+/// A settlement that waits for the end of the request.
+struct Settlement {
+    cost: ActualCost,
+    /// The decisions before the first one, from which the expected statuses are computed.
+    before: SmallVec<[Decision; 1]>,
 }
 
 impl Engine {
@@ -38,7 +46,7 @@ impl Engine {
     /// does nothing.
     pub fn guard(self: &Arc<Self>, verdict: Verdict) -> VerdictGuard {
         let lease = self.keep_leases(&verdict);
-        VerdictGuard { verdict, engine: Arc::clone(self), has_begun: false, cost: None, lease }
+        VerdictGuard { verdict, engine: Arc::clone(self), has_begun: false, settlement: None, lease }
     }
 }
 
@@ -53,10 +61,12 @@ impl VerdictGuard {
         &self.engine
     }
 
-    /// Returns the verdict without releasing anything.
-    pub fn into_verdict(mut self) -> Verdict {
-        self.lease = None;
-        self.verdict.take()
+    /// Returns the verdict of a denied request, which has no charges; the guard of a granted one.
+    ///
+    /// # Errors
+    /// The request is granted.
+    pub fn into_denied(mut self) -> Result<Verdict, Self> {
+        if self.verdict.is_granted() { Err(self) } else { Ok(self.verdict.take()) }
     }
 
     /// Marks the request as started, so that dropping the guard only releases concurrency permits.
@@ -76,17 +86,27 @@ impl VerdictGuard {
         self.verdict.answered(class);
     }
 
-    /// Corrects the cost of the request: immediately in this process, and after the request in the shared store. The
-    /// verdict has the status that is then expected.
+    /// Corrects the cost of the request: immediately if all its limits are counted in this process, else after the
+    /// request, since a response can't wait for the shared store. The verdict has the status that is then expected. A
+    /// later call replaces the costs that it has in common with an earlier one.
     #[cold]
     pub fn settle(&mut self, cost: ActualCost) {
-        if self.engine.is_shared(&self.verdict) || self.engine.is_free_shared(&self.verdict) {
-            // The response can't wait for the shared store.
-            self.verdict.expect(&cost);
-            self.cost = Some(Box::new(cost));
-        } else {
-            poll_once(self.engine.settle(&mut self.verdict, &cost));
+        if !(self.engine.is_shared(&self.verdict) || self.engine.is_free_shared(&self.verdict)) {
+            return poll_once(self.engine.settle(&mut self.verdict, &cost));
         }
+        let decisions = &mut self.verdict.parts_mut().decisions;
+        let settlement = match self.settlement.take() {
+            Some(mut earlier) => {
+                for (of, before) in decisions.iter_mut().zip(&earlier.before) {
+                    of.decision = before.clone();
+                }
+                earlier.cost = earlier.cost.and(cost);
+                earlier
+            }
+            None => Box::new(Settlement { cost, before: decisions.iter().map(|of| of.decision.clone()).collect() }),
+        };
+        self.verdict.expect(&settlement.cost);
+        self.settlement = Some(settlement);
     }
 }
 
@@ -96,7 +116,8 @@ impl Drop for VerdictGuard {
         if self.verdict.is_taken() {
             return;
         }
-        let (verdict, cost) = (self.verdict.take(), self.cost.take());
+        let (verdict, settlement) = (self.verdict.take(), self.settlement.take());
+        let cost = settlement.map(|settlement| settlement.cost);
         self.engine.release(verdict, if self.has_begun { Charges::Held } else { Charges::All }, cost);
     }
 }
@@ -115,7 +136,7 @@ fn poll_once(work: impl Future<Output = ()>) {
 impl Engine {
     /// Returns charges of a granted request without waiting for the shared store. Then its cost is corrected, if
     /// `cost` has the actual one.
-    fn release(self: &Arc<Self>, mut verdict: Verdict, charges: Charges, cost: Option<Box<ActualCost>>) {
+    fn release(self: &Arc<Self>, mut verdict: Verdict, charges: Charges, cost: Option<ActualCost>) {
         let is_shared = self.is_shared(&verdict) || cost.is_some() && self.is_free_shared(&verdict);
         if charges == Charges::Held && cost.is_none() && (!verdict.matches().is_held() || !is_shared) {
             // A dropped verdict releases its own permits in this process.
@@ -125,6 +146,9 @@ impl Engine {
         let releases = self.start_release(&verdict, charges);
         // If the request was not carried out, everything is refunded, so there is nothing to correct.
         let cost = cost.filter(|_| charges == Charges::Held);
+        if releases.is_empty() && cost.is_none() {
+            return;
+        }
         let engine = Arc::clone(self);
         let rest = async move {
             for release in releases {

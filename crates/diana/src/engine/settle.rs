@@ -50,6 +50,13 @@ impl ActualCost {
         self
     }
 
+    /// Adds other costs, which replace those that both have.
+    pub(super) fn and(mut self, later: Self) -> Self {
+        self.all = later.all.or(self.all);
+        self.by_rule.extend(later.by_rule);
+        self
+    }
+
     /// Returns `true` if no cost is set.
     pub fn is_empty(&self) -> bool {
         self.all.is_none() && self.by_rule.is_empty()

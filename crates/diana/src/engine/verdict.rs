@@ -54,7 +54,7 @@ pub enum Reason<'a> {
     },
 }
 
-/// The rules of a verdict that was moved out of a guard: none.
+/// A verdict always has rules; these spare a panic if there were none.
 static NO_RULES: LazyLock<RuleSet> = LazyLock::new(|| RuleSet::new(&RuleFile::default()));
 
 /// The status for a request whose cost can't be computed.

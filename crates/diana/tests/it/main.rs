@@ -8,6 +8,7 @@ mod cancellation;
 mod cost_expressions;
 mod custom_extensions;
 mod decide;
+mod guard;
 mod key_admin;
 mod limited;
 mod limited_async;

@@ -62,7 +62,7 @@ impl Decisions {
         const MAX_SLOTS: usize = 4;
         const MAX_ANSWERS: usize = 8; // a decision has room for these without an allocation
         if self.slots.len() > MAX_SLOTS || self.iter().any(|of| of.decision.answers().len() > MAX_ANSWERS) {
-            self.slots.clear();
+            self.slots = SmallVec::new();
         }
         self.len = 0;
     }

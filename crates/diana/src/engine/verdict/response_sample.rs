@@ -46,7 +46,7 @@ impl Verdict {
             ResponseClass::Ok => SampleKind::Answered,
             ResponseClass::Overloaded => SampleKind::Dropped,
         };
-        for of in parts.decisions.iter().filter(|of| of.is_local && of.scope != Scope::Shared) {
+        for of in self.granted().filter(|of| of.is_local && of.scope != Scope::Shared) {
             for ((matched, limit), answer) in self.limits_in(of.scope).zip(of.decision.answers()) {
                 if limit.limit.algorithm::<Adaptive>().is_none() {
                     continue;

@@ -53,8 +53,8 @@ impl RuleCallSite {
     }
 
     /// Queries the rule, waiting for as long as it makes the call wait. Dropping the future refunds everything. Returns
-    /// the guard of the call.
-    pub async fn wait_async(&'static self, args: Args) -> Result<VerdictGuard, Limited> {
+    /// a guard if the call holds something while it runs.
+    pub async fn wait_async(&'static self, args: Args) -> Result<Option<VerdictGuard>, Limited> {
         let engine = self.engine()?;
         let acquired = match self.with_call(&args, |call| engine.acquire_by(self.rule, call))?.now() {
             Ok(acquired) => acquired,
@@ -63,7 +63,8 @@ impl RuleCallSite {
         };
         let mut guard = acquired.map_err(|verdict| self.denied(&verdict))?;
         guard.begin();
-        Ok(guard)
+        // A call that holds nothing need not keep its verdict, and with it the rules, while it runs.
+        Ok(guard.verdict().matches().is_held().then_some(guard))
     }
 
     fn engine(&'static self) -> Result<Arc<Engine>, Limited> {
