@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use diana::{Explanation, RuleExplanation};
-use diana_gateway::{InvalidRequest, RejectedRequest, TypedRequest};
+use diana_gateway::{DescribedRequest, InvalidRequest, RejectedRequest};
 use diana_rules::identity::Identity;
 use diana_rules::rule::Mode;
 use diana_rules::ruleset::ExplainedRule;
@@ -104,14 +104,15 @@ fn rule(explanation: &RuleExplanation) -> Rule {
     }
 }
 
-fn described(parameters: &Parameters, identity: &Identity) -> Result<TypedRequest, Problem> {
+fn described(parameters: &Parameters, identity: &Identity) -> Result<DescribedRequest, Problem> {
     parameters.only(&KNOWN)?;
     let path = parameters.one("path")?.unwrap_or("/");
     if !path.starts_with('/') {
         return Err(Problem::bad("invalid `path`: expected a leading `/`, as in `/login?x=1`"));
     }
     let invalid_request = |error: InvalidRequest| Problem::bad(error.to_string());
-    let mut request = TypedRequest::new(parameters.one("method")?.unwrap_or("GET"), path).map_err(invalid_request)?;
+    let mut request =
+        DescribedRequest::new(parameters.one("method")?.unwrap_or("GET"), path).map_err(invalid_request)?;
     for text in parameters.all("header") {
         let invalid = || Problem::bad(format!("invalid `header` `{text}`: expected `name:value`"));
         let (name, value) = text.split_once(':').ok_or_else(invalid)?;

@@ -37,6 +37,7 @@
 //! | [`key`] | `/peek`, `/reset`, `/refund` and `/charge` |
 
 mod auth;
+mod connections;
 mod explain;
 mod key;
 mod page;
@@ -46,7 +47,6 @@ mod readiness;
 mod response;
 mod rules;
 mod section;
-mod serve;
 mod status;
 
 pub use readiness::{Phase, Readiness};
@@ -131,6 +131,6 @@ impl Admin {
     ///
     /// Needs a runtime that does not serve requests: formatting thousands of rules takes milliseconds.
     pub async fn serve(self, listeners: Vec<TcpListener>) {
-        serve::serve(self.router, listeners).await;
+        connections::serve(self.router, listeners).await;
     }
 }

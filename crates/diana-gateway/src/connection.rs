@@ -1,5 +1,5 @@
-//! A client's connection: the properties that are known before its first request and apply to all its requests, its
-//! timeouts, and the file descriptors that connections may use.
+//! A client's connection: it is served until it ends. Also the properties that apply to all its requests, its timeouts,
+//! and the file descriptors that connections may use.
 
 mod coarse_timer;
 pub(crate) mod descriptors;
@@ -8,12 +8,27 @@ mod timeouts;
 pub(crate) use coarse_timer::{Deadline, Deadlines, StartTime};
 pub(crate) use timeouts::ConnTimeouts;
 
+use crate::http2::Http2;
+use crate::listener::first_bytes::{self, Accepted};
+use crate::listener::{ClientIo, ClientSocket};
+use crate::service::Requests;
 use crate::worker::{ConnGuard, WorkerState};
 use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+/// How long an idle client connection stays open at shutdown: a request may already be in transit.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// A client's connection, with the state that its requests share.
 pub(crate) struct Connection {
@@ -85,4 +100,130 @@ impl ForwardedHeaders {
         let lines = format!("x-forwarded-for: {peer}\r\nforwarded: {forwarded}\r\nx-forwarded-proto: {scheme}\r\n");
         Self { forwarded_for: peer.to_string(), forwarded, proto: scheme.to_string(), lines }
     }
+}
+
+/// Serves one connection until it ends.
+pub(crate) async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    let worker = Arc::clone(guard.worker());
+    let gateway = &worker.gateway;
+    let timeouts = Arc::new(ConnTimeouts::new(worker.deadlines.add(), gateway.timeouts.clone()));
+    let socket = ClientSocket::new(socket);
+    let client_disconnected = socket.clone().closed();
+    let accepted = {
+        let mut is_deadline_set = false;
+        let mut handshake = pin!(first_bytes::open(socket, peer, gateway, tls.as_ref()));
+        poll_fn(|context| {
+            if let Poll::Ready(accepted) = handshake.as_mut().poll(context) {
+                return Poll::Ready(accepted);
+            }
+            if worker.deadlines.is_stopping() && !is_deadline_set {
+                is_deadline_set = true;
+                timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
+            }
+            timeouts.deadline().poll(context).map(|()| Ok(None))
+        })
+        .await
+    };
+    let Accepted { stream, conn_info, protocol } = match accepted {
+        Ok(Some(accepted)) => accepted,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::debug!("the handshake with {peer} failed: {error}");
+            worker.metrics.connection_rejected();
+            return;
+        }
+    };
+    let io = ClientIo::new(stream, Arc::clone(&timeouts), Arc::clone(&worker.metrics));
+    let connection =
+        Arc::new(Connection { worker: Arc::clone(&worker), conn_info, timeouts: Arc::clone(&timeouts), _guard: guard });
+    let bounds = &gateway.bounds;
+    let ended = match protocol {
+        Protocol::Http1 => {
+            let mut builder = http1::Builder::new();
+            // One flat buffer for head and body. No `pipeline_flush`: it buffers responses without a bound.
+            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
+            let connection = builder.serve_connection(TokioIo::new(io), Requests(connection)).with_upgrades();
+            let stop = http1::UpgradeableConnection::graceful_shutdown;
+            drive(pin!(connection), &timeouts, stop, client_disconnected).await.map_err(|error| error.to_string())
+        }
+        Protocol::Http2 => {
+            timeouts.set_http2();
+            let mut connection = Box::pin(Http2::new(io, connection));
+            // HTTP/2 reads all the time, so it sees the end of the stream itself.
+            let client_disconnected = std::future::pending();
+            let ended = drive(connection.as_mut(), &timeouts, Http2::graceful_shutdown, client_disconnected).await;
+            ended.map_err(|error| error.to_string())
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a connection of {peer} failed: {error}");
+    }
+}
+
+/// Drives a connection until it ends, its client disconnects during a request, a timeout expires, or the worker shuts
+/// down. At shutdown it ends after the requests in flight. If there are none, it waits up to [`SHUTDOWN_GRACE`] for a
+/// request that the client sent before it could know.
+async fn drive<C: Future<Output = Result<(), E>>, E>(
+    mut connection: Pin<&mut C>,
+    timeouts: &ConnTimeouts,
+    stop: impl Fn(Pin<&mut C>),
+    client_disconnected: impl Future<Output = ()>,
+) -> Result<(), E> {
+    let mut shutdown = Shutdown::No;
+    let mut client_disconnected = pin!(client_disconnected);
+    poll_fn(|context| {
+        loop {
+            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                return Poll::Ready(ended);
+            }
+            if timeouts.is_serving() && client_disconnected.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let is_late = timeouts.deadline().poll(context).is_ready();
+            // The connection has been polled once, so all buffered bytes have been seen.
+            if shutdown == Shutdown::No && timeouts.deadline().all().is_stopping() {
+                if timeouts.is_serving() || timeouts.is_http2() {
+                    shutdown = Shutdown::Closing;
+                    stop(connection.as_mut());
+                } else {
+                    shutdown = Shutdown::Grace { started: timeouts.started() };
+                    timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
+                }
+                continue;
+            }
+            if shutdown == Shutdown::Closing && timeouts.is_http2() && !timeouts.is_serving() {
+                // Graceful shutdown waits for a PING ack, which not every client sends.
+                shutdown = Shutdown::Done;
+                timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
+            }
+            match shutdown {
+                // No request arrived, or the last one did.
+                Shutdown::Grace { started } if is_late || started != timeouts.started() => {
+                    shutdown = Shutdown::Closing;
+                    stop(connection.as_mut());
+                    if is_late {
+                        // A client that has sent part of a head may never send the rest.
+                        timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
+                    }
+                }
+                _ if is_late => return Poll::Ready(Ok(())),
+                _ => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+/// How far the shutdown of a connection has progressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shutdown {
+    No,
+    /// The connection is idle and waits for a last request; `started` is the number of requests so far.
+    Grace {
+        started: u32,
+    },
+    /// The connection ends as soon as possible.
+    Closing,
+    /// All requests are answered; only the connection's end is awaited.
+    Done,
 }

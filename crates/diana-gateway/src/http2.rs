@@ -12,25 +12,25 @@
 //!   it let finish: each reset request was wasted work.
 
 mod body;
-mod head_size;
-mod interim;
+mod compact_head;
 mod memory;
 mod send_body;
 mod stream;
+mod stream_handle;
 
 pub(crate) use body::{Http2Body, Http2RequestBody};
-pub(crate) use interim::StreamHandle;
 pub(crate) use memory::{MIN_READ, Memory, SendChunk, TotalMemory};
 pub(crate) use send_body::{Pipe, PipeError};
+pub(crate) use stream_handle::StreamHandle;
 
 use crate::connection::Connection;
 use crate::listener::ClientIo;
 use crate::request::RequestBody;
 use body::ReadAhead;
+use compact_head::{compact, head_size};
 use diana_metrics::Outcome;
 use h2::server::{Builder, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
-use head_size::{compact, head_size};
 use http::Request;
 use memory::{HasBody, RECEIVE_WINDOW, SEND_QUEUE};
 use parking_lot::Mutex;

@@ -63,4 +63,4 @@ mod worker;
 
 pub use connection::descriptors::raise_descriptor_limit;
 pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError};
-pub use request::{InvalidRequest, RejectedRequest, TypedRequest};
+pub use request::{DescribedRequest, InvalidRequest, RejectedRequest};

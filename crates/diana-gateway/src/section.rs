@@ -6,7 +6,7 @@
 //!   without it is an error.
 //! - Every timeout and every bound has a safe default.
 
-mod bounds;
+mod client_bounds;
 mod describe;
 mod route;
 mod schema;
@@ -14,7 +14,7 @@ mod signature;
 mod timeouts;
 mod tls;
 
-pub use bounds::GatewayLimits;
+pub use client_bounds::GatewayLimits;
 use diana_rules::document::{Node, Value};
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::map_reader::MapReader;

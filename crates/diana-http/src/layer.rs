@@ -12,8 +12,8 @@
 
 mod address;
 mod body;
-mod caller;
 mod future;
+mod limited_caller;
 mod service;
 
 use crate::filter::Filter;

@@ -46,7 +46,7 @@ mod attributes;
 mod check;
 mod client_ip;
 mod client_limit;
-mod client_messages;
+mod client_traits;
 mod cookies;
 mod cost_header;
 mod denial;
@@ -61,12 +61,12 @@ mod pairs;
 mod path;
 mod permit;
 mod permit_body;
-mod policy_cache;
 mod problem;
 mod query;
 mod ratelimit_headers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
+mod response_cache;
 mod retry_after;
 #[cfg(feature = "signature")]
 mod signature;
@@ -79,7 +79,7 @@ pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
     ClientRateLimitLayer, NoLimit, Overloaded, PermitFuture,
 };
-pub use client_messages::{RequestHost, ResponseMeta};
+pub use client_traits::{RequestHost, ResponseMeta};
 pub use cost_header::COST_HEADER;
 pub use denial::Denial;
 pub use diana::rules::http_settings::RateLimitHeaders;

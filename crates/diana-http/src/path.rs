@@ -103,21 +103,44 @@ fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> 
     (bytes > MAX_FORM_BYTES).then_some("the path has too many interpretations for its length")
 }
 
-/// Returns `true` if a path is certainly normal, so that it needs no further checks.
+/// Returns `true` if a path is certainly normal, so that it needs no further checks. (A loop with a table: paths are short,
+/// and each request is checked.)
 #[inline]
 pub(crate) fn is_normal(path: &str) -> bool {
-    let bytes = path.as_bytes();
-    // Folds rather than searches, since the compiler vectorizes them.
-    let is_odd = |odd: bool, &byte: &u8| {
-        // Each of them differs in one bit from another: `[`, `\`, `]`.
-        let is_bracket = ((byte | 0x20) == b'{') | ((byte | 0x20) == b'|') | ((byte | 0x20) == b'}');
-        let is_quote = (byte == b'"') | (byte == b'<') | (byte == b'>') | (byte == b'^') | (byte == b'`');
-        odd | (byte == b'%') | (byte == b';') | is_bracket | is_quote
-    };
-    let pairs = bytes.iter().zip(bytes.iter().skip(1));
-    let is_odd_pair = |odd: bool, (&one, &two): (&u8, &u8)| odd | ((one == b'/') & ((two == b'/') | (two == b'.')));
-    bytes.first() == Some(&b'/') && !bytes.iter().fold(false, is_odd) && !pairs.fold(false, is_odd_pair)
+    let mut is_after_slash = false;
+    for &byte in path.as_bytes() {
+        let class = BYTE_CLASSES[usize::from(byte)];
+        if class == ByteClass::Special || is_after_slash && class != ByteClass::Plain {
+            return false;
+        }
+        is_after_slash = class == ByteClass::Slash;
+    }
+    path.starts_with('/')
 }
+
+/// How a byte of a path is treated by [`is_normal`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ByteClass {
+    Plain,
+    Slash,
+    /// After a slash it may be a segment `.` or `..`.
+    Dot,
+    /// It may be read differently by services.
+    Special,
+}
+
+const BYTE_CLASSES: [ByteClass; 256] = {
+    let mut classes = [ByteClass::Plain; 256];
+    classes[b'/' as usize] = ByteClass::Slash;
+    classes[b'.' as usize] = ByteClass::Dot;
+    let special = b"%;[\\]{|}\"<>^`";
+    let mut index = 0;
+    while index < special.len() {
+        classes[special[index] as usize] = ByteClass::Special;
+        index += 1;
+    }
+    classes
+};
 
 /// How a service reads a path, where services differ. The steps are applied in this order.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! permits and the seconds until it is reset. `Retry-After` of a denied request may be earlier: it is when there are
 //! enough permits for this one request.
 
-use crate::policy_cache;
+use crate::response_cache;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::{Answer, Retry};
 use diana::{Reason, Verdict};
@@ -41,7 +41,7 @@ pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHe
 fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
     // Usually there is one limit, and its policy is cached.
     let (policy, status) = match verdict.only_limit() {
-        Some(only) => policy_cache::with(&only, |policy| (policy.header.clone(), policy.status(&only.answer))),
+        Some(only) => response_cache::with(&only, |policy| (policy.header.clone(), policy.status(&only.answer))),
         None => match several(verdict) {
             Some(several) => several,
             None => return,
@@ -63,7 +63,7 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
             policies.extend_from_slice(b", ");
             statuses.extend_from_slice(b", ");
         }
-        policy_cache::with(&asked, |policy| {
+        response_cache::with(&asked, |policy| {
             policies.extend_from_slice(policy.header.as_bytes());
             policy.write_status(&mut statuses, asked.answer.status.remaining, reset(&asked.answer));
         });

@@ -11,7 +11,7 @@
 //! - Dropping a call, before or after it is sent, releases its permits.
 
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, PermitFuture, rules};
-use crate::client_messages::{self, RequestHost, ResponseMeta};
+use crate::client_traits::{self, RequestHost, ResponseMeta};
 use crate::filter::Filter;
 use crate::permit::RequestPermit;
 use crate::retry_after::RetryAfterLayer;
@@ -114,7 +114,7 @@ impl ResponseMeta for Response {
 }
 
 fn host(url: &Url) -> Option<String> {
-    Some(client_messages::host_name(Some(url.scheme()), url.host_str()?, url.port()))
+    Some(client_traits::host_name(Some(url.scheme()), url.host_str()?, url.port()))
 }
 
 impl ClientLimit<Request> for Filter {

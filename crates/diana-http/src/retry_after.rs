@@ -9,19 +9,19 @@
 //! - With a limit, no more calls are sent than it grants, not even at the end of a pause.
 //! - No response delays calls for longer than the layer allows, and at most [`MAX_HOSTS`] hosts are stored.
 
+mod call;
 mod parse;
 mod pauses;
 mod service;
-mod waiting;
 
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, NoLimit};
-use crate::client_messages::RequestHost;
+use crate::client_traits::RequestHost;
+use call::PauseWait;
 use pauses::Pauses;
 pub use service::{RetryAfter, RetryAfterFuture};
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
-use waiting::PauseWait;
 
 /// The maximum number of stored hosts.
 const MAX_HOSTS: usize = 1_024;

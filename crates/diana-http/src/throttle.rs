@@ -13,12 +13,12 @@
 //! - If several rules throttle a body, the slowest determines the rate.
 //! - Dropping a body refunds the chunk that it was waiting for.
 
-mod meter;
+mod byte_bucket;
 mod throttled_body;
 
+use byte_bucket::Meter;
 use diana::rules::rule::{Bodies, Mode};
 use diana::{Engine, Verdict};
-use meter::Meter;
 use smallvec::SmallVec;
 use std::sync::Arc;
 pub use throttled_body::ThrottledBody;

@@ -17,14 +17,14 @@
 //! | [`totals`] | the sums over all workers |
 //! | [`dropped_lines`] | dropped log lines, and warnings that are logged once a second |
 
-mod dropped_lines;
 mod histogram;
+mod log_lines;
 mod outcome;
 mod shard;
 mod totals;
 
-pub use dropped_lines::{DroppedLines, OncePerSecond};
 pub use histogram::Buckets;
+pub use log_lines::{DroppedLines, OncePerSecond};
 pub use outcome::Outcome;
 pub use shard::Shard;
 pub use totals::Totals;

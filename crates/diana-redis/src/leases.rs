@@ -11,7 +11,7 @@
 //! instances together never grant more than the limit, in any span (see scripts/token_bucket.lua). In this process a
 //! block ends slightly earlier than on Redis, since its time counts from when it was requested.
 
-mod pool;
+mod key_blocks;
 
 use crate::deny_cache::StateCache;
 use crate::direct_store::{Client, ParameterSource};
@@ -22,8 +22,8 @@ use crate::options;
 use crate::script_call::{Item, Op};
 use crate::scripted::{LeaseRequest, Leasing};
 use diana_core::{Cost, Decision, Timestamp};
+use key_blocks::{Block, IDLE, Pool, ReleasedBlocks};
 use parking_lot::Mutex;
-use pool::{Block, IDLE, Pool, ReleasedBlocks};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

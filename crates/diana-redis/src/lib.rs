@@ -29,7 +29,6 @@ mod batch;
 mod deny_cache;
 mod direct_store;
 mod erased;
-mod error;
 mod fallback;
 mod invalidation;
 mod key;
@@ -47,13 +46,14 @@ mod script_call;
 mod script_runner;
 mod scripted;
 mod scripts;
+mod setup_error;
 mod status;
 mod store;
 
-pub use error::{ConnectError, UnsupportedLimitError};
 pub use limiter::{SharedGrant, SharedLimiter, SharedPermit};
 pub use limiters::SharedLimiters;
 pub use options::{Batching, DenyCache, Leases, Options, TimeSource, WhenDown};
+pub use setup_error::{ConnectError, UnsupportedLimitError};
 pub use status::{Health, LinkStatus};
 pub use store::RedisStore;
 

@@ -6,7 +6,6 @@ mod resync;
 
 use crate::deny_cache::{Clocks, StateCache};
 use crate::direct_store::{Client, Items, ParameterSource};
-use crate::error::{ConnectError, UnsupportedLimitError};
 use crate::fallback::Fallback;
 use crate::invalidation::{self, Invalidation, ResetListeners};
 use crate::leases::{LeasePools, RELEASE_EVERY, ReleaseScope};
@@ -16,6 +15,7 @@ use crate::options::{self, Options, TimeSource};
 use crate::releases::Releases;
 use crate::script_call::{Item, Op};
 use crate::script_runner::ScriptRunner;
+use crate::setup_error::{ConnectError, UnsupportedLimitError};
 use crate::status::{Health, LinkStatus};
 use diana_core::{Ask, Decision, Limit, LimitId, MaxWait, RefundFuture, ResetListener, Store, StoreError, Timestamp};
 use parking_lot::Mutex;

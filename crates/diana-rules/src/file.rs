@@ -13,8 +13,8 @@ mod without_environment;
 
 use crate::document::{Document, Node, Span, Value};
 use crate::identity::Identity;
-use crate::known_names::Scope;
 use crate::map_reader::MapReader;
+use crate::name_scope::Scope;
 use crate::problem::{Problem, Problems};
 use crate::registry::Registry;
 use crate::response::CustomResponse;

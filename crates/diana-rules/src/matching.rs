@@ -8,12 +8,12 @@ pub(crate) mod glob;
 mod hints;
 mod host;
 pub(crate) mod index;
-mod name_map;
 pub(crate) mod networks;
+mod normal_segment;
 pub(crate) mod parse;
 pub(crate) mod path;
 mod request_view;
-mod segment;
+mod small_map;
 
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
@@ -22,9 +22,9 @@ use host::HostPattern;
 pub use host::{is_valid_host, split_host};
 use networks::Networks;
 pub use networks::parse_network;
+pub use normal_segment::normal_segment;
 use path::PathPattern;
 pub(crate) use request_view::{NeededAttributes, Normalised, RequestView, WithParameters};
-pub use segment::normal_segment;
 use std::fmt;
 use std::sync::Arc;
 

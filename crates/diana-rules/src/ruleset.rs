@@ -5,9 +5,9 @@
 mod compiled_rule;
 mod explain;
 mod key_lookup;
-mod limit_pairs;
 mod matches;
 mod outcome_counts;
+mod previous_limits;
 mod rule_by_name;
 
 use crate::attributes::{Attribute, Attributes};

@@ -282,11 +282,7 @@ mod tests {
     fn problems_of_sections_are_those_of_the_file() {
         let problems_of = |text: &str| read(text, &both()).unwrap_err();
         let both = problems_of("{admin: {lisen: 5}, proxy: {listen: x}, rules: [{name: a, brust: 5}]}");
-        assert!(
-            ["did you mean `listen`?", "invalid value `x` for `listen`", "`brust`"]
-                .iter()
-                .all(|what| both.contains(what))
-        );
+        assert!(["did you mean `listen`?", "`listen`", "`brust`"].iter().all(|what| both.contains(what)));
         let twice =
             problems_of("{proxy: {listen: '127.0.0.1:1'}, admin: {listen: ['127.0.0.1:0', '127.0.0.1:1']}, rules: []}");
         assert!(twice.contains("`admin` listens on 127.0.0.1:1 already"), "{twice}");

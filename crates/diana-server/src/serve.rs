@@ -12,8 +12,8 @@
 mod banner;
 mod config_reload;
 mod error;
-mod housekeeping;
 mod options;
+mod periodic_tasks;
 mod signals;
 
 pub use error::ServeError;
@@ -166,7 +166,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     };
     let gateway = gateway.start().map_err(ServeError::Gateway)?;
     tokio::spawn(Admin::new(state).serve(listeners));
-    housekeeping::start(&engine, &metrics, gateway.certificates());
+    periodic_tasks::start(&engine, &metrics, gateway.certificates());
     readiness.ready();
     Ok(Serving { gateway, engine, sources, readiness, metrics, admin, stop_timeout })
 }

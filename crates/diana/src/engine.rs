@@ -20,10 +20,10 @@ mod explain;
 mod future;
 mod guard;
 mod key_admin;
-mod local;
+mod local_counts;
 mod options;
 mod settle;
-mod shared;
+mod shared_store;
 mod verdict;
 mod wait_queue;
 
@@ -38,11 +38,11 @@ pub use explain::{Explanation, RuleExplanation};
 pub use future::{AcquireFuture, DecideFuture};
 pub use guard::VerdictGuard;
 pub use key_admin::{KeyAdminError, KeyStatus, LimitStatus};
-use local::LocalCounts;
+use local_counts::LocalCounts;
 pub use options::EngineOptions;
 use parking_lot::Mutex;
 pub use settle::ActualCost;
-use shared::{Background, HeldLeases, SharedStore};
+use shared_store::{Background, HeldLeases, SharedStore};
 use std::fmt;
 use std::sync::{Arc, Weak};
 pub use verdict::{CheckedLimit, Reason, ResponseClass, Verdict};
@@ -227,7 +227,7 @@ impl Engine {
         verdict.keep_on_drop();
         for of in verdict.granted() {
             match self.state.shared.as_ref().filter(|_| !of.is_local) {
-                Some(store) => shared::release(&**store, &self.state.counts, &verdict, of, charges).await,
+                Some(store) => shared_store::release(&**store, &self.state.counts, &verdict, of, charges).await,
                 None => self.state.counts.release(&verdict, of, charges),
             }
         }

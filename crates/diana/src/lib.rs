@@ -51,7 +51,7 @@
 //! ```
 
 #[cfg(all(feature = "redis", feature = "rules"))]
-mod connect;
+mod connect_redis;
 #[cfg(any(feature = "macros", feature = "rules"))]
 mod duration_text;
 #[cfg(feature = "rules")]
@@ -66,7 +66,7 @@ pub mod pace;
 mod reload;
 
 #[cfg(all(feature = "redis", feature = "rules"))]
-pub use connect::connect;
+pub use connect_redis::connect;
 #[cfg(feature = "sources")]
 pub use diana_config as config;
 #[cfg(feature = "calendar")]

@@ -27,13 +27,13 @@
 mod caller;
 #[doc(hidden)]
 pub mod callsite;
-mod cause;
+mod error;
 mod from_limited;
 mod installed;
 mod key;
 mod limits;
 
 pub use caller::{Caller, Scoped};
-pub use cause::{Cause, Limited};
+pub use error::{Cause, Limited};
 pub use from_limited::FromLimited;
 pub use limits::Limits;

@@ -40,7 +40,7 @@ mod acquire;
 mod chunk;
 mod iterator;
 mod lag;
-mod paced_permits;
+mod pay;
 mod sink;
 mod stream;
 mod throttled;

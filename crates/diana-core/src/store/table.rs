@@ -28,12 +28,12 @@ use crate::wait::count_wait_from;
 use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Sample, Status, Timestamp, WaitMode};
 use smallvec::{SmallVec, smallvec};
 
-mod fast_path;
-mod growth;
+mod grow_and_sweep;
 mod limit_change;
+mod packed_buckets;
 mod undo;
 
-use growth::SWEEP_INTERVAL;
+use grow_and_sweep::SWEEP_INTERVAL;
 use limit_change::OldParameters;
 pub(crate) use limit_change::Usage;
 

@@ -6,8 +6,8 @@
 //! ahead, and [`ReadAhead`] reports the size of the trailers, which count like the head. The window of data that was
 //! read ahead is released only when the data is consumed.
 
-use super::head_size::{compact_fields, fields_size};
-use super::interim::StreamHandle;
+use super::compact_head::{compact_fields, fields_size};
+use super::stream_handle::StreamHandle;
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use http::HeaderMap;

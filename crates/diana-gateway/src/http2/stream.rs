@@ -1,9 +1,9 @@
 //! One stream: waits for the response to its request, and sends it.
 
 use super::body::ReadAhead;
-use super::interim::StreamHandle;
 use super::memory::{Memory, RequestMemory, SendChunk};
 use super::send_body::{Pipe, PipeError};
+use super::stream_handle::StreamHandle;
 use crate::access_log::date_header;
 use crate::connection::{Connection, Deadline};
 use crate::response::ResponseBody;

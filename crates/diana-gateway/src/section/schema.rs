@@ -1,6 +1,6 @@
 //! The JSON Schema of `gateway`.
 
-use super::{AccessLogFormat, FIELDS, METHODS, bounds, route, signature, timeouts, tls};
+use super::{AccessLogFormat, FIELDS, METHODS, client_bounds, route, signature, timeouts, tls};
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::schema::{flag, listen, object, one_or_more, place, reference, reference_with, requiring, word};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn of_gateway(name: &str) -> Value {
         "signature" => requiring(object("how requests must be signed", &signature::FIELDS, of_signature), &["secret"]),
         "workers" => reference("count", "number of worker threads; one per core by default"),
         "timeouts" => object("timeouts", &timeouts::FIELDS, of_timeouts),
-        "bounds" => object("bounds on what one client may send", &bounds::FIELDS, of_bounds),
+        "bounds" => object("bounds on what one client may send", &client_bounds::FIELDS, of_bounds),
         "methods" => object("which spellings of methods are accepted", &METHODS, |_| {
             word(
                 "whether HTTP methods in another letter case, such as `post`, are accepted; deny by default",

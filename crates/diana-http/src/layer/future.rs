@@ -1,7 +1,7 @@
 //! The future of a request in the layer: check, inner service, response.
 
 use super::body::RateLimitBody;
-use super::caller::{CallFuture, RequestCaller};
+use super::limited_caller::{CallFuture, RequestCaller};
 use super::{ReroutedTo, Rerouting};
 use crate::check::{CheckFuture, CheckResult};
 use crate::permit::RequestPermit;

@@ -1,9 +1,9 @@
 //! The client of the layer, and the future of a call.
 
 use super::RetryAfterLayer;
-use super::waiting::PauseWait;
+use super::call::PauseWait;
 use crate::client_limit::{ClientLimit, ClientRateLimitError, NoLimit};
-use crate::client_messages::{RequestHost, ResponseMeta};
+use crate::client_traits::{RequestHost, ResponseMeta};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! A throttled body.
 
-use super::meter::{AcquireTime, Meter};
+use super::byte_bucket::{AcquireTime, Meter};
 use bytes::{Buf, Bytes};
 use diana::Engine;
 use diana::{Answer, Cost, MaxWait, Timestamp};

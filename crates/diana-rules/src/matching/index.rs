@@ -22,8 +22,8 @@
 //! The index finds the same rules as checking them one by one does, in the order of the file.
 
 use super::host::HostPattern;
-use super::name_map::Names;
 use super::path::{PathPattern, Segment, Segments, segments};
+use super::small_map::Names;
 use super::{IndexedMatch, Match, RequestView};
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use hashbrown::HashMap;

@@ -8,8 +8,8 @@ use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::document::{Node, Value};
 use crate::identity::invalid_name;
-use crate::known_names::{Scope, Wanted};
 use crate::map_reader::{MapReader, nearest};
+use crate::name_scope::{Scope, Wanted};
 use crate::problem::Problem;
 use crate::scalar;
 

@@ -5,10 +5,10 @@ use super::{
 };
 use crate::document::{Entry, Node, Value};
 use crate::key::KeySpec;
-use crate::known_names::{Scope, Wanted};
 use crate::limit::{LimitRule, LimitStyle, concurrent};
 use crate::map_reader::{MapReader, nearest};
 use crate::matching::Match;
+use crate::name_scope::{Scope, Wanted};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::response::CustomResponse;

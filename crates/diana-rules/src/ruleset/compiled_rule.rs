@@ -1,8 +1,8 @@
 //! A rule compiled to the limits that stores use.
 
-use super::limit_pairs;
 use super::matches::{DenyReason, MatchedRule, Matches};
 use super::outcome_counts::{Counters, RequestOutcome, RuleCounts};
+use super::previous_limits;
 use crate::attributes::Attributes;
 use crate::key::{KeyBytes, KeyExpressions};
 use crate::limit::LimitRule;
@@ -357,9 +357,9 @@ fn compile_limits(
 ) -> Vec<CompiledLimit> {
     let (known, before) = known.unwrap_or((&[], &[]));
     let pairs = match rule.counted_in {
-        CountedIn::Local => limit_pairs::closest(limits, before),
+        CountedIn::Local => previous_limits::closest(limits, before),
         // In the shared store, a limit is identified by its name, which contains its position.
-        CountedIn::Shared => limit_pairs::by_index(limits, before),
+        CountedIn::Shared => previous_limits::by_index(limits, before),
     };
     let each = limits.iter().enumerate().zip(pairs).map(|((index, own), pair)| {
         let before = pair.and_then(|pair| Some((known.get(pair)?, before.get(pair)?)));

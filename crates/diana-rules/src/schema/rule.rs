@@ -2,9 +2,9 @@
 
 use super::{flag, object, one_or_any, one_or_more, reference, reference_with, requiring, word};
 use crate::key::parse::{WITH_NAME, WORDS};
-use crate::known_names::STANDARD;
 use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
 use crate::matching;
+use crate::name_scope::STANDARD;
 use crate::registry::Registry;
 use crate::rule::{Override, load, parse};
 use serde_json::{Map, Value, json};

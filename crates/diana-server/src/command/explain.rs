@@ -11,7 +11,7 @@ use clap::Args;
 use diana::EngineOptions;
 use diana::{Clock, ManualClock, SystemClock};
 use diana_config::RemoteSection;
-use diana_gateway::{InvalidRequest, TypedRequest};
+use diana_gateway::{DescribedRequest, InvalidRequest};
 use diana_rules::RuleFile;
 use diana_rules::rule::{CountedIn, Rule};
 use futures_util::FutureExt;
@@ -101,7 +101,7 @@ impl Explain {
         input::print(&format!("{heading}{explanation}{}", self.notes(&file)))
     }
 
-    fn request(&self, file: &RuleFile) -> Result<TypedRequest, ExitCode> {
+    fn request(&self, file: &RuleFile) -> Result<DescribedRequest, ExitCode> {
         let mut request = self.typed_request().map_err(|error| input::usage_error(&error.to_string()))?;
         let account = self.account.iter().map(|account| ("account", account));
         for (name, value) in account.chain(self.names.iter().map(|Name { name, value }| (&**name, value))) {
@@ -115,8 +115,8 @@ impl Explain {
     }
 
     /// The request as a client sends it.
-    fn typed_request(&self) -> Result<TypedRequest, InvalidRequest> {
-        let mut request = TypedRequest::new(&self.method, &self.target.path)?;
+    fn typed_request(&self) -> Result<DescribedRequest, InvalidRequest> {
+        let mut request = DescribedRequest::new(&self.method, &self.target.path)?;
         if let Some(host) = &self.target.host {
             request = request.host(host)?;
         }

@@ -1,7 +1,7 @@
 //! The steps of a decision: local limits, shared limits, shadow rules.
 
 use super::asks::{Charges, Scope, ScopedDecision};
-use super::shared::InFlightQuery;
+use super::shared_store::InFlightQuery;
 use super::{Engine, Verdict};
 use diana_core::MaxWait;
 use diana_rules::Attributes;

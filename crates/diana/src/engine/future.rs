@@ -2,8 +2,8 @@
 
 use super::asks::Charges;
 use super::decide::{NextStep, WhenFull};
-use super::local::LocalCounts;
-use super::shared::BoxFuture;
+use super::local_counts::LocalCounts;
+use super::shared_store::BoxFuture;
 use super::{Engine, Verdict, VerdictGuard};
 use std::fmt;
 use std::pin::Pin;

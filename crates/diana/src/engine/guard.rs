@@ -7,7 +7,7 @@
 //! - Nothing is released or refunded twice.
 
 use super::asks::Charges;
-use super::shared::{self, BoxFuture, LeaseGuard};
+use super::shared_store::{self, BoxFuture, LeaseGuard};
 use super::{ActualCost, Engine, ResponseClass, Verdict};
 use diana_core::Decision;
 use smallvec::SmallVec;
@@ -170,7 +170,7 @@ impl Engine {
         let mut releases = SmallVec::new();
         for of in verdict.granted() {
             match self.state.shared.as_ref().filter(|_| !of.is_local) {
-                Some(store) => releases.extend(shared::start_release(store, counts, verdict, of, charges)),
+                Some(store) => releases.extend(shared_store::start_release(store, counts, verdict, of, charges)),
                 None => counts.release(verdict, of, charges),
             }
         }

@@ -4,7 +4,7 @@
 //! error, so that the operator knows that nothing was changed.
 
 use super::Engine;
-use super::shared::SharedStore;
+use super::shared_store::SharedStore;
 use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
 use diana_rules::RuleSet;
 use diana_rules::rule::CountedIn;

@@ -1,7 +1,7 @@
 //! Options of an engine.
 
-use super::local::LocalCounts;
-use super::shared::{Background, SharedStore};
+use super::local_counts::LocalCounts;
+use super::shared_store::{Background, SharedStore};
 use super::{Engine, State};
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;

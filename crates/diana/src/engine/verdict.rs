@@ -4,7 +4,7 @@ mod pool;
 mod response_sample;
 
 use super::asks::{Charges, Scope, ScopedDecision};
-use super::local::LocalCounts;
+use super::local_counts::LocalCounts;
 pub(super) use crate::duration_text::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};

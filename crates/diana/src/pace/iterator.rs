@@ -1,7 +1,7 @@
 //! A paced iterator, for threads that may block.
 
 use super::one;
-use super::paced_permits::PacedPermits;
+use super::pay::PacedPermits;
 use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::acquire::Exhausted;
 use super::one;
-use super::paced_permits::PacedPermits;
+use super::pay::PacedPermits;
 use diana_core::Limiter;
 use futures_sink::Sink;
 use std::fmt;

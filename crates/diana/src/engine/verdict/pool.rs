@@ -4,7 +4,7 @@
 //! thread reuses the boxes that it drops: a request allocates no memory (`tests/no_allocation.rs`).
 
 use crate::engine::asks::{Charges, Scope, ScopedDecision};
-use crate::engine::local::LocalCounts;
+use crate::engine::local_counts::LocalCounts;
 use arc_swap::Guard;
 use diana_core::{Answer, Decision, Timestamp};
 use diana_rules::RuleSet;

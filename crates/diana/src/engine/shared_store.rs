@@ -8,7 +8,7 @@ mod background;
 mod keepalive;
 
 use super::asks::{Charges, OwnedAsks, Scope, ScopedDecision};
-use super::local::LocalCounts;
+use super::local_counts::LocalCounts;
 use super::verdict::Verdict;
 pub(super) use background::Background;
 use diana_core::{

@@ -15,20 +15,20 @@ use std::net::IpAddr;
 /// request from the network.
 ///
 /// ```
-/// use diana_gateway::TypedRequest;
+/// use diana_gateway::DescribedRequest;
 /// use diana_gateway::section::GatewaySection;
 /// use diana_rules::{Attribute, Attributes};
 ///
-/// let request = TypedRequest::new("GET", "/%6Cogin;v=1?x=1")?;
+/// let request = DescribedRequest::new("GET", "/%6Cogin;v=1?x=1")?;
 /// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/login"));
 /// assert!(request.rejected(&GatewaySection::default()).is_none());
 ///
-/// let dots = TypedRequest::new("GET", "/x/../login")?.rejected(&GatewaySection::default()).unwrap();
+/// let dots = DescribedRequest::new("GET", "/x/../login")?.rejected(&GatewaySection::default()).unwrap();
 /// assert_eq!(dots.to_string(), "answered with 400: the path contains a `.` or `..` segment");
 /// # Ok::<(), diana_gateway::InvalidRequest>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct TypedRequest {
+pub struct DescribedRequest {
     head: Parts,
     client: Option<IpAddr>,
     named: Vec<(Attribute, String)>,
@@ -49,7 +49,7 @@ pub struct RejectedRequest {
     pub detail: &'static str,
 }
 
-impl TypedRequest {
+impl DescribedRequest {
     /// Creates a request with this method for this path, optionally with a query. Spaces need no escape.
     pub fn new(method: &str, target: &str) -> Result<Self, InvalidRequest> {
         let invalid =
@@ -108,7 +108,7 @@ impl TypedRequest {
     }
 }
 
-impl Attributes for TypedRequest {
+impl Attributes for DescribedRequest {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         let named = self.named.iter().rfind(|(other, _)| other == attribute);
         let named = named.map(|(_, value)| Cow::Borrowed(&**value));

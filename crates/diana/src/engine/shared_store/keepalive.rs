@@ -6,7 +6,7 @@
 
 use super::SharedStore;
 use crate::engine::asks::{Charges, OwnedAsks};
-use crate::engine::local::LocalCounts;
+use crate::engine::local_counts::LocalCounts;
 use crate::engine::{Engine, Verdict};
 use diana_core::Decision;
 use parking_lot::Mutex;
