@@ -26,7 +26,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`serve`] | connections: how many, and for how long |
+//! | [`connections`] | connections: how many, and for how long |
 //! | [`auth`] | the token, and requests from other web pages |
 //! | [`parameters`], [`response`] | shared by all endpoints: query parameters, JSON and errors |
 //! | [`page`] | the web page |

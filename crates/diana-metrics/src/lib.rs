@@ -15,7 +15,7 @@
 //! | [`shard`] | the counts of one worker |
 //! | [`histogram`] | durations in buckets |
 //! | [`totals`] | the sums over all workers |
-//! | [`dropped_lines`] | dropped log lines, and warnings that are logged once a second |
+//! | [`log_lines`] | dropped log lines, and warnings that are logged once a second |
 
 mod histogram;
 mod log_lines;

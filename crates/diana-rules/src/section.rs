@@ -270,7 +270,7 @@ mod tests {
         let listener = Listener(vec!["127.0.0.1:1".parse().unwrap()]);
         assert_eq!(read(text, &both()).unwrap().section(), Ok(Some(&listener)));
         assert_eq!(read("rules: []", &both()).unwrap().section::<Listener>(), Ok(None));
-        // A program that does not register it ignores it, but nobody takes it for absent.
+        // A program that does not register it ignores it, but its own code does not treat it as absent.
         let mut file = read(text, &Registry::default()).unwrap();
         assert_eq!(file.section::<Listener>(), Err(SectionNotRegistered { name: "admin" }));
         assert_eq!(file.section_or_default::<Listener>(), Err(SectionNotRegistered { name: "admin" }));
@@ -282,11 +282,15 @@ mod tests {
     fn problems_of_sections_are_those_of_the_file() {
         let problems_of = |text: &str| read(text, &both()).unwrap_err();
         let both = problems_of("{admin: {lisen: 5}, proxy: {listen: x}, rules: [{name: a, brust: 5}]}");
-        assert!(["did you mean `listen`?", "`listen`", "`brust`"].iter().all(|what| both.contains(what)));
+        assert!(
+            ["did you mean `listen`?", "invalid value `x` for `listen`", "`brust`"]
+                .iter()
+                .all(|what| both.contains(what))
+        );
         let twice =
             problems_of("{proxy: {listen: '127.0.0.1:1'}, admin: {listen: ['127.0.0.1:0', '127.0.0.1:1']}, rules: []}");
-        assert!(twice.contains("`admin` listens on 127.0.0.1:1 already"), "{twice}");
-        assert!(twice.contains("another address for `proxy`"), "{twice}");
+        assert!(twice.contains("address 127.0.0.1:1 is already used by `admin`"), "{twice}");
+        assert!(twice.contains("use another address for `proxy`"), "{twice}");
         // An unknown section is a typo, not a section of another crate.
         assert!(problems_of("{proxi: {}, rules: []}").contains("did you mean `proxy`?"));
         assert!(read("{proxy: {}, rules: []}", &Registry::default()).is_err());
