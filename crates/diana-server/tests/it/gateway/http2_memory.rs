@@ -54,8 +54,9 @@ fn wait_for_refused(diana: &Diana, streams: u32) {
 /// Regression: they used 5.4 MB and more: 54 GB with 10,000 connections.
 #[test]
 fn large_heads_use_less_than_a_mebibyte_per_connection() {
-    // Eight heads of 31 KB are a quarter of a mebibyte; all hundred would be three. The resident memory also has what
-    // the allocator keeps, which is more on a busy machine.
+    // Eight heads of 31 KB are a quarter of a mebibyte; all hundred would be three. The bound was 640 KiB, which about one
+    // run in sixty exceeded by a few KiB, on an idle machine too. The cause is not known: resident memory varies much
+    // between runs. `http2/memory.rs` checks the documented 512 KiB by its own accounting.
     const REFUSED: u32 = 92;
     let upstream = holding();
     let diana = gateway_to(&upstream, "");
