@@ -1,14 +1,15 @@
 //! Shared by the benches: the table that they print, and measuring time, wall and CPU.
 //!
 //! Each bench is a binary: `core` is the library in process, `pace` streams and bytes at an even rate, `redis` the
-//! store on Redis, `rules` the engine, `gateway` the program.
+//! store on Redis, `rules` the engine, `gateway` the program, `services` its
+//! services for other gateways.
 
 #![allow(clippy::missing_panics_doc, reason = "a bench stops with the line that failed")]
 
 use std::time::Instant;
 
-pub mod cpu;
 pub mod instructions;
+pub mod process_cpu;
 pub mod report;
 pub mod rounds;
 

@@ -2,7 +2,7 @@
 //! differ.
 //!
 //! A file has one scenario per line, in JSON. Its source determines how it is replayed: `kind` is a Guava limiter,
-//! `script` a reference Lua script.
+//! `script` a reference Lua script, `server` redis-cell.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use store::{NAMES, ScenarioStore, Stores};
 
+mod cell;
 mod guava;
 mod lua;
 mod store;
@@ -44,6 +45,8 @@ struct Report {
     skipped: BTreeMap<String, (usize, usize)>,
     /// The scenario's line number, and the mismatch.
     mismatches: Vec<(usize, Mismatch)>,
+    /// The number of answers that differ on purpose.
+    deviations: usize,
 }
 
 /// Replays the files in the arguments; prints a line for each file, and every mismatch. Succeeds if there is none.
@@ -111,6 +114,7 @@ fn replay_file(file: &Path, stores: &Stores) -> Result<Report, String> {
             let (scenarios, all) = report.skipped.entry(reason).or_default();
             (*scenarios, *all) = (*scenarios + 1, *all + steps);
         }
+        report.deviations += replay.deviations.len();
         report.mismatches.extend(replay.mismatches.into_iter().map(|mismatch| (number, mismatch)));
     }
     Ok(report)
@@ -124,6 +128,8 @@ struct Replay {
     /// Why the remaining steps were not compared, and how many there are.
     skipped: Option<(String, usize)>,
     mismatches: Vec<Mismatch>,
+    /// Answers that differ on purpose, where the recorded one is a fault.
+    deviations: Vec<Mismatch>,
 }
 
 /// Replays one scenario. Returns an error if its format is unknown.
@@ -132,14 +138,19 @@ fn replay(scenario: &Value, store: &ScenarioStore<'_>) -> Result<Replay, String>
         guava::replay(scenario, store)
     } else if scenario.get("script").is_some() {
         lua::replay(scenario, store)
+    } else if scenario.get("server").is_some() {
+        cell::replay(scenario, store)
     } else {
-        Err("missing field `kind` (a Guava limiter) or `script` (a Lua script)".to_owned())
+        Err("missing field `kind` (a Guava limiter), `script` (a Lua script) or `server` (redis-cell)".to_owned())
     }
 }
 
 fn print(file: &str, report: &Report) {
-    let Report { scenarios, steps, skipped, mismatches } = report;
+    let Report { scenarios, steps, skipped, mismatches, deviations } = report;
     println!("{file}: {scenarios} scenarios, {steps} steps compared, {} mismatches", mismatches.len());
+    if *deviations > 0 {
+        println!("  {deviations} answers differ on purpose, where the recorded one is a fault");
+    }
     for (reason, (scenarios, steps)) in skipped {
         println!("  skipped: {steps} steps in {scenarios} scenarios: {reason}");
     }

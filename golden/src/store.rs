@@ -3,7 +3,10 @@
 //! This module contains all differences between the two. Each scenario has an empty store, and provides the time of
 //! each step.
 
-use diana_core::{Answer, Ask, Decision, MaxWait, MemoryStore, Store, StoreError, Timestamp};
+use diana_core::{
+    Answer, Ask, ClThrottle, ClThrottleAnswer, Decision, Limit, LocalStore, MaxWait, MemoryStore, Store, StoreError,
+    Timestamp,
+};
 use diana_redis::{DenyCache, Health, Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
 use std::cell::Cell;
@@ -96,7 +99,7 @@ impl ScenarioStore<'_> {
     /// Takes all of `asks` or nothing.
     pub(crate) fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
         let decision = match self {
-            Self::Memory(store) => diana_core::LocalStore::decide(store, asks, now, max_wait),
+            Self::Memory(store) => LocalStore::decide(store, asks, now, max_wait),
             Self::Redis(store, runtime) => runtime.block_on(store.decide(asks, now, max_wait))?,
         };
         self.checked(decision)
@@ -105,7 +108,7 @@ impl ScenarioStore<'_> {
     /// Returns the answer of [`decide`](Self::decide), without the effect.
     pub(crate) fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
         let decision = match self {
-            Self::Memory(store) => diana_core::LocalStore::peek(store, asks, now, max_wait),
+            Self::Memory(store) => LocalStore::peek(store, asks, now, max_wait),
             Self::Redis(store, runtime) => runtime.block_on(store.peek(asks, now, max_wait))?,
         };
         self.checked(decision)
@@ -117,8 +120,23 @@ impl ScenarioStore<'_> {
         decision.answers().first().copied().ok_or_else(|| "the store returned no answer".into())
     }
 
+    /// Decides one `CL.THROTTLE` call.
+    pub(crate) fn throttle(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        call: &ClThrottle,
+        now: Timestamp,
+    ) -> Result<ClThrottleAnswer, Stop> {
+        let answer = match self {
+            Self::Memory(store) => LocalStore::throttle(store, limit, key, call, now)?,
+            Self::Redis(store, runtime) => runtime.block_on(Store::throttle(store, limit, key, call, now))?,
+        };
+        self.checked(answer)
+    }
+
     /// Returns an error for an answer that was made without Redis.
-    fn checked(&self, decision: Decision) -> Result<Decision, Stop> {
+    fn checked<T>(&self, decision: T) -> Result<T, Stop> {
         match self {
             Self::Redis(store, _) if store.link().health != Health::Healthy => Err("Redis is unreachable".into()),
             _ => Ok(decision),

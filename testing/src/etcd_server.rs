@@ -13,18 +13,12 @@
 
 use crate::ports::Port;
 use crate::process::Process;
-use crate::wait::{LONG, wait_until};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use tempfile::TempDir;
-
-/// The timeout of one call.
-const CALL: Duration = Duration::from_secs(10);
 
 /// An `etcd`, killed on drop.
 #[derive(Debug)]
@@ -146,19 +140,10 @@ impl EtcdServer {
             "POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n{authorization}Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let answer = self.exchange(&request)?;
+        let answer = self.port.exchange(&request)?;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head.split_whitespace().nth(1).unwrap_or_default();
         if status == "200" { Ok(body.to_owned()) } else { Err(io::Error::other(format!("{path}: {status} {body}"))) }
-    }
-
-    fn exchange(&self, request: &str) -> io::Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))?;
-        stream.set_read_timeout(Some(CALL))?;
-        stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
     }
 
     fn spawn(folder: &TempDir, port: &Port, peer: &Port, tls: Option<&Tls>) -> io::Result<Process> {
@@ -180,18 +165,9 @@ impl EtcdServer {
 
     fn wait_until_ready(&self) -> io::Result<()> {
         let request = "GET /health HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n";
-        let answer = wait_until("an etcd to answer", LONG, || {
-            if self.process.has_ended() {
-                return Some(false);
-            }
-            self.exchange(request).ok()?.contains("\"health\":\"true\"").then_some(true)
-        });
-        let log = || std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
-        match answer {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(io::Error::other(format!("etcd exited at start; its log:\n{}", log()))),
-            Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", log()))),
-        }
+        let is_healthy = |answer: String| answer.contains("\"health\":\"true\"");
+        let is_ready = || Ok(self.port.exchange(request).is_ok_and(is_healthy));
+        self.process.wait_until_ready("an etcd", &self.folder.path().join(LOG), is_ready)
     }
 }
 

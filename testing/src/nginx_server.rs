@@ -12,7 +12,6 @@ use crate::ports::Port;
 use crate::process::Process;
 use crate::wait::{LONG, wait_until};
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -74,18 +73,9 @@ impl NginxServer {
     }
 
     fn wait_until_listening(&self) -> io::Result<()> {
-        let listens = wait_until("an nginx to listen", LONG, || {
-            if self.process.has_ended() {
-                return Some(false);
-            }
-            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())).ok().map(|_| true)
-        });
-        let log = || std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
-        match listens {
-            Ok(true) => self.workers().map(|_| ()),
-            Ok(false) => Err(io::Error::other(format!("nginx exited at start; its log:\n{}", log()))),
-            Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", log()))),
-        }
+        let is_ready = || Ok(self.port.is_listening());
+        self.process.wait_until_ready("an nginx", &self.folder.path().join(LOG), is_ready)?;
+        self.workers().map(|_| ())
     }
 }
 

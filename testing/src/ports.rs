@@ -7,10 +7,11 @@
 //! the port itself, and releases it when the process ends, however it ends. No file remains.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// The lowest port, and the number of ports. With [`BUS`] added they end at 30,239; Linux's own range starts at 32,768.
 const LOWEST: u16 = 10_240;
@@ -18,6 +19,9 @@ const COUNT: u16 = 10_000;
 
 /// The offset of a cluster node's bus port; as it is at least [`COUNT`], no claim has to cover both.
 const BUS: u16 = 10_000;
+
+/// The timeout of [`Port::exchange`].
+const EXCHANGE: Duration = Duration::from_secs(10);
 
 /// A free port of the loopback address, claimed for as long as this value lives.
 #[derive(Debug)]
@@ -44,6 +48,21 @@ impl Port {
     /// Returns the port's number.
     pub fn number(&self) -> u16 {
         self.number
+    }
+
+    /// Returns `true` if a server listens on it.
+    pub(crate) fn is_listening(&self) -> bool {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.number)).is_ok()
+    }
+
+    /// Sends a request to its server. Returns all bytes of the answer until the server closes the connection.
+    pub(crate) fn exchange(&self, request: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.number))?;
+        stream.set_read_timeout(Some(EXCHANGE))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     fn try_claim(number: u16) -> Option<Self> {

@@ -3,7 +3,9 @@
 use crate::wait::{LONG, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Display;
+use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -27,13 +29,43 @@ pub struct Process {
 impl Process {
     /// Starts `command` with neither input nor output.
     pub fn start(command: &mut Command) -> io::Result<Self> {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Self::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()))
+    }
+
+    /// Starts `command` without input, and appends its output to the file `log`.
+    pub(crate) fn start_with_log(command: &mut Command, log: &Path) -> io::Result<Self> {
+        let log = File::options().create(true).append(true).open(log)?;
+        Self::spawn(command.stdout(log.try_clone()?).stderr(log))
+    }
+
+    fn spawn(command: &mut Command) -> io::Result<Self> {
+        let child = command.stdin(Stdio::null()).spawn();
         let child = child.map_err(|error| {
             let program = command.get_program().to_string_lossy();
-            let hint = "`cargo xtask test` installs the programs that tests need";
+            let hint = "`cargo xtask install` installs the programs that tests need";
             io::Error::new(error.kind(), format!("cannot start `{program}`: {error}; {hint}"))
         })?;
         Ok(Self { child })
+    }
+
+    /// Polls `is_ready` until it returns `true`. If it fails or times out, or the process exits, the error has the
+    /// content of the file `log`.
+    pub(crate) fn wait_until_ready(
+        &self,
+        name: &str,
+        log: &Path,
+        mut is_ready: impl FnMut() -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let ready = wait_until(&format!("{name} to be ready"), LONG, || {
+            if self.has_ended() {
+                return Some(Err(io::Error::other(format!("{name} exited at start"))));
+            }
+            is_ready().map(|ready| ready.then_some(())).transpose()
+        });
+        ready.flatten().map_err(|error| {
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            io::Error::new(error.kind(), format!("{error}; its log:\n{log}"))
+        })
     }
 
     /// Returns its id.

@@ -10,15 +10,15 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use crate::cli::{FORMING, redis_cli};
+use crate::redis_cli::{FORMING, redis_cli};
 use crate::redis_server::{RedisServer, find_field};
 use crate::wait::{LONG, wait_until};
 use std::io;
 
-mod node;
+mod cluster_nodes;
 mod slot_move;
 
-use node::Node;
+use cluster_nodes::Node;
 pub use slot_move::SlotMove;
 
 /// The time without a heartbeat after which a node counts as failed, and its replica takes over. Short, to keep tests

@@ -12,9 +12,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use crate::cli::{COMMAND, redis_cli};
 use crate::ports::Port;
 use crate::process::Process;
+use crate::redis_cli::{COMMAND, redis_cli};
 use crate::wait::{LONG, wait_until};
 use std::io;
 use std::path::PathBuf;
@@ -137,21 +137,8 @@ impl RedisServer {
     fn wait_until_ready(&self) -> io::Result<()> {
         // Checks the process id, in case another server listens on the same port.
         let pid = self.pid().to_string();
-        let answer = wait_until("a Redis server to answer", LONG, || {
-            if self.process.has_ended() {
-                return Some(false);
-            }
-            (self.info("server", "process_id").ok()? == pid).then_some(true)
-        });
-        match answer {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(io::Error::other(format!("{} exited at start; its log:\n{}", self.program, self.log()))),
-            Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", self.log()))),
-        }
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default()
+        let is_ready = || Ok(self.info("server", "process_id").is_ok_and(|id| id == pid));
+        self.process.wait_until_ready(self.program, &self.folder.path().join(LOG), is_ready)
     }
 
     fn config(folder: &TempDir) -> PathBuf {

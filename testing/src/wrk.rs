@@ -85,7 +85,7 @@ impl Wrk {
         command.arg(format!("{}{}", self.url, paths.first().unwrap_or(&"/")));
         let output = command.stdin(Stdio::null()).output();
         let output = output.map_err(|error| {
-            let hint = "`cargo xtask test` installs the programs that tests need";
+            let hint = "`cargo xtask install` installs the programs that tests need";
             io::Error::new(error.kind(), format!("cannot start `wrk`: {error}; {hint}"))
         })?;
         let text = String::from_utf8_lossy(&output.stdout);

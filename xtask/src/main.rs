@@ -10,8 +10,10 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test             all checks before a change is merged: format, lints, licences, docs, tests, model checkers;
-                   installs missing programs: those that the tests start (Redis, etcd, nginx, wrk, h2load), and cargo-deny
+                   begins with `install`
   test --quick     format, lints, and the tests of crates that differ from HEAD, or from `--base REVISION`
+  install          install missing programs: those that the tests start (Redis, etcd, nginx, wrk, h2load; Envoy, Traefik,
+                   Caddy and Redis clients in target/test-tools), and cargo-deny
   bench NAME       measure Diana beside its peers, and compare with the goals; without NAME, list the benches
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any;
                    --store redis starts a Redis for it
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     match command.as_deref() {
         Some("test") => test::run(&rest),
+        Some("install") => install(),
         Some("bench") => bench::run(&rest),
         Some("golden") => golden(&rest),
         Some("help" | "--help" | "-h") | None => {
@@ -32,6 +35,16 @@ fn main() -> ExitCode {
         Some(other) => {
             eprintln!("xtask: unknown command `{other}`\n\n{HELP}");
             ExitCode::from(2)
+        }
+    }
+}
+
+fn install() -> ExitCode {
+    match install::all() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("install: {problem}");
+            ExitCode::FAILURE
         }
     }
 }

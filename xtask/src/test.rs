@@ -102,8 +102,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 fn full() -> Result<(), String> {
     // First, though it is needed late, so that a failed installation is reported before minutes of building.
     println!("=== servers and tools for the tests ===");
-    install::programs()?;
-    install::cargo_deny()?;
+    install::all()?;
     let mut times = Vec::new();
     for step in STEPS {
         times.push((step.name, run_step(step)?));
@@ -160,7 +159,7 @@ pub(crate) fn cargo_command() -> Command {
 }
 
 #[allow(clippy::disallowed_methods, reason = "it reports the duration of a step")]
-fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
+pub(crate) fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let start = std::time::Instant::now();
     let result = work();
     (result, start.elapsed())

@@ -16,7 +16,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
 use diana_bench::report::Report;
-use diana_bench::{cpu, now};
+use diana_bench::{now, process_cpu};
 use options::Options;
 use setup::Stage;
 
@@ -39,7 +39,7 @@ fn main() {
         }
     };
     let start = now();
-    let stage = Stage::start(cpu::reserve_core());
+    let stage = Stage::start(process_cpu::reserve_core());
     let mut report = Report::default();
     vs_nginx::run(&mut report, &stage, &options);
     half_load::run(&mut report, &stage, &options);

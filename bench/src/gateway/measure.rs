@@ -5,7 +5,7 @@
 
 use crate::setup::Gateway;
 use diana_bench::report::ns;
-use diana_bench::{cpu, median};
+use diana_bench::{median, process_cpu};
 use diana_testing::{Wrk, WrkRun};
 use std::time::Duration;
 
@@ -137,9 +137,9 @@ pub(crate) fn measure(effort: Effort, load: Load, gateways: &[&Gateway]) -> Meas
     for round in 0..effort.rounds {
         for turn in 0..gateways.len() {
             let index = (round + turn) % gateways.len();
-            let before = cpu::nanos(gateways[index].pid);
+            let before = process_cpu::nanos(gateways[index].pid);
             let run = load.run(gateways[index], effort.slice);
-            let cpu = (cpu::nanos(gateways[index].pid) - before) as f64;
+            let cpu = (process_cpu::nanos(gateways[index].pid) - before) as f64;
             slices[index].push(Slice { run, cpu });
         }
     }

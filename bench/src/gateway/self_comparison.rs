@@ -4,7 +4,7 @@ use crate::measure::{Figure, Load, measure};
 use crate::options::Options;
 use crate::setup::{Gateway, Stage};
 use crate::vs_nginx::lines;
-use diana_bench::cpu;
+use diana_bench::process_cpu;
 use diana_bench::report::{Goal, Report, ns};
 use diana_testing::RedisServer;
 
@@ -66,9 +66,9 @@ pub(crate) fn redis(report: &mut Report, stage: &Stage, options: &Options) {
         shared("shared counts", "off"),
         shared("shared counts with leases", "auto"),
     );
-    let before = cpu::nanos(redis.pid());
+    let before = process_cpu::nanos(redis.pid());
     let measured = measure(options.effort, Load::FORWARD, &[&own, &plain, &leases]);
-    let seconds = (cpu::nanos(redis.pid()) - before) as f64 / 1e9;
+    let seconds = (process_cpu::nanos(redis.pid()) - before) as f64 / 1e9;
     for (index, gateway) in [(1, &plain), (2, &leases)] {
         report.section(&format!("{} on Redis compared with counts in the process, all forwarded", gateway.name));
         lines(report, &measured, (index, 0), "local", Goal::Information);

@@ -2,7 +2,7 @@
 //!
 //! Sources never run dry and sinks accept everything, so that only the pace is measured.
 
-use crate::flow::Flow;
+use crate::flow_meter::FlowMeter;
 use diana::pace::{IteratorExt, SinkExt as _, StreamExt as _, Throttled};
 use diana::{Limiter, Quota};
 use futures_util::{SinkExt as _, StreamExt as _, sink, stream};
@@ -26,26 +26,26 @@ pub(crate) fn bytes(rate: u64) -> Arc<Limiter> {
     limiter(rate, rate / 50)
 }
 
-pub(crate) async fn stream(limiter: Arc<Limiter>, length: Duration) -> Flow {
-    let mut flow = Flow::default();
+pub(crate) async fn stream(limiter: Arc<Limiter>, length: Duration) -> FlowMeter {
+    let mut flow = FlowMeter::default();
     let mut items = stream::repeat(()).rate_limited(limiter);
     while items.next().await.is_some() && !flow.passed(1, length) {}
     flow
 }
 
 /// The same with governor, with the same burst of 1.
-pub(crate) async fn governor_stream(rate: u32, length: Duration) -> Flow {
+pub(crate) async fn governor_stream(rate: u32, length: Duration) -> FlowMeter {
     let one = NonZeroU32::MIN;
     let quota = governor::Quota::per_second(NonZeroU32::new(rate).unwrap()).allow_burst(one);
     let limiter = governor::RateLimiter::direct(quota);
-    let mut flow = Flow::default();
+    let mut flow = FlowMeter::default();
     let mut items = stream::repeat(()).ratelimit_stream(&limiter);
     while items.next().await.is_some() && !flow.passed(1, length) {}
     flow
 }
 
-pub(crate) async fn sink(limiter: Arc<Limiter>, length: Duration) -> Flow {
-    let mut flow = Flow::default();
+pub(crate) async fn sink(limiter: Arc<Limiter>, length: Duration) -> FlowMeter {
+    let mut flow = FlowMeter::default();
     let mut outbox = sink::drain().rate_limited(limiter);
     loop {
         outbox.send(()).await.unwrap();
@@ -55,8 +55,8 @@ pub(crate) async fn sink(limiter: Arc<Limiter>, length: Duration) -> Flow {
     }
 }
 
-pub(crate) async fn read(limiter: Arc<Limiter>, length: Duration) -> Flow {
-    let (mut flow, mut buffer) = (Flow::default(), vec![0; BUFFER]);
+pub(crate) async fn read(limiter: Arc<Limiter>, length: Duration) -> FlowMeter {
+    let (mut flow, mut buffer) = (FlowMeter::default(), vec![0; BUFFER]);
     let mut reader = Throttled::new(tokio::io::repeat(7)).reads(limiter);
     loop {
         let read = reader.read(&mut buffer).await.unwrap();
@@ -66,8 +66,8 @@ pub(crate) async fn read(limiter: Arc<Limiter>, length: Duration) -> Flow {
     }
 }
 
-pub(crate) async fn write(limiter: Arc<Limiter>, length: Duration) -> Flow {
-    let (mut flow, buffer) = (Flow::default(), vec![7; BUFFER]);
+pub(crate) async fn write(limiter: Arc<Limiter>, length: Duration) -> FlowMeter {
+    let (mut flow, buffer) = (FlowMeter::default(), vec![7; BUFFER]);
     let mut writer = Throttled::new(tokio::io::sink()).writes(limiter);
     loop {
         let written = writer.write(&buffer).await.unwrap();
@@ -77,14 +77,14 @@ pub(crate) async fn write(limiter: Arc<Limiter>, length: Duration) -> Flow {
     }
 }
 
-pub(crate) fn iterate(limiter: Arc<Limiter>, length: Duration) -> Flow {
-    let mut flow = Flow::default();
+pub(crate) fn iterate(limiter: Arc<Limiter>, length: Duration) -> FlowMeter {
+    let mut flow = FlowMeter::default();
     let _ = std::iter::repeat(()).rate_limited(limiter).find(|()| flow.passed(1, length));
     flow
 }
 
-pub(crate) fn blocking_read(limiter: Arc<Limiter>, length: Duration) -> Flow {
-    let (mut flow, mut buffer) = (Flow::default(), vec![0; BUFFER]);
+pub(crate) fn blocking_read(limiter: Arc<Limiter>, length: Duration) -> FlowMeter {
+    let (mut flow, mut buffer) = (FlowMeter::default(), vec![0; BUFFER]);
     let mut reader = Throttled::new(std::io::repeat(7)).reads(limiter);
     loop {
         let read = std::io::Read::by_ref(&mut reader).take(BUFFER as u64).read(&mut buffer).unwrap();
@@ -94,8 +94,8 @@ pub(crate) fn blocking_read(limiter: Arc<Limiter>, length: Duration) -> Flow {
     }
 }
 
-pub(crate) fn blocking_write(limiter: Arc<Limiter>, length: Duration) -> Flow {
-    let (mut flow, buffer) = (Flow::default(), vec![7; BUFFER]);
+pub(crate) fn blocking_write(limiter: Arc<Limiter>, length: Duration) -> FlowMeter {
+    let (mut flow, buffer) = (FlowMeter::default(), vec![7; BUFFER]);
     let mut writer = Throttled::new(std::io::sink()).writes(limiter);
     loop {
         let written = std::io::Write::by_ref(&mut writer).write(&buffer).unwrap();

@@ -1,11 +1,11 @@
 //! The cost of pacing: the time of an item that need not wait, and the CPU of a flow limited to a rate.
 
 use crate::adapters::{self, bytes, limiter};
-use crate::flow::Flow;
+use crate::flow_meter::FlowMeter;
 use diana::pace::{StreamExt as _, Throttled};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
-use diana_bench::{cpu, median};
+use diana_bench::{median, process_cpu};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use governor::prelude::StreamRateLimitExt as _;
 use std::io::Read as _;
@@ -73,8 +73,8 @@ fn at_a_rate(report: &mut Report, slice: Duration) {
 }
 
 /// Returns the CPU time per permit, in nanoseconds.
-fn cpu_of(runtime: &Runtime, flow: impl Future<Output = Flow>) -> f64 {
-    let before = cpu::nanos(std::process::id());
+fn cpu_of(runtime: &Runtime, flow: impl Future<Output = FlowMeter>) -> f64 {
+    let before = process_cpu::nanos(std::process::id());
     let flow = runtime.block_on(flow);
-    (cpu::nanos(std::process::id()) - before) as f64 / flow.amount() as f64
+    (process_cpu::nanos(std::process::id()) - before) as f64 / flow.amount() as f64
 }

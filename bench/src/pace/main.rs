@@ -14,7 +14,7 @@ use std::time::Duration;
 
 mod adapters;
 mod costs;
-mod flow;
+mod flow_meter;
 mod rates;
 
 fn main() {

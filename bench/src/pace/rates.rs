@@ -2,7 +2,7 @@
 //! time, as in a program.
 
 use crate::adapters::{self, bytes, limiter};
-use crate::flow::Flow;
+use crate::flow_meter::FlowMeter;
 use diana_bench::report::{Goal, Report};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -24,7 +24,7 @@ const BYTES: [u64; 3] = [50 * KIB, MIB, 100 * MIB];
 struct RunningFlow {
     what: String,
     target: u64,
-    flow: JoinHandle<Flow>,
+    flow: JoinHandle<FlowMeter>,
 }
 
 pub(crate) fn run(report: &mut Report, length: Duration) {
@@ -75,19 +75,19 @@ pub(crate) fn run(report: &mut Report, length: Duration) {
 }
 
 /// Runs the same streams with governor, separately.
-fn governors(runtime: &Runtime, length: Duration) -> Vec<Flow> {
+fn governors(runtime: &Runtime, length: Duration) -> Vec<FlowMeter> {
     let running = ITEMS.map(|rate| runtime.spawn(adapters::governor_stream(rate, length)));
     running.into_iter().map(|flow| runtime.block_on(flow).unwrap()).collect()
 }
 
-fn finish(runtime: &Runtime, RunningFlow { what, target, flow }: RunningFlow) -> (String, u64, Flow) {
+fn finish(runtime: &Runtime, RunningFlow { what, target, flow }: RunningFlow) -> (String, u64, FlowMeter) {
     (what, target, runtime.block_on(flow).unwrap())
 }
 
 /// Reports the total of the flows that share a limit.
-fn line(report: &mut Report, what: &str, target: u64, flows: &[Flow], peer: &str) {
-    let rate: f64 = flows.iter().map(Flow::rate).sum();
-    let gaps = flows.iter().map(Flow::worst_gap).collect::<Vec<_>>().join(" and ");
+fn line(report: &mut Report, what: &str, target: u64, flows: &[FlowMeter], peer: &str) {
+    let rate: f64 = flows.iter().map(FlowMeter::rate).sum();
+    let gaps = flows.iter().map(FlowMeter::worst_gap).collect::<Vec<_>>().join(" and ");
     report.compare(what, with_deviation(rate, target), format!("worst gap {gaps}{peer}"), rate / target as f64, CLOSE);
 }
 

@@ -1,6 +1,6 @@
 //! Shared by the subjects: the server and its statistics, stores, keys, and requests in flight.
 
-use diana_bench::cpu;
+use diana_bench::process_cpu;
 use diana_core::{Ask, Clock, Decision, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Batching, DenyCache, Leases, Options, RedisStore};
 use diana_testing::RedisServer;
@@ -36,7 +36,7 @@ impl Server {
 
     /// Returns the CPU time of the process, in nanoseconds. Exact while it sleeps.
     pub(crate) fn cpu(&self) -> u64 {
-        cpu::nanos(self.redis.pid())
+        process_cpu::nanos(self.redis.pid())
     }
 
     /// Returns the number of script calls by clients, as Redis counts them.

@@ -7,11 +7,11 @@ mod load;
 mod setup;
 
 use diana::store::{Ask, Limit, LocalStore, MemoryStore};
-use diana::{Clock, KeyedLimiter, MaxWait, SystemClock, TokenBucket};
+use diana::{Clock, Engine, KeyedLimiter, MaxWait, SystemClock, TokenBucket};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
 use diana_bench::{instructions, length};
-use setup::{Request, decide, engine};
+use setup::{Request, decide, engine, file, text};
 use std::hint::black_box;
 
 /// The numbers of rules.
@@ -83,12 +83,22 @@ fn run(what: &str, rules: usize) {
     let (bucket, key) = core_limit();
     let (store, limit) = (MemoryStore::default(), Limit::new("each-account", bucket));
     let keyed = KeyedLimiter::<String>::new("1000000000/s".parse().unwrap());
+    let one = |settings: &str, limit: &str| {
+        Engine::new(&file(&format!("{settings}{}", text(1).replace("1000000000/s", limit))))
+    };
+    let silent = "log: off\ntop_keys: off\n";
+    let granting = one(silent, "1000000000/s");
+    let (denying, denying_silent) = (one("", "1/h"), one(silent, "1/h"));
+    let _ = (decide(&denying, &request), decide(&denying_silent, &request));
     let check = || match what {
         "engine" => decide(&engine, black_box(&request)).is_granted(),
         "store" => {
             store.decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), MaxWait::NONE).is_granted()
         }
         "keyed" => keyed.check(black_box(&key)).is_granted(),
+        "silent" => decide(&granting, black_box(&request)).is_granted(),
+        "denied" => !decide(&denying, black_box(&request)).is_granted(),
+        "denied-silent" => !decide(&denying_silent, black_box(&request)).is_granted(),
         other => panic!("unknown subject `{other}`"),
     };
     instructions::run(&check);
@@ -106,6 +116,17 @@ fn counted(report: &mut Report) {
         Err(problem) => return report.figure("  not counted", String::new(), problem),
     };
     let keyed = count("keyed", 1).unwrap_or(f64::NAN);
+    for (name, own, without) in [("allowed", "engine", "silent"), ("denied", "denied", "denied-silent")] {
+        let [own, without] = [own, without].map(|what| count(what, 1).unwrap_or(f64::NAN));
+        let peer = format!("without recorded keys {without:.0}");
+        report.compare(
+            &format!("  the engine: one {name} request"),
+            format!("{own:.0}"),
+            peer,
+            own / without,
+            Goal::AtMost(1.03),
+        );
+    }
     let mut ten = f64::NAN;
     for rules in COUNTS {
         let own = count("engine", rules).unwrap_or(f64::NAN);

@@ -6,8 +6,13 @@
 //! | `GET /healthz`, `GET /readyz` | liveness and readiness, for orchestrators and load balancers |
 //! | `GET /metrics` | for Prometheus |
 //! | `GET /status` | totals, sources of the rules, health of the store |
-//! | `GET /rules?find=..&limit=..&offset=..` | the active rules, in words, with their counts |
+//! | `GET /history?rule=..&seconds=..&step=..&sums=..` | counts of each second of the last hour, and percentiles of durations |
+//! | `GET /rules?find=..&limit=..&offset=..&sort=denied` | the active rules, in words, with their counts |
+//! | `GET /rule?name=..` | one rule, and its text in the file |
+//! | `GET /changes` | the last changes of the rules, and rejected documents |
 //! | `GET /explain?method=..&path=..&ip=..&host=..&header=name:value&account=..` | each rule's decision about a request |
+//! | `GET /top?rule=..&window=minute\|hour&limit=..&find=..` | the heaviest keys of each rule: denied, delayed and allowed |
+//! | `GET /what-if?rule=..&limit=..` | an estimate of what another limit would deny |
 //! | `GET /peek?rule=..&key=..` | the status of a key |
 //! | `POST /reset?rule=..&key=..` | resets a key |
 //! | `POST /refund?rule=..&key=..&cost=..`, `POST /charge?..` | refunds or charges a cost |
@@ -27,29 +32,41 @@
 //! | module | subject |
 //! |---|---|
 //! | [`connections`] | connections: how many, and for how long |
+//! | [`middleware`] | every request and response: the origin check, a timeout, headers |
 //! | [`auth`] | the token, and requests from other web pages |
 //! | [`parameters`], [`response`] | shared by all endpoints: query parameters, JSON and errors |
 //! | [`page`] | the web page |
 //! | [`status`], [`readiness`] | `/status`, `/healthz` and `/readyz` |
 //! | [`prometheus`] | `/metrics` |
 //! | [`rules`] | `/rules` |
+//! | [`history`] | `/history`, and the sampler that fills it |
+//! | [`rule_log`] | `/rule` and `/changes` |
 //! | [`explain`] | `/explain` |
+//! | [`top`], [`what_if`] | `/top`, `/what-if` |
 //! | [`key`] | `/peek`, `/reset`, `/refund` and `/charge` |
 
 mod auth;
 mod connections;
+mod degraded;
 mod explain;
+mod history;
 mod key;
+mod middleware;
 mod page;
 mod parameters;
 mod prometheus;
 mod readiness;
 mod response;
+mod rule_log;
 mod rules;
 mod section;
 mod status;
+mod top;
+mod what_if;
 
+pub use history::{History, Sampler};
 pub use readiness::{Phase, Readiness};
+pub use rule_log::RuleLog;
 pub use section::AdminSection;
 
 use axum::Router;
@@ -57,7 +74,8 @@ use axum::routing::{get, post};
 use diana::Engine;
 use diana_config::SourceStatus;
 use diana_gateway::section::GatewaySection;
-use diana_metrics::{DroppedLines, Metrics};
+use diana_gateway::{CertificateStatus, UpstreamStatus};
+use diana_metrics::{DroppedLines, Metrics, ServiceTotals};
 use diana_rules::Secret;
 use std::fmt;
 use std::sync::Arc;
@@ -65,6 +83,15 @@ use tokio::net::TcpListener;
 
 /// Returns the status of the sources of the rules.
 pub type ReportSources = Arc<dyn Fn() -> SourceStatus + Send + Sync>;
+
+/// Returns the counts of each service for other gateways, with its name.
+pub type ReportServices = Arc<dyn Fn() -> Vec<(&'static str, ServiceTotals)> + Send + Sync>;
+
+/// Returns the status of each upstream.
+pub type ReportUpstreams = Arc<dyn Fn() -> Vec<UpstreamStatus> + Send + Sync>;
+
+/// Returns the active TLS certificates, each with the name of its listener.
+pub type ReportCertificates = Arc<dyn Fn() -> Vec<(&'static str, CertificateStatus)> + Send + Sync>;
 
 /// The data that the admin server shows, and its access control.
 #[derive(Clone)]
@@ -79,6 +106,16 @@ pub struct AdminState {
     pub readiness: Arc<Readiness>,
     /// The sources of the rules, if they are watched for changes.
     pub sources: Option<ReportSources>,
+    /// The counts of the services for other gateways.
+    pub services: ReportServices,
+    /// The counts of the last hour, filled by a [`Sampler`].
+    pub history: Arc<History>,
+    /// The texts and the changes of the rules.
+    pub rule_log: Arc<RuleLog>,
+    /// The upstreams of the gateway.
+    pub upstreams: ReportUpstreams,
+    /// The certificates of the gateway and of the services.
+    pub certificates: ReportCertificates,
     /// The number of lines that the access log dropped, if there is one.
     pub access_log: Option<DroppedLines>,
     /// The number of lines that the program's own log dropped, if there is one.
@@ -107,7 +144,12 @@ impl Admin {
             .route("/metrics", get(prometheus::metrics))
             .route("/status", get(status::status))
             .route("/rules", get(rules::rules))
+            .route("/rule", get(rule_log::rule))
+            .route("/changes", get(rule_log::changes))
+            .route("/history", get(history::history))
             .route("/explain", get(explain::explain).post(explain::explain))
+            .route("/top", get(top::top))
+            .route("/what-if", get(what_if::what_if))
             .route("/peek", get(key::peek).post(key::peek))
             .route("/reset", post(key::reset))
             .route("/refund", post(key::refund))
@@ -117,13 +159,14 @@ impl Admin {
             .route("/", get(page::html))
             .route("/page.css", get(page::css))
             .route("/page.js", get(page::js))
+            .route("/page/{module}", get(page::module))
             .route("/healthz", get(readiness::healthz))
             .route("/readyz", get(readiness::readyz));
         let router = protected
             .merge(open)
             .fallback(response::not_found)
             .method_not_allowed_fallback(response::method_not_allowed);
-        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::every));
+        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), middleware::every));
         Self { router: router.with_state(state) }
     }
 

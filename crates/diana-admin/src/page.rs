@@ -1,17 +1,42 @@
-//! The web page. It is static: a script fetches the data.
+//! The web page. It is static: scripts fetch the data. Everything is in the program; nothing is loaded from elsewhere.
 
-use axum::http::{HeaderName, header};
+use super::response::not_found;
+use axum::extract::Path;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 
-type Part = ([(HeaderName, &'static str); 1], &'static str);
+/// The modules of the script, below `/page/`.
+const MODULES: [(&str, &str); 9] = [
+    ("api.js", include_str!("page/modules/api.js")),
+    ("changes.js", include_str!("page/modules/changes.js")),
+    ("chart.js", include_str!("page/modules/chart.js")),
+    ("dom.js", include_str!("page/modules/dom.js")),
+    ("keys.js", include_str!("page/modules/keys.js")),
+    ("overview.js", include_str!("page/modules/overview.js")),
+    ("rule.js", include_str!("page/modules/rule.js")),
+    ("state.js", include_str!("page/modules/state.js")),
+    ("tools.js", include_str!("page/modules/tools.js")),
+];
 
-pub(super) async fn html() -> Part {
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("page/page.html"))
+pub(super) async fn html() -> Response {
+    content("text/html; charset=utf-8", include_str!("page/page.html"))
 }
 
-pub(super) async fn css() -> Part {
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("page/page.css"))
+pub(super) async fn css() -> Response {
+    content("text/css; charset=utf-8", include_str!("page/page.css"))
 }
 
-pub(super) async fn js() -> Part {
-    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("page/page.js"))
+pub(super) async fn js() -> Response {
+    content("text/javascript; charset=utf-8", include_str!("page/page.js"))
+}
+
+pub(super) async fn module(Path(name): Path<String>) -> Response {
+    match MODULES.iter().find(|(module, _)| *module == name) {
+        Some((_, text)) => content("text/javascript; charset=utf-8", text),
+        None => not_found().await.into_response(),
+    }
+}
+
+fn content(kind: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -48,7 +48,8 @@ pub(super) fn wants_text(headers: &HeaderMap) -> bool {
     accept.split(',').next().is_some_and(|first| first.trim().starts_with("text/plain"))
 }
 
-const PATHS: &str = "GET / /healthz /readyz /metrics /status /rules /explain /peek, POST /reset /refund /charge";
+const PATHS: &str = "GET / /healthz /readyz /metrics /status /history /rules /rule /changes /explain /top /what-if /peek, \
+                     POST /reset /refund /charge";
 
 pub(super) async fn not_found() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("unknown path, expected one of {PATHS}"))

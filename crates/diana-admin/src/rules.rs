@@ -2,7 +2,7 @@
 
 use super::AdminState;
 use super::parameters::Parameters;
-use super::response::{HandlerResult, json, wants_text};
+use super::response::{HandlerResult, Problem, json, wants_text};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
@@ -21,8 +21,9 @@ struct Rules {
     rules: Vec<Rule>,
 }
 
+/// A rule in words, with its counts.
 #[derive(Debug, Serialize)]
-struct Rule {
+pub(super) struct Rule {
     name: String,
     by: String,
     who: String,
@@ -79,13 +80,22 @@ pub(super) async fn rules(
     headers: HeaderMap,
     parameters: Parameters,
 ) -> HandlerResult {
-    parameters.only(&["find", "limit", "offset"])?;
+    parameters.only(&["find", "limit", "offset", "sort"])?;
     let find = parameters.one("find")?.unwrap_or_default().to_lowercase();
     let bound = |name| Ok(parameters.number(name)?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)));
     let (limit, offset) = (bound("limit")?.unwrap_or(usize::MAX), bound("offset")?.unwrap_or(0));
     let active = state.engine.rules();
     let is_found = |rule: &&CompiledRule| find.is_empty() || contains(rule, &find);
-    let found = active.rules().iter().filter(is_found).collect::<Vec<_>>();
+    let mut found = active.rules().iter().filter(is_found).collect::<Vec<_>>();
+    match parameters.one("sort")? {
+        None | Some("file") => {}
+        Some("denied") => {
+            let ranks = state.history.ranks();
+            // Stable: rules without requests in the last hour stay in the order of the file.
+            found.sort_by_key(|rule| ranks.get(&*rule.rule().name).copied().unwrap_or(usize::MAX));
+        }
+        Some(other) => return Err(Problem::bad(format!("invalid `sort` `{other}`: expected file or denied"))),
+    }
     let page = found.iter().skip(offset).take(limit);
     if wants_text(&headers) {
         let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, describe::rule(rule.rule())));
@@ -103,7 +113,7 @@ fn contains(rule: &CompiledRule, text: &str) -> bool {
         || rule.by.to_string().to_lowercase().contains(text)
 }
 
-fn described(compiled: &CompiledRule) -> Rule {
+pub(super) fn described(compiled: &CompiledRule) -> Rule {
     let rule = compiled.rule();
     let words = describe::rule(rule);
     Rule {

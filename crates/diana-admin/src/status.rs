@@ -1,12 +1,14 @@
 //! The program's status: for orchestrators, load balancers and the page.
 
-use super::AdminState;
+use super::degraded::PartStatus;
 use super::response::{HandlerResult, json};
+use super::{AdminState, degraded};
 use axum::extract::State;
 use diana::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_config::SourceStatus;
 use diana_gateway::access_log::LogTime;
+use diana_gateway::{CertificateStatus, UpstreamStatus};
 use diana_metrics::Outcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,6 +33,41 @@ struct Status {
     source: Option<Source>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<Store>,
+    upstreams: Vec<Upstream>,
+    degraded: Vec<Degraded>,
+    certificates: Vec<Certificate>,
+}
+
+/// An upstream, with its counts since the start.
+#[derive(Debug, Serialize)]
+struct Upstream {
+    address: String,
+    /// The routes that use it, separated by commas.
+    route: String,
+    healthy: bool,
+    ejected_until: Option<String>,
+    ejections: u64,
+    requests: u64,
+    failures: u64,
+    connections: u64,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+}
+
+/// A part that does not work.
+#[derive(Debug, Serialize)]
+struct Degraded {
+    part: &'static str,
+    since: String,
+    reason: String,
+}
+
+/// A certificate that is presented to clients.
+#[derive(Debug, Serialize)]
+struct Certificate {
+    listener: &'static str,
+    names: Vec<String>,
+    not_after: String,
 }
 
 /// A source of the rules.
@@ -78,6 +115,9 @@ struct Store {
 
 pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResult {
     let totals = state.metrics.totals();
+    let sources = state.sources.as_ref().map(|report| report());
+    let link = state.engine.shared::<RedisStore>().map(RedisStore::link);
+    let parts = degraded::parts(link.as_ref(), sources.as_ref());
     json(Status {
         version: env!("CARGO_PKG_VERSION"),
         phase: state.readiness.phase().name(),
@@ -91,8 +131,11 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
         key_bytes: state.engine.local().memory_used(),
         access_log_dropped: state.access_log.as_ref().map(diana_metrics::DroppedLines::count),
         rules: state.engine.rules().rules().len(),
-        source: state.sources.as_ref().map(|report| source(report())),
-        store: state.engine.shared::<RedisStore>().map(|store| self::store(store.link())),
+        source: sources.map(source),
+        store: link.map(store),
+        upstreams: (state.upstreams)().into_iter().map(upstream).collect(),
+        degraded: parts.into_iter().filter_map(degraded_part).collect(),
+        certificates: (state.certificates)().into_iter().map(certificate).collect(),
     })
 }
 
@@ -135,6 +178,31 @@ fn store(link: LinkStatus) -> Store {
     }
 }
 
-fn formatted(at: Timestamp) -> String {
+fn upstream(status: UpstreamStatus) -> Upstream {
+    let millis = |share| status.totals.response_seconds.quantile(share).map(|seconds| seconds * 1_000.0);
+    Upstream {
+        route: status.routes.join(", "),
+        healthy: status.ejected_until.is_none(),
+        ejected_until: status.ejected_until.map(formatted),
+        ejections: status.ejections,
+        requests: status.totals.requests(),
+        failures: status.totals.failures(),
+        connections: status.totals.connections,
+        p50_ms: millis(0.5),
+        p99_ms: millis(0.99),
+        address: status.address,
+    }
+}
+
+fn degraded_part(part: PartStatus) -> Option<Degraded> {
+    let failure = part.failure?;
+    Some(Degraded { part: part.name, since: formatted(failure.since), reason: failure.reason })
+}
+
+fn certificate((listener, status): (&'static str, CertificateStatus)) -> Certificate {
+    Certificate { listener, names: status.names, not_after: formatted(status.not_after) }
+}
+
+pub(super) fn formatted(at: Timestamp) -> String {
     format!("{}Z", LogTime::default().iso(at))
 }

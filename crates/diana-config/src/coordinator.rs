@@ -157,7 +157,7 @@ impl Coordinator {
                     self.record(&states, Origin::Remote).await;
                     return Ok(());
                 }
-                Err(what) => failures.push(self.status_log.error(Origin::Remote, ErrorKind::Document, &what)),
+                Err(what) => failures.push(self.record_rejection(Origin::Remote, &what)),
             }
         }
         // Rejected now, it may be valid with another local file.
@@ -188,7 +188,7 @@ impl Coordinator {
                 Ok(())
             }
             Err(what) => {
-                failures.push(self.status_log.error(Origin::Local, ErrorKind::Document, &what));
+                failures.push(self.record_rejection(Origin::Local, &what));
                 Err(())
             }
         }
@@ -298,7 +298,7 @@ impl Coordinator {
         if *is_down {
             match self.attempt(local.newest(), None).await {
                 Ok(()) => {
-                    local.mark_applied();
+                    self.accept(local, Origin::Local);
                     self.record(states, Origin::Local).await;
                 }
                 Err(what) => self.reject(local, Origin::Local, &what),
@@ -347,15 +347,22 @@ impl Coordinator {
 
     fn reject(&self, state: &mut SourceState, origin: Origin, what: &str) {
         if !state.is_reported {
-            self.status_log.error(origin, ErrorKind::Document, what);
+            self.record_rejection(origin, what);
             state.is_reported = true;
         }
+    }
+
+    fn record_rejection(&self, origin: Origin, what: &str) -> SourceError {
+        let error = self.status_log.error(origin, ErrorKind::Document, what);
+        self.apply.rejected(&error);
+        error
     }
 
     /// Records the active document, and writes a new remote document to the disk cache.
     async fn record(&self, states: &SourceStates, changed: Origin) {
         let Some(rules) = states.rules() else { return };
         self.status_log.loaded(rules.origin, rules.document.name(), &rules.version, self.apply.rule_count());
+        self.apply.loaded(rules.origin, rules.document.name());
         if changed == Origin::Remote {
             self.write_disk_cache(rules).await;
         }

@@ -6,9 +6,9 @@
 //! gets more time, since saves usually begin like that.
 
 use super::coordinator::{Coordinator, SourceDocument};
+use super::file_events::Watch;
 use super::handle::PollNow;
 use super::status::{ErrorKind, Origin};
-use super::watch::Watch;
 use diana_rules::Document;
 use std::io::Read;
 use std::path::{Path, PathBuf};

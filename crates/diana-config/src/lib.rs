@@ -26,6 +26,7 @@ mod coordinator;
 mod disk_cache;
 mod etcd;
 mod file;
+mod file_events;
 mod handle;
 mod http;
 mod redis;
@@ -33,7 +34,6 @@ mod remote_section;
 mod remote_url;
 mod remote_watcher;
 mod status;
-mod watch;
 
 pub use disk_cache::default_keep;
 pub use handle::WatchHandle;
@@ -65,6 +65,17 @@ pub trait Apply: Send + Sync + 'static {
     /// Returns the number of active rules, for the log; `None` if it is unknown.
     fn rule_count(&self) -> Option<usize> {
         None
+    }
+
+    /// Reports that the last applied documents are active; `origin` and `name` are those of the document that the rules
+    /// come from.
+    fn loaded(&self, origin: Origin, name: &str) {
+        let _ = (origin, name);
+    }
+
+    /// Reports that a document was rejected, once for each document; the active rules stay.
+    fn rejected(&self, error: &SourceError) {
+        let _ = error;
     }
 }
 
@@ -206,6 +217,9 @@ impl Sources {
         }
         let status_log = Arc::new(StatusLog::default());
         let file = local.map(LocalFile::new);
+        if file.is_some() {
+            status_log.has_file();
+        }
         let disk_cache = remote.as_ref().zip(keep).map(|(remote, folder)| DiskCache::new(&folder, remote));
         if remote.is_some() {
             status_log.has_remote();

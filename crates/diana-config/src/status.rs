@@ -52,6 +52,15 @@ pub struct SourceStatus {
     pub connected: bool,
     /// Whether a config server is configured.
     pub has_remote: bool,
+    /// Whether a file is watched.
+    pub has_file: bool,
+}
+
+impl SourceStatus {
+    /// Returns the current error of a source that has lasted longest; `None` if the source works.
+    pub fn failure(&self, origin: Origin) -> Option<&SourceError> {
+        self.failing.iter().filter(|error| error.origin == origin).min_by_key(|error| error.since)
+    }
 }
 
 /// An error of a source. The active rules stay unchanged.
@@ -64,6 +73,8 @@ pub struct SourceError {
     pub what: String,
     /// The time.
     pub when: Timestamp,
+    /// When the source began to fail in this way: repeated errors of the same kind have the time of the first.
+    pub since: Timestamp,
 }
 
 /// The maximum length of a stored error: a document with ten thousand rules can have ten thousand problems.
@@ -90,6 +101,7 @@ impl Default for StatusLog {
             failing: Vec::new(),
             connected: false,
             has_remote: false,
+            has_file: false,
         };
         Self { status: Mutex::new(status), failing: Mutex::default() }
     }
@@ -115,34 +127,56 @@ impl StatusLog {
         self.status.lock().has_remote = true;
     }
 
-    /// Records that an error is resolved.
-    pub(super) fn resolved(&self, origin: Origin, kind: ErrorKind) {
-        self.failing.lock().retain(|(known, error)| (*known, error.origin) != (kind, origin));
+    /// Records that a file is watched.
+    pub(super) fn has_file(&self) {
+        self.status.lock().has_file = true;
     }
 
-    /// Records an error and logs it; a repeated error is logged only at debug level.
+    /// Records that an error is resolved. The end of an error is logged once, with its duration.
+    pub(super) fn resolved(&self, origin: Origin, kind: ErrorKind) {
+        let mut failing = self.failing.lock();
+        let Some(index) = position(&failing, origin, kind) else { return };
+        let (_, error) = failing.remove(index);
+        drop(failing);
+        let lasted = SystemClock.now().since(error.since);
+        let end = match (origin, kind) {
+            (Origin::Local, ErrorKind::Source) => "rule file readable again",
+            (Origin::Local, ErrorKind::Document) => "rule file valid again",
+            (Origin::Remote, ErrorKind::Source) => "config server reachable again",
+            (Origin::Remote, ErrorKind::Document) => "rules of the config server valid again",
+            (Origin::LastGood, _) => "disk cache of the config server's rules works again",
+        };
+        tracing::warn!(%origin, ?lasted, "{end}");
+    }
+
+    /// Records an error. The first one is logged as a warning; a repeated one, or another reason why a source can't be
+    /// read, is not, so that an outage has one warning. Each rejected document has its own.
     pub(super) fn error(&self, origin: Origin, kind: ErrorKind, what: &str) -> SourceError {
-        let error = SourceError { origin, what: truncate(what), when: SystemClock.now() };
-        self.resolved(origin, kind);
-        self.failing.lock().push((kind, error.clone()));
-        let mut status = self.status.lock();
-        let same = |last: &SourceError| last.origin == error.origin && last.what == error.what;
-        if status.last_error.as_ref().is_some_and(same) {
-            tracing::debug!(%origin, error = %error.what, "rules not loaded (repeated error); the active rules stay");
-        } else {
-            tracing::warn!(%origin, error = %error.what, "rules not loaded; the active rules stay");
+        let now = SystemClock.now();
+        let mut error = SourceError { origin, what: truncate(what), when: now, since: now };
+        let mut failing = self.failing.lock();
+        let before = position(&failing, origin, kind).map(|index| failing.remove(index).1);
+        error.since = before.as_ref().map_or(now, |before| before.since);
+        failing.push((kind, error.clone()));
+        drop(failing);
+        let what = &*error.what;
+        match before {
+            Some(before) if before.what == what => {
+                tracing::debug!(%origin, error = what, "rules not loaded (repeated error); the active rules stay");
+            }
+            Some(_) if kind == ErrorKind::Source => {
+                tracing::info!(%origin, error = what, "rules still not loaded; the active rules stay");
+            }
+            _ => tracing::warn!(%origin, error = what, "rules not loaded; the active rules stay"),
         }
+        let mut status = self.status.lock();
         status.errors += 1;
         status.last_error = Some(error.clone());
         error
     }
 
     pub(super) fn connected(&self, connected: bool) {
-        let mut status = self.status.lock();
-        if connected && !status.connected {
-            tracing::info!("config server reachable again");
-        }
-        status.connected = connected;
+        self.status.lock().connected = connected;
     }
 
     /// Records that a document was applied.
@@ -171,6 +205,11 @@ impl SourceStatus {
         name.clone_into(&mut self.name);
         version.clone_into(&mut self.version);
     }
+}
+
+/// Returns the index of the error of a source and kind.
+fn position(failing: &[(ErrorKind, SourceError)], origin: Origin, kind: ErrorKind) -> Option<usize> {
+    failing.iter().position(|(known, error)| (*known, error.origin) == (kind, origin))
 }
 
 fn truncate(what: &str) -> String {
@@ -213,5 +252,21 @@ mod tests {
         assert!(failing().is_empty());
         // The last error stays stored.
         assert_eq!(status_log.status().last_error.unwrap().what, "a typo");
+    }
+
+    #[test]
+    fn a_repeated_error_keeps_the_time_of_the_first() {
+        let status_log = StatusLog::default();
+        let first = status_log.error(Origin::Remote, ErrorKind::Source, "connection refused");
+        let second = status_log.error(Origin::Remote, ErrorKind::Source, "timed out");
+        assert_eq!((second.since, first.since), (first.when, first.when));
+        assert!(second.when >= first.when);
+        let status = status_log.status();
+        assert_eq!(status.failure(Origin::Remote).unwrap().what, "timed out");
+        assert_eq!(status.failure(Origin::Local), None);
+        status_log.resolved(Origin::Remote, ErrorKind::Source);
+        assert_eq!(status_log.status().failure(Origin::Remote), None);
+        let third = status_log.error(Origin::Remote, ErrorKind::Source, "timed out");
+        assert_eq!(third.since, third.when);
     }
 }

@@ -9,8 +9,9 @@ use std::fmt::Debug;
 
 #[cfg(feature = "calendar")]
 mod calendar;
+mod cl_throttle;
 mod concurrency;
-pub(crate) mod erased;
+pub(crate) mod erased_algorithm;
 mod error;
 mod fixed_window;
 mod gcra;
@@ -27,6 +28,7 @@ mod total;
 
 #[cfg(feature = "calendar")]
 pub use calendar::Calendar;
+pub use cl_throttle::{ClThrottle, ClThrottleAnswer, ClThrottleError, TimeDebt, TimeDebtState};
 pub use concurrency::{Concurrency, ConcurrencyState};
 pub use error::{InvalidSmooth, InvalidWindow};
 pub use fixed_window::{FixedWindow, FixedWindowState, WindowStart};

@@ -1,5 +1,11 @@
 //! The source of time. Only a [`Clock`] reads it; everything else gets it as a parameter.
 
+#[cfg(feature = "async")]
+mod tokio_clock;
+
+#[cfg(feature = "async")]
+pub use tokio_clock::TokioClock;
+
 use crate::Timestamp;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::saturating_nanos;

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use diana_core::MemoryStore;
-//! use diana_core::conformance::{self, Setup};
+//! use diana_core::conformance::{self, SuiteOptions};
 //! # use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
 //! # // The in-process store answers at once, so there is nothing to wait for.
 //! # fn block_on<F: Future>(future: F) -> F::Output {
@@ -20,60 +20,60 @@
 //! #     }
 //! # }
 //!
-//! let report = block_on(conformance::run(&Setup::default(), async || MemoryStore::default()));
+//! let report = block_on(conformance::run(&SuiteOptions::default(), async || MemoryStore::default()));
 //! assert!(report.passed(), "{report}");
 //! ```
 //!
 //! # What is checked
 //! The contract of [`LocalStore`](crate::LocalStore), point by point, for every algorithm of this crate. A store that
-//! does not support one of them returns [`StoreError::Unsupported`](crate::StoreError::Unsupported), and the [`Setup`]
-//! excludes it by name. For a store whose time is coarser than a nanosecond the setup has its tick: only whole ticks
-//! are used, and durations are compared within one.
+//! does not support one of them returns [`StoreError::Unsupported`](crate::StoreError::Unsupported), and the
+//! [`SuiteOptions`] exclude it by name. For a store whose time is coarser than a nanosecond they have its tick: only whole
+//! ticks are used, and durations are compared within one.
 //!
 //! # What is not checked
 //! How long keys are stored after they are full again, what a receipt from before a reset refunds, and what happens
 //! without free memory or a connection: those are specific to each store.
 
 use crate::Store;
-use cases::Case;
+use algorithm_cases::Case;
 use checks::Check;
 use pair::Pair;
 
-mod cases;
+mod algorithm_cases;
 mod checks;
 mod model;
 mod pair;
 mod report;
 mod script;
-mod setup;
+mod suite_options;
 
 pub use report::{Checked, Failure, Report};
-pub use setup::Setup;
+pub use suite_options::SuiteOptions;
 
 /// Runs every check on stores that `make` creates, each of them empty.
 ///
 /// The stores may share a server, as long as none sees the counts of another.
-pub async fn run<S: Store>(setup: &Setup, make: impl AsyncFn() -> S) -> Report {
-    let cases = cases::all().into_iter().filter(|case| !setup.excludes(case.name())).collect::<Vec<_>>();
+pub async fn run<S: Store>(options: &SuiteOptions, make: impl AsyncFn() -> S) -> Report {
+    let cases = algorithm_cases::all().into_iter().filter(|case| !options.excludes(case.name())).collect::<Vec<_>>();
     let mut report = Report::default();
     for check in Check::EACH {
         for case in &cases {
-            let mut pair = Pair::new(make().await, setup);
+            let mut pair = Pair::new(make().await, options);
             let result = check.run(&mut pair, std::slice::from_ref(case)).await;
             report.add(check.name(), Some(case), result);
         }
     }
     for check in Check::SEVERAL.iter().filter(|_| !cases.is_empty()) {
-        let mut pair = Pair::new(make().await, setup);
+        let mut pair = Pair::new(make().await, options);
         let result = check.run(&mut pair, &cases).await;
         report.add(check.name(), None, result);
     }
     report
 }
 
-/// The names of the algorithms, as [`Setup::without`] accepts them.
+/// The names of the algorithms, as [`SuiteOptions::without`] accepts them.
 pub fn algorithms() -> impl Iterator<Item = &'static str> {
-    let mut names = cases::all().iter().map(Case::name).collect::<Vec<_>>();
+    let mut names = algorithm_cases::all().iter().map(Case::name).collect::<Vec<_>>();
     names.dedup();
     names.into_iter()
 }

@@ -8,10 +8,10 @@ use std::fmt;
 /// (a double) represents it exactly.
 pub const MAX_PERMITS: u64 = 1 << 53;
 
-/// The number of permits that a request takes: at least 1, at most [`MAX_PERMITS`].
+/// The number of permits that a request takes, at most [`MAX_PERMITS`].
 ///
-/// Zero is not a cost: use peek to read without taking. A cost above a limit's capacity is valid, and that limit denies
-/// it permanently.
+/// A request takes at least one permit; [`Cost::ZERO`] is for peeks only. A cost above a limit's capacity is valid, and
+/// that limit denies it permanently.
 ///
 /// ```
 /// use diana_core::Cost;
@@ -27,6 +27,22 @@ pub struct Cost(u64);
 impl Cost {
     /// One permit: the default cost of a request.
     pub const ONE: Self = Self(1);
+    /// Nothing, for peeks: denied only if a limit is exceeded, which means that more is in use than it allows, because
+    /// of a charge. A limit that is used up is not exceeded.
+    ///
+    /// ```
+    /// use diana_core::{Algorithm, Cost, MaxWait, Quota, Timestamp, TokenBucket};
+    ///
+    /// let (bucket, now) = (TokenBucket::new(Quota::per_second(2)?), Timestamp::EPOCH);
+    /// let mut state = bucket.fresh(now);
+    /// bucket.charge(&mut state, now, Cost::new(2)?);
+    /// assert!(!bucket.peek(&state, now, Cost::ONE, MaxWait::NONE).is_granted());
+    /// assert!(bucket.peek(&state, now, Cost::ZERO, MaxWait::NONE).is_granted());
+    /// bucket.charge(&mut state, now, Cost::ONE);
+    /// assert!(!bucket.peek(&state, now, Cost::ZERO, MaxWait::NONE).is_granted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const ZERO: Self = Self(0);
     /// The largest cost.
     pub const MAX: Self = Self(MAX_PERMITS);
 

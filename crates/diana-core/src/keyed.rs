@@ -1,9 +1,10 @@
 //! One limit for each key, for library users.
 
-use crate::algorithm::erased::{AnyAlgorithm, Configured, Keys};
+use crate::algorithm::erased_algorithm::{AnyAlgorithm, Configured};
 use crate::clock::LimiterClock;
 use crate::limiter::MAX_WAITING;
 use crate::store::budget::Budget;
+use crate::store::erased_table::Keys;
 use crate::store::memory::TableOptions;
 use crate::store::shards::Shards;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
@@ -240,10 +241,10 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
     fn take(&self, key: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let mut keys = self.shards.lock(key);
         if let Keys::Packed(table) = &mut *keys
-            && let Some(step) = table.step(key, now, cost, max_wait)
+            && let Some(taken) = table.take_packed(key, now, cost, max_wait)
         {
             drop(keys);
-            return step.answer(cost, max_wait);
+            return taken.answer(cost, max_wait);
         }
         keys.take(key, now, cost, max_wait)
     }

@@ -33,6 +33,7 @@
 //! - `async`: waiting as futures, on tokio's timer.
 //! - `conformance`: the behaviour suite that every store must pass.
 
+mod acquire_result;
 mod adaptive;
 pub mod algorithm;
 mod answer;
@@ -42,7 +43,6 @@ mod concurrency_limiter;
 pub mod conformance;
 mod cost;
 mod decision;
-mod grant;
 mod keyed;
 mod limit;
 mod limiter;
@@ -53,28 +53,31 @@ mod sync;
 mod time;
 pub mod wait;
 
+pub use acquire_result::{AcquireError, Grant};
 pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
 pub use algorithm::{
-    Algorithm, BucketState, Concurrency, ConcurrencyState, Edge, FixedWindow, FixedWindowState, InitialPermits,
-    IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket, LeakyBucketState, MAX_BUCKETS, MinInterval,
-    RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty,
-    SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TokenBucket, Total, TotalState, WaitMode, WindowStart,
+    Algorithm, BucketState, ClThrottle, ClThrottleAnswer, ClThrottleError, Concurrency, ConcurrencyState, Edge,
+    FixedWindow, FixedWindowState, InitialPermits, IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket,
+    LeakyBucketState, MAX_BUCKETS, MinInterval, RefillingBucket, RefillingState, SlidingLog, SlidingLogState,
+    SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TimeDebt,
+    TimeDebtState, TokenBucket, Total, TotalState, WaitMode, WindowStart,
 };
 pub use answer::{Answer, Outcome, Receipt, Refund, Retry, Status};
+#[cfg(feature = "async")]
+pub use clock::TokioClock;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
-pub use grant::{AcquireError, Grant};
 pub use keyed::{KeyedLimiter, KeyedPermit};
 pub use limit::{Limit, LimitId, LimitIdHasher};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 pub use quota::{InvalidQuota, Quota, parse_duration};
-pub use store::{Ask, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions};
+pub use store::{
+    Ask, KeyUsage, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions,
+};
 pub use time::Timestamp;
 pub use wait::WaitQueues;
-#[cfg(feature = "async")]
-pub use wait::future::TokioClock;

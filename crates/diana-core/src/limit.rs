@@ -1,8 +1,8 @@
 //! One limit as stores see it: an identity, a name, and an algorithm.
 
-use crate::algorithm::erased::AnyAlgorithm;
+use crate::algorithm::erased_algorithm::AnyAlgorithm;
 use crate::sync::Arc;
-use crate::{Algorithm, WaitMode};
+use crate::{Algorithm, Quota, WaitMode};
 use std::any::Any;
 use std::fmt;
 use std::hash::Hasher;
@@ -100,6 +100,11 @@ impl Limit {
     /// The algorithm as `Any`.
     pub fn any_algorithm(&self) -> &dyn Any {
         self.inner.algorithm.as_any()
+    }
+
+    /// The quota that it was configured with; `None` if its algorithm has none, or several.
+    pub fn quota(&self) -> Option<Quota> {
+        self.inner.algorithm.configured().quota
     }
 
     /// Whether waiting requests get a reservation or are queued.

@@ -1,11 +1,12 @@
 //! Where the states of keys are stored, and the contract of every store.
 
-use crate::{Cost, MaxWait, Timestamp};
+use crate::{ClThrottle, ClThrottleAnswer, Cost, MaxWait, Timestamp};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 pub(crate) mod budget;
+pub(crate) mod erased_table;
 mod limit_versions;
 pub(crate) mod memory;
 mod segment;
@@ -14,7 +15,7 @@ pub(crate) mod table;
 
 pub use crate::decision::Decision;
 pub use crate::limit::{Limit, LimitId, LimitIdHasher};
-pub use memory::{MemoryStore, TableOptions};
+pub use memory::{KeyUsage, MemoryStore, TableOptions};
 pub use table::OnFull;
 
 /// One limit's part of a request: limit, key, and cost.
@@ -83,6 +84,19 @@ pub trait LocalStore: Send + Sync {
     /// Resets `key` for `limit`.
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp);
 
+    /// Decides one `CL.THROTTLE` call for `key` of `limit`, which must be a [`TimeDebt`](crate::TimeDebt): its
+    /// parameters come with each call. The default does not support it.
+    fn throttle(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        call: &ClThrottle,
+        now: Timestamp,
+    ) -> Result<ClThrottleAnswer, StoreError> {
+        let _ = (key, call, now);
+        Err(no_throttle(limit))
+    }
+
     /// Called when `limit` is no longer used: its data in this process may be dropped.
     fn forget(&self, limit: &Limit) {
         let _ = limit;
@@ -140,6 +154,19 @@ pub trait Store: Send + Sync {
 
     /// Resets `key` for `limit`.
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Decides one `CL.THROTTLE` call for `key` of `limit`, which must be a [`TimeDebt`](crate::TimeDebt): its
+    /// parameters come with each call. The default does not support it.
+    fn throttle(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        call: &ClThrottle,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<ClThrottleAnswer, StoreError>> + Send {
+        let _ = (key, call, now);
+        std::future::ready(Err(no_throttle(limit)))
+    }
 
     /// Extends the leases of the in-flight permits of `decision`, the answer to `asks`. Permits that are not in flight,
     /// or that have been released, are unchanged.
@@ -223,9 +250,32 @@ impl<S: LocalStore> Store for S {
         Ok(())
     }
 
+    async fn throttle(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        call: &ClThrottle,
+        now: Timestamp,
+    ) -> Result<ClThrottleAnswer, StoreError> {
+        LocalStore::throttle(self, limit, key, call, now)
+    }
+
     fn forget(&self, limit: &Limit) {
         LocalStore::forget(self, limit);
     }
+}
+
+/// The error of a store without `CL.THROTTLE`.
+fn no_throttle(limit: &Limit) -> StoreError {
+    let (store, reason) = ("custom".to_owned(), "the store has no CL.THROTTLE".to_owned());
+    StoreError::Unsupported { store, limit: limit.name().to_owned(), reason }
+}
+
+/// The error of a `CL.THROTTLE` call for a limit with parameters of its own.
+#[cold]
+fn not_a_time_debt(store: &str, limit: &Limit) -> StoreError {
+    let reason = "a CL.THROTTLE limit has no parameters of its own; its algorithm is `TimeDebt`".to_owned();
+    StoreError::Unsupported { store: store.to_owned(), limit: limit.name().to_owned(), reason }
 }
 
 /// Why a store returned no decision. A denial is not an error: it is a decision.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  worker 0 ──▶ buffer 0 ─┐
-//!  worker 1 ──▶ buffer 1 ─┼──▶ the writer's thread ──▶ standard output
+//!  worker 1 ──▶ buffer 1 ─┼──▶ the writer's thread ──▶ standard output, or a file
 //!  worker n ──▶ buffer n ─┘     takes whole buffers
 //! ```
 //!
@@ -18,12 +18,13 @@
 
 mod entry;
 mod escape;
+mod log_file;
 mod log_time;
 mod writer;
 
-pub use entry::{Entry, LogFormat};
+pub use entry::{Entry, LimitedBy, LogFormat};
+pub use log_file::LogFile;
 pub use log_time::LogTime;
-pub(crate) use log_time::date_header;
 
 use diana_metrics::DroppedLines;
 use parking_lot::Mutex;

@@ -5,14 +5,14 @@ mod coarse_timer;
 pub(crate) mod descriptors;
 mod timeouts;
 
-pub(crate) use coarse_timer::{Deadline, Deadlines, StartTime};
+pub(crate) use coarse_timer::{Deadline, Deadlines, StartTime, Ticker};
 pub(crate) use timeouts::ConnTimeouts;
 
 use crate::http2::Http2;
 use crate::listener::first_bytes::{self, Accepted};
-use crate::listener::{ClientIo, ClientSocket};
-use crate::service::Requests;
-use crate::worker::{ConnGuard, WorkerState};
+use crate::listener::{ClientIo, ClientSocket, ConnGuard, Stream};
+use crate::request::Requests;
+use crate::worker::WorkerState;
 use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
 use hyper::server::conn::http1;
@@ -133,6 +133,8 @@ pub(crate) async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr,
             return;
         }
     };
+    // The socket of a TLS connection may stay open after the end of its stream.
+    let is_end_detected = ClientSocket::DETECTS_END && matches!(stream, Stream::Plain(_));
     let io = ClientIo::new(stream, Arc::clone(&timeouts), Arc::clone(&worker.metrics));
     let connection =
         Arc::new(Connection { worker: Arc::clone(&worker), conn_info, timeouts: Arc::clone(&timeouts), _guard: guard });
@@ -142,6 +144,9 @@ pub(crate) async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr,
             let mut builder = http1::Builder::new();
             // One flat buffer for head and body. No `pipeline_flush`: it buffers responses without a bound.
             builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
+            // Otherwise hyper reads during a request, to detect that its client disconnects. As the head of the request
+            // is still in use, each of these reads allocates a new buffer.
+            builder.half_close(is_end_detected);
             let connection = builder.serve_connection(TokioIo::new(io), Requests(connection)).with_upgrades();
             let stop = http1::UpgradeableConnection::graceful_shutdown;
             drive(pin!(connection), &timeouts, stop, client_disconnected).await.map_err(|error| error.to_string())

@@ -5,19 +5,18 @@ mod start_error;
 pub use start_error::StartError;
 
 use crate::access_log::AccessLog;
-use crate::connection::{Deadlines, StartTime};
+use crate::connection::{Deadlines, StartTime, Ticker};
 use crate::http2;
-use crate::listener::{self, Certificates};
+use crate::listener::{self, CertificateStatus, Certificates, ConnLimit};
 use crate::section::GatewaySection;
-use crate::upstream::{self, Connector, Upstreams};
-use crate::worker::{ConnLimit, RouteTarget, Worker, WorkerState};
+use crate::upstream::{self, Connector, UpstreamRegistry, UpstreamWatch, Upstreams};
+use crate::worker::{RouteTarget, Worker, WorkerState};
 use diana::Engine;
 use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter};
 use diana_metrics::Metrics;
 use diana_rules::RuleFile;
 use diana_rules::section::SectionNotRegistered;
 use http::HeaderName;
-use parking_lot::Mutex;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -39,9 +38,11 @@ pub struct Gateway {
 enum NoUpstream {
     Allow,
     Echo,
+    /// Requests are checks of other gateways.
+    Check,
 }
 
-/// Reloads the certificates of a running gateway.
+/// Reloads the certificates of a running gateway, and reports them.
 #[derive(Clone, Debug)]
 pub struct CertificateWatch(Option<Arc<Certificates>>);
 
@@ -51,8 +52,11 @@ pub struct RunningGateway {
     addresses: Vec<SocketAddr>,
     metrics: Arc<Metrics>,
     certificates: CertificateWatch,
+    upstreams: UpstreamWatch,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
+    /// Dropped after the workers have ended.
+    ticker: Ticker,
 }
 
 impl Gateway {
@@ -61,20 +65,25 @@ impl Gateway {
     /// # Errors
     /// The file was read with a registry that does not have [`GatewaySection`].
     pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Result<Self, SectionNotRegistered> {
-        let section = Arc::new(file.section_or_default::<GatewaySection>()?);
+        Ok(Self::with_section(file.section_or_default::<GatewaySection>()?, engine))
+    }
+
+    /// Creates a gateway with these settings, and an engine for its rules.
+    pub fn with_section(section: GatewaySection, engine: Arc<Engine>) -> Self {
+        let section = Arc::new(section);
         let (mut chain, echoes) = (FilterChain::new(), section.echo);
         if let Some(signature) = &section.signature {
             let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
             chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
         }
-        Ok(Self {
-            filter: Filter::with_options(engine, FilterOptions::of(file)),
+        Self {
+            filter: Filter::with_options(engine, FilterOptions::new(section.http.clone())),
             section,
             chain,
             metrics: None,
             log: None,
             no_upstream: if echoes { NoUpstream::Echo } else { NoUpstream::Allow },
-        })
+        }
     }
 
     /// Adds a filter, which runs after Diana's filter and all filters added before.
@@ -101,6 +110,13 @@ impl Gateway {
         Self { no_upstream: NoUpstream::Echo, ..self }
     }
 
+    /// Answers the checks of other gateways instead of forwarding requests: `GET /check` with the headers
+    /// `X-Forwarded-Method`, `-Uri`, `-Host` and `-For`.
+    #[must_use]
+    pub fn checks(self) -> Self {
+        Self { no_upstream: NoUpstream::Check, ..self }
+    }
+
     /// Returns the number of worker threads.
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -117,15 +133,18 @@ impl Gateway {
         let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
-        let (conn_limit, health) = (Arc::<ConnLimit>::default(), Arc::new(Mutex::default()));
+        let conn_limit = Arc::<ConnLimit>::default();
         let http2_memory = Arc::new(http2::TotalMemory::new(self.section.bounds.memory));
         let start = StartTime::now();
+        let registry = Arc::new(UpstreamRegistry::new(start, Arc::clone(&self.section)));
         let mut running = RunningGateway {
             addresses,
             metrics: Arc::clone(&metrics),
             certificates: CertificateWatch(certificates),
+            upstreams: UpstreamWatch(Arc::clone(&registry)),
             stop,
             workers: Vec::with_capacity(workers),
+            ticker: Ticker::start().map_err(StartError::Thread)?,
         };
         for (number, listeners) in sockets.into_iter().enumerate() {
             let deadlines = Arc::new(Deadlines::new(start));
@@ -133,10 +152,11 @@ impl Gateway {
                 connector.clone(),
                 Arc::clone(&deadlines),
                 self.section.timeouts.response,
-                Arc::clone(&health),
+                Arc::clone(&registry),
                 metrics.shard(number),
             );
             let default = match self.no_upstream {
+                NoUpstream::Check => RouteTarget::Check,
                 _ if !self.section.upstream.is_empty() => {
                     RouteTarget::Upstreams(upstreams.balancer(&self.section.upstream))
                 }
@@ -158,7 +178,8 @@ impl Gateway {
                 metrics: metrics.shard(number),
                 log: self.log.clone(),
             });
-            let worker = Worker { worker, listeners, conn_limit: Arc::clone(&conn_limit), stop: stopped.clone() };
+            let (conn_limit, ticks) = (Arc::clone(&conn_limit), running.ticker.ticks());
+            let worker = Worker { worker, listeners, conn_limit, ticks, stop: stopped.clone() };
             running.workers.push(spawn(number, worker)?);
         }
         Ok(running)
@@ -221,6 +242,11 @@ impl RunningGateway {
         self.certificates.clone()
     }
 
+    /// Returns a handle that reads the status of the upstreams.
+    pub fn upstreams(&self) -> UpstreamWatch {
+        self.upstreams.clone()
+    }
+
     /// Shuts down gracefully: accepts no more connections, drains the requests in flight, and returns when all are done
     /// or after `timeouts.stop`.
     pub fn stop(mut self) {
@@ -241,6 +267,11 @@ impl CertificateWatch {
         if let Some(certificates) = &self.0 {
             certificates.refresh();
         }
+    }
+
+    /// Returns the active certificates, in the order of the file.
+    pub fn status(&self) -> Vec<CertificateStatus> {
+        self.0.as_ref().map(|certificates| certificates.status()).unwrap_or_default()
     }
 }
 

@@ -11,22 +11,22 @@
 //! - A connection is closed (`GOAWAY`) if it resets more than [`MAX_RESETS`] requests in addition to the number that
 //!   it let finish: each reset request was wasted work.
 
-mod body;
 mod compact_head;
+mod date_header;
+mod interim;
 mod memory;
+mod received_body;
 mod send_body;
 mod stream;
-mod stream_handle;
 
-pub(crate) use body::{Http2Body, Http2RequestBody};
+pub(crate) use interim::StreamHandle;
 pub(crate) use memory::{MIN_READ, Memory, SendChunk, TotalMemory};
+pub(crate) use received_body::{Http2Body, Http2RequestBody};
 pub(crate) use send_body::{Pipe, PipeError};
-pub(crate) use stream_handle::StreamHandle;
 
 use crate::connection::Connection;
 use crate::listener::ClientIo;
 use crate::request::RequestBody;
-use body::ReadAhead;
 use compact_head::{compact, head_size};
 use diana_metrics::Outcome;
 use h2::server::{Builder, Handshake, SendResponse};
@@ -34,6 +34,7 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use memory::{HasBody, RECEIVE_WINDOW, SEND_QUEUE};
 use parking_lot::Mutex;
+use received_body::ReadAhead;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -167,7 +168,7 @@ impl Streams {
         };
         head.extensions.insert(handle.clone());
         let method = head.method.clone();
-        let response = connection.begin(Request::from_parts(head, body));
+        let response = connection.begin(head, body);
         let stream = Stream { connection: Arc::clone(connection), reply, handle, ahead, method, memory };
         let streams = Arc::clone(self);
         tokio::spawn(async move {

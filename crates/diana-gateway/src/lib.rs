@@ -14,11 +14,10 @@
 //! |---|---|
 //! | [`gateway`] | starts and stops the workers |
 //! | [`worker`] | one thread: accepts connections and serves them until they end |
-//! | [`listener`] | sockets, the PROXY protocol, TLS, and the first bytes of a connection |
+//! | [`listener`] | sockets, accepting from them, the PROXY protocol, TLS, and the first bytes of a connection |
 //! | [`connection`] | a client's connection: its properties and timeouts, and file descriptors |
 //! | [`http2`] | HTTP/2 with clients: a task for each stream, bounded memory |
-//! | [`service`] | the life of a request, from its head to its response: the place to start reading |
-//! | [`request`] | a request's head, which is checked, its body, and its record for metrics and the log |
+//! | [`request`] | the life of a request, from its head to its response: the place to start reading; its head, its body, and its record for metrics and the log |
 //! | [`proxy`] | an allowed request on its way to an upstream and back; upgraded connections |
 //! | [`upstream`] | connections to upstreams: balancing, health, HTTP/1 and HTTP/2 |
 //! | [`response`] | the response to the client, also those that the gateway creates itself |
@@ -52,15 +51,16 @@ pub mod access_log;
 mod connection;
 mod gateway;
 mod http2;
-mod listener;
+pub mod listener;
 mod proxy;
 mod request;
 mod response;
 pub mod section;
-mod service;
 mod upstream;
 mod worker;
 
 pub use connection::descriptors::raise_descriptor_limit;
 pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError};
-pub use request::{DescribedRequest, InvalidRequest, RejectedRequest};
+pub use listener::CertificateStatus;
+pub use request::{DescribedRequest, InvalidRequest, RejectedRequest, prepare_head};
+pub use upstream::{UpstreamStatus, UpstreamWatch};

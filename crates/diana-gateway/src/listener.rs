@@ -3,15 +3,21 @@
 //!
 //! Several workers listen on the same address: the kernel assigns each connection to one of them.
 
+mod acceptor;
+mod certificate_status;
 mod client_io;
-mod client_socket;
+mod disconnect;
 pub(crate) mod first_bytes;
 mod proxy_protocol;
 mod tls;
 
-pub(crate) use client_io::{ClientIo, Rewind};
-pub(crate) use client_socket::ClientSocket;
-pub(crate) use tls::Certificates;
+pub use acceptor::accept;
+pub(crate) use acceptor::{Acceptor, ConnGuard, ConnLimit};
+pub use certificate_status::CertificateStatus;
+pub use client_io::Rewind;
+pub(crate) use client_io::{ClientIo, Stream};
+pub(crate) use disconnect::ClientSocket;
+pub use tls::{CertificateError, Certificates};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -21,7 +27,7 @@ use std::net::{SocketAddr, TcpListener};
 const BACKLOG: i32 = 4096;
 
 /// Binds a socket for one worker. Other workers may bind the same address.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     #[cfg(unix)]
@@ -39,7 +45,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Returns an error if another process listens on the address: workers share it with each other only.
-pub(crate) fn check_free(address: SocketAddr) -> io::Result<()> {
+pub fn check_free(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {
         return Ok(());
     }

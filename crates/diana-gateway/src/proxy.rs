@@ -7,9 +7,8 @@ mod upgrade;
 
 use crate::connection::Connection;
 use crate::request::head::{self, TrailerFilter, UpstreamRequest};
-use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker};
+use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker, closing, respond};
 use crate::response::{ResponseBody, local_response};
-use crate::service::{closing, respond};
 use crate::upstream::{Balancer, UpstreamError, UpstreamResponse};
 use crate::worker::RouteTarget;
 use bytes::Bytes;
@@ -124,12 +123,14 @@ impl ProxyRequest {
             (_, None, RouteTarget::Echo) => {
                 return ProxyOutcome::Local(local_response::echo(head, client), Outcome::Answered);
             }
-            (_, None, RouteTarget::Allow) => {
+            (_, None, RouteTarget::Allow | RouteTarget::Check) => {
                 return ProxyOutcome::Local(local_response::allowed(), Outcome::Answered);
             }
         };
-        let upgrade = head::upgrade(head);
-        let client_upgrade = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
+        // hyper adds it to the requests that have an `Upgrade` header.
+        let client_upgrade = head.extensions.remove::<OnUpgrade>();
+        let upgrade = client_upgrade.as_ref().and_then(|_| head::upgrade(head));
+        let client_upgrade = client_upgrade.filter(|_| upgrade.is_some());
         let (body, body_progress) = connection.body(head, body.take(), permit);
         tracker.body(body_progress.as_ref());
         *progress = body_progress;
@@ -158,7 +159,7 @@ impl ProxyRequest {
                 if let Some(progress) = &progress {
                     permit.waited_for_client(progress.waited());
                 }
-                tracker.responded(&endpoint, took);
+                tracker.responded(endpoint, took);
                 let is_rerouted = permit.reroute_to().is_some();
                 tracker.outcome = if is_rerouted { Outcome::Rerouted } else { Outcome::Forwarded };
                 tracker.status(response.status());
@@ -180,8 +181,11 @@ impl ProxyRequest {
             ProxyOutcome::Local(response, outcome) => {
                 tracker.outcome = outcome;
                 tracker.status(response.status());
-                let response = permit.finish(response).map(|body| ResponseBody::local_with_permit(body, tracker));
-                connection.without_body(body, &head, response)
+                let mut response = permit.finish(response).map(|body| ResponseBody::local_with_permit(body, tracker));
+                if let Some(body) = body {
+                    connection.drain(body, &head, response.headers_mut());
+                }
+                response
             }
             ProxyOutcome::Failed(error) => {
                 let response = connection.failed(&error, progress.as_deref(), &mut tracker);

@@ -1,16 +1,212 @@
-//! A client's request.
+//! The life of a request: the place to start reading.
 //!
+//! 1. Invalid requests are rejected ([`head::check`]). The others get the head that the upstream will see, so that
+//!    rules match on the same head ([`head::remove_connection_headers`], [`head::add_host`]).
+//! 2. Diana's filter runs first. A denied request reaches nothing after it.
+//! 3. The other filters run in their order.
+//! 4. The request is forwarded to its upstream, or to the one that a rule reroutes it to; its body is streamed.
+//! 5. The response gets the rate limit headers; its body is streamed. The request's permits are released when the last
+//!    byte has been sent, or the client has disconnected.
+//!
+//! Its parts:
 //! - [`head`] checks the head of a request, and builds the head that an upstream gets.
 //! - [`body`] streams the body to an upstream; [`drain`] discards the body of a request that was answered without it.
-//! - [`request_tracker`] counts and logs a request.
-//! - [`described_request`] is a request that a user describes, parsed as the gateway parses one from the network.
+//! - [`request_record`] counts and logs a request.
+//! - [`forward_auth`] answers the checks of other gateways, which describe a request in headers.
+//! - [`explained_request`] is a request that a user describes, parsed as the gateway parses one from the network.
 
 mod body;
-mod described_request;
 pub(crate) mod drain;
+mod explained_request;
+mod forward_auth;
 pub(crate) mod head;
-mod request_tracker;
+mod request_record;
 
 pub(crate) use body::{BodyFault, BodyProgress, RequestBody, RequestBodyStream};
-pub use described_request::{DescribedRequest, InvalidRequest, RejectedRequest};
-pub(crate) use request_tracker::RequestTracker;
+pub use explained_request::{DescribedRequest, InvalidRequest, RejectedRequest};
+pub use head::prepare_head;
+pub(crate) use request_record::RequestTracker;
+
+use super::connection::{Connection, PeerTrust};
+use super::proxy::ProxyRequest;
+use super::response::{ResponseBody, local_response};
+use super::worker::{RouteTarget, WorkerState};
+use bytes::Bytes;
+use diana_http::{CheckResult, Denial, RequestPermit};
+use diana_metrics::Outcome;
+use drain::ConnReuse;
+use head::Rejected;
+use http::header::CONTENT_LENGTH;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The name of this front end in the log of denials.
+const SERVICE: &str = "gateway";
+
+/// The hyper service of a connection.
+pub(super) struct Requests(pub(super) Arc<Connection>);
+
+impl hyper::service::Service<Request<Incoming>> for Requests {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        let (head, body) = request.into_parts();
+        self.0.begin(head, RequestBody::Http1(body))
+    }
+}
+
+/// A response: ready, as for most denied requests, or in progress.
+#[allow(clippy::large_enum_variant, reason = "the large variant makes a denial cheap: it needs no box")]
+pub(super) enum ResponseFuture {
+    Ready(Option<Response<ResponseBody>>),
+    Pending(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>),
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<Response<ResponseBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Ready(response) => response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            Self::Pending(response) => response.as_mut().poll(context).map(Ok),
+        }
+    }
+}
+
+impl From<Response<ResponseBody>> for ResponseFuture {
+    fn from(response: Response<ResponseBody>) -> Self {
+        Self::Ready(Some(response))
+    }
+}
+
+impl<F: Future<Output = Response<ResponseBody>> + Send + 'static> From<Pin<Box<F>>> for ResponseFuture {
+    fn from(response: Pin<Box<F>>) -> Self {
+        Self::Pending(response)
+    }
+}
+
+/// Records the result of a check; returns the permit, or the denial.
+fn record(result: CheckResult, tracker: &mut RequestTracker) -> Result<RequestPermit, Denial> {
+    tracker.decided(result.verdict());
+    match result {
+        CheckResult::Allow(permit) | CheckResult::Reroute(permit) => Ok(permit),
+        CheckResult::Deny(denial) => {
+            tracker.outcome = Outcome::Denied;
+            Err(denial)
+        }
+    }
+}
+
+impl Connection {
+    /// Serves one request.
+    pub(super) fn begin(self: &Arc<Self>, mut head: Parts, body: RequestBody) -> ResponseFuture {
+        let worker = &self.worker;
+        if matches!(worker.default, RouteTarget::Check) {
+            return self.check(head, body);
+        }
+        let mut tracker = RequestTracker::begin(self, &head);
+        if let Err(Rejected { status, detail }) =
+            head::check(&head, &worker.gateway).and_then(|()| check_bounds(worker, &head))
+        {
+            let mut response = rejected(local_response::problem(status, detail), tracker);
+            self.drain(body, &head, response.headers_mut());
+            return response.into();
+        }
+        if let Err(Rejected { status, detail }) = head::check_coding(&head.headers) {
+            // The connection is closed after this response: another server may see the end of such a body elsewhere.
+            let mut response = rejected(closing(local_response::problem(status, detail)), tracker);
+            self.drain(body, &head, response.headers_mut());
+            return response.into();
+        }
+        let client = match self.conn_info.trust {
+            PeerTrust::Untrusted => self.conn_info.peer,
+            PeerTrust::Trusted => worker.filter.client(&head.headers, self.conn_info.peer),
+        };
+        tracker.client(client);
+        head::remove_connection_headers(&mut head.headers);
+        head::add_host(&mut head, &worker.gateway);
+        let mut check = worker.filter.check_head(&head, Some(client));
+        // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
+        match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => {
+                result.log(&head, Some(client), SERVICE);
+                match record(result, &mut tracker) {
+                    Ok(permit) => {
+                        let request = ProxyRequest::new(Arc::clone(self), head, body, client, permit, tracker);
+                        if request.outlives_client() { request.run_detached().into() } else { request.run().into() }
+                    }
+                    Err(denial) => {
+                        let mut response = respond(denial.into_response(), tracker);
+                        self.drain(body, &head, response.headers_mut());
+                        response.into()
+                    }
+                }
+            }
+            Poll::Pending => {
+                let this = Arc::clone(self);
+                let waiting = async move {
+                    let result = check.await;
+                    result.log(&head, Some(client), SERVICE);
+                    match record(result, &mut tracker) {
+                        Ok(permit) => {
+                            let request = ProxyRequest::new(this, head, body, client, permit, tracker);
+                            if request.outlives_client() { request.run_detached().await } else { request.run().await }
+                        }
+                        Err(denial) => {
+                            let mut response = respond(denial.into_response(), tracker);
+                            this.drain(body, &head, response.headers_mut());
+                            response
+                        }
+                    }
+                };
+                Box::pin(waiting).into()
+            }
+        }
+    }
+
+    /// Drains the body of a request whose response did not need it. `response` is the head of the response.
+    pub(super) fn drain(&self, body: RequestBody, head: &Parts, response: &mut HeaderMap) {
+        drain::drain(head, body, self.worker.gateway.timeouts.body).announce(response);
+    }
+}
+
+/// Rejects a request with too many headers or too long a body.
+fn check_bounds(worker: &WorkerState, head: &Parts) -> Result<(), Rejected> {
+    // For HTTP/1, hyper enforces this limit while it reads the head.
+    if head.headers.len() > worker.gateway.bounds.headers {
+        return Err(Rejected { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" });
+    }
+    let Some(max) = worker.gateway.bounds.body else { return Ok(()) };
+    let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > max) {
+        return Err(Rejected { status: StatusCode::PAYLOAD_TOO_LARGE, detail: "the body is too long" });
+    }
+    Ok(())
+}
+
+/// Returns a local response, which completes the request.
+pub(super) fn respond(response: Response<Full<Bytes>>, mut tracker: RequestTracker) -> Response<ResponseBody> {
+    tracker.status(response.status());
+    response.map(|body| ResponseBody::local(body, tracker))
+}
+
+/// Returns a local response to a rejected request.
+fn rejected(response: Response<Full<Bytes>>, mut tracker: RequestTracker) -> Response<ResponseBody> {
+    tracker.outcome = Outcome::Rejected;
+    respond(response, tracker)
+}
+
+/// Closes the connection after this response, as no valid request can follow on it. (Over HTTP/2 the header is removed:
+/// only the stream ends.)
+pub(super) fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    ConnReuse::Close.announce(response.headers_mut());
+    response
+}

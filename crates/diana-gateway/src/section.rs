@@ -10,7 +10,7 @@ mod client_bounds;
 mod describe;
 mod route;
 mod schema;
-mod signature;
+mod signed_requests;
 mod timeouts;
 mod tls;
 
@@ -22,7 +22,7 @@ use diana_rules::matching::first_route;
 use diana_rules::upstream_url::Upstream;
 use diana_rules::{Attributes, Problem, Section, scalar};
 pub use route::Route;
-pub use signature::Signature;
+pub use signed_requests::Signature;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -74,6 +74,8 @@ pub struct GatewaySection {
     pub proxy_protocol: bool,
     /// The format of the access log.
     pub access_log: AccessLogFormat,
+    /// The file of the access log; standard output if there is none.
+    pub access_log_file: Option<PathBuf>,
     /// How requests must be signed; `None` if they need no signature.
     pub signature: Option<Signature>,
     /// The number of worker threads; one per core by default.
@@ -132,12 +134,29 @@ const FIELDS: [&str; 16] = [
     "paths",
     "methods",
 ];
+/// The fields of `access_log`, if it is a map.
+const ACCESS_LOG: [&str; 2] = ["format", "file"];
 /// The fields of `methods`.
 const METHODS: [&str; 1] = ["any_case"];
 
 impl AccessLogFormat {
     const WORDS: [&str; 3] = ["off", "text", "json"];
     const ALL: [Self; 3] = [Self::Off, Self::Text, Self::Json];
+
+    /// Parses a format, or a format and a file.
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Option<PathBuf>)> {
+        let word = |node, what, problems: &mut Vec<Problem>| {
+            scalar::word(node, what, &Self::WORDS, problems).map(|index| Self::ALL[index])
+        };
+        if !matches!(node.value, Value::Map(_)) {
+            return Some((word(node, "`access_log`", problems)?, None));
+        }
+        let mut fields = MapReader::of(node, "`access_log`", ACCESS_LOG, problems)?;
+        let format = fields.take("format").map_or(Some(Self::Text), |node| word(node, "`format`", problems));
+        let file = fields.require("file", problems).and_then(|node| tls::path(node, "file", problems));
+        fields.finish(problems);
+        Some((format?, Some(file?)))
+    }
 }
 
 impl Default for Methods {
@@ -168,6 +187,7 @@ impl Default for GatewaySection {
             http: HttpSettings::default(),
             proxy_protocol: false,
             access_log: AccessLogFormat::default(),
+            access_log_file: None,
             signature: None,
             workers: None,
             timeouts: Timeouts::default(),
@@ -217,9 +237,8 @@ impl Section for GatewaySection {
             }
             is_on
         });
-        let access_log = fields.take("access_log");
-        let access_log =
-            access_log.and_then(|node| scalar::word(node, "`access_log`", &AccessLogFormat::WORDS, problems));
+        let access_log = fields.take("access_log").and_then(|node| AccessLogFormat::parse(node, problems));
+        let (access_log, access_log_file) = access_log.unwrap_or_default();
         let signature = fields.take("signature").and_then(|node| Signature::parse(node, problems));
         let workers = fields.take("workers");
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MAX_WORKERS, problems));
@@ -236,7 +255,8 @@ impl Section for GatewaySection {
             routes: routes.unwrap_or_default(),
             http,
             proxy_protocol,
-            access_log: access_log.map_or_else(AccessLogFormat::default, |index| AccessLogFormat::ALL[index]),
+            access_log,
+            access_log_file,
             signature,
             workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
             timeouts: timeouts.unwrap_or_default(),

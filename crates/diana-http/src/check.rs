@@ -2,11 +2,13 @@
 
 use crate::attributes::HttpAttributes;
 use crate::denial::{Denial, ResponseFormat};
-use crate::filter::Inner;
 use crate::permit::RequestPermit;
+use crate::rate_limit_filter::Inner;
 use diana::rules::rule::OverLimit;
-use diana::{AcquireFuture, Verdict, VerdictGuard};
+use diana::{AcquireFuture, LoggedRequest, Verdict, VerdictGuard};
+use http::request::Parts;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -22,6 +24,27 @@ pub enum CheckResult {
     Reroute(RequestPermit),
     /// Denied.
     Deny(Denial),
+}
+
+impl CheckResult {
+    /// Returns the verdict.
+    pub fn verdict(&self) -> &Verdict {
+        match self {
+            Self::Allow(permit) | Self::Reroute(permit) => permit.verdict(),
+            Self::Deny(denial) => denial.verdict(),
+        }
+    }
+
+    /// Logs a denial, a delay, or a denial by a shadow rule, if it is to be logged. `head` is the request's, and `service`
+    /// the name of the front end.
+    #[inline]
+    pub fn log(&self, head: &Parts, client: Option<IpAddr>, service: &'static str) {
+        let verdict = self.verdict();
+        if verdict.has_log_entries() {
+            let (method, path) = (Some(head.method.as_str()), Some(head.uri.path()));
+            verdict.log(&LoggedRequest { service, client, method, path });
+        }
+    }
 }
 
 /// The future of a check, including the wait that the rules require. Dropping it refunds everything.

@@ -38,6 +38,17 @@ pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> I
     }
 }
 
+/// Returns the client's address as a proxy in front reports it in `X-Forwarded-For`: the last one that is not a trusted
+/// proxy. `None` if the header is missing or invalid.
+///
+/// Only for requests that come from proxies: a client could forge its address.
+pub fn forwarded_client(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
+    let name = X_FORWARDED_FOR;
+    let mut hops = hops(headers, &name).map(address);
+    let last = hops.next()??;
+    Some(if is_trusted_proxy(last, trusted) { walk(last, trusted, hops) } else { last })
+}
+
 /// Returns `true` if the address is that of a trusted proxy.
 pub fn is_trusted_proxy(address: IpAddr, trusted: &[IpNet]) -> bool {
     let address = address.to_canonical();

@@ -11,14 +11,14 @@
 //!   their reserved times.
 
 mod error;
-mod limit;
+mod limit_trait;
 pub(crate) mod rules;
 mod service;
 
-use crate::filter::Filter;
+use crate::rate_limit_filter::Filter;
 use diana::{ConcurrencyLimiter, KeyedLimiter, Limiter};
 pub use error::{ClientRateLimitError, Overloaded};
-pub use limit::{ByKey, ClientLimit, ClientLimitError, NoLimit, PermitFuture};
+pub use limit_trait::{ByKey, ClientLimit, ClientLimitError, NoLimit, PermitFuture};
 pub(crate) use service::PermitWait;
 pub use service::{ClientRateLimit, ClientRateLimitFuture};
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 //! plain number applies to every rule with a `cost`; a number with a rule's name to that rule. The header is removed
 //! before the client receives the response.
 
+use crate::find_header::find_header;
 use diana::ActualCost;
 use http::HeaderMap;
 use http::header::HeaderName;
@@ -13,9 +14,7 @@ pub const COST_HEADER: HeaderName = HeaderName::from_static("x-diana-cost");
 
 /// Removes the costs from a response head and returns them. Invalid values are ignored.
 pub(crate) fn take(headers: &mut HeaderMap) -> Option<ActualCost> {
-    if !headers.contains_key(COST_HEADER) {
-        return None;
-    }
+    find_header(headers, &COST_HEADER)?;
     let values = || headers.get_all(COST_HEADER).into_iter().filter_map(|value| value.to_str().ok());
     let parts = || values().flat_map(|value| value.split(','));
     let for_all = parts().find_map(number).map_or_else(ActualCost::new, ActualCost::all);

@@ -4,7 +4,7 @@ mod grpc;
 mod negotiate;
 mod page;
 
-use crate::{problem, ratelimit_headers, response_cache};
+use crate::{limit_response_cache, problem, ratelimit_headers};
 use bytes::Bytes;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::response::CustomResponse;
@@ -88,12 +88,12 @@ impl Denial {
             reset: ratelimit_headers::reset(&only.answer),
             retry: self.retry_after(),
         };
-        let cached = response_cache::with(&only, |policy| policy.denial.as_ref()?.get(&key, &only));
+        let cached = limit_response_cache::with(&only, |policy| policy.denial.as_ref()?.get(&key, &only));
         cached.unwrap_or_else(|| {
             let (status, headers, body) = self.build();
             let denial =
                 CachedDenial { key, custom: only.rule.answer.clone(), headers: headers.clone(), body: body.clone() };
-            response_cache::with(&only, |policy| policy.denial = Some(denial));
+            limit_response_cache::with(&only, |policy| policy.denial = Some(denial));
             (status, headers, body)
         })
     }
@@ -133,11 +133,11 @@ fn custom_response(reason: Option<&Reason<'_>>) -> Option<(HeaderValue, Bytes)> 
     match reason? {
         Reason::Limit(asked) => {
             let custom = asked.rule.answer.as_ref()?;
-            Some(response_cache::with(asked, |policy| policy.custom(custom)))
+            Some(limit_response_cache::with(asked, |policy| policy.custom(custom)))
         }
         // A custom response is about limits, and this request is invalid by itself.
         Reason::Rule { why: DenyReason::Cost, .. } => None,
-        Reason::Rule { rule, .. } => rule.answer.as_deref().map(response_cache::encode_custom),
+        Reason::Rule { rule, .. } => rule.answer.as_deref().map(limit_response_cache::encode_custom),
         _ => None,
     }
 }
@@ -148,7 +148,7 @@ fn problem_body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<'_>
     match reason {
         Some(Reason::Limit(asked)) if verdict.only_limit().is_some() || denied().count() == 1 => {
             let build = || problem::body(status, &[asked.limit.name()], None);
-            response_cache::with(&asked, |policy| policy.problem(status, build))
+            limit_response_cache::with(&asked, |policy| policy.problem(status, build))
         }
         Some(Reason::Limit(_)) => {
             let names = denied().map(|asked| asked.limit.name()).collect::<Vec<_>>();

@@ -16,9 +16,9 @@ mod future;
 mod limited_caller;
 mod service;
 
-use crate::filter::Filter;
 use crate::load_sampler::LoadSampler;
 use crate::options::FilterOptions;
+use crate::rate_limit_filter::Filter;
 pub use address::ClientAddress;
 use address::PeerLookup;
 pub use body::RateLimitBody;

@@ -50,9 +50,10 @@ mod client_traits;
 mod cookies;
 mod cost_header;
 mod denial;
-mod filter;
 mod filter_chain;
+mod find_header;
 mod layer;
+mod limit_response_cache;
 #[cfg(feature = "macros")]
 mod limited_response;
 mod load_sampler;
@@ -63,10 +64,10 @@ mod permit;
 mod permit_body;
 mod problem;
 mod query;
+mod rate_limit_filter;
 mod ratelimit_headers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
-mod response_cache;
 mod retry_after;
 #[cfg(feature = "signature")]
 mod signature;
@@ -74,7 +75,7 @@ mod throttle;
 
 pub use attributes::{HttpAttributes, normal_method};
 pub use check::{CheckFuture, CheckResult};
-pub use client_ip::{client_address, is_trusted_proxy};
+pub use client_ip::{client_address, forwarded_client, is_trusted_proxy};
 pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
     ClientRateLimitLayer, NoLimit, Overloaded, PermitFuture,
@@ -83,8 +84,8 @@ pub use client_traits::{RequestHost, ResponseMeta};
 pub use cost_header::COST_HEADER;
 pub use denial::Denial;
 pub use diana::rules::http_settings::RateLimitHeaders;
-pub use filter::Filter;
 pub use filter_chain::{FilterChain, FilterChainDenial, FilterFuture, HttpFilter};
+pub use find_header::find_header;
 pub use layer::{ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLimitLayer, ReroutedTo};
 #[cfg(feature = "macros")]
 pub use limited_response::LimitedResponse;
@@ -94,6 +95,8 @@ pub use path::{decoded_path, malformed_path, normal_path};
 pub use permit::RequestPermit;
 pub use permit_body::PermitBody;
 pub use problem::problem_response;
+pub use rate_limit_filter::Filter;
+pub use ratelimit_headers::response_headers;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
 #[cfg(feature = "signature")]
 pub use signature::SignatureFilter;

@@ -22,6 +22,11 @@ pub struct FilterOptions {
 }
 
 impl FilterOptions {
+    /// Creates options with these settings.
+    pub fn new(http: HttpSettings) -> Self {
+        Self { http }
+    }
+
     /// Returns the options in the `gateway` section of a rule file.
     pub fn of(file: &RuleFile) -> Self {
         Self { http: file.http_settings() }

@@ -107,13 +107,13 @@ fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> 
 /// and each request is checked.)
 #[inline]
 pub(crate) fn is_normal(path: &str) -> bool {
-    let mut is_after_slash = false;
+    let mut previous = ByteClass::Plain;
     for &byte in path.as_bytes() {
         let class = BYTE_CLASSES[usize::from(byte)];
-        if class == ByteClass::Special || is_after_slash && class != ByteClass::Plain {
+        if class != ByteClass::Plain && (class == ByteClass::Special || previous == ByteClass::Slash) {
             return false;
         }
-        is_after_slash = class == ByteClass::Slash;
+        previous = class;
     }
     path.starts_with('/')
 }

@@ -118,6 +118,6 @@ impl RequestPermit {
         }
         ratelimit_headers::add(&mut head.headers, self.verdict(), self.headers);
         let body = self.throttle.response(body);
-        Response::from_parts(head, PermitBody::new(body, is_held.then_some(self)))
+        Response::from_parts(head, PermitBody::new(body, is_held.then_some(self.guard)))
     }
 }

@@ -1,8 +1,8 @@
 //! The response body of a granted request.
 
-use crate::permit::RequestPermit;
 use crate::throttle::ThrottledBody;
 use bytes::Bytes;
+use diana::VerdictGuard;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -15,13 +15,14 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         body: ThrottledBody<B>,
-        permit: Option<RequestPermit>,
+        // The permits, without the rest of the request's permit: a response is moved several times.
+        guard: Option<VerdictGuard>,
     }
 }
 
 impl<B> PermitBody<B> {
-    pub(crate) fn new(body: ThrottledBody<B>, permit: Option<RequestPermit>) -> Self {
-        Self { body, permit }
+    pub(crate) fn new(body: ThrottledBody<B>, guard: Option<VerdictGuard>) -> Self {
+        Self { body, guard }
     }
 }
 
@@ -38,7 +39,7 @@ impl<B: Body> Body for PermitBody<B> {
         // Before the last frame is sent: a client that has received the whole response may send its next request
         // immediately.
         if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
-            *this.permit = None;
+            *this.guard = None;
         }
         Poll::Ready(frame)
     }
@@ -54,6 +55,6 @@ impl<B: Body> Body for PermitBody<B> {
 
 impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitBody").field("body", &self.body).field("permit", &self.permit).finish()
+        f.debug_struct("PermitBody").field("body", &self.body).field("guard", &self.guard).finish()
     }
 }

@@ -4,11 +4,11 @@
 //! permits and the seconds until it is reset. `Retry-After` of a denied request may be earlier: it is when there are
 //! enough permits for this one request.
 
-use crate::response_cache;
+use crate::limit_response_cache;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::{Answer, Retry};
 use diana::{Reason, Verdict};
-use http::header::HeaderName;
+use http::header::{HeaderName, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use std::time::Duration;
 
@@ -23,33 +23,59 @@ const MAX_LIMITS: usize = 8;
 /// The initial capacity of a header with several limits, which is usually enough.
 const CAPACITY: usize = 480;
 
-/// Adds the rate limit headers.
-pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
-    if which.has_ietf() {
-        add_ietf(headers, verdict);
+/// Returns the headers of a response about a verdict: the rate limit headers, and `Retry-After` if it was denied.
+pub fn response_headers(verdict: &Verdict, which: RateLimitHeaders) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::with_capacity(3);
+    if let Some(seconds) = verdict.retry().and_then(retry_after) {
+        headers.push((RETRY_AFTER, number(seconds)));
+    }
+    if which.has_ietf()
+        && let Some((policy, status)) = ietf(verdict)
+    {
+        headers.extend([(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, status)]);
     }
     if which.has_x()
-        && let Some(Reason::Limit(asked)) = verdict.reason()
+        && let Some(fields) = x_fields(verdict)
     {
-        let status = asked.answer.status;
-        headers.insert(X_LIMIT, number(status.limit));
-        headers.insert(X_REMAINING, number(status.remaining));
-        headers.insert(X_RESET, number(reset(&asked.answer).unwrap_or(0)));
+        headers.extend(fields);
+    }
+    headers
+}
+
+/// Adds the rate limit headers.
+pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
+    if which.has_ietf()
+        && let Some((policy, status)) = ietf(verdict)
+    {
+        // The upstream may have its own limits, and report them too.
+        headers.append(RATE_LIMIT_POLICY, policy);
+        headers.append(RATE_LIMIT, status);
+    }
+    if which.has_x()
+        && let Some(fields) = x_fields(verdict)
+    {
+        headers.extend(fields);
     }
 }
 
-fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
+/// Returns `X-RateLimit-*`.
+fn x_fields(verdict: &Verdict) -> Option<[(HeaderName, HeaderValue); 3]> {
+    let Some(Reason::Limit(asked)) = verdict.reason() else { return None };
+    let status = asked.answer.status;
+    let reset = reset(&asked.answer).unwrap_or(0);
+    Some([(X_LIMIT, number(status.limit)), (X_REMAINING, number(status.remaining)), (X_RESET, number(reset))])
+}
+
+/// Returns `RateLimit-Policy` and `RateLimit`.
+#[inline]
+fn ietf(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     // Usually there is one limit, and its policy is cached.
-    let (policy, status) = match verdict.only_limit() {
-        Some(only) => response_cache::with(&only, |policy| (policy.header.clone(), policy.status(&only.answer))),
-        None => match several(verdict) {
-            Some(several) => several,
-            None => return,
-        },
-    };
-    // The upstream may have its own limits, and report them too.
-    headers.append(RATE_LIMIT_POLICY, policy);
-    headers.append(RATE_LIMIT, status);
+    match verdict.only_limit() {
+        Some(only) => {
+            Some(limit_response_cache::with(&only, |policy| (policy.header.clone(), policy.status(&only.answer))))
+        }
+        None => several(verdict),
+    }
 }
 
 /// Returns the headers for several limits; `None` if there are none.
@@ -63,7 +89,7 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
             policies.extend_from_slice(b", ");
             statuses.extend_from_slice(b", ");
         }
-        response_cache::with(&asked, |policy| {
+        limit_response_cache::with(&asked, |policy| {
             policies.extend_from_slice(policy.header.as_bytes());
             policy.write_status(&mut statuses, asked.answer.status.remaining, reset(&asked.answer));
         });

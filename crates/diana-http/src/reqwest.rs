@@ -12,8 +12,8 @@
 
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, PermitFuture, rules};
 use crate::client_traits::{self, RequestHost, ResponseMeta};
-use crate::filter::Filter;
 use crate::permit::RequestPermit;
+use crate::rate_limit_filter::Filter;
 use crate::retry_after::RetryAfterLayer;
 use ::reqwest::{Request, Response, Url};
 use async_trait::async_trait;

@@ -9,14 +9,14 @@
 //! - With a limit, no more calls are sent than it grants, not even at the end of a pause.
 //! - No response delays calls for longer than the layer allows, and at most [`MAX_HOSTS`] hosts are stored.
 
-mod call;
 mod parse;
+mod pause_wait;
 mod pauses;
 mod service;
 
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, NoLimit};
 use crate::client_traits::RequestHost;
-use call::PauseWait;
+use pause_wait::PauseWait;
 use pauses::Pauses;
 pub use service::{RetryAfter, RetryAfterFuture};
 use std::sync::Arc;

@@ -147,7 +147,7 @@ impl<'a> Check<'a> {
         (quote!(#item let #args = #value;), check)
     }
 
-    /// Generates the options as a `Spec`.
+    /// Generates the options as `AttributeOptions`.
     fn spec(&self, limit: &Limit, instance: &TokenStream) -> TokenStream {
         let (callsite, prefix, function) = (&self.callsite, &limit.prefix, &self.function);
         let (length, timeout) = (prefix.len(), limit.timeout_nanos);
@@ -172,7 +172,7 @@ impl<'a> Check<'a> {
             }
         };
         quote! {
-            #callsite::Spec {
+            #callsite::AttributeOptions {
                 name: ::core::concat!(#prefix, ::core::module_path!(), "::", #function),
                 prefix: #length,
                 instance: #instance,

@@ -58,12 +58,58 @@ pub struct Buckets {
 }
 
 impl Buckets {
+    /// The number of buckets.
+    pub const LEN: usize = BUCKETS;
+    /// The upper bounds of all buckets but the last, in nanoseconds.
+    pub const BOUNDS: [u64; BUCKETS - 1] = BOUNDS;
+
+    /// Returns the number of durations in each bucket, not cumulative.
+    pub fn counts(&self) -> &[u64; BUCKETS] {
+        &self.counts
+    }
+
     /// Adds the counts of one histogram.
     pub(crate) fn add(&mut self, histogram: &Histogram) {
         for (sum, bucket) in self.counts.iter_mut().zip(&histogram.buckets) {
             *sum += bucket.load(Ordering::Relaxed);
         }
         self.nanos += u128::from(histogram.nanos.load(Ordering::Relaxed));
+    }
+
+    /// Adds the counts of other buckets.
+    pub(crate) fn add_buckets(&mut self, other: &Self) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum += count;
+        }
+        self.nanos += other.nanos;
+    }
+
+    /// Returns the duration in seconds below which this share of all durations is, from 0 to 1: interpolated within its
+    /// bucket, as Prometheus does. The highest bound stands for durations over it. `None` without durations.
+    ///
+    /// ```
+    /// use diana_metrics::{Metrics, Outcome};
+    /// use std::time::Duration;
+    ///
+    /// let metrics = Metrics::new(1);
+    /// assert_eq!(metrics.totals().upstream_seconds.quantile(0.5), None);
+    /// metrics.shard(0).upstream(Duration::from_millis(2));
+    /// let median = metrics.totals().upstream_seconds.quantile(0.5).unwrap();
+    /// assert!((median - 0.00175).abs() < 1e-9, "half of the way from 1 ms to 2.5 ms");
+    /// ```
+    #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let rank = self.count() as f64 * share;
+        let (mut below, mut lower) = (0, 0.0);
+        for (bound, count) in self.cumulative() {
+            let Some(upper) = bound else { break };
+            if count > below && count as f64 >= rank {
+                let position = (rank - below as f64) / (count - below) as f64;
+                return Some(lower + (upper - lower) * position.max(0.0));
+            }
+            (below, lower) = (count, upper);
+        }
+        (self.count() > 0).then_some(lower)
     }
 
     /// Returns the number of durations.
@@ -117,5 +163,26 @@ mod tests {
         histogram.add(Duration::MAX);
         buckets.add(&histogram);
         assert_eq!((buckets.count(), below(&buckets, 30.0)), (1, 0));
+    }
+
+    #[test]
+    fn a_quantile_is_within_its_bucket() {
+        let (histogram, mut buckets) = (Histogram::default(), Buckets::default());
+        for millis in [2, 2, 2, 200] {
+            histogram.add(Duration::from_millis(millis));
+        }
+        buckets.add(&histogram);
+        let is = |share: f64, from: f64, to: f64| {
+            let found = buckets.quantile(share).unwrap();
+            assert!(found > from && found <= to, "{share}: {found}");
+        };
+        is(0.5, 0.001, 0.0025);
+        is(0.75, 0.001, 0.0025);
+        is(0.99, 0.1, 0.25);
+        is(1.0, 0.1, 0.25);
+        histogram.add(Duration::from_secs(100));
+        let mut buckets = Buckets::default();
+        buckets.add(&histogram);
+        assert_eq!(buckets.quantile(1.0), Some(30.0));
     }
 }

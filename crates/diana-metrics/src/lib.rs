@@ -14,20 +14,29 @@
 //! | [`outcome`] | how a request ended |
 //! | [`shard`] | the counts of one worker |
 //! | [`histogram`] | durations in buckets |
+//! | [`upstream`] | the counts of one upstream |
+//! | [`services`] | the services for other gateways |
 //! | [`totals`] | the sums over all workers |
-//! | [`log_lines`] | dropped log lines, and warnings that are logged once a second |
+//! | [`dropped_lines`] | the number of dropped log lines |
+//! | [`once_per_second`] | how often a warning is repeated |
 
+mod dropped_lines;
 mod histogram;
-mod log_lines;
+mod once_per_second;
 mod outcome;
+mod services;
 mod shard;
 mod totals;
+mod upstream;
 
+pub use dropped_lines::DroppedLines;
 pub use histogram::Buckets;
-pub use log_lines::{DroppedLines, OncePerSecond};
+pub use once_per_second::OncePerSecond;
 pub use outcome::Outcome;
+pub use services::{ServiceMetrics, ServiceShard, ServiceTotals};
 pub use shard::Shard;
 pub use totals::Totals;
+pub use upstream::{UpstreamConnection, UpstreamShard, UpstreamTotals};
 
 use diana_core::{Clock, SystemClock, Timestamp};
 use std::sync::Arc;

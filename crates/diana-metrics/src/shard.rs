@@ -14,6 +14,7 @@ pub struct Shard {
     /// Durations of whole requests, by outcome; their number follows from it.
     pub(crate) requests: [Histogram; Outcome::COUNT],
     pub(crate) decisions: Histogram,
+    pub(crate) waits: Histogram,
     pub(crate) upstream: Histogram,
     pub(crate) upstream_failures: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
@@ -52,6 +53,12 @@ impl Shard {
     #[inline]
     pub fn decision(&self, took: Duration) {
         self.decisions.add(took);
+    }
+
+    /// Counts a request that the rules made wait, in a queue or for a reserved time, with the duration of its wait.
+    #[inline]
+    pub fn waited(&self, wait: Duration) {
+        self.waits.add(wait);
     }
 
     /// Counts a response of an upstream, with the time from the request to the head of the response.

@@ -11,6 +11,8 @@ pub struct Totals {
     pub request_seconds: [Buckets; Outcome::COUNT],
     /// Durations of the decisions of the rules.
     pub decision_seconds: Buckets,
+    /// How long the rules made requests wait; only requests that waited.
+    pub wait_seconds: Buckets,
     /// Response times of the upstreams.
     pub upstream_seconds: Buckets,
     /// The number of upstream failures.
@@ -34,6 +36,7 @@ impl Totals {
             sum.add(requests);
         }
         self.decision_seconds.add(&shard.decisions);
+        self.wait_seconds.add(&shard.waits);
         self.upstream_seconds.add(&shard.upstream);
         self.upstream_failures += read(&shard.upstream_failures);
         self.bytes_in += read(&shard.bytes_in);

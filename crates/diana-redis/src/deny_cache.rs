@@ -26,9 +26,9 @@
 //! The time of a state counts from when the query was sent, which is before Redis answered it: so a denial ends
 //! slightly too early, never too late.
 
-use crate::limit_config::LimitConfig;
+use crate::limit_config_versions::LimitConfig;
 use crate::script_call::{Item, ScriptView};
-use crate::scripted::ErasedCachedState;
+use crate::scripted_algorithm::ErasedCachedState;
 use diana_core::{Decision, Retry, Timestamp};
 use parking_lot::Mutex;
 use smallvec::SmallVec;

@@ -2,13 +2,13 @@
 
 use crate::batch::Batches;
 use crate::key::slot;
-use crate::limit_config::{LimitConfig, LimitConfigs};
+use crate::limit_config_versions::{LimitConfig, LimitConfigs};
 use crate::link::CallError;
 use crate::migrate::{self, Dump, push_swap};
 use crate::options::{Batching, Options};
 use crate::script_call::{Item, Op, Reply, Request, Timing, answers};
 use crate::script_runner::{CallContext, ScriptRunner};
-use crate::scripted::{AskArgs, Effect, LeaseRequest, Numbers};
+use crate::scripted_algorithm::{AskArgs, Effect, LeaseRequest, Numbers};
 use diana_core::{Answer, Ask, Cost, Decision, Limit, MaxWait, Receipt, Status, StoreError, Timestamp};
 use redis::Value;
 use smallvec::SmallVec;

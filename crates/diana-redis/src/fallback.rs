@@ -12,7 +12,7 @@
 mod debts;
 
 use crate::direct_store::StateReceipt;
-use crate::limit_config::LimitConfig;
+use crate::limit_config_versions::LimitConfig;
 use crate::options::WhenDown;
 use crate::script_call::{Item, Op};
 use debts::Debts;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The retry time of requests that are denied only because Redis is unreachable: it may be reachable again in a second.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Counts of this process alone, used during an outage.
 #[derive(Debug)]

@@ -12,28 +12,28 @@
 //!    │ deny_cache.rs             known to be denied? answered in this process
 //!    │ leases.rs                 permits on lease? spent in this process
 //!    ▼
-//!  Client (client.rs)           the contract of a store: one script call per request
-//!    │ limit_config.rs, migrate.rs  which parameters apply, and how a state is migrated to others
+//!  Client (direct_store.rs)     the contract of a store: one script call per request
+//!    │ limit_config_versions.rs, migrate.rs   which parameters apply, and how a state is migrated to others
 //!    │ batch.rs                  together with concurrent requests
 //!    ▼
 //!  Link (link.rs)               one time budget per request, a breaker, the connection; reconnects in the background
 //!    ▼
-//!  scripts/                     decide and store states: a file for each algorithm, its counterpart in algorithm/
+//!  scripts/                     decide and store states: a file for each algorithm, its counterpart in algorithms/
 //!
 //!  fallback.rs                  answers while the link is down
 //! ```
 
-mod algorithm;
+mod algorithms;
 mod args;
 mod batch;
 mod deny_cache;
 mod direct_store;
-mod erased;
+mod erased_algorithm;
 mod fallback;
 mod invalidation;
 mod key;
 mod leases;
-mod limit_config;
+mod limit_config_versions;
 mod limiter;
 mod limiters;
 mod link;
@@ -44,7 +44,7 @@ mod rational_time;
 mod releases;
 mod script_call;
 mod script_runner;
-mod scripted;
+mod scripted_algorithm;
 mod scripts;
 mod setup_error;
 mod status;

@@ -8,7 +8,9 @@ mod clock_offset;
 mod connection;
 mod counters;
 mod error;
+mod instances;
 mod log_throttle;
+mod outage_log;
 mod reconnect;
 mod redact;
 mod target;
@@ -21,7 +23,7 @@ use diana_core::{Clock, SystemClock, Timestamp};
 pub(crate) use error::CallError;
 use futures_util::Stream;
 use log_throttle::LogThrottle;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 pub(crate) use redact::without_password;
 use redis::{Cmd, Msg, RedisError, Value};
 use std::sync::Arc;
@@ -51,6 +53,9 @@ pub(crate) struct Inner {
     clock: SystemClock,
     connection: RwLock<Option<Connection>>,
     breakers: Box<[Breaker]>,
+    /// Since when a part is down, which has been logged. Locked while a part is taken down or brought up, so that the
+    /// log has one line for the beginning of an outage and one for its end, however many parts are affected.
+    outage: Mutex<Option<Timestamp>>,
     /// On a cluster: one key name in each part.
     probes: Vec<String>,
     counters: Counters,
@@ -113,6 +118,7 @@ impl Link {
             clock,
             connection: RwLock::default(),
             breakers,
+            outage: Mutex::default(),
             probes,
             counters: Counters::default(),
             wake: Arc::default(),
@@ -130,6 +136,13 @@ impl Link {
             for breaker in &self.inner.breakers {
                 breaker.explain(&error.to_string());
             }
+        }
+        // Before the reconnect task may restore it.
+        if let Err(error) = &opened
+            && !error.is_permanent()
+        {
+            let inner = &self.inner;
+            inner.log_outage(&mut inner.outage.lock(), inner.clock.now(), &error.to_string());
         }
         tokio::spawn(reconnect::run(Arc::downgrade(&self.inner)));
         opened
@@ -308,34 +321,6 @@ impl Inner {
 
     fn learn(&self, breaker: &Breaker, redis_micros: u64) {
         breaker.offset.learn(redis_micros, self.clock.now());
-    }
-
-    fn take_down(&self, breaker: &Breaker, generation: u64, reason: &str) {
-        if breaker.take_down(generation, Outage { since: self.clock.now(), reason: reason.to_owned() }) {
-            tracing::warn!(redis = self.target.redacted(), reason, "Redis is unreachable");
-            self.wake.notify_one();
-        }
-    }
-
-    fn restore(&self, breaker: &Breaker) {
-        if let Some(outage) = breaker.bring_up() {
-            self.counters.restart_decrease_timer();
-            let down_for = self.clock.now().since(outage.since);
-            tracing::info!(redis = self.target.redacted(), away = ?down_for, "Redis is reachable again");
-        }
-    }
-
-    /// Logs why a part is still down; once for all parts with the same reason.
-    fn warn_still_down(&self, breaker: &Breaker, reason: &str) {
-        if breaker.explain(reason) && self.log_throttle.should_log(reason, self.clock.now()) {
-            tracing::warn!(redis = self.target.redacted(), reason, "Redis is still unreachable");
-        }
-    }
-
-    fn warn_throttled(&self, reason: &str, message: &str) {
-        if self.log_throttle.should_log(reason, self.clock.now()) {
-            tracing::warn!(redis = self.target.redacted(), reason, "{message}");
-        }
     }
 
     /// Returns a factor from 0.5 to 1, so that instances don't reconnect all at once.

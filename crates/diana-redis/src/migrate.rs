@@ -1,9 +1,9 @@
 //! Migrates a key to other parameters: the output of dump.lua, the converted state, and the input of swap.lua.
 
-use crate::algorithm;
-use crate::erased::ErasedAlgorithm;
-use crate::limit_config::LimitConfig;
-use crate::scripted::{Body, StoredState};
+use crate::algorithms;
+use crate::erased_algorithm::ErasedAlgorithm;
+use crate::limit_config_versions::LimitConfig;
+use crate::scripted_algorithm::{Body, StoredState};
 use diana_core::Timestamp;
 use redis::Cmd;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Dump {
                 return Err(format!("unexpected type `{rest}`; delete the key, or set another prefix"));
             }
         };
-        let algorithm = algorithm::written_by(parameters).ok_or_else(foreign)?;
+        let algorithm = algorithms::written_by(parameters).ok_or_else(foreign)?;
         Ok(Self { algorithm, since: since.to_owned(), body })
     }
 

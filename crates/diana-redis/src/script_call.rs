@@ -1,9 +1,9 @@
 //! One request to Redis: the keys, the arguments, and how to parse the reply.
 
 use crate::args::Args;
-use crate::erased::ErasedAlgorithm;
-use crate::limit_config::LimitConfig;
-use crate::scripted::{AskArgs, Effect, LeaseRequest, Numbers};
+use crate::erased_algorithm::ErasedAlgorithm;
+use crate::limit_config_versions::LimitConfig;
+use crate::scripted_algorithm::{AskArgs, Effect, LeaseRequest, Numbers};
 use crate::scripts::{Driver, ModuleSet, Script};
 use diana_core::{Answer, Receipt, Timestamp};
 use redis::{Cmd, Value};

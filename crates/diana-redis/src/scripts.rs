@@ -4,7 +4,7 @@
 //! and algorithms that the request needs, and the driver. Others are left out, since Redis runs the whole text each
 //! time, and each function definition costs time. A process uses few combinations, and each is assembled once.
 
-use crate::algorithm::KINDS;
+use crate::algorithms::KINDS;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -74,6 +74,7 @@ pub(crate) struct Scripts {
     decide: RwLock<HashMap<(ModuleSet, Driver), Arc<Script>>>,
     pub(crate) dump: Script,
     pub(crate) swap: Script,
+    pub(crate) cl_throttle: Script,
 }
 
 impl Default for Scripts {
@@ -83,6 +84,7 @@ impl Default for Scripts {
             decide: RwLock::default(),
             dump: with_dump(include_str!("../scripts/dump.lua")),
             swap: with_dump(include_str!("../scripts/swap.lua")),
+            cl_throttle: Script::new(without_comments(include_str!("../scripts/cl_throttle.lua"))),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! The public store: Redis, with the caches that save round trips and the fallback for outages.
 
+mod ask_after_releases;
 mod cross_slot;
 mod refund;
 mod resync;
+mod throttle;
 
 use crate::deny_cache::{Clocks, StateCache};
 use crate::direct_store::{Client, Items, ParameterSource};
 use crate::fallback::Fallback;
 use crate::invalidation::{self, Invalidation, ResetListeners};
 use crate::leases::{LeasePools, RELEASE_EVERY, ReleaseScope};
-use crate::limit_config::LimitConfig;
+use crate::limit_config_versions::LimitConfig;
 use crate::link::{CallError, Counter, Link, Target, without_password};
 use crate::options::{self, Options, TimeSource};
 use crate::releases::Releases;
@@ -17,7 +19,10 @@ use crate::script_call::{Item, Op};
 use crate::script_runner::ScriptRunner;
 use crate::setup_error::{ConnectError, UnsupportedLimitError};
 use crate::status::{Health, LinkStatus};
-use diana_core::{Ask, Decision, Limit, LimitId, MaxWait, RefundFuture, ResetListener, Store, StoreError, Timestamp};
+use diana_core::{
+    Ask, ClThrottle, ClThrottleAnswer, Decision, Limit, LimitId, MaxWait, RefundFuture, ResetListener, Store,
+    StoreError, Timestamp,
+};
 use parking_lot::Mutex;
 use refund::PendingRefund;
 use std::collections::VecDeque;
@@ -26,6 +31,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use throttle::LocalDebts;
 use tokio::runtime::Handle;
 
 /// The source of a decision, stored in its note.
@@ -100,6 +106,9 @@ struct Inner {
     pending_releases: Mutex<VecDeque<PendingRefund>>,
     /// Whether the resync task is running.
     resyncing: AtomicBool,
+    /// The debts of `CL.THROTTLE` keys in this process, for outages.
+    throttle_debts: LocalDebts,
+    when_down: options::WhenDown,
     times: TimeSource,
     runtime: Handle,
 }
@@ -125,7 +134,8 @@ impl RedisStore {
             match error {
                 CallError::AccessDenied(_) => return Err(ConnectError::AccessDenied { url, reason }),
                 CallError::UnsupportedVersion(_) => return Err(ConnectError::UnsupportedVersion { url, reason }),
-                _ => tracing::warn!(redis = url, reason, "Redis is unreachable"),
+                // The link has logged it.
+                _ => {}
             }
         }
         let runner = ScriptRunner { link, scripts: crate::scripts::Scripts::default(), times: options.time_source };
@@ -146,6 +156,8 @@ impl RedisStore {
             releases: Arc::default(),
             pending_releases: Mutex::default(),
             resyncing: AtomicBool::new(false),
+            throttle_debts: LocalDebts::default(),
+            when_down: options.when_down,
             times: options.time_source,
             runtime: Handle::current(),
         };
@@ -166,7 +178,7 @@ impl RedisStore {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn check_limit(limit: &Limit) -> Result<(), UnsupportedLimitError> {
-        crate::algorithm::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
+        crate::algorithms::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
     }
 
     /// Returns the status of the link to Redis.
@@ -406,6 +418,18 @@ impl Store for RedisStore {
         }
         inner.publish(Invalidation::Reset, std::iter::once(name));
         done.map_err(|error| self.store_error(&error))
+    }
+
+    /// Always answers, as [`decide`](Self::decide) does. In an outage with local counts, this process grants its share
+    /// of the call's rate and burst.
+    async fn throttle(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        call: &ClThrottle,
+        now: Timestamp,
+    ) -> Result<ClThrottleAnswer, StoreError> {
+        self.inner.throttle(limit, key, call, now).await
     }
 
     /// Extends the permits held by `decision`, the answer to `asks`, for another [`Options::permits_for`]; for work

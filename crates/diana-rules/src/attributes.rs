@@ -58,6 +58,23 @@ pub trait Attributes {
         None
     }
 
+    /// Returns the entries of the request's descriptor, in their order, if it comes from Envoy.
+    fn descriptor(&self) -> &[DescriptorEntry] {
+        &[]
+    }
+
+    /// Returns how many requests this one stands for: the cost of each rule is multiplied by it. One that stands for 0
+    /// is not charged; a peek tells whether a limit is exceeded already.
+    fn hits(&self) -> u64 {
+        1
+    }
+
+    /// Returns `true` if the request itself has values for the names that the file's `identity` defines, such as
+    /// `account`, as a call or a descriptor has. Then these values win over those that `identity` finds.
+    fn passes_names(&self) -> bool {
+        false
+    }
+
     /// Returns the client's address. Override it in a front end that has an `IpAddr`, to avoid parsing a string.
     fn ip(&self) -> Option<IpAddr> {
         self.get(&Attribute::Ip)?.parse().ok()
@@ -94,6 +111,15 @@ pub enum Doubt<'a> {
     Failed,
 }
 
+/// One entry of a descriptor: Envoy describes a request by such pairs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptorEntry {
+    /// The key, such as `remote_address` or `generic_key`.
+    pub key: String,
+    /// The value.
+    pub value: String,
+}
+
 /// An attribute that a request may have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -117,6 +143,10 @@ pub enum Attribute {
     Jwt(Box<str>),
     /// A path parameter, by its name in the rule's `match`: `id` of `/users/{id}`.
     Param(Box<str>),
+    /// The domain of a request from Envoy.
+    Domain,
+    /// An entry of the descriptor of a request from Envoy, by its key. Of several entries with the same key, the first.
+    Descriptor(Box<str>),
     /// A name that the front end or the file's `identity` defines: `account`, `device`, an argument.
     Named(Box<str>),
 }
@@ -134,6 +164,8 @@ impl fmt::Display for Attribute {
             Self::Query(name) => write!(f, "query({name})"),
             Self::Jwt(name) => write!(f, "jwt({name})"),
             Self::Param(name) => write!(f, "param({name})"),
+            Self::Domain => f.write_str("domain"),
+            Self::Descriptor(key) => write!(f, "descriptor({key})"),
             Self::Named(name) => f.write_str(name),
         }
     }

@@ -1,5 +1,6 @@
 //! A document as users write it: a named text, in one of several formats, each parsed into the same [tree](Node).
 
+mod item_text;
 mod node;
 mod toml;
 mod variables;

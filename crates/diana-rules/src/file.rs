@@ -6,6 +6,7 @@
 //! removed or changes its meaning. A change that would break old files is a new version, and files of the old version
 //! are read as before.
 
+mod charge_other_rules;
 mod shadowed;
 pub(crate) mod store;
 mod warnings;
@@ -13,8 +14,9 @@ mod without_environment;
 
 use crate::document::{Document, Node, Span, Value};
 use crate::identity::Identity;
+use crate::logged_keys::{LogLevel, LoggedKeys, top_keys};
 use crate::map_reader::MapReader;
-use crate::name_scope::Scope;
+use crate::names_in_scope::NamesInScope;
 use crate::problem::{Problem, Problems};
 use crate::registry::Registry;
 use crate::response::CustomResponse;
@@ -34,11 +36,13 @@ const STATUS: u16 = 503;
 pub(crate) const MAX_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
-const FIELDS: [&str; 10] =
-    ["version", "revision", "gateway", "admin", "identity", "store", "remote", "status", "answer", "rules"];
+const FIELDS: [&str; 14] = [
+    "version", "revision", "gateway", "services", "admin", "identity", "store", "remote", "log", "log_keys",
+    "top_keys", "status", "answer", "rules",
+];
 /// The fields that are [sections](crate::Section) of Diana's programs. A program that does not register them accepts
 /// them too.
-const SECTIONS: [&str; 3] = ["gateway", "admin", "remote"];
+const SECTIONS: [&str; 4] = ["gateway", "services", "admin", "remote"];
 /// The fields of a document from a config server. Machine-specific sections are allowed only in the local file.
 const REMOTE_FIELDS: [&str; 6] = ["version", "revision", "identity", "status", "answer", "rules"];
 
@@ -71,6 +75,12 @@ pub struct RuleFile {
     pub identity: Identity,
     /// Where the counts are stored.
     pub store: StoreSection,
+    /// The level at which denials are logged, unless a rule has its own.
+    pub log: LogLevel,
+    /// How logs write the keys of requests.
+    pub log_keys: LoggedKeys,
+    /// Whether the heaviest keys of each rule are recorded.
+    pub top_keys: bool,
     /// The status of a denied request, unless its rule has its own.
     pub status: u16,
     /// The custom response body of a denied request, unless its rule has its own.
@@ -89,6 +99,9 @@ impl Default for RuleFile {
             revision: 0,
             identity: Identity::default(),
             store: StoreSection::default(),
+            log: LogLevel::default(),
+            log_keys: LoggedKeys::default(),
+            top_keys: true,
             status: STATUS,
             answer: None,
             rules: Vec::new(),
@@ -143,13 +156,16 @@ impl RuleFile {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
             identity: fields.take("identity").map(|node| Identity::read_partially(node, problems)).unwrap_or_default(),
             store: fields.take("store").and_then(|node| StoreSection::read(node, problems)).unwrap_or_default(),
+            log: fields.take("log").and_then(|node| LogLevel::read(node, problems)).unwrap_or_default(),
+            log_keys: fields.take("log_keys").and_then(|node| LoggedKeys::read(node, problems)).unwrap_or_default(),
+            top_keys: fields.take("top_keys").and_then(|node| top_keys(node, problems)).unwrap_or(true),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
             answer: fields.take("answer").and_then(|node| CustomResponse::read(node, problems)),
             rules: Vec::new(),
             warnings: None,
             sections,
         };
-        let scope = Scope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
+        let scope = NamesInScope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
         // With a config server, the local rules are a fallback, which is required only if the section requires it.
         let may_be_missing = has_remote && !file.sections.require_rules();
         let rules = if may_be_missing { fields.take("rules") } else { fields.require("rules", problems) };
@@ -176,7 +192,7 @@ impl RuleFile {
         let answer = answer.or_else(|| self.answer.clone());
         let identity = identity.unwrap_or_else(|| self.identity.clone());
         let file = Self { revision, identity, status, answer, ..self.clone() };
-        let scope = Scope {
+        let scope = NamesInScope {
             registry,
             identity: &file.identity,
             gateway: self.sections.has("gateway"),
@@ -191,10 +207,18 @@ impl RuleFile {
     /// Collects warnings about the document that the rules are from.
     fn warn(&self, tree: &Node) -> Vec<Problem> {
         let nodes = rules_in(tree).iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
-        warnings::of(&self.rules, |rule| name_of(nodes.get(&rule.span).copied(), rule))
+        let mut warnings = warnings::of(self, |rule| name_of(nodes.get(&rule.span).copied(), rule));
+        let Value::Map(entries) = &tree.value else { return warnings };
+        // A document from a config server has none of the local sections.
+        let entry = |name: &str| entries.iter().find(|entry| entry.key == name);
+        let own = self.sections.warnings().filter_map(|(name, what, fix)| {
+            Some(Problem::new(entry(name)?.span, format!("warning: {what}")).expected(fix))
+        });
+        warnings.extend(own);
+        warnings
     }
 
-    fn read_rules(&self, node: &Node, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
+    fn read_rules(&self, node: &Node, scope: &NamesInScope<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
         let Value::List(items) = &node.value else {
             let what = format!("invalid `rules`: expected a list, found {}", node.value.kind());
             problems.push(Problem::new(node.span, what).expected("expected rules that start with `- name: ...`"));
@@ -206,7 +230,7 @@ impl RuleFile {
             return Vec::new();
         }
         let has_shared = self.store.redis.is_some();
-        let defaults = Defaults { status: self.status, answer: self.answer.as_ref(), has_shared };
+        let defaults = Defaults { status: self.status, answer: self.answer.as_ref(), log: self.log, has_shared };
         let (mut rules, mut invalid) = (Vec::new(), HashSet::new());
         for item in items {
             let before = problems.len();
@@ -225,6 +249,7 @@ impl RuleFile {
                 problems.push(problem.expected("use another name: counts are stored by name"));
             }
         }
+        charge_other_rules::resolve(&mut rules, &nodes, problems);
         shadowed::check(&rules, |rule| !invalid.contains(&rule.span), name_span, problems);
         rules
     }

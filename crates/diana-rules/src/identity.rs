@@ -5,7 +5,7 @@ pub(crate) mod jwt_settings;
 mod source;
 mod verification_key;
 
-use crate::attributes::{Attribute, Attributes, Doubt, doubt_about};
+use crate::attributes::{Attribute, Attributes, DescriptorEntry, Doubt, doubt_about};
 use crate::document::{Node, Value};
 use crate::expression::Expression;
 use crate::map_reader::empty;
@@ -129,9 +129,23 @@ impl Identity {
         self.sources.iter().map(|(name, _)| name).chain(invalid).map(|name| &**name)
     }
 
+    /// Returns the attribute of the request that a name is, if it is one.
+    pub(crate) fn source_of(&self, name: &str) -> Option<&Attribute> {
+        let (_, source) = self.sources.iter().find(|(known, _)| &**known == name)?;
+        match source {
+            Source::Of(attribute) => Some(attribute),
+            Source::Expression(_) => None,
+        }
+    }
+
     /// Returns `true` if token verification is configured, which `jwt(claim)` requires.
     pub fn knows_tokens(&self) -> bool {
         self.tokens.is_some() || self.invalid.iter().any(|name| &**name == "jwt")
+    }
+
+    /// Returns `true` if it defines nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sources.is_empty() && self.tokens.is_none()
     }
 
     /// Wraps a request, to resolve these names. A token is verified once, and only if a claim is read.
@@ -235,6 +249,10 @@ impl<A: Attributes + ?Sized> Attributes for Identified<'_, A> {
             Attribute::Jwt(name) if self.identity.tokens.is_some() => self.doubt_about_claim(name),
             _ => self.request.doubt(attribute),
         }
+    }
+
+    fn descriptor(&self) -> &[DescriptorEntry] {
+        self.request.descriptor()
     }
 
     fn ip(&self) -> Option<IpAddr> {

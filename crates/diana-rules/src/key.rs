@@ -166,6 +166,17 @@ impl KeySpec {
         bytes::parts(key).map(shown).collect::<Vec<_>>().join(", ")
     }
 
+    /// Returns the values of a key, one for each part, as [`CompiledRule::key_of`](crate::ruleset::CompiledRule::key_of)
+    /// takes them; `None` if it can't, because a part is unknown or not valid text.
+    pub fn values(&self, key: &[u8]) -> Option<Vec<String>> {
+        let text = |part: &[u8]| std::str::from_utf8(part).ok().map(str::to_owned);
+        match self.parts.len() {
+            _ if key.is_empty() => Some(Vec::new()),
+            0 | 1 => text(key).map(|text| vec![text]),
+            count => bytes::parts(key).map(text).collect::<Option<Vec<_>>>().filter(|parts| parts.len() == count),
+        }
+    }
+
     /// Returns the key for `values`, one for each part, as the rule file writes them.
     pub(crate) fn key_of(&self, values: &[&str]) -> KeyBytes {
         let mut key = KeyBytes::new();

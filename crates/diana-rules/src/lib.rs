@@ -10,6 +10,7 @@
 //! | [`ruleset`] | the active rules, [`RuleSet`]: finds the rules that match a request through an index, its keys, and its cost |
 //! | [`describe`], [`schema`] | files in plain words, and their JSON Schema for editors |
 //! | [`section`], [`algorithm`], [`Registry`] | what programs add: sections of the file, algorithms, keys and matchers |
+//! | [`logged_keys`] | whether denials are logged, and how their keys are written |
 //! | [`http_settings`] | the settings in `gateway` that every HTTP front end uses |
 //! | [`document`], [`problem`] | YAML, JSON and TOML in one tree with locations, with `${VARIABLES}` from the environment; problems, reported all at once, each with its line and what was expected |
 //! | [`map_reader`], [`scalar`], [`bytes`], [`multi_host_url`], [`secret`] | readers for maps and values, for sections |
@@ -25,10 +26,11 @@ pub mod http_settings;
 pub mod identity;
 pub mod key;
 pub mod limit;
+pub mod logged_keys;
 pub mod map_reader;
 pub mod matching;
 pub mod multi_host_url;
-mod name_scope;
+mod names_in_scope;
 pub mod problem;
 mod registry;
 pub mod response;
@@ -43,7 +45,7 @@ pub mod upstream_url;
 pub use attributes::{Attribute, Attributes};
 pub use document::Document;
 pub use file::RuleFile;
-pub use problem::{Problem, Problems};
+pub use problem::{LocatedProblem, Problem, Problems};
 pub use registry::Registry;
 pub use ruleset::RuleSet;
 pub use secret::Secret;

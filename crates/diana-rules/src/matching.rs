@@ -1,22 +1,24 @@
 //! Selects the requests of a rule: `match: {path: /search/**, method: GET, host: ..., header: {...}, ip: [...], when:
-//! '...'}`.
+//! '...'}`; those from Envoy also by `domain` and `descriptor`.
 //!
 //! All conditions must be true; of several values of one condition, one must match. A rule without `match` applies to
 //! all requests. A rule with `call` applies to none: only calls that name it use it.
 
+pub(crate) mod descriptor;
 pub(crate) mod glob;
-mod hints;
 mod host;
 pub(crate) mod index;
+mod name_map;
 pub(crate) mod networks;
 mod normal_segment;
 pub(crate) mod parse;
 pub(crate) mod path;
+mod path_syntax_hint;
 mod request_view;
-mod small_map;
 
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
+use descriptor::DescriptorMatch;
 use glob::Glob;
 use host::HostPattern;
 pub use host::{is_valid_host, split_host};
@@ -43,6 +45,9 @@ pub struct Match {
     pub(crate) hosts: Vec<HostPattern>,
     pub(crate) headers: Vec<HeaderMatch>,
     pub(crate) networks: Networks,
+    /// The domains of requests from Envoy.
+    pub(crate) domains: Vec<Box<str>>,
+    pub(crate) descriptor: Option<DescriptorMatch>,
     pub(crate) when: Option<Expression>,
     pub(crate) others: Vec<OtherMatch>,
     /// For a rule that applies to calls only: the names of the arguments that they pass.
@@ -80,6 +85,10 @@ pub enum Mismatch {
     Header(Attribute),
     /// The address differs.
     Ip,
+    /// The domain differs, or the request does not come from Envoy.
+    Domain,
+    /// The descriptor has other entries.
+    Descriptor,
     /// The expression is false.
     When,
     /// The matcher that is registered under this name does not match.
@@ -126,6 +135,17 @@ impl Match {
             if !value.is_some_and(|value| is_meant(&value)) {
                 return Err(Mismatch::Header(header.clone()));
             }
+        }
+        if !self.domains.is_empty() {
+            let domain = seen.request.get(&Attribute::Domain);
+            if !domain.is_some_and(|domain| self.domains.iter().any(|own| **own == *domain)) {
+                return Err(Mismatch::Domain);
+            }
+        }
+        if let Some(descriptor) = &self.descriptor
+            && !descriptor.matches(seen.request.descriptor())
+        {
+            return Err(Mismatch::Descriptor);
         }
         self.check_rest(seen)
     }
@@ -198,8 +218,9 @@ impl Match {
 
     /// Returns `true` if all requests match.
     pub fn is_everything(&self) -> bool {
-        let Self { paths, methods, hosts, headers, networks, when, others, call } = self;
+        let Self { paths, methods, hosts, headers, networks, domains, descriptor, when, others, call } = self;
         let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
+        let is_empty = is_empty && domains.is_empty() && descriptor.is_none();
         is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
     }
 }
@@ -226,9 +247,10 @@ fn is_for_method(own: &str, method: &str) -> bool {
 impl PartialEq for Match {
     /// Returns `true` if both have the same conditions.
     fn eq(&self, other: &Self) -> bool {
-        let Self { paths, methods, hosts, headers, networks, when, others, call } = self;
+        let Self { paths, methods, hosts, headers, networks, domains, descriptor, when, others, call } = self;
         let same = *paths == other.paths && *methods == other.methods && *hosts == other.hosts && *call == other.call;
         let same = same && *headers == other.headers && *networks == other.networks && *when == other.when;
+        let same = same && *domains == other.domains && *descriptor == other.descriptor;
         let written = |other: &OtherMatch| (other.name, other.written.clone());
         same && others.iter().map(written).eq(other.others.iter().map(written))
     }
@@ -253,6 +275,10 @@ impl fmt::Display for Match {
         if !self.networks.is_empty() {
             parts.push(format!("from {}", self.networks));
         }
+        if !self.domains.is_empty() {
+            parts.push(format!("domain {}", self.domains.join(" or ")));
+        }
+        parts.extend(self.descriptor.iter().map(|descriptor| format!("descriptor {descriptor}")));
         parts.extend(self.others.iter().map(|other| format!("{}: {}", other.name, other.written)));
         parts.extend(self.when.iter().map(|when| format!("when {when}")));
         parts.retain(|part| !part.is_empty());
@@ -273,6 +299,8 @@ impl fmt::Display for Mismatch {
             Self::Host => f.write_str("the host does not match"),
             Self::Header(header) => write!(f, "{header} is missing or does not match"),
             Self::Ip => f.write_str("the address does not match"),
+            Self::Domain => f.write_str("the domain does not match"),
+            Self::Descriptor => f.write_str("the descriptor does not match"),
             Self::When => f.write_str("`when` is false"),
             Self::Other(name) => write!(f, "`{name}` does not match"),
         }

@@ -1,10 +1,10 @@
 //! The problems of a document: all reported at once, each with its location, its line, and what was expected.
 
-mod line;
+mod redacted_line;
 
 use crate::document::Document;
 use crate::document::Span;
-use line::{ShownLine, without_passwords};
+use redacted_line::{ShownLine, without_passwords};
 use std::fmt;
 
 /// One problem, with its location.
@@ -103,6 +103,22 @@ pub struct Problems {
     problems: Vec<Problem>,
 }
 
+/// A problem and its location, for programs that report it in their own format. Passwords and tokens are redacted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LocatedProblem {
+    /// The name of the document.
+    pub file: String,
+    /// The line, starting at 1.
+    pub line: usize,
+    /// The column of its first character, starting at 1.
+    pub column: usize,
+    /// The problem's text.
+    pub message: String,
+    /// What was expected, or a suggested fix.
+    pub help: Option<String>,
+}
+
 impl Problems {
     pub(crate) fn new(document: &Document, problems: impl IntoIterator<Item = Problem>) -> Self {
         let problems = problems.into_iter().map(|problem: Problem| problem.located(document.text()));
@@ -126,6 +142,46 @@ impl Problems {
         self.problems.is_empty()
     }
 
+    /// Iterates over the problems with their locations. Unlike the displayed text, all of them.
+    ///
+    /// ```
+    /// use diana_rules::document::Span;
+    /// use diana_rules::{Document, Problem};
+    ///
+    /// let document = Document::new("diana.yaml", "rules:\n  - nam: everyone\n");
+    /// let problem = Problem::new(Span { start: 11, end: 14 }, "unknown rule field `nam`").expected("did you mean `name`?");
+    /// let problems = document.problems([problem]);
+    /// let located = problems.located().next().ok_or("no problem")?;
+    /// assert_eq!((&*located.file, located.line, located.column), ("diana.yaml", 2, 5));
+    /// assert_eq!((&*located.message, located.help.as_deref()), ("unknown rule field `nam`", Some("did you mean `name`?")));
+    /// # Ok::<(), &str>(())
+    /// ```
+    pub fn located(&self) -> impl Iterator<Item = LocatedProblem> {
+        let starts = self.line_starts();
+        self.problems.iter().map(move |Problem { span, what, expected, .. }| {
+            let (line, start, _) = self.line(span.start, &starts);
+            let text = |text: &str| shown(&without_passwords(text), MAX_MESSAGE);
+            LocatedProblem {
+                file: self.name.clone(),
+                line,
+                column: self.column(start, span.start),
+                message: text(what),
+                help: expected.as_deref().map(text),
+            }
+        })
+    }
+
+    /// The first bytes of all lines.
+    fn line_starts(&self) -> Vec<usize> {
+        let newlines = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect()
+    }
+
+    /// The column of a byte in the line that starts at `start`, 1-based.
+    fn column(&self, start: usize, at: usize) -> usize {
+        self.text.get(start..at.min(self.text.len())).unwrap_or_default().chars().count() + 1
+    }
+
     /// Returns the number of the line that contains a byte, 1-based, its first byte, and the line itself. `starts` are
     /// the first bytes of all lines.
     fn line(&self, at: usize, starts: &[usize]) -> (usize, usize, &str) {
@@ -144,11 +200,10 @@ const MAX_PROBLEMS: usize = 100;
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let newlines = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let starts = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect::<Vec<_>>();
+        let starts = self.line_starts();
         for Problem { span, what, expected, .. } in self.problems.iter().take(MAX_PROBLEMS) {
             let (number, start, line) = self.line(span.start, &starts);
-            let column = self.text.get(start..span.start.min(self.text.len())).unwrap_or_default().chars().count() + 1;
+            let column = self.column(start, span.start);
             writeln!(f, "{}:{number}:{column}: {}", self.name, shown(&without_passwords(what), MAX_MESSAGE))?;
             let line = ShownLine::new(line, span.start.saturating_sub(start)..span.end.saturating_sub(start));
             let margin = number.to_string().len().max(3);

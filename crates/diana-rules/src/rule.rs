@@ -1,7 +1,7 @@
 //! One rule: the requests it matches, the keys it counts, its limits, and the handling of requests over the limit.
 
-mod key_list;
-pub(crate) mod load;
+mod allow_deny_list;
+pub(crate) mod max_load;
 pub(crate) mod overrides;
 pub(crate) mod parse;
 
@@ -11,12 +11,13 @@ use crate::document::Span;
 use crate::expression::Expression;
 use crate::key::KeySpec;
 use crate::limit::LimitRule;
+use crate::logged_keys::LogLevel;
 use crate::matching::Match;
 use crate::response::CustomResponse;
 use crate::upstream_url::Upstream;
+pub use allow_deny_list::KeyList;
 use diana_core::{Cost, Quota};
-pub use key_list::KeyList;
-pub use load::{Overload, Percent};
+pub use max_load::{Overload, Percent};
 pub use overrides::Override;
 pub(crate) use parse::{Defaults, status};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct Rule {
     pub bandwidth: Option<Bandwidth>,
     /// The load of the machine over which requests are denied.
     pub load: Option<Overload>,
+    /// The rule whose counts this rule charges, if it has no limits of its own and never denies.
+    pub charges: Option<String>,
     /// The cost of a request.
     pub cost: CostOf,
     /// The cost of a request whose `cost` expression fails. Without it, such a request is denied.
@@ -62,6 +65,8 @@ pub struct Rule {
     pub over: OverLimit,
     /// Whether the rule denies requests.
     pub mode: Mode,
+    /// The level at which its denials are logged: the rule's, else the file's.
+    pub log: LogLevel,
     /// The status of a denied request.
     pub status: u16,
     /// The custom response body of a denied request: the rule's, else the file's.

@@ -7,24 +7,29 @@ mod explain;
 mod key_lookup;
 mod matches;
 mod outcome_counts;
+mod passed_identity;
 mod previous_limits;
 mod rule_by_name;
+mod top_keys;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::file::RuleFile;
 use crate::identity::Identity;
+use crate::logged_keys::LoggedKeys;
 use crate::matching::index::{Candidates, Index};
 use crate::matching::{NeededAttributes, Normalised, RequestView, When};
 use crate::rule::{Mode, Rule};
 pub use compiled_rule::{CompiledLimit, CompiledRule, Move};
-use compiled_rule::{Expressions, Subject};
+use compiled_rule::{Expressions, Hits, RecordsKeys, Subject};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 use hashbrown::{HashMap, HashSet};
 pub use key_lookup::{InvalidKey, Listed};
-pub use matches::{DeniedBy, DenyReason, MatchedRule, Matches, Resource};
-pub use outcome_counts::{RequestOutcome, RuleCounts};
+pub use matches::{ChargedRule, DeniedBy, DenyReason, KeyRange, MatchedRule, Matches, Resource};
+pub use outcome_counts::{RequestOutcome, RuleCounts, WaitingRequest};
+use passed_identity::PassedIdentity;
 pub use rule_by_name::RuleNotCallable;
+pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, TopKeys, Window, sample};
 
 /// The active rules.
 ///
@@ -63,6 +68,8 @@ pub struct RuleSet {
     has_adaptive: bool,
     has_reserved: bool,
     has_queues: bool,
+    log_keys: LoggedKeys,
+    has_top_keys: bool,
 }
 
 impl RuleSet {
@@ -83,10 +90,16 @@ impl RuleSet {
 
     fn build<'a>(file: &RuleFile, known: impl Fn(&str) -> Option<&'a CompiledRule>) -> Self {
         let index = Index::new(file.rules.iter().map(|rule| &rule.matches));
-        let rules = file.rules.iter().map(|rule| CompiledRule::new(rule.clone(), known(&rule.name)));
-        let rules = rules.collect::<Vec<_>>();
+        let records_keys = if file.top_keys { RecordsKeys::Always } else { RecordsKeys::ForLog };
+        let rules = file.rules.iter().map(|rule| CompiledRule::new(rule.clone(), records_keys, known(&rule.name)));
+        let mut rules = rules.collect::<Vec<_>>();
         let numbers = rules.iter().zip(0_u32..);
-        let by_name = numbers.map(|(rule, number)| (rule.rule().name.as_str().into(), number)).collect();
+        let by_name = numbers.map(|(rule, number)| (rule.rule().name.as_str().into(), number));
+        let by_name = by_name.collect::<HashMap<Box<str>, u32>>();
+        for rule in &mut rules {
+            let charged = rule.rule().charges.as_ref().and_then(|name| by_name.get(&**name).copied());
+            rule.set_charges(charged);
+        }
         let needed = file
             .rules
             .iter()
@@ -107,6 +120,8 @@ impl RuleSet {
             has_adaptive,
             has_reserved,
             has_queues,
+            log_keys: file.log_keys,
+            has_top_keys: file.top_keys,
         }
     }
 
@@ -118,6 +133,16 @@ impl RuleSet {
     /// Returns a rule by its index.
     pub fn rule(&self, number: u32) -> Option<&CompiledRule> {
         self.rules.get(number as usize)
+    }
+
+    /// How logs write the keys of requests.
+    pub fn log_keys(&self) -> LoggedKeys {
+        self.log_keys
+    }
+
+    /// Returns `true` if the heaviest keys are recorded, not only for the log.
+    pub fn has_top_keys(&self) -> bool {
+        self.has_top_keys
     }
 
     /// Returns `true` if a rule depends on the load of the machine.
@@ -174,12 +199,28 @@ impl RuleSet {
             let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
             rule.apply_key(number, found.key(applied), cost, &mut migrated);
         }
+        for charged in found.charged() {
+            let old = before.rule(charged.by)?;
+            let Some(number) = self.number(&old.rule().name) else { continue };
+            let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
+            rule.apply_key(number, found.charged_key(charged), Some(charged.cost), &mut migrated);
+        }
         for refused in found.denied() {
             let Some(number) = self.number(&before.rule(refused.rule)?.rule().name) else { continue };
             self.rule(number).filter(|rule| rule.rule().mode == Mode::Shadow)?;
-            migrated.deny(number, refused.why);
+            let start = migrated.keys.len();
+            // With another `by`, the key is unknown.
+            if before.rule(refused.rule)?.rule().by == self.rule(number)?.rule().by {
+                migrated.keys.extend_from_slice(found.key_at(refused.key_range()));
+            }
+            migrated.deny(number, refused.why, start);
         }
         Some(migrated)
+    }
+
+    /// Returns `true` if a rule is for requests of this domain from Envoy.
+    pub fn knows_domain(&self, domain: &str) -> bool {
+        self.rules.iter().any(|rule| rule.rule().matches.domains.iter().any(|own| **own == *domain))
     }
 
     /// Returns a rule by its name.
@@ -223,14 +264,56 @@ impl RuleSet {
     /// Finds the rules that match a request, and its key and cost for each. Clears `found` first.
     pub fn find(&self, request: &dyn Attributes, found: &mut Matches) {
         found.clear();
-        if self.reads_identity {
-            self.find_for(&self.identity.of(&Normalised(request)), found);
-        } else {
-            self.find_for(request, found);
+        self.find_first(request, found);
+    }
+
+    /// Finds the rules like [`find`](Self::find), if `found` is clear.
+    pub fn find_first(&self, request: &dyn Attributes, found: &mut Matches) {
+        self.find_more(request, Hits::Charge(request.hits()), found);
+    }
+
+    /// Finds the rules that match several requests that are decided together, such as the descriptors of one request from
+    /// Envoy. A rule that matches several of them with the same key is charged once, at the highest cost. Clears `found`
+    /// first.
+    pub fn find_all(&self, requests: &[&dyn Attributes], found: &mut Matches) {
+        found.clear();
+        for request in requests {
+            found.begin_part();
+            self.find_more(*request, Hits::Charge(request.hits()), found);
         }
     }
 
-    fn find_for(&self, request: &dyn Attributes, found: &mut Matches) {
+    /// Finds the rules like [`find_all`](Self::find_all), for a peek: a request that stands for 0 has a cost of
+    /// [zero](diana_core::Cost::ZERO).
+    pub fn find_all_to_peek(&self, requests: &[&dyn Attributes], found: &mut Matches) {
+        found.clear();
+        for request in requests {
+            found.begin_part();
+            self.find_more(*request, Hits::Peek(request.hits()), found);
+        }
+    }
+
+    #[inline]
+    fn find_more(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
+        if !self.reads_identity && (self.identity.is_empty() || !request.passes_names()) {
+            self.find_for(request, hits, found);
+        } else {
+            self.find_identified(request, hits, found);
+        }
+    }
+
+    /// Finds the rules that match a request with the names of `identity`.
+    #[inline(never)]
+    fn find_identified(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
+        if request.passes_names() {
+            let identified = Some(self.identity.of(request));
+            self.find_for(&PassedIdentity { request, identity: &self.identity, identified }, hits, found);
+        } else {
+            self.find_for(&self.identity.of(&Normalised(request)), hits, found);
+        }
+    }
+
+    fn find_for(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
         let seen = RequestView::new(request, self.needed);
         let mut candidates = Candidates::new();
         self.index.candidates(&seen, &mut candidates);
@@ -238,8 +321,8 @@ impl RuleSet {
             let Some(rule) = self.rule(candidate.rule) else { continue };
             match rule.rule().matches.check(&seen, candidate.indexed) {
                 Ok(when) => {
-                    let failed = rule.apply(candidate.rule, &seen, Subject::Request, found) == Expressions::Failed;
-                    if failed || when == When::Failed {
+                    let applied = rule.apply(candidate.rule, &seen, Subject::Request, hits, found);
+                    if applied == Expressions::Failed || when == When::Failed {
                         rule.count_failure();
                     }
                 }

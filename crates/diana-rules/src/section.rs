@@ -3,7 +3,7 @@
 //!
 //! A section is parsed, checked and described by the crate that it configures. A program [registers](Registry::section)
 //! the sections that it uses, so that one pass over a file reports the problems of all of them, and
-//! [`RuleFile::section`] returns them. A program that does not register `gateway`, `admin` or `remote` ignores them: a
+//! [`RuleFile::section`] returns them. A program that does not register `gateway`, `services`, `admin` or `remote` ignores them: a
 //! service reads the same file as the gateway in front of it.
 
 use crate::document::{Node, Span};
@@ -67,6 +67,11 @@ pub trait Section: fmt::Debug + Send + Sync + Sized + 'static {
         Vec::new()
     }
 
+    /// Returns what works, but is most likely a mistake: each with a suggested fix.
+    fn warnings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Returns `true` if the file must have `rules` although it has `remote`.
     fn requires_rules(&self) -> bool {
         false
@@ -91,6 +96,7 @@ pub struct SectionNotRegistered {
 trait AnySection: fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn listens_on(&self) -> Vec<SocketAddr>;
+    fn warnings(&self) -> Vec<(String, String)>;
     fn requires_rules(&self) -> bool;
     fn http_settings(&self) -> Option<&HttpSettings>;
 }
@@ -102,6 +108,10 @@ impl<S: Section> AnySection for S {
 
     fn listens_on(&self) -> Vec<SocketAddr> {
         Section::listens_on(self)
+    }
+
+    fn warnings(&self) -> Vec<(String, String)> {
+        Section::warnings(self)
     }
 
     fn requires_rules(&self) -> bool {
@@ -153,6 +163,12 @@ impl Sections {
                 problems.push(problem.expected(format!("use another address for `{name}`")));
             }
         }
+    }
+
+    /// Returns the warnings of each section, with its name.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = (&'static str, String, String)> {
+        let parsed = self.0.iter().filter_map(|(name, section)| Some((*name, section.as_ref()?)));
+        parsed.flat_map(|(name, section)| section.warnings().into_iter().map(move |(what, fix)| (name, what, fix)))
     }
 
     /// Returns `true` if the file has this section.

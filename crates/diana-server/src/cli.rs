@@ -2,7 +2,7 @@
 //!
 //! Each command is a file in `command/`, with its arguments and its `run`; this file only lists them.
 
-use crate::command::{check, explain, import, schema, serve};
+use crate::command::{check, completions, explain, import, key, schema, serve, status, top, what_if};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -22,6 +22,10 @@ Examples:
   diana serve --config diana.yaml                           run it with your rules
   diana check diana.yaml                                    validate a file, and describe its rules
   diana explain diana.yaml /login --ip 203.0.113.7          show what the rules decide about a request
+  diana top                                                 see live who is limited
+  diana status                                              show what a running Diana does
+  diana peek each-account alice                             show what is left for a key
+  diana what-if each-account 200/min                        what would another limit deny?
   diana schema > diana.schema.json                          the JSON Schema of the rule file, for editors
   diana import nginx /etc/nginx/nginx.conf > diana.yaml     convert nginx's limits
   diana import envoy config.yaml > diana.yaml               convert the limits of Envoy's rate limit service
@@ -33,8 +37,16 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     Check(check::Check),
     Explain(explain::Explain),
+    Top(top::Top),
+    Status(status::Status),
+    Peek(key::Peek),
+    Reset(key::Reset),
+    Refund(key::Refund),
+    WhatIf(what_if::WhatIf),
     Schema(schema::Schema),
     Import(import::Import),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 impl Command {
@@ -43,8 +55,16 @@ impl Command {
             Self::Serve(serve) => serve.run(),
             Self::Check(check) => check.run(),
             Self::Explain(explain) => explain.run(),
+            Self::Top(top) => top.run(),
+            Self::Status(status) => status.run(),
+            Self::Peek(peek) => peek.run(),
+            Self::Reset(reset) => reset.run(),
+            Self::Refund(refund) => refund.run(),
+            Self::WhatIf(what_if) => what_if.run(),
             Self::Schema(schema) => schema.run(),
             Self::Import(import) => import.run(),
+            Self::Completions(completions) => completions.run(),
+            Self::Man(man) => man.run(),
         }
     }
 }

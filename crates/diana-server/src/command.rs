@@ -1,8 +1,16 @@
 //! The commands, one file each: its arguments, and a `run` that returns the exit code.
 
+pub(crate) mod admin;
 pub(crate) mod check;
+pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod import;
 mod input;
+mod json;
+pub(crate) mod key;
+mod output;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod top;
+pub(crate) mod what_if;

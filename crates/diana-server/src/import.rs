@@ -11,11 +11,13 @@
 
 mod envoy;
 mod expression;
+mod limitador;
 mod nginx;
-mod rule;
+mod rule_file;
 mod yaml;
 
 pub use envoy::import_envoy;
+pub use limitador::import_limitador;
 pub use nginx::{Include, import_nginx};
 
 use std::fmt;
@@ -31,6 +33,9 @@ const MAX_COUNT: usize = 10_000;
 
 /// The hint for every imported file.
 const GATEWAY: &str = "the file has only rules; to serve with it, add a `gateway` section with `listen` and `upstream`";
+
+/// The hint for every imported file with rules for Envoy.
+const SERVICES: &str = "the file has only rules; to serve with it, add `services: {envoy: 127.0.0.1:8081}`";
 
 /// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! - [`program_log`] is the program's own log.
 //! - [`import`] converts the configuration of nginx and of Envoy's rate limit service.
 //!
-//! The gateway is in `diana-gateway`, the admin server in `diana-admin`. The logic of `check`, `explain` and `schema`
+//! The gateway is in `diana-gateway`, the services for other gateways in `diana-services`, the admin server in `diana-admin`. The logic of `check`, `explain` and `schema`
 //! is in `diana` and `diana-rules`; the program only reads files for them, with its [`registry`].
 
 pub mod import;
@@ -14,15 +14,17 @@ pub mod serve;
 use diana_admin::AdminSection;
 use diana_gateway::section::GatewaySection;
 use diana_rules::Registry;
+use diana_services::ServicesSection;
 
 /// Returns the registry of the program: everything that a rule file may have.
 ///
 /// ```
-/// assert!(["gateway", "admin", "remote"].iter().all(|name| diana_server::registry().sections().any(|own| own == *name)));
+/// assert!(["gateway", "services", "admin", "remote"].iter().all(|name| diana_server::registry().sections().any(|own| own == *name)));
 /// ```
 pub fn registry() -> Registry {
     let mut registry = diana::registry();
     registry.section::<GatewaySection>();
     registry.section::<AdminSection>();
+    registry.section::<ServicesSection>();
     registry
 }

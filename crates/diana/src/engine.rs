@@ -14,7 +14,9 @@
 //! - A request that is denied or cancelled has charged nothing in the end (`local_and_shared.rs`, `cancellation.rs`),
 //!   if a runtime is available to receive the shared store's response.
 
+mod actual_cost;
 mod asks;
+mod charge_other_rules;
 mod decide;
 mod explain;
 mod future;
@@ -22,12 +24,15 @@ mod guard;
 mod key_admin;
 mod local_counts;
 mod options;
-mod settle;
+mod own_limits;
+mod several;
 mod shared_store;
+mod throttle;
 mod verdict;
 mod wait_queue;
 
 use crate::overload::{LoadMeter, Sheddings};
+pub use actual_cost::ActualCost;
 use arc_swap::ArcSwap;
 use asks::{Charges, Scope};
 use decide::WhenFull;
@@ -40,12 +45,14 @@ pub use guard::VerdictGuard;
 pub use key_admin::{KeyAdminError, KeyStatus, LimitStatus};
 use local_counts::LocalCounts;
 pub use options::EngineOptions;
+pub use own_limits::LimitsGuard;
 use parking_lot::Mutex;
-pub use settle::ActualCost;
 use shared_store::{Background, HeldLeases, SharedStore};
 use std::fmt;
 use std::sync::{Arc, Weak};
-pub use verdict::{CheckedLimit, Reason, ResponseClass, Verdict};
+use throttle::ThrottleLimits;
+pub use throttle::{KeySpace, ThrottleFuture};
+pub use verdict::{CheckedLimit, LimitedBy, LoggedRequest, Reason, ResponseClass, Verdict};
 
 /// Decides about requests by rules, with counts in this process and, optionally, in a shared store. Cloning is cheap;
 /// clones share their state.
@@ -87,6 +94,7 @@ struct State {
     leases: Arc<HeldLeases>,
     load: LoadMeter,
     sheddings: Sheddings,
+    throttle_limits: ThrottleLimits,
     /// Locked while the rules change. Removed limits are forgotten twice, the second time at the next change: an
     /// in-flight request may have used them once more.
     removed: Mutex<Vec<Limit>>,

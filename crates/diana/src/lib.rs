@@ -74,11 +74,11 @@ pub use diana_core::Calendar;
 #[cfg(feature = "wait")]
 pub use diana_core::TokioClock;
 pub use diana_core::{
-    AcquireError, Adaptive, Answer, Clock, Concurrency, ConcurrencyLimiter, Cost, FixedWindow, Grant, InitialPermits,
-    InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit, LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval,
-    OnFull, Outcome, Permit, PermitError, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart,
-    parse_duration,
+    AcquireError, Adaptive, Answer, ClThrottle, ClThrottleAnswer, ClThrottleError, Clock, Concurrency,
+    ConcurrencyLimiter, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit,
+    LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, Permit, PermitError, Quota, Receipt,
+    RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Status, SystemClock,
+    TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
 };
 pub use diana_core::{algorithm, store};
 #[cfg(feature = "macros")]
@@ -96,8 +96,9 @@ pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
-    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
-    KeyStatus, LimitStatus, Reason, ResponseClass, RuleExplanation, Verdict, VerdictGuard, WeakEngine,
+    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeySpace,
+    KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest, Reason, ResponseClass, RuleExplanation,
+    ThrottleFuture, Verdict, VerdictGuard, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;

@@ -29,11 +29,11 @@ mod caller;
 pub mod callsite;
 mod error;
 mod from_limited;
+mod function_limits;
 mod installed;
 mod key;
-mod limits;
 
 pub use caller::{Caller, Scoped};
 pub use error::{Cause, Limited};
 pub use from_limited::FromLimited;
-pub use limits::Limits;
+pub use function_limits::Limits;

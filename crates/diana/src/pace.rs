@@ -36,16 +36,16 @@
 //! A [`Concurrency`](crate::Concurrency) limit does not fit here, since nothing releases its permits after an
 //! item passed.
 
-mod acquire;
+mod acquire_until_granted;
 mod chunk;
 mod iterator;
 mod lag;
-mod pay;
+mod paced_permits;
 mod sink;
 mod stream;
 mod throttled;
 
-pub use acquire::Exhausted;
+pub use acquire_until_granted::Exhausted;
 pub use iterator::{IteratorExt, PacedIterator};
 pub use sink::{PacedSink, SinkError, SinkExt};
 pub use stream::{PacedStream, StreamExt};

@@ -2,6 +2,7 @@
 
 use super::{LOG, RedisServer};
 use crate::ports::Port;
+use crate::tls_files::TlsFiles;
 use std::io;
 
 /// Starts a [`RedisServer`] with custom settings.
@@ -60,6 +61,17 @@ impl RedisServerBuilder {
             Some(password) => replica.arg("masterauth", &quoted(password)),
             None => replica,
         }
+    }
+
+    /// Accepts TLS on a second port, from clients without a certificate.
+    #[must_use]
+    pub fn tls(self, port: &Port, files: &TlsFiles) -> Self {
+        let path = |path: &std::path::Path| quoted(&path.display().to_string());
+        self.arg("tls-port", &port.number().to_string())
+            .arg("tls-cert-file", &path(&files.certificate))
+            .arg("tls-key-file", &path(&files.key))
+            .arg("tls-ca-cert-file", &path(&files.authority))
+            .arg("tls-auth-clients", "no")
     }
 
     /// Adds any other line of `redis.conf`, with the value as written in that file.

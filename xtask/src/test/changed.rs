@@ -21,6 +21,7 @@ const TESTED_BY: &[(&str, &[&str])] = &[
     ("crates/diana-redis/", &["diana-redis"]),
     ("crates/diana-rules/", &["diana-rules", "diana-server"]),
     ("crates/diana-server/", &["diana-server"]),
+    ("crates/diana-services/", &["diana-services", "diana-server"]),
     ("crates/diana/", &["diana-limit"]),
     ("examples/rules/", &["diana-rules", "diana-server"]),
     ("examples/", &["diana-examples"]),

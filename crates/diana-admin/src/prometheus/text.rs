@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Gauge,
     /// Counts of values up to each bound.
     Histogram,
+    /// The number of values and their sum.
+    Summary,
 }
 
 /// A page of metrics as it is being written.
@@ -34,6 +36,7 @@ impl Text {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
         };
         self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }

@@ -4,5 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod admin;
+mod history;
 mod metrics;
+mod rule_log;
 mod support;

@@ -23,7 +23,7 @@ fn checked(page: &str) -> BTreeMap<String, f64> {
             let (name, kind) = rest.split_once(' ').unwrap();
             assert_eq!(name, family, "the type follows the help");
             assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
-            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(["counter", "gauge", "histogram", "summary"].contains(&kind), "{line}");
             kinds.insert(name.to_owned(), kind.to_owned());
         } else {
             let (series, value) = line.rsplit_once(' ').unwrap();
@@ -35,7 +35,8 @@ fn checked(page: &str) -> BTreeMap<String, f64> {
             let plain = |name: &str| {
                 ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned()
             };
-            assert_eq!(if kinds[&family] == "histogram" { plain(name) } else { name.to_owned() }, family, "{line}");
+            let has_parts = ["histogram", "summary"].contains(&&*kinds[&family]);
+            assert_eq!(if has_parts { plain(name) } else { name.to_owned() }, family, "{line}");
             for label in labels.split("\",").filter(|label| !label.is_empty()) {
                 let (label, text) = label.split_once("=\"").unwrap();
                 assert!(is_word(label) && !text.contains('\n'), "{line}");
@@ -84,6 +85,7 @@ async fn exports_all_counts() {
     shard.request(Outcome::Forwarded, Duration::from_millis(20));
     shard.request(Outcome::Denied, Duration::from_micros(20));
     shard.decision(Duration::from_micros(2));
+    shard.waited(Duration::from_millis(500));
     shard.upstream(Duration::from_millis(15));
     shard.upstream_failed();
     shard.bytes_in(10);
@@ -115,8 +117,16 @@ async fn exports_all_counts() {
     is("diana_connections_refused_total", 1.0);
     is("diana_keys", 2.0);
     is("diana_rules", 2.0);
+    is("diana_rule_keys{rule=\"a\"}", 1.0);
+    is("diana_rule_keys{rule=\"b\"}", 1.0);
+    is("diana_rule_waiting{rule=\"a\"}", 0.0);
+    is("diana_rule_wait_seconds_count{rule=\"a\"}", 0.0);
+    is("diana_wait_seconds_sum", 0.5);
+    is("diana_wait_seconds_count", 1.0);
     is("diana_ready", 0.0);
-    assert!(!samples.keys().any(|name| name.starts_with("diana_store")), "there is no shared store");
+    let is_absent = |name: &str| assert!(!samples.keys().any(|known| known.starts_with(name)), "{name}");
+    // There is no shared store, no upstream, no certificate, and no source of rules that could fail.
+    ["diana_store", "diana_upstream_requests", "diana_certificate", "diana_degraded"].into_iter().for_each(is_absent);
 }
 
 #[tokio::test]
@@ -151,6 +161,8 @@ async fn exports_the_status_of_the_shared_store() {
     assert!(server.decide("alice").await);
     let samples = scrape(&server).await;
     assert_eq!(samples["diana_store_up"], 1.0);
+    assert_eq!(samples["diana_degraded{part=\"redis\"}"], 0.0);
+    assert!(!samples.contains_key("diana_rule_keys{rule=\"a\"}"), "Redis has its keys");
     assert!(samples["diana_store_commands_total"] >= 1.0);
     let report = server.get("/peek?rule=a&key=alice").await.json();
     assert_eq!((report["counted"].as_str(), report["limits"][0]["remaining"].as_u64()), (Some("shared"), Some(1)));
@@ -161,8 +173,12 @@ async fn exports_the_status_of_the_shared_store() {
             .then_some(())
     })
     .unwrap();
-    assert_eq!(scrape(&server).await["diana_store_up"], 0.0);
-    let store = &server.get("/status").await.json()["store"];
+    let samples = scrape(&server).await;
+    assert_eq!((samples["diana_store_up"], samples["diana_degraded{part=\"redis\"}"]), (0.0, 1.0));
+    assert!(samples["diana_degraded_since_seconds{part=\"redis\"}"] > 1.7e9);
+    let status = server.get("/status").await.json();
+    assert_eq!(status["degraded"][0]["part"], "redis");
+    let store = &status["store"];
     assert!(store["up"] == false && store["reason"].is_string(), "{store}");
 }
 

@@ -1,7 +1,7 @@
 //! An admin server on its own port, and a client that sends exact bytes.
 
-use diana::{Engine, EngineOptions};
-use diana_admin::{Admin, AdminState, Readiness};
+use diana::{Engine, EngineOptions, SystemClock};
+use diana_admin::{Admin, AdminState, Readiness, RuleLog};
 use diana_gateway::section::GatewaySection;
 use diana_metrics::Metrics;
 use diana_rules::attributes::SyntheticRequest;
@@ -77,6 +77,11 @@ impl Server {
             gateway: Arc::new(file.section_or_default().unwrap()),
             readiness: Arc::new(Readiness::new()),
             sources: None,
+            services: Arc::new(Vec::new),
+            history: Arc::default(),
+            rule_log: Arc::new(RuleLog::new(Arc::new(SystemClock))),
+            upstreams: Arc::new(Vec::new),
+            certificates: Arc::new(Vec::new),
             access_log: None,
             program_log: None,
             token: None,

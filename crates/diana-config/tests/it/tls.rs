@@ -3,8 +3,7 @@
 
 use crate::support::*;
 use diana_config::{Remote, Sources};
-use diana_testing::{EtcdServer, Port, RedisServer};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use diana_testing::{EtcdServer, Port, RedisServer, TlsFiles};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -30,35 +29,15 @@ fn run_in_process(ports: &str, expected: &str, trusted: Option<&Path>) {
 #[test]
 fn a_private_authority_is_trusted_only_if_the_environment_names_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
-    let file = |name: &str, text: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let trusted = file("authority.pem", authority.pem());
-    let certificate = file("certificate.pem", certificate.pem());
-    let key = file("key.pem", key.serialize_pem());
+    let tls = TlsFiles::create(folder.path()).unwrap();
 
-    let etcd = EtcdServer::start_with_tls(&certificate, &key).unwrap();
+    let etcd = EtcdServer::start_with_tls(&tls.certificate, &tls.key).unwrap();
     etcd.put("/rules", &rules("secret")).unwrap();
     let redis_tls = Port::claim().unwrap();
-    let redis = RedisServer::builder()
-        .arg("tls-port", &redis_tls.number().to_string())
-        .arg("tls-cert-file", certificate.to_str().unwrap())
-        .arg("tls-key-file", key.to_str().unwrap())
-        .arg("tls-ca-cert-file", trusted.to_str().unwrap())
-        .arg("tls-auth-clients", "no")
-        .start()
-        .unwrap();
+    let redis = RedisServer::builder().tls(&redis_tls, &tls).start().unwrap();
     redis.cli(&["SET", "diana:rules", &rules("secret")]).unwrap();
     let ports = format!("{} {}", etcd.tls_port().unwrap(), redis_tls.number());
-    run_in_process(&ports, "trusted", Some(&trusted));
+    run_in_process(&ports, "trusted", Some(&tls.authority));
     run_in_process(&ports, "untrusted", None);
 }
 

@@ -124,8 +124,8 @@ impl Algorithm for Concurrency {
             return Outcome::never();
         }
         let permits = state.permits.saturating_add(cost.get());
-        let rounds = (permits - 1) / self.limit;
-        let wait = state.unit_nanos.saturating_mul(rounds);
+        let rounds = permits.saturating_sub(1) / self.limit;
+        let wait = if cost == Cost::ZERO { 0 } else { state.unit_nanos.saturating_mul(rounds) };
         if permits > self.capacity() || wait > max_wait.as_nanos().min(MAX_WAIT_NANOS) {
             // Too short a maximum wait gives no retry time either: the wait shrinks when others finish, not with time.
             return Outcome::Denied { retry: Retry::WhenReleased };

@@ -246,6 +246,8 @@ impl<T: Ticks> Gcra<T> {
         let over_capacity = ahead.saturating_sub(self.capacity);
         let (wait, blocked) = match departure {
             Departure::Fits => (over_capacity, T::ZERO),
+            // Nothing need not wait.
+            Departure::Queued { .. } if price == T::ZERO => (T::ZERO, over_capacity),
             Departure::Queued { grace } => (start.saturating_sub(time).saturating_sub(grace), over_capacity),
         };
         let max_wait = T::from_time(Timestamp::from_nanos(max_wait.as_nanos()), self.scale);

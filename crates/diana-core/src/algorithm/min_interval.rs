@@ -72,6 +72,13 @@ impl Algorithm for MinInterval {
     #[inline]
     fn take(&self, state: &mut IntervalState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
         let start = state.next_free.max(now.as_nanos());
+        if cost == Cost::ZERO {
+            // Exceeded, if more than one grant is charged.
+            return match (start - now.as_nanos()).checked_sub(self.nanos).filter(|nanos| *nanos > 0) {
+                Some(too_early) => Outcome::denied_for(too_early),
+                None => Outcome::granted(Receipt::new(cost, now)),
+            };
+        }
         // At the last timestamp there is no later free time, so the request is denied.
         let Some(next_free) = start.checked_add(self.nanos) else { return Outcome::never() };
         let wait = start - now.as_nanos();

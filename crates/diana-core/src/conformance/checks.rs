@@ -1,10 +1,11 @@
 //! The checks, by name.
 
-use super::cases::Case;
+use super::algorithm_cases::Case;
 use super::pair::{Comparison, Pair};
 use crate::Store;
 
 mod change;
+mod charge_reset_and_time;
 mod decide;
 mod refund;
 mod several;
@@ -107,10 +108,10 @@ impl Check {
             Self::RefundRestores => refund::refund_restores(pair, case).await,
             Self::RefundOfADenial => refund::refund_of_a_denial(pair, case).await,
             Self::LateRefund => refund::late_refund(pair, case).await,
-            Self::ChargeExceedsLimit => refund::charge_exceeds_limit(pair, case).await,
-            Self::ResetRestoresKey => refund::reset_restores_key(pair, case).await,
-            Self::IdleKeyIsFresh => refund::idle_key_is_fresh(pair, case).await,
-            Self::TimeNeverGoesBack => refund::time_never_goes_back(pair, case).await,
+            Self::ChargeExceedsLimit => charge_reset_and_time::charge_exceeds_limit(pair, case).await,
+            Self::ResetRestoresKey => charge_reset_and_time::reset_restores_key(pair, case).await,
+            Self::IdleKeyIsFresh => charge_reset_and_time::idle_key_is_fresh(pair, case).await,
+            Self::TimeNeverGoesBack => charge_reset_and_time::time_never_goes_back(pair, case).await,
             Self::LowerLimitKeepsUsage => change::lowered(pair, case).await,
             Self::HigherLimitKeepsUsage => change::raised(pair, case).await,
             Self::OldVersionUsesTheNew => change::old_version(pair, case).await,

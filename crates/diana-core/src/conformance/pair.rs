@@ -1,6 +1,6 @@
 //! A store and the model side by side: every operation is applied to both, and they must agree.
 
-use super::Setup;
+use super::SuiteOptions;
 use super::model::Model;
 use super::report::Difference;
 use crate::{Answer, Ask, Decision, Limit, MaxWait, Outcome, Retry, Store, StoreError, Timestamp};
@@ -12,7 +12,7 @@ pub(super) struct Pair<S> {
     pub(super) store: S,
     pub(super) model: Model,
     pub(super) now: Timestamp,
-    pub(super) setup: Setup,
+    pub(super) options: SuiteOptions,
 }
 
 /// The decision of both, which was the same.
@@ -31,13 +31,13 @@ impl DecisionPair {
 }
 
 impl<S: Store> Pair<S> {
-    pub(super) fn new(store: S, setup: &Setup) -> Self {
-        Self { store, model: Model::default(), now: setup.start_time(), setup: setup.clone() }
+    pub(super) fn new(store: S, options: &SuiteOptions) -> Self {
+        Self { store, model: Model::default(), now: options.start_time(), options: options.clone() }
     }
 
     /// Advances the time by `units` milliseconds, rounded to the store's ticks.
     pub(super) fn wait(&mut self, units: u32) {
-        self.now = self.now + self.setup.unit() * units;
+        self.now = self.now + self.options.unit() * units;
     }
 
     pub(super) async fn decide(&mut self, asks: &[Ask<'_>], max_wait: MaxWait) -> Comparison<DecisionPair> {
@@ -115,7 +115,7 @@ impl<S: Store> Pair<S> {
     ) -> Comparison<T> {
         actual.map_err(|error| Difference {
             operation: format!("{} at {:?}", operation(), self.now),
-            expected: "an answer (exclude an unsupported algorithm with `Setup::without`)".to_owned(),
+            expected: "an answer (exclude an unsupported algorithm with `SuiteOptions::without`)".to_owned(),
             actual: error.to_string(),
         })
     }
@@ -140,16 +140,16 @@ impl<S: Store> Pair<S> {
     fn same(&self, model: &Answer, store: &Answer) -> bool {
         let outcomes = match (model.outcome, store.outcome) {
             (Outcome::Granted { wait: a, receipt }, Outcome::Granted { wait: b, receipt: other }) => {
-                self.setup.same(a, b) && receipt.cost() == other.cost()
+                self.options.same(a, b) && receipt.cost() == other.cost()
             }
             (Outcome::Denied { retry: Retry::After(a) }, Outcome::Denied { retry: Retry::After(b) }) => {
-                self.setup.same(a, b)
+                self.options.same(a, b)
             }
             (Outcome::Denied { retry }, Outcome::Denied { retry: other }) => retry == other,
             _ => false,
         };
         let (a, b) = (model.status, store.status);
-        outcomes && a.limit == b.limit && a.remaining == b.remaining && self.setup.same(a.reset, b.reset)
+        outcomes && a.limit == b.limit && a.remaining == b.remaining && self.options.same(a.reset, b.reset)
     }
 }
 

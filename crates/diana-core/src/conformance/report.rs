@@ -1,6 +1,6 @@
 //! The results of the suite: every check by name, and the differences.
 
-use super::cases::Case;
+use super::algorithm_cases::Case;
 use std::fmt;
 
 /// The results of all checks. Its `Display` lists the failures.

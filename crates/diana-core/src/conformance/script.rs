@@ -73,9 +73,9 @@ impl Random {
 }
 
 impl Script<'_> {
-    /// Runs the script with the number of steps of the setup.
+    /// Runs the script with the number of steps that the options have.
     pub(super) async fn run<S: Store>(&self, pair: &mut Pair<S>) -> Comparison {
-        let (seed, steps) = pair.setup.script();
+        let (seed, steps) = pair.options.script();
         let mut random = Random::new(seed);
         let mut granted: Vec<Granted> = Vec::new();
         for _ in 0..steps {
@@ -88,24 +88,24 @@ impl Script<'_> {
                     pair.refund(&self.asks(&asks), &both).await?;
                 }
                 9 => {
-                    let ask = self.one(&mut random, pair.setup.unit());
+                    let ask = self.one(&mut random, pair.options.unit());
                     pair.charge(self.asks(&[ask])[0]).await?;
                 }
                 10 if random.below(3) == 0 => {
-                    let ScriptedAsk { limit, key, .. } = self.one(&mut random, pair.setup.unit());
+                    let ScriptedAsk { limit, key, .. } = self.one(&mut random, pair.options.unit());
                     pair.reset(&self.limits[limit], self.keys[key]).await?;
                     // The effect of a receipt after a reset is specific to each store: one that counts permits in
                     // flight accepts it, one that identifies each permit does not.
                     granted.retain(|granted| granted.asks.iter().all(|ask| (ask.limit, ask.key) != (limit, key)));
                 }
                 11 | 12 => {
-                    let asks = self.several(&mut random, pair.setup.unit());
-                    let max_wait = random.max_wait(pair.setup.unit());
+                    let asks = self.several(&mut random, pair.options.unit());
+                    let max_wait = random.max_wait(pair.options.unit());
                     pair.peek(&self.asks(&asks), max_wait).await?;
                 }
                 _ => {
-                    let asks = self.several(&mut random, pair.setup.unit());
-                    let max_wait = random.max_wait(pair.setup.unit());
+                    let asks = self.several(&mut random, pair.options.unit());
+                    let max_wait = random.max_wait(pair.options.unit());
                     let both = pair.decide(&self.asks(&asks), max_wait).await?;
                     // Refunds of denials are tried as well: they have no effect.
                     if both.is_granted() || random.below(4) == 0 {

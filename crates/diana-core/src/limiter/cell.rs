@@ -2,7 +2,7 @@
 
 use super::atomic::AtomicBucket;
 use crate::algorithm::Packed;
-use crate::algorithm::erased::{AnyAlgorithm, Configured};
+use crate::algorithm::erased_algorithm::{AnyAlgorithm, Configured};
 use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::Mutex;
 use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Status, Timestamp, WaitMode};

@@ -5,13 +5,14 @@
 //! checks everything, and charges only if all limits grant. That makes a decision all or nothing.
 
 use super::budget::Budget;
+use super::erased_table::Keys;
 use super::limit_versions::Changes;
 use super::shards::Shards;
 use super::table::OnFull;
-use super::{Ask, LocalStore};
-use crate::algorithm::erased::Keys;
+use super::{Ask, LocalStore, StoreError};
 use crate::sync::{Arc, MutexGuard};
-use crate::{Answer, Cost, Decision, Limit, LimitId, LimitIdHasher, MaxWait, Sample, Timestamp};
+use crate::{Answer, ClThrottle, ClThrottleAnswer, Cost, Decision, Limit, LimitId, LimitIdHasher, MaxWait, Sample};
+use crate::{TimeDebt, Timestamp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::HashMap;
@@ -97,6 +98,15 @@ pub struct MemoryStore {
     changes: Changes,
 }
 
+/// The keys of one limit in a [`MemoryStore`], and their memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyUsage {
+    /// The number of stored keys.
+    pub keys: usize,
+    /// Their memory in bytes.
+    pub bytes: usize,
+}
+
 /// The keys of all limits that one lock guards.
 #[derive(Debug, Default)]
 struct Shard {
@@ -170,6 +180,31 @@ impl MemoryStore {
     /// The memory of the keys in bytes.
     pub fn memory_used(&self) -> usize {
         self.budget.used()
+    }
+
+    /// Returns the keys and the memory of each limit that was used so far. Locks one shard at a time.
+    ///
+    /// ```
+    /// use diana_core::{Ask, Limit, LocalStore, MaxWait, MemoryStore, Quota, Timestamp, TokenBucket};
+    ///
+    /// let (store, limit) = (MemoryStore::default(), Limit::new("each-account", TokenBucket::new(Quota::per_hour(5)?)));
+    /// for account in ["alice", "bob"] {
+    ///     store.decide(&[Ask::one(&limit, account)], Timestamp::from_secs(1), MaxWait::NONE);
+    /// }
+    /// let usage = store.usage()[&limit.id()];
+    /// assert_eq!((usage.keys, usage.bytes), (2, store.memory_used()));
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn usage(&self) -> HashMap<LimitId, KeyUsage> {
+        let mut usage = HashMap::<LimitId, KeyUsage>::new();
+        for shard in self.shards.each() {
+            for (limit, LimitKeys { keys, .. }) in &shard.limits {
+                let sum = usage.entry(*limit).or_default();
+                sum.keys += keys.len();
+                sum.bytes += keys.bytes();
+            }
+        }
+        usage
     }
 
     /// Scans all entries and drops those that equal a fresh one. Insertions do it incrementally; use it at idle times.
@@ -422,6 +457,22 @@ impl LocalStore for MemoryStore {
         let hash = self.shards.hash_bytes(key);
         let mut shard = self.shards.lock(hash);
         self.keys(&mut shard, limit, now).reset(hash, now);
+    }
+
+    /// Keys are bounded like those of other limits; a new key that is denied for lack of memory is limited.
+    fn throttle(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        call: &ClThrottle,
+        now: Timestamp,
+    ) -> Result<ClThrottleAnswer, StoreError> {
+        let hash = self.shards.hash_bytes(key);
+        let mut shard = self.shards.lock(hash);
+        let table = self.keys(&mut shard, limit, now).table_of::<TimeDebt>();
+        let table = table.ok_or_else(|| super::not_a_time_debt("memory", limit))?;
+        let answer = table.update(hash, now, |state, now| state.throttle(call, now));
+        Ok(answer.unwrap_or_else(|full| call.denied(full.retry_after)))
     }
 
     /// Drops all counts of a limit that is no longer used.

@@ -30,8 +30,9 @@ use smallvec::{SmallVec, smallvec};
 
 mod grow_and_sweep;
 mod limit_change;
-mod packed_buckets;
+mod packed_bucket_take;
 mod undo;
+mod update;
 
 use grow_and_sweep::SWEEP_INTERVAL;
 use limit_change::OldParameters;
@@ -104,6 +105,11 @@ impl<A: Algorithm> Table<A> {
     /// The number of stored keys.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The memory of its keys in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes `cost` from the key with `hash`, waiting at most `max_wait`.

@@ -4,7 +4,6 @@
 //! times), and a queued request leaves its queue.
 
 use super::{QueuedRequest, Source, Step, reserve, with_wait};
-use crate::clock::Clock;
 use crate::{Answer, Cost, MaxWait, Receipt, Timestamp};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -94,33 +93,5 @@ impl<S: Source + ?Sized> Drop for Reservation<'_, S> {
         if let Some(receipt) = &self.receipt {
             self.source.refund_unused(self.key, receipt);
         }
-    }
-}
-
-/// Tokio's clock, which tests can pause: time then advances only when every task waits.
-///
-/// It starts at the system clock's time of its creation.
-#[derive(Clone, Copy, Debug)]
-pub struct TokioClock {
-    origin: tokio::time::Instant,
-    start: Timestamp,
-}
-
-impl TokioClock {
-    /// Creates a clock that starts now.
-    pub fn new() -> Self {
-        Self { origin: tokio::time::Instant::now(), start: crate::SystemClock.now() }
-    }
-}
-
-impl Default for TokioClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Timestamp {
-        self.start + self.origin.elapsed()
     }
 }

@@ -3,7 +3,7 @@
 mod broken;
 
 use broken::{Broken, Fault};
-use diana_core::conformance::{self, Report, Setup};
+use diana_core::conformance::{self, Report, SuiteOptions};
 use diana_core::{MemoryStore, Store, TableOptions, Timestamp};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -19,42 +19,42 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn run<S: Store>(setup: &Setup, make: impl Fn() -> S) -> Report {
-    block_on(conformance::run(setup, async || make()))
+fn run<S: Store>(suite: &SuiteOptions, make: impl Fn() -> S) -> Report {
+    block_on(conformance::run(suite, async || make()))
 }
 
-fn passes(setup: &Setup, options: TableOptions) {
-    let report = run(setup, || MemoryStore::new(options));
+fn passes(suite: &SuiteOptions, options: TableOptions) {
+    let report = run(suite, || MemoryStore::new(options));
     assert!(report.passed(), "{report}");
     assert!(report.checks().len() > 300, "only {} checks were run", report.checks().len());
 }
 
 #[test]
 fn the_store_passes_with_one_shard() {
-    passes(&Setup::default(), TableOptions::default().shards(1));
+    passes(&SuiteOptions::default(), TableOptions::default().shards(1));
 }
 
 #[test]
 fn the_store_passes_with_the_maximum_of_shards() {
-    passes(&Setup::default(), TableOptions::default().shards(256));
+    passes(&SuiteOptions::default(), TableOptions::default().shards(256));
 }
 
 #[test]
 fn the_store_passes_with_other_scripts_and_at_other_times() {
     for seed in 2..6 {
         let start = Timestamp::from_nanos(seed * 1_234_567_890_123_456_789);
-        passes(&Setup::default().seed(seed).start(start).steps(1_000), TableOptions::default());
+        passes(&SuiteOptions::default().seed(seed).start(start).steps(1_000), TableOptions::default());
     }
 }
 
 #[test]
 fn the_store_passes_with_coarser_time() {
-    passes(&Setup::default().tick(Duration::from_micros(1)), TableOptions::default());
+    passes(&SuiteOptions::default().tick(Duration::from_micros(1)), TableOptions::default());
 }
 
 /// The suite must find `fault`, and the check of that name must be among those that fail.
 fn catches(fault: Fault, check: &str) {
-    let report = run(&Setup::default(), || Broken::new(fault));
+    let report = run(&SuiteOptions::default(), || Broken::new(fault));
     let failed = report.failures().map(|failure| failure.check).collect::<Vec<_>>();
     assert!(failed.contains(&check), "expected {check:?} to fail for {fault:?}, found {failed:#?}");
 }
@@ -178,18 +178,18 @@ fn a_store_that_peeks_and_takes_in_two_steps_is_caught() {
 
 #[test]
 fn unsupported_algorithms_can_be_excluded() {
-    let report = run(&Setup::default(), || Broken::new(Fault::LacksLogs));
+    let report = run(&SuiteOptions::default(), || Broken::new(Fault::LacksLogs));
     assert!(!report.passed());
     assert!(report.failures().all(|failure| failure.algorithm.is_empty() || failure.algorithm == "sliding_log"));
-    assert!(report.to_string().contains("`Setup::without`"), "{report}");
+    assert!(report.to_string().contains("`SuiteOptions::without`"), "{report}");
 
-    let report = run(&Setup::default().without("sliding_log"), || Broken::new(Fault::LacksLogs));
+    let report = run(&SuiteOptions::default().without("sliding_log"), || Broken::new(Fault::LacksLogs));
     assert!(report.passed(), "{report}");
 }
 
 #[test]
 fn a_failure_has_the_operation_and_both_answers() {
-    let report = run(&Setup::default(), || Broken::new(Fault::IgnoresResets));
+    let report = run(&SuiteOptions::default(), || Broken::new(Fault::IgnoresResets));
     let failures = report.into_result().unwrap_err();
     let reset = failures.iter().find(|failure| failure.check.starts_with("a reset")).unwrap();
     assert_eq!(

@@ -13,7 +13,8 @@ use diana_core::{
     Adaptive, Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, MaxWait, MinInterval, Quota, WindowStart,
 };
 use diana_core::{
-    InitialPermits, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Total,
+    InitialPermits, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TimeDebt, TokenBucket,
+    Total,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -107,6 +108,11 @@ macro_rules! counts {
                 fn exactly_the_remaining_permits_can_be_taken(a in $algorithms, script in scripts()) {
                     general::remaining_is_exact(&a, &script, $max_wait)?;
                 }
+
+                #[test]
+                fn nothing_is_denied_only_over_the_limit(a in $algorithms, script in scripts()) {
+                    general::zero_is_denied_over_the_limit(&a, &script)?;
+                }
             }
         }
     };
@@ -124,6 +130,7 @@ laws!(sliding_window, sliding_windows());
 laws!(sliding_log, sliding_logs());
 laws!(smooth_bursty, smooth_bursties());
 laws!(smooth_warming_up, smooth_warming_ups());
+laws!(time_debt, Just(TimeDebt));
 
 undoes!(token_bucket_undoes, token_buckets());
 undoes!(leaky_bucket_undoes, leaky_buckets());

@@ -6,6 +6,7 @@
 #[cfg(feature = "calendar")]
 mod calendar;
 mod check_since;
+mod cl_throttle;
 mod concurrency;
 mod concurrency_limiter;
 #[cfg(feature = "conformance")]

@@ -1,7 +1,7 @@
 //! The minimum interval, as transcripts; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms, secs};
-use diana_core::{Clock, ManualClock, MaxWait, MinInterval, Refund, Timestamp};
+use diana_core::{Algorithm, Clock, Cost, ManualClock, MaxWait, MinInterval, Refund, Retry, Timestamp};
 use std::time::Duration;
 
 fn every(interval: Duration) -> Trial<MinInterval> {
@@ -82,4 +82,14 @@ fn rejects_invalid_intervals() {
     assert_eq!(zero.to_string(), "interval 0: must be at least 1ns, as in `every 200ms`");
     let long = MinInterval::new(Duration::MAX).unwrap_err();
     assert!(long.to_string().ends_with("must be at most 584 years"), "{long}");
+}
+
+#[test]
+fn nothing_is_denied_only_after_a_second_charge() {
+    let (every, now) = (MinInterval::new(secs(2)).unwrap(), Timestamp::from_secs(9));
+    let mut state = every.fresh(now);
+    every.charge(&mut state, now, Cost::ONE);
+    assert!(every.peek(&state, now, Cost::ZERO, MaxWait::NONE).is_granted());
+    every.charge(&mut state, now, Cost::ONE);
+    assert_eq!(every.peek(&state, now, Cost::ZERO, MaxWait::NONE).retry(), Some(Retry::After(secs(2))));
 }

@@ -18,6 +18,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// A rule that limited a request, and the key as logs write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitedBy<'a> {
+    /// The rule's name.
+    pub rule: &'a str,
+    /// The key, if the rule counts by key and keys are logged.
+    pub key: Option<&'a str>,
+}
+
 /// The logged fields of a request. `None`, empty and zero values are omitted where the format allows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
@@ -47,8 +56,18 @@ pub struct Entry<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// Its outcome.
     pub outcome: Outcome,
-    /// The rule that denied, rerouted or delayed it.
-    pub rule: Option<&'a str>,
+    /// The rule that denied, rerouted or delayed it, and the key.
+    pub rule: Option<LimitedBy<'a>>,
+    /// The shadow rules that would have denied it.
+    pub shadow_rules: &'a [LimitedBy<'a>],
+    /// When a retry of a denied request makes sense.
+    pub retry_after: Option<Duration>,
+    /// Whether the shared store was unreachable, so that this process decided in its place.
+    pub is_fallback: bool,
+    /// Its `X-Request-Id`.
+    pub request_id: Option<&'a [u8]>,
+    /// Its `traceparent`.
+    pub traceparent: Option<&'a [u8]>,
     /// The delay that the rules imposed.
     pub wait: Duration,
     /// The upstream that it was sent to.
@@ -74,6 +93,11 @@ impl Default for Entry<'_> {
             user_agent: None,
             outcome: Outcome::Forwarded,
             rule: None,
+            shadow_rules: &[],
+            retry_after: None,
+            is_fallback: false,
+            request_id: None,
+            traceparent: None,
             wait: Duration::ZERO,
             upstream: None,
             upstream_took: None,
@@ -109,9 +133,27 @@ impl Entry<'_> {
             escape::text(text.unwrap_or(b"-"), line);
         }
         put(line, format_args!(" outcome={} time={}ms", self.outcome.name(), Millis(self.took)));
-        if let Some(rule) = self.rule {
+        if let Some(LimitedBy { rule, key }) = self.rule {
             line.extend_from_slice(b" rule=");
             word(rule, line);
+            if let Some(key) = key {
+                line.extend_from_slice(b" key=");
+                escape::text(key.as_bytes(), line);
+            }
+        }
+        if let Some(time) = self.retry_after {
+            put(line, format_args!(" retry_after={}ms", Millis(time)));
+        }
+        for LimitedBy { rule, key } in self.shadow_rules {
+            line.extend_from_slice(b" shadow_rule=");
+            word(rule, line);
+            if let Some(key) = key {
+                line.extend_from_slice(b" shadow_key=");
+                escape::text(key.as_bytes(), line);
+            }
+        }
+        if self.is_fallback {
+            line.extend_from_slice(b" fallback=true");
         }
         if !self.wait.is_zero() {
             put(line, format_args!(" wait={}ms", Millis(self.wait)));
@@ -130,6 +172,12 @@ impl Entry<'_> {
             line.extend_from_slice(b" host=");
             escape::text(host, line);
         }
+        for (name, id) in [(" request_id=", self.request_id), (" traceparent=", self.traceparent)] {
+            if let Some(id) = id {
+                line.extend_from_slice(name.as_bytes());
+                escape::text(id, line);
+            }
+        }
     }
 
     fn json(&self, date: &mut LogTime, line: &mut Vec<u8>) {
@@ -144,7 +192,10 @@ impl Entry<'_> {
             ("target", Some(self.target.as_bytes())),
             ("referer", self.referer),
             ("user_agent", self.user_agent),
-            ("rule", self.rule.map(str::as_bytes)),
+            ("rule", self.rule.map(|by| by.rule.as_bytes())),
+            ("key", self.rule.and_then(|by| by.key).map(str::as_bytes)),
+            ("request_id", self.request_id),
+            ("traceparent", self.traceparent),
             ("upstream", self.upstream.map(str::as_bytes)),
         ];
         for (name, text) in texts {
@@ -161,6 +212,33 @@ impl Entry<'_> {
         }
         if let Some(took) = self.upstream_took {
             put(line, format_args!(",\"upstream_ms\":{}", Millis(took)));
+        }
+        if let Some(time) = self.retry_after {
+            put(line, format_args!(",\"retry_after_ms\":{}", Millis(time)));
+        }
+        if self.is_fallback {
+            line.extend_from_slice(b",\"fallback\":true");
+        }
+        if let Some((first, more)) = self.shadow_rules.split_first() {
+            line.extend_from_slice(b",\"shadow\":[");
+            first.json(line);
+            for by in more {
+                line.push(b',');
+                by.json(line);
+            }
+            line.push(b']');
+        }
+        line.push(b'}');
+    }
+}
+
+impl LimitedBy<'_> {
+    fn json(&self, line: &mut Vec<u8>) {
+        line.extend_from_slice(b"{\"rule\":");
+        escape::json(self.rule.as_bytes(), line);
+        if let Some(key) = self.key {
+            line.extend_from_slice(b",\"key\":");
+            escape::json(key.as_bytes(), line);
         }
         line.push(b'}');
     }

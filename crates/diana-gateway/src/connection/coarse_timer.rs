@@ -3,14 +3,21 @@
 //! A timer for each phase of each request would be set and reset all the time, and almost never fire. Instead, a phase
 //! only stores when it is due; a task scans the list ten times a second and wakes the overdue entries. So a timeout
 //! fires up to [`TICK`] late, and never early.
+//!
+//! A thread of its own wakes the tasks of all workers ([`Ticker`]). With a tokio timer in each worker, every
+//! `epoll_wait` would have to read the clock and search the timer wheel for its timeout.
 
 use diana::{Clock, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use slab::Slab;
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How often the list is scanned.
 const TICK: Duration = Duration::from_millis(100);
@@ -20,6 +27,15 @@ const NEVER: u64 = u64::MAX;
 /// The start time of a gateway: all its workers count from this instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartTime(Timestamp);
+
+/// The thread that wakes every worker once per [`TICK`]. Dropping it ends the thread.
+#[derive(Debug)]
+pub(crate) struct Ticker {
+    ticks: watch::Receiver<()>,
+    /// Dropped to end the thread.
+    alive: Option<mpsc::Sender<Infallible>>,
+    thread: Option<JoinHandle<()>>,
+}
 
 /// The deadlines of one worker.
 #[derive(Debug)]
@@ -49,6 +65,43 @@ impl StartTime {
     pub(crate) fn now() -> Self {
         Self(SystemClock.now())
     }
+
+    /// Returns the milliseconds since then.
+    pub(crate) fn elapsed_millis(self) -> u64 {
+        u64::try_from(SystemClock.now().since(self.0).as_millis()).unwrap_or(NEVER - 1)
+    }
+}
+
+impl Ticker {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system can't start a thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (sender, ticks) = watch::channel(());
+        let (alive, ended) = mpsc::channel();
+        let run = move || {
+            while ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                sender.send_replace(());
+            }
+        };
+        let thread = std::thread::Builder::new().name("ticker".to_owned()).spawn(run)?;
+        Ok(Self { ticks, alive: Some(alive), thread: Some(thread) })
+    }
+
+    /// Returns a receiver that changes with each tick.
+    pub(crate) fn ticks(&self) -> watch::Receiver<()> {
+        self.ticks.clone()
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.alive = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Deadlines {
@@ -60,20 +113,15 @@ impl Deadlines {
 
     /// Reads the clock, and stores the time.
     fn update_now(&self) -> u64 {
-        let now = u64::try_from(SystemClock.now().since(self.start.0).as_millis()).unwrap_or(NEVER - 1);
+        let now = self.start.elapsed_millis();
         self.now.store(now, Ordering::Relaxed);
         now
     }
 
-    /// Scans the list until the worker ends.
-    pub(crate) async fn watch(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let now = self.update_now();
-            self.wake(|entry| entry.due.load(Ordering::Relaxed) <= now);
-        }
+    /// Reads the clock, and wakes the owners of overdue deadlines. Called once per tick.
+    pub(crate) fn scan(&self) {
+        let now = self.update_now();
+        self.wake(|entry| entry.due.load(Ordering::Relaxed) <= now);
     }
 
     fn wake(&self, is_due: impl Fn(&Entry) -> bool) {

@@ -4,8 +4,8 @@
 //! no window, are never delayed. h2 gets no more than the window allows. The rest of a chunk is stored in the [`Pipe`],
 //! one chunk for each stream.
 
+use super::interim::StreamHandle;
 use super::memory::{CHUNK_SIZE, MIN_READ, Memory, SendChunk};
-use super::stream_handle::StreamHandle;
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body;

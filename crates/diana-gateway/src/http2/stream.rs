@@ -1,13 +1,13 @@
 //! One stream: waits for the response to its request, and sends it.
 
-use super::body::ReadAhead;
+use super::date_header::date_header;
+use super::interim::StreamHandle;
 use super::memory::{Memory, RequestMemory, SendChunk};
+use super::received_body::ReadAhead;
 use super::send_body::{Pipe, PipeError};
-use super::stream_handle::StreamHandle;
-use crate::access_log::date_header;
 use crate::connection::{Connection, Deadline};
+use crate::request::ResponseFuture;
 use crate::response::ResponseBody;
-use crate::service::ResponseFuture;
 use h2::Reason;
 use h2::server::SendResponse;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};

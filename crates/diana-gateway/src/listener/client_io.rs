@@ -3,7 +3,7 @@
 //! It starts with the bytes that were already read to detect the protocol, and reports reads and writes to its
 //! [`ConnTimeouts`] and the metrics.
 
-use super::client_socket::ClientSocket;
+use super::disconnect::ClientSocket;
 use crate::connection::ConnTimeouts;
 use bytes::Bytes;
 use diana_metrics::Shard;
@@ -28,13 +28,15 @@ pub(crate) enum Stream {
 }
 
 /// A stream whose first bytes have already been read.
-pub(crate) struct Rewind<I> {
+#[derive(Debug)]
+pub struct Rewind<I> {
     first: Bytes,
     stream: I,
 }
 
 impl<I> Rewind<I> {
-    pub(crate) fn new(first: Bytes, stream: I) -> Self {
+    /// Returns these bytes to the stream that they were read from.
+    pub fn new(first: Bytes, stream: I) -> Self {
         Self { first, stream }
     }
 }

@@ -4,7 +4,7 @@
 //! costs one read in total.
 
 use super::client_io::{Rewind, Stream};
-use super::client_socket::ClientSocket;
+use super::disconnect::ClientSocket;
 use super::proxy_protocol::{self, Header};
 use crate::connection::{ConnInfo, Protocol};
 use crate::section::GatewaySection;

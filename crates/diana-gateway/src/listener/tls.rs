@@ -1,5 +1,6 @@
 //! TLS for clients: certificates, selected by SNI and reloaded when their files change.
 
+use super::CertificateStatus;
 use crate::section::Tls;
 use arc_swap::ArcSwap;
 use rustls::client::verify_server_name;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokio_rustls::TlsAcceptor;
 
-/// The certificates of a gateway.
+/// The certificates of listeners.
 #[derive(Debug)]
-pub(crate) struct Certificates {
+pub struct Certificates {
     section: Tls,
     config: Arc<rustls::ServerConfig>,
     resolver: Arc<CertResolver>,
@@ -31,14 +32,14 @@ struct CertResolver(ArcSwap<Vec<Arc<CertifiedKey>>>);
 /// Why certificates can't be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {reason}")]
-pub(crate) struct CertificateError {
+pub struct CertificateError {
     file: String,
     reason: String,
 }
 
 impl Certificates {
     /// Reads the certificate files.
-    pub(crate) fn read(section: &Tls) -> Result<Arc<Self>, CertificateError> {
+    pub fn read(section: &Tls) -> Result<Arc<Self>, CertificateError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let modified = modification_times(section);
         let resolver = Arc::new(CertResolver(ArcSwap::from_pointee(keys(section, &provider)?)));
@@ -50,12 +51,19 @@ impl Certificates {
         Ok(Arc::new(Self { section: section.clone(), config: Arc::new(config), resolver, modified }))
     }
 
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+    /// Returns the acceptor of connections with these certificates.
+    pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
+    /// Returns the active certificates, in the order of the file.
+    pub fn status(&self) -> Vec<CertificateStatus> {
+        let keys = self.resolver.0.load();
+        keys.iter().filter_map(|key| CertificateStatus::of(key.end_entity_cert().ok()?)).collect()
+    }
+
     /// Reloads the files if they have changed. If the new ones are invalid, the old ones stay active.
-    pub(crate) fn refresh(&self) {
+    pub fn refresh(&self) {
         let modified = modification_times(&self.section);
         if *self.modified.lock() == modified {
             return;

@@ -8,7 +8,7 @@
 use super::body::RequestBody;
 use bytes::Bytes;
 use http::Version;
-use http::header::EXPECT;
+use http::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -22,6 +22,15 @@ const MAX_BYTES: u64 = 256 << 10;
 pub(crate) enum ConnReuse {
     KeepAlive,
     Close,
+}
+
+impl ConnReuse {
+    /// Adds to the head of a response that the connection will be closed, if so.
+    pub(crate) fn announce(self, response: &mut HeaderMap) {
+        if self == Self::Close {
+            response.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
 }
 
 /// Discards a body, and returns whether the connection can be reused.

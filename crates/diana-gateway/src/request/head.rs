@@ -17,7 +17,9 @@ pub(crate) use check::{Rejected, check, check_coding, upgrade};
 pub(crate) use trailers::{Padded, TrailerFilter, is_trailer_allowed};
 pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, is_forwarded};
 
+use super::RejectedRequest;
 use crate::section::GatewaySection;
+use diana_http::find_header;
 use http::Version;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
@@ -37,10 +39,7 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
 /// Returns the headers that `Connection` names, which are hop-by-hop too.
 pub(crate) fn connection_headers(headers: &HeaderMap) -> ConnectionHeaders {
     let mut named = ConnectionHeaders::new();
-    // Comparing the names costs less than a lookup, and the header is usually missing.
-    if headers.keys().any(|name| *name == CONNECTION) {
-        headers.get_all(CONNECTION).iter().for_each(|list| add_connection_headers(list, &mut named));
-    }
+    headers.get_all(CONNECTION).iter().for_each(|list| add_connection_headers(list, &mut named));
     named
 }
 
@@ -58,11 +57,24 @@ pub(crate) fn add_connection_headers(list: &HeaderValue, named: &mut ConnectionH
     named.extend(names.filter(|name| !stays(name)));
 }
 
+/// Checks the head of a request that another proxy describes as the gateway checks those of its clients, and prepares it
+/// for the rules: without the headers that `Connection` names.
+///
+/// # Errors
+/// The gateway would reject the request before it evaluates any rule.
+pub fn prepare_head(head: &mut Parts, gateway: &GatewaySection) -> Result<(), RejectedRequest> {
+    check(head, gateway).map_err(|Rejected { status, detail }| RejectedRequest { status, detail })?;
+    remove_connection_headers(&mut head.headers);
+    Ok(())
+}
+
 /// Removes the headers that `Connection` names. No upstream gets them, so no rule may see them: otherwise a client
 /// could send a key that only the rules see, and a new one each time.
 pub(crate) fn remove_connection_headers(headers: &mut HeaderMap) {
-    for name in connection_headers(headers) {
-        headers.remove(name);
+    if find_header(headers, &CONNECTION).is_some() {
+        for name in connection_headers(headers) {
+            headers.remove(name);
+        }
     }
 }
 

@@ -43,11 +43,15 @@ impl GatewaySection {
         }
         match self.access_log {
             AccessLogFormat::Off => {}
-            AccessLogFormat::Text => lines.push("logs each request as text".to_owned()),
-            AccessLogFormat::Json => lines.push("logs each request as JSON".to_owned()),
+            AccessLogFormat::Text => lines.push(format!("logs each request as text{}", to_file(self))),
+            AccessLogFormat::Json => lines.push(format!("logs each request as JSON{}", to_file(self))),
         }
         lines
     }
+}
+
+fn to_file(gateway: &GatewaySection) -> String {
+    gateway.access_log_file.as_ref().map(|file| format!(" to {}", file.display())).unwrap_or_default()
 }
 
 fn listeners(gateway: &GatewaySection) -> String {

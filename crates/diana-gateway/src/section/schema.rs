@@ -1,6 +1,8 @@
 //! The JSON Schema of `gateway`.
 
-use super::{AccessLogFormat, FIELDS, METHODS, client_bounds, route, signature, timeouts, tls};
+use super::{
+    ACCESS_LOG, AccessLogFormat, Certificate, FIELDS, METHODS, client_bounds, route, signed_requests, timeouts, tls,
+};
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::schema::{flag, listen, object, one_or_more, place, reference, reference_with, requiring, word};
 use serde_json::{Value, json};
@@ -33,8 +35,23 @@ fn of_gateway(name: &str) -> Value {
         }),
         "echo" => flag("whether requests without an upstream are answered with their own content"),
         "proxy_protocol" => flag("whether every connection begins with a PROXY header (version 1 or 2)"),
-        "access_log" => word("the format of the access log; off by default", &AccessLogFormat::WORDS),
-        "signature" => requiring(object("how requests must be signed", &signature::FIELDS, of_signature), &["secret"]),
+        "access_log" => {
+            let file = object("the format of the access log, and its file", &ACCESS_LOG, |field| match field {
+                "format" => word("the format; text by default", &AccessLogFormat::WORDS),
+                _ => reference_with("text", "the file", &["/var/log/diana/access.log"]),
+            });
+            json!({
+                "description": "the format of the access log; off by default",
+                "anyOf": [
+                    {"enum": AccessLogFormat::WORDS},
+                    {"$ref": "#/$defs/variable"},
+                    requiring(file, &["file"]),
+                ],
+            })
+        }
+        "signature" => {
+            requiring(object("how requests must be signed", &signed_requests::FIELDS, of_signature), &["secret"])
+        }
         "workers" => reference("count", "number of worker threads; one per core by default"),
         "timeouts" => object("timeouts", &timeouts::FIELDS, of_timeouts),
         "bounds" => object("bounds on what one client may send", &client_bounds::FIELDS, of_bounds),
@@ -51,14 +68,18 @@ fn of_gateway(name: &str) -> Value {
 fn of_tls(name: &str) -> Value {
     match name {
         "listen" => listen("0.0.0.0:8443"),
-        _ => {
-            let pair = object("a certificate and its key", &tls::CERTIFICATE, |name| match name {
-                "certificate" => reference_with("text", "a PEM file: the certificate and its chain", &["cert.pem"]),
-                _ => reference_with("text", "a PEM file: the private key", &["key.pem"]),
-            });
-            let pair = requiring(pair, &tls::CERTIFICATE);
-            one_or_more(pair, "certificates, chosen by SNI; the first is the default", &[])
-        }
+        _ => one_or_more(Certificate::schema(), "certificates, chosen by SNI; the first is the default", &[]),
+    }
+}
+
+impl Certificate {
+    /// Returns the JSON Schema of a certificate and its key.
+    pub fn schema() -> Value {
+        let pair = object("a certificate and its key", &tls::CERTIFICATE, |name| match name {
+            "certificate" => reference_with("text", "a PEM file: the certificate and its chain", &["cert.pem"]),
+            _ => reference_with("text", "a PEM file: the private key", &["key.pem"]),
+        });
+        requiring(pair, &tls::CERTIFICATE)
     }
 }
 

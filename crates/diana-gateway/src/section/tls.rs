@@ -30,6 +30,11 @@ pub(super) const FIELDS: [&str; 2] = ["listen", "certificates"];
 pub(super) const CERTIFICATE: [&str; 2] = ["certificate", "key"];
 
 impl Tls {
+    /// Creates listeners on these addresses with one certificate.
+    pub fn new(listen: Vec<SocketAddr>, certificate: Certificate) -> Self {
+        Self { listen, certificates: vec![certificate] }
+    }
+
     pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`tls`", FIELDS, problems)?;
         let listen = fields.require("listen", problems).map(|node| scalar::listen(node, problems)).unwrap_or_default();
@@ -43,7 +48,8 @@ impl Tls {
 }
 
 impl Certificate {
-    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+    /// Parses `{certificate: cert.pem, key: key.pem}`.
+    pub fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "certificate", CERTIFICATE, problems)?;
         let [certificate, key] =
             CERTIFICATE.map(|name| fields.require(name, problems).and_then(|node| path(node, name, problems)));

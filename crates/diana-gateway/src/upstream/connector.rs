@@ -3,6 +3,7 @@
 use super::UpstreamError;
 use crate::connection::Protocol;
 use crate::connection::descriptors::{self, User};
+use diana_metrics::{UpstreamConnection, UpstreamShard};
 use diana_rules::upstream_url::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -27,7 +28,13 @@ pub(crate) struct Connector {
 }
 
 /// A connection to an upstream.
-pub(crate) enum UpstreamIo {
+pub(crate) struct UpstreamIo {
+    stream: Stream,
+    /// Counts it as open.
+    _counted: UpstreamConnection,
+}
+
+enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -45,29 +52,33 @@ impl Connector {
     }
 
     /// Connects, including the TLS handshake, within the timeout.
-    pub(super) async fn connect(&self, upstream: &Upstream) -> Result<(UpstreamIo, Protocol), UpstreamError> {
+    pub(super) async fn connect(
+        &self,
+        upstream: &Upstream,
+        counts: &Arc<UpstreamShard>,
+    ) -> Result<(UpstreamIo, Protocol), UpstreamError> {
         match tokio::time::timeout(self.timeout, self.connect_to(upstream)).await {
-            Ok(Ok(connected)) => Ok(connected),
+            Ok(Ok((stream, protocol))) => Ok((UpstreamIo { stream, _counted: counts.connection_opened() }, protocol)),
             Ok(Err(error)) => Err(UpstreamError::Unreachable(error.to_string())),
             Err(_) => Err(UpstreamError::TimedOut),
         }
     }
 
-    async fn connect_to(&self, upstream: &Upstream) -> io::Result<(UpstreamIo, Protocol)> {
+    async fn connect_to(&self, upstream: &Upstream) -> io::Result<(Stream, Protocol)> {
         let socket = TcpStream::connect((&*upstream.host, upstream.port)).await?;
         if descriptors::is_reserved(&socket, User::Upstreams) {
             return Err(io::Error::other("too few file descriptors left"));
         }
         socket.set_nodelay(true)?;
         match upstream.scheme {
-            Scheme::Http => Ok((UpstreamIo::Plain(socket), Protocol::Http1)),
-            Scheme::H2c => Ok((UpstreamIo::Plain(socket), Protocol::Http2)),
+            Scheme::Http => Ok((Stream::Plain(socket), Protocol::Http1)),
+            Scheme::H2c => Ok((Stream::Plain(socket), Protocol::Http2)),
             Scheme::Https => {
                 let name = ServerName::try_from(upstream.host.clone()).map_err(io::Error::other)?;
                 let stream = self.tls.connect(name, socket).await?;
                 let protocol =
                     if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
-                Ok((UpstreamIo::Tls(Box::new(stream)), protocol))
+                Ok((Stream::Tls(Box::new(stream)), protocol))
             }
             other => Err(io::Error::other(format!("unsupported scheme `{other}`"))),
         }
@@ -75,11 +86,18 @@ impl Connector {
 }
 
 impl UpstreamIo {
+    /// Creates a connection without TLS over a socket.
+    #[cfg(test)]
+    pub(super) fn plain(socket: TcpStream) -> Self {
+        let counts = Arc::<UpstreamShard>::default();
+        Self { stream: Stream::Plain(socket), _counted: counts.connection_opened() }
+    }
+
     /// Returns `true` if bytes, the end, or an error are pending on the socket. Asks the kernel, not the runtime.
     pub(super) fn has_unread(&self) -> bool {
-        let socket = match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
+        let socket = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
         };
         let peeked = SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);
         !peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -88,18 +106,18 @@ impl UpstreamIo {
 
 impl AsyncRead for UpstreamIo {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
         }
     }
 }
 
 impl AsyncWrite for UpstreamIo {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
         }
     }
 
@@ -108,30 +126,30 @@ impl AsyncWrite for UpstreamIo {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
         }
     }
 }

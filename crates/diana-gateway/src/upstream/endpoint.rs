@@ -1,65 +1,27 @@
-//! One upstream: its idle connections and its health.
-//!
-//! # Ejection
-//! An upstream that fails [`FAILURES`] times in a row (it is unreachable, aborts, or times out) is ejected for some
-//! time, longer each time. After that, one request tries it. If all are ejected, all are tried: that is better than
-//! failing every request.
+//! One upstream in one worker: its idle connections, its counts, and its [health](super::health).
 
 use super::http1::Http1;
+use super::registry::SharedUpstream;
 use super::{Connector, UpstreamError, http2};
 use crate::connection::{Deadlines, Protocol};
-use diana_metrics::Shard;
+use diana_metrics::{Shard, UpstreamShard};
 use diana_rules::upstream_url::{Scheme, Upstream};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
-/// How many failures in a row eject an upstream.
-const FAILURES: u32 = 3;
-/// How long an upstream is ejected at first, in milliseconds; and at most.
-const EJECTION: u64 = 5_000;
-const MAX_EJECTION: u64 = 60_000;
 /// How many idle connections a worker keeps, and for how long, in milliseconds.
 const MAX_IDLE: usize = 4_096;
 const MAX_IDLE_TIME: u64 = 30_000;
 
-/// The health of an upstream, shared by all workers.
-#[derive(Debug, Default)]
-pub(crate) struct Health {
-    /// Failures in a row.
-    failures: AtomicU32,
-    /// When the ejection ends, in milliseconds since the gateway started.
-    ejected_until: AtomicU64,
-}
-
-impl Health {
-    fn is_healthy(&self, now: u64) -> bool {
-        self.ejected_until.load(Ordering::Relaxed) <= now
-    }
-
-    fn succeeded(&self) {
-        if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
-            self.ejected_until.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Records a failure. Returns `true` if the upstream was healthy until now and is ejected from now on.
-    fn failed(&self, now: u64) -> bool {
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let Some(excess) = failures.checked_sub(FAILURES) else { return false };
-        let time = EJECTION.saturating_mul(1 << excess.min(8)).min(MAX_EJECTION);
-        self.ejected_until.swap(now + time, Ordering::Relaxed) <= now
-    }
-}
-
 /// One upstream in one worker.
 pub(crate) struct Endpoint {
     pub(crate) upstream: Upstream,
-    health: Arc<Health>,
+    shared: Arc<SharedUpstream>,
     metrics: Arc<Shard>,
+    /// Its own counts in this worker.
+    pub(crate) counts: Arc<UpstreamShard>,
     /// The upstream's own name, for a request without a host.
     pub(super) authority: String,
     #[allow(clippy::vec_box, reason = "they are large, and are moved often")]
@@ -81,21 +43,24 @@ pub(super) enum ConnAge {
 }
 
 impl Endpoint {
-    pub(super) fn new(upstream: Upstream, health: Arc<Health>, metrics: Arc<Shard>) -> Self {
+    pub(super) fn new(upstream: Upstream, shared: Arc<SharedUpstream>, metrics: Arc<Shard>) -> Self {
         let authority = upstream.authority();
         let http2 = Arc::new(http2::Pool::default());
         if upstream.scheme == Scheme::H2c {
             http2.set_known();
         }
-        Self { upstream, health, metrics, authority, idle: Mutex::default(), http2 }
+        let counts = shared.add_worker();
+        Self { upstream, shared, metrics, counts, authority, idle: Mutex::default(), http2 }
     }
 
     pub(super) fn is_healthy(&self, now: u64) -> bool {
-        self.health.is_healthy(now)
+        self.shared.health.is_healthy(now)
     }
 
     pub(super) fn succeeded(&self) {
-        self.health.succeeded();
+        if self.shared.health.succeeded() {
+            tracing::info!("upstream {} responds again", self.upstream);
+        }
     }
 
     pub(super) fn failed(&self, error: &UpstreamError, now: u64) {
@@ -107,7 +72,8 @@ impl Endpoint {
             return;
         }
         self.metrics.upstream_failed();
-        if self.health.failed(now) {
+        self.counts.unanswered();
+        if self.shared.health.failed(now) {
             tracing::warn!("upstream {} ejected: {error}", self.upstream);
         } else {
             tracing::debug!("upstream {} failed: {error}", self.upstream);
@@ -143,7 +109,7 @@ impl Endpoint {
         } else {
             None
         };
-        let (io, protocol) = connector.connect(&self.upstream).await?;
+        let (io, protocol) = connector.connect(&self.upstream, &self.counts).await?;
         Ok(match protocol {
             Protocol::Http1 => PooledConn::Http1(Box::new(Http1::new(io, deadlines.add())), ConnAge::New),
             Protocol::Http2 => {

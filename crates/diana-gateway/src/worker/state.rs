@@ -36,4 +36,6 @@ pub(crate) enum RouteTarget {
     Echo,
     /// No upstream: the response only states that the request is allowed.
     Allow,
+    /// Requests are checks of other gateways, which describe the request that they ask about.
+    Check,
 }

@@ -1,7 +1,7 @@
 //! The access log: a line for each request, whatever clients send and however slowly it is read.
 
 use diana::Timestamp;
-use diana_gateway::access_log::{AccessLog, Entry, LogFormat};
+use diana_gateway::access_log::{AccessLog, Entry, LimitedBy, LogFormat};
 use diana_metrics::Outcome;
 use diana_testing::wait_until;
 use parking_lot::{Condvar, Mutex};
@@ -59,7 +59,8 @@ fn denied() -> Entry<'static> {
         took: Duration::from_micros(45),
         user_agent: Some(b"curl/8.5"),
         outcome: Outcome::Denied,
-        rule: Some("each-account"),
+        rule: Some(LimitedBy { rule: "each-account", key: Some("alice") }),
+        retry_after: Some(Duration::from_millis(200)),
         ..Entry::default()
     }
 }
@@ -75,6 +76,11 @@ fn forwarded() -> Entry<'static> {
         upstream_took: Some(Duration::from_micros(3_400)),
         took: Duration::from_micros(15_500),
         bytes_in: 0,
+        retry_after: None,
+        shadow_rules: &[LimitedBy { rule: "watched", key: Some("203.0.113.7") }],
+        is_fallback: true,
+        request_id: Some(b"r-1"),
+        traceparent: Some(b"00-ab-cd-01"),
         ..denied()
     }
 }
@@ -93,10 +99,12 @@ fn text_lines_are_the_combined_format_with_extra_fields() {
     assert_eq!(
         written(LogFormat::Text, &[denied(), forwarded(), Entry::default()]),
         "203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/1.1\" 503 162 \"-\" \"curl/8.5\" \
-         outcome=refused time=0.045ms rule=each-account bytes_in=12 host=\"api.example.com\"\n\
-         203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/2.0\" 200 162 \"https://example.com/\" \"curl/8.5\" \
-         outcome=forwarded time=15.500ms rule=each-account wait=12.000ms upstream=http://10.0.0.1:80 upstream_time=3.400ms \
+         outcome=refused time=0.045ms rule=each-account key=\"alice\" retry_after=200.000ms bytes_in=12 \
          host=\"api.example.com\"\n\
+         203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/2.0\" 200 162 \"https://example.com/\" \"curl/8.5\" \
+         outcome=forwarded time=15.500ms rule=each-account key=\"alice\" shadow_rule=watched shadow_key=\"203.0.113.7\" \
+         fallback=true wait=12.000ms upstream=http://10.0.0.1:80 upstream_time=3.400ms host=\"api.example.com\" \
+         request_id=\"r-1\" traceparent=\"00-ab-cd-01\"\n\
          - - - [01/Jan/1970:00:00:00 +0000] \"  HTTP/1.1\" 0 0 \"-\" \"-\" outcome=forwarded time=0.000ms\n"
     );
 }
@@ -108,11 +116,14 @@ fn json_lines_are_objects() {
     assert_eq!(
         lines[0],
         json!({"time": "2026-11-15T20:12:52.345Z", "client": "203.0.113.7", "method": "POST", "host": "api.example.com",
-               "target": "/login?x=1", "user_agent": "curl/8.5", "rule": "each-account", "version": "HTTP/1.1", "status": 503,
-               "outcome": "refused", "ms": 0.045, "bytes_in": 12, "bytes_out": 162})
+               "target": "/login?x=1", "user_agent": "curl/8.5", "rule": "each-account", "key": "alice",
+               "version": "HTTP/1.1", "status": 503, "outcome": "refused", "ms": 0.045, "bytes_in": 12, "bytes_out": 162,
+               "retry_after_ms": 200.0})
     );
     assert_eq!((&lines[1]["wait_ms"], &lines[1]["upstream_ms"]), (&json!(12.0), &json!(3.4)));
     assert_eq!(lines[1]["upstream"], "http://10.0.0.1:80");
+    assert_eq!(lines[1]["shadow"], json!([{"rule": "watched", "key": "203.0.113.7"}]));
+    assert_eq!((&lines[1]["fallback"], &lines[1]["request_id"]), (&json!(true), &json!("r-1")));
 }
 
 #[test]
@@ -149,14 +160,20 @@ proptest! {
     fn any_bytes_make_one_valid_line(
         target in any::<String>(), agent in any::<Vec<u8>>(), host in any::<Vec<u8>>(), rule in any::<String>()
     ) {
-        let (user_agent, host, rule) = (Some(&*agent), Some(&*host), Some(&*rule));
-        let entry = Entry { target: &target, user_agent, host, rule, ..denied() };
+        let (user_agent, host) = (Some(&*agent), Some(&*host));
+        let by = LimitedBy { rule: &rule, key: Some(&target) };
+        let (rule, shadow_rules) = (Some(by), &[by, by][..]);
+        let (request_id, traceparent) = (Some(&*agent), Some(&*agent));
+        let entry =
+            Entry { target: &target, user_agent, host, rule, shadow_rules, request_id, traceparent, ..denied() };
         let json = written(LogFormat::Json, &[entry]);
         prop_assert_eq!(json.matches('\n').count(), 1);
         let line = serde_json::from_str::<Value>(&json).unwrap();
         prop_assert_eq!(line["target"].as_str().unwrap(), &target);
         let agent = String::from_utf8_lossy(&agent);
         prop_assert_eq!(line["user_agent"].as_str().unwrap(), &*agent);
+        prop_assert_eq!(line["key"].as_str().unwrap(), &target);
+        prop_assert_eq!(line["shadow"][1]["key"].as_str().unwrap(), &target);
         let text = written(LogFormat::Text, &[entry]);
         prop_assert!(text.trim_end_matches('\n').bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{}", text);
     }

@@ -1,9 +1,9 @@
 //! Outgoing calls under the rules of an engine.
 
-use super::limit::{ClientLimit, ClientLimitError, PermitFuture};
+use super::limit_trait::{ClientLimit, ClientLimitError, PermitFuture};
 use crate::check::CheckResult;
-use crate::filter::Filter;
 use crate::permit::RequestPermit;
+use crate::rate_limit_filter::Filter;
 use diana::Retry;
 use diana::Verdict;
 use http::request::Parts;

@@ -2,7 +2,7 @@
 
 use super::ClientRateLimitLayer;
 use super::error::{ClientRateLimitError, Overloaded};
-use super::limit::{ClientLimit, ClientLimitError, PermitFuture};
+use super::limit_trait::{ClientLimit, ClientLimitError, PermitFuture};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;

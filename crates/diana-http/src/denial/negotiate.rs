@@ -1,6 +1,7 @@
 //! Content negotiation for denials.
 
 use crate::attributes::HttpAttributes;
+use crate::find_header::find_header;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method};
 
@@ -31,10 +32,10 @@ impl ResponseFormat {
 impl BodyFormat {
     fn of(request: &HttpAttributes<'_>) -> Self {
         let headers = request.headers;
-        if let Some(grpc) = headers.get(CONTENT_TYPE).and_then(|value| grpc(value.as_bytes())) {
+        if let Some(grpc) = find_header(headers, &CONTENT_TYPE).and_then(|value| grpc(value.as_bytes())) {
             return Self::Grpc(grpc);
         }
-        match headers.get(ACCEPT) {
+        match find_header(headers, &ACCEPT) {
             // `*/*` is the most common value, and needs no parsing.
             Some(accept) if accept != "*/*" && prefers_html(accept) => Self::Html,
             _ => Self::Json,

@@ -72,6 +72,7 @@ where
     #[allow(clippy::result_large_err, reason = "it is moved once, and a box would make each denial slower")]
     fn apply<R>(self, result: CheckResult) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
         let Self { mut head, body, mut inner, client, rerouting } = self;
+        result.log(&head, client, "layer");
         let mut permit = match result {
             CheckResult::Allow(permit) => permit,
             CheckResult::Reroute(permit) if rerouting == Rerouting::Forward => {

@@ -1,7 +1,7 @@
 //! The client of the layer, and the future of a call.
 
 use super::RetryAfterLayer;
-use super::call::PauseWait;
+use super::pause_wait::PauseWait;
 use crate::client_limit::{ClientLimit, ClientRateLimitError, NoLimit};
 use crate::client_traits::{RequestHost, ResponseMeta};
 use pin_project_lite::pin_project;

@@ -13,7 +13,7 @@
 //! What always holds: of each charge no more is refunded than was charged.
 
 use crate::direct_store::StateReceipt;
-use crate::limit_config::LimitConfig;
+use crate::limit_config_versions::LimitConfig;
 use crate::script_call::Item;
 use diana_core::{Cost, Receipt};
 use parking_lot::Mutex;
@@ -273,8 +273,8 @@ impl Drop for PendingCharges<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit_config::LimitConfigs;
-    use crate::scripted::AskArgs;
+    use crate::limit_config_versions::LimitConfigs;
+    use crate::scripted_algorithm::AskArgs;
     use diana_core::{Limit, MaxWait, Timestamp, Total};
     use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The blocks of one key, and its request rate.
 
-use crate::limit_config::LimitConfig;
+use crate::limit_config_versions::LimitConfig;
 use crate::options;
-use crate::scripted::{EndedLease, Leasing};
+use crate::scripted_algorithm::{EndedLease, Leasing};
 use diana_core::{Answer, Cost, Outcome, Receipt, Status, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;

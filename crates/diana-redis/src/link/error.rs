@@ -42,6 +42,11 @@ impl CallError {
         matches!(self, Self::Unavailable(_) | Self::TimedOut(_) | Self::AccessDenied(_) | Self::UnsupportedVersion(_))
     }
 
+    /// Returns `true` if Redis will never work with this configuration.
+    pub(crate) fn is_permanent(&self) -> bool {
+        matches!(self, Self::AccessDenied(_) | Self::UnsupportedVersion(_))
+    }
+
     /// Returns `true` if a retry may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         !matches!(self, Self::ScriptFailed(_) | Self::Unanswerable(_))

@@ -65,7 +65,7 @@ async fn reconnect_once(inner: &Inner) {
         Ok(connection) => connection,
         Err(error) => {
             let reason = CallError::from(error).to_string();
-            inner.breakers.iter().for_each(|breaker| inner.warn_still_down(breaker, &reason));
+            inner.breakers.iter().for_each(|breaker| inner.log_still_down(breaker, &reason));
             return;
         }
     };
@@ -102,7 +102,7 @@ fn finish_probe(inner: &Inner, index: usize, written: Result<(), CallError>, con
             inner.install(connection);
             inner.restore(breaker);
         }
-        Err(error) => inner.warn_still_down(breaker, &error.to_string()),
+        Err(error) => inner.log_still_down(breaker, &error.to_string()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::key::slot;
 use crate::link::CallError;
 use crate::script_call::{Item, Op};
 use crate::script_runner::CallContext;
-use crate::scripted::Effect;
+use crate::scripted_algorithm::Effect;
 use diana_core::{Answer, Decision, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Refunds, and queries while a refund is in flight.
+//! Refunds, to the source of the permits; and releases that wait until Redis is reachable again.
 
 use super::resync::MAX_CALLS;
 use super::{DecidedBy, Inner, RedisStore};
@@ -8,8 +8,7 @@ use crate::link::{Budget, CallError};
 use crate::options::TimeSource;
 use crate::releases::ReleaseGuard;
 use crate::script_call::{Item, Op};
-use crate::script_runner::CallContext;
-use diana_core::{Answer, Ask, Decision, MaxWait, Receipt, RefundFuture, StoreError, Timestamp};
+use diana_core::{Ask, Decision, MaxWait, Receipt, RefundFuture, StoreError, Timestamp};
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 
@@ -99,7 +98,7 @@ impl Inner {
 
     /// Releases permits that `items` may hold although the answer was lost: after the time when they could still be
     /// taken.
-    fn release_unknown(self: &Arc<Self>, items: &[Item], budget: Budget) {
+    pub(super) fn release_unknown(self: &Arc<Self>, items: &[Item], budget: Budget) {
         let held = items.iter().filter(|item| item.config.algorithm.holds()).map(|item| {
             // The request was not served, which the release shows by a time before the receipt's.
             let receipt = Receipt::new(item.ask.cost, Timestamp::MAX).with_mark(item.ask.ticket);
@@ -147,45 +146,6 @@ impl Inner {
             }
         });
         released.await;
-    }
-
-    /// Queries Redis. Releases a permit that Redis may have granted without its answer arriving.
-    pub(super) async fn ask_redis(
-        self: &Arc<Self>,
-        op: Op,
-        items: &mut [Item],
-        context: CallContext,
-    ) -> Result<Decision, CallError> {
-        let result = self.ask_after_releases(op, items, context).await;
-        if op == Op::Take && matches!(&result, Err(error) if error.may_have_run()) {
-            self.release_unknown(items, context.budget);
-        }
-        result
-    }
-
-    /// A release that is in flight when Redis is queried may arrive after the query: a request that is denied for that
-    /// reason is retried when the release is done.
-    async fn ask_after_releases(
-        self: &Arc<Self>,
-        op: Op,
-        items: &mut [Item],
-        context: CallContext,
-    ) -> Result<Decision, CallError> {
-        let released = self.releases.of(items);
-        let decision = self.ask_all(op, items, context).await?;
-        let denies = |(item, answer): (&Item, &Answer)| item.config.algorithm.holds() && !answer.is_granted();
-        if released.is_empty() || !items.iter().zip(decision.answers()).any(denies) {
-            return Ok(decision);
-        }
-        if context.budget.wait_for(released.done()).await.is_none() {
-            return Ok(decision);
-        }
-        for item in items.iter_mut() {
-            // Permits that a cluster's nodes granted under the first ticket may still be in the process of being
-            // refunded.
-            item.ask.ticket = self.client.ticket();
-        }
-        self.ask_all(op, items, context).await
     }
 }
 

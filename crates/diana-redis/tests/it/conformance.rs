@@ -1,6 +1,6 @@
 //! The core's conformance suite, on a real Redis: with the default options, and with Redis queried each time.
 
-use diana_core::conformance::{self, Setup};
+use diana_core::conformance::{self, SuiteOptions};
 use diana_redis::{Batching, DenyCache, Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ async fn passes(options: fn(Options) -> Options) {
     let redis = RedisServer::start().unwrap();
     let next = AtomicU64::new(0);
     for seed in 1..=3 {
-        let setup = Setup::default().tick(Duration::from_micros(1)).seed(seed);
-        let report = conformance::run(&setup, async || {
+        let suite = SuiteOptions::default().tick(Duration::from_micros(1)).seed(seed);
+        let report = conformance::run(&suite, async || {
             let prefix = format!("suite-{}", next.fetch_add(1, Ordering::Relaxed));
             let options = options(of_test(Options::default().prefix(prefix)));
             RedisStore::connect(&redis.url(), options).await.unwrap()

@@ -24,6 +24,11 @@ const TICK: Duration = Duration::from_micros(1);
 /// Permits are held for longer than any script takes: only the shared store has expiring leases.
 const YEARS: Duration = Duration::from_secs(50 * 365 * 86_400);
 
+/// The in-process store distinguishes this many changes of a limit within one microsecond (`MAX_CHANGES` of diana-core's
+/// `limit_versions.rs`). After more of them, an idle key of a warming-up limit has the store of a new one, which differs
+/// in its last bit, until the microsecond ends.
+const MAX_CHANGES_PER_MICROSECOND: usize = 4;
+
 const NAMES: [&[u8]; KEYS] = [b"a", b"b", b"c"];
 
 /// Runs a thousand random scripts, or `PROPTEST_CASES`. Returns how often the deny cache answered.
@@ -114,6 +119,8 @@ struct Current {
     limit: Limit,
     /// How its keys were migrated to it.
     migration: Migration,
+    /// When the limit last changed, and its changes within that microsecond.
+    changes: (Timestamp, usize),
 }
 
 /// A request that may be refunded.
@@ -127,7 +134,7 @@ impl<'a> Both<'a> {
     fn new(shared: RedisStore, script: &'a Script) -> Self {
         let named = |(index, family): (usize, &Vec<Kind>)| {
             let (kind, limit) = (family[0].clone(), family[0].limit(&format!("limit-{index}")));
-            Current { kind, limit, migration: Migration::Equal }
+            Current { kind, limit, migration: Migration::Equal, changes: (Timestamp::default(), 0) }
         };
         Self {
             shared,
@@ -210,14 +217,18 @@ impl<'a> Both<'a> {
 
     async fn change(&mut self, change: &Change) -> Result<(), TestCaseError> {
         let to = &self.script.limits[change.family][change.index];
-        let Current { kind, limit, migration: before } = &self.limits[change.limit];
+        let Current { kind, limit, migration: before, changes: (at, count) } = &self.limits[change.limit];
         let migration = to.migration_from(kind);
+        let changes = if *at == self.now { count + 1 } else { 1 };
+        if changes > MAX_CHANGES_PER_MICROSECOND {
+            return Ok(());
+        }
         if migration == Migration::Different || (migration, *before) == (Migration::Rounded, Migration::Rounded) {
             return Ok(());
         }
         // A refund after a migration with rounding rounds again, to more than a tick in total.
         let keeps_receipts = to.keeps_receipts_of(kind) && migration != Migration::Rounded;
-        self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), migration };
+        self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), migration, changes: (self.now, changes) };
         if !keeps_receipts {
             self.drop_receipts(|spec| spec.limit == change.limit);
         }

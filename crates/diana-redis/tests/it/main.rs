@@ -5,6 +5,7 @@
 
 mod acquire;
 mod charge_after_outage;
+mod cl_throttle;
 mod cluster;
 mod conformance;
 mod connect_errors;

@@ -2,8 +2,7 @@
 
 use crate::support::*;
 use diana_redis::Options;
-use diana_testing::{Port, RedisServer};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use diana_testing::{Port, RedisServer, TlsFiles};
 use std::process::Command;
 
 /// The environment variables with the port and the expected result of the inner test.
@@ -28,31 +27,11 @@ fn run_inside(port: u16, expected: &str, trusted: Option<&std::path::Path>) {
 #[test]
 fn a_private_ca_is_trusted_only_if_the_environment_names_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
-    let file = |name: &str, text: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let trusted = file("authority.pem", authority.pem());
-    let certificate = file("certificate.pem", certificate.pem());
-    let key = file("key.pem", key.serialize_pem());
+    let tls = TlsFiles::create(folder.path()).unwrap();
 
     let port = Port::claim().unwrap();
-    let _redis = RedisServer::builder()
-        .arg("tls-port", &port.number().to_string())
-        .arg("tls-cert-file", certificate.to_str().unwrap())
-        .arg("tls-key-file", key.to_str().unwrap())
-        .arg("tls-ca-cert-file", trusted.to_str().unwrap())
-        .arg("tls-auth-clients", "no")
-        .start()
-        .unwrap();
-    run_inside(port.number(), "trusted", Some(&trusted));
+    let _redis = RedisServer::builder().tls(&port, &tls).start().unwrap();
+    run_inside(port.number(), "trusted", Some(&tls.authority));
     run_inside(port.number(), "foreign", None);
 }
 

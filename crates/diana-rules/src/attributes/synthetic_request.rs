@@ -18,6 +18,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Default)]
 pub struct SyntheticRequest {
     ip: Option<IpAddr>,
+    hits: Option<u64>,
     known: Vec<(Attribute, String)>,
 }
 
@@ -68,6 +69,12 @@ impl SyntheticRequest {
         self.with(Attribute::Named(name.into()), value)
     }
 
+    /// Sets how many requests it stands for.
+    #[must_use]
+    pub fn hits(self, hits: u64) -> Self {
+        Self { hits: Some(hits), ..self }
+    }
+
     fn with(mut self, attribute: Attribute, value: impl Into<String>) -> Self {
         self.known.retain(|(known, _)| *known != attribute);
         self.known.push((attribute, value.into()));
@@ -81,6 +88,10 @@ impl Attributes for SyntheticRequest {
             return self.ip.map(|ip| ip.to_string().into());
         }
         self.known.iter().find(|(known, _)| known == attribute).map(|(_, value)| Cow::Borrowed(&**value))
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits.unwrap_or(1)
     }
 
     fn ip(&self) -> Option<IpAddr> {

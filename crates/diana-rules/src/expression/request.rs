@@ -10,7 +10,8 @@ use crate::map_reader::{all, nearest};
 use cel::IdedExpr;
 use cel::common::ast::{Expr, LiteralValue, operators};
 
-const MEMBERS: [&str; 9] = ["method", "path", "host", "ip", "headers", "cookies", "query", "params", "jwt"];
+const MEMBERS: [&str; 11] =
+    ["method", "path", "host", "ip", "headers", "cookies", "query", "params", "jwt", "domain", "descriptor"];
 
 /// The part of a request that a node refers to.
 enum Access {
@@ -32,6 +33,8 @@ const COOKIES: AttributeMap = AttributeMap { name: "cookies", attribute: |name| 
 const QUERY: AttributeMap = AttributeMap { name: "query", attribute: |name| Attribute::Query(name.into()) };
 const PARAMS: AttributeMap = AttributeMap { name: "params", attribute: |name| Attribute::Param(name.into()) };
 const JWT: AttributeMap = AttributeMap { name: "jwt", attribute: |name| Attribute::Jwt(name.into()) };
+const DESCRIPTOR: AttributeMap =
+    AttributeMap { name: "descriptor", attribute: |key| Attribute::Descriptor(key.into()) };
 
 impl Lowering<'_> {
     /// Lowers a node that reads the request; returns `None` for any other node.
@@ -126,6 +129,8 @@ impl Lowering<'_> {
             "query" => Access::Map(QUERY),
             "params" => Access::Map(PARAMS),
             "jwt" => Access::Map(JWT),
+            "domain" => Access::Attribute(Attribute::Domain),
+            "descriptor" => Access::Map(DESCRIPTOR),
             _ => {
                 let meant = nearest(name, &MEMBERS).map(|meant| format!("did you mean `{meant}`?"));
                 let expected = meant.unwrap_or_else(|| format!("expected one of {}", all(&MEMBERS)));

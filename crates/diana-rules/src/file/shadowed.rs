@@ -88,6 +88,9 @@ impl<'a> RuleContent<'a> {
             missing_status: _,
             answer: _,
             mode: _,
+            log: _,
+            // A rule that only charges another one is not compared.
+            charges: _,
             by,
             matches,
             limits,

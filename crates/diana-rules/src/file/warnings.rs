@@ -1,6 +1,8 @@
 //! Warnings of `diana check`: constructs that are valid, but most likely a mistake.
 
+use super::RuleFile;
 use crate::document::Span;
+use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::problem::Problem;
@@ -10,8 +12,16 @@ use crate::rule::{Missing, Mode, Rule};
 const MAX_COMPARISONS: usize = 1_000_000;
 
 /// Returns all warnings, each at the name of its rule.
-pub(super) fn of(rules: &[Rule], name_span: impl Fn(&Rule) -> Span) -> Vec<Problem> {
+pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Problem> {
+    let rules = &file.rules;
     let mut warnings = Vec::new();
+    for rule in rules.iter().filter(|_| file.log_keys == LoggedKeys::Full) {
+        if let Some(credential) = logged_keys::credential(rule, &file.identity) {
+            let what = format!("warning: `{}` counts by {credential}: logs will contain this credential", rule.name);
+            let expected = "add `log_keys: hashed` or `log_keys: off` at the top of the local file";
+            warnings.push(Problem::new(name_span(rule), what).expected(expected));
+        }
+    }
     let always = rules.iter().filter(|rule| limits_without(rule)).collect::<Vec<_>>();
     let are_compared = always.len().saturating_mul(rules.len()) <= MAX_COMPARISONS;
     for rule in rules.iter().filter(|rule| applies_to_requests(rule)) {
@@ -60,7 +70,7 @@ fn limits_without(rule: &Rule) -> bool {
 
 /// Returns `true` if `wide` matches all requests that `narrow` matches. `false` if that is not obvious.
 fn covers(wide: &Rule, narrow: &Rule) -> bool {
-    let Match { paths, methods, hosts, headers, networks, when, others, call: _ } = &wide.matches;
+    let Match { paths, methods, hosts, headers, networks, domains, descriptor, when, others, call: _ } = &wide.matches;
     let own = &narrow.matches;
     let has_path = |path: &PathPattern| paths.iter().any(|wide| wide == path || is_below(path, wide));
     (paths.is_empty() || !own.paths.is_empty() && own.paths.iter().all(has_path))
@@ -68,6 +78,8 @@ fn covers(wide: &Rule, narrow: &Rule) -> bool {
         && (hosts.is_empty() || *hosts == own.hosts)
         && (headers.is_empty() || *headers == own.headers)
         && (networks.is_empty() || *networks == own.networks)
+        && (domains.is_empty() || *domains == own.domains)
+        && (descriptor.is_none() || *descriptor == own.descriptor)
         && (when.is_none() || *when == own.when)
         && others.is_empty()
 }

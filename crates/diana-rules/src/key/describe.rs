@@ -40,7 +40,8 @@ fn noun(part: &Part) -> String {
             Attribute::Query(name) => format!("query parameter {name}"),
             Attribute::Jwt(name) => format!("{name} of the token"),
             Attribute::Param(name) => format!("{{{name}}} of the path"),
-            Attribute::Method | Attribute::Host | Attribute::Named(_) => attribute.to_string(),
+            Attribute::Descriptor(key) => format!("descriptor entry {key}"),
+            Attribute::Domain | Attribute::Method | Attribute::Host | Attribute::Named(_) => attribute.to_string(),
         },
         Part::Named(name, _) => name.to_string(),
         Part::Address(PrefixLengths { v4, v6 }) => {

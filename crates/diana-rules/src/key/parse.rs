@@ -6,15 +6,15 @@ use crate::attributes::Attribute;
 use crate::document::{Node, Span, Value};
 use crate::identity::Identity;
 use crate::map_reader::nearest;
-use crate::name_scope::{Scope, Wanted};
+use crate::names_in_scope::{NamesInScope, Wanted};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
 
 /// Keywords without an argument.
-pub(crate) const WORDS: [&str; 6] = ["global", "resource", "ip", "host", "method", "request"];
+pub(crate) const WORDS: [&str; 7] = ["global", "resource", "ip", "host", "method", "domain", "request"];
 /// Keywords that take a name in parentheses.
-pub(crate) const WITH_NAME: [&str; 6] = ["header", "cookie", "query", "jwt", "param", "cel"];
+pub(crate) const WITH_NAME: [&str; 7] = ["header", "cookie", "query", "jwt", "param", "descriptor", "cel"];
 
 /// The problem, and a suggested fix.
 type Invalid = (String, String);
@@ -25,12 +25,12 @@ impl KeySpec {
         let identity = Identity::default();
         Self::read_with(
             node,
-            &Scope { registry, identity: &identity, gateway: false, paths: None, call: None },
+            &NamesInScope { registry, identity: &identity, gateway: false, paths: None, call: None },
             problems,
         )
     }
 
-    pub(crate) fn read_with(node: &Node, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub(crate) fn read_with(node: &Node, scope: &NamesInScope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let nodes = match &node.value {
             Value::List(items) => items.iter().collect::<Vec<_>>(),
             _ => vec![node],
@@ -71,7 +71,12 @@ impl KeySpec {
 }
 
 /// Parses one part. Returns `None` for `global`, and for a part that was already reported as a problem.
-fn parse_part(text: &str, span: Span, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Result<Option<Part>, Invalid> {
+fn parse_part(
+    text: &str,
+    span: Span,
+    scope: &NamesInScope<'_>,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<Part>, Invalid> {
     if let Some((word, name)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         let (word, name) = (word.trim(), name.trim());
         if word == "cel" {
@@ -115,6 +120,7 @@ fn parse_part(text: &str, span: Span, scope: &Scope<'_>, problems: &mut Vec<Prob
         "ip" => Part::Address(PrefixLengths::DEFAULT),
         "host" => Part::Of(Attribute::Host),
         "method" => Part::Of(Attribute::Method),
+        "domain" => Part::Of(Attribute::Domain),
         "resource" => Part::Of(Attribute::Path),
         _ => return Err(unknown(text, scope)),
     }))
@@ -124,8 +130,9 @@ fn parse_part(text: &str, span: Span, scope: &Scope<'_>, problems: &mut Vec<Prob
 pub(crate) fn attribute(word: &str, name: &str) -> Result<Attribute, Invalid> {
     if !WITH_NAME.contains(&word) {
         let expected = nearest(word, &WITH_NAME).map(|meant| format!("did you mean `{meant}({name})`?"));
-        let expected = expected
-            .unwrap_or_else(|| "expected header(x), cookie(x), query(x), jwt(x), param(x) or cel(\"...\")".to_owned());
+        let expected = expected.unwrap_or_else(|| {
+            "expected header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x) or cel(\"...\")".to_owned()
+        });
         return Err((format!("unknown key `{word}({name})`"), expected));
     }
     if name.is_empty() {
@@ -136,6 +143,7 @@ pub(crate) fn attribute(word: &str, name: &str) -> Result<Attribute, Invalid> {
         "cookie" => Attribute::Cookie(name.into()),
         "query" => Attribute::Query(name.into()),
         "jwt" => Attribute::Jwt(name.into()),
+        "descriptor" => Attribute::Descriptor(name.into()),
         _ => Attribute::Param(name.into()),
     })
 }
@@ -162,14 +170,14 @@ fn prefix_lengths(text: &str, bits: &str) -> Result<PrefixLengths, Invalid> {
     })
 }
 
-fn unknown(text: &str, scope: &Scope<'_>) -> Invalid {
+fn unknown(text: &str, scope: &NamesInScope<'_>) -> Invalid {
     let mut known: Vec<&str> = scope.names();
     known.extend(WORDS.iter().chain(&WITH_NAME).map(|word| -> &str { word }));
     known.extend(scope.registry.keys().map(|word| -> &str { word }));
     let expected = match nearest(text, &known) {
         Some(meant) if WITH_NAME.contains(&meant) => format!("did you mean `{meant}(NAME)`?"),
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => "expected global, account, device, resource, ip, ip/24, host, method, request, header(x), cookie(x), query(x), jwt(x), param(x), cel(\"...\") or a name of `identity`"
+        None => "expected global, account, device, resource, ip, ip/24, host, method, domain, request, header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x), cel(\"...\") or a name of `identity`"
             .to_owned(),
     };
     (format!("unknown key `{text}`"), expected)

@@ -106,10 +106,10 @@ fn host_len(text: &[u8]) -> Option<usize> {
         ipv6_literal(str::from_utf8(text.get(..len)?).ok()?)?;
     } else {
         let mut is_after_dot = false;
-        for &byte in text.iter().take_while(|byte| **byte != b':') {
+        for &byte in text {
             let is_dot = byte == b'.';
             if !NAME_BYTES[usize::from(byte)] || is_dot && is_after_dot {
-                return None;
+                break;
             }
             is_after_dot = is_dot;
             len += 1;

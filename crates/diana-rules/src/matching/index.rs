@@ -15,15 +15,16 @@
 //!     └ "orders"
 //! ```
 //!
-//! Rules with the same host and path that need different values of one header are looked up by that value. The other
-//! conditions (methods, addresses, expressions) are checked only for the rules that were found.
+//! Rules with the same host and path that need different values of one header, or of one entry of a descriptor, are looked
+//! up by that value. The other conditions (methods, addresses, expressions) are checked only for the rules that were found.
 //!
 //! # What always holds (tests/it/index_laws.rs)
 //! The index finds the same rules as checking them one by one does, in the order of the file.
 
+use super::descriptor::DescriptorMatch;
 use super::host::HostPattern;
+use super::name_map::NameMap;
 use super::path::{PathPattern, Segment, Segments, segments};
-use super::small_map::Names;
 use super::{IndexedMatch, Match, RequestView};
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use hashbrown::HashMap;
@@ -45,8 +46,8 @@ pub(crate) type Candidates = SmallVec<[Candidate; 32]>;
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     any_host: Tree,
-    exact: Names<Tree>,
-    below: Names<Tree>,
+    exact: NameMap<Tree>,
+    below: NameMap<Tree>,
 }
 
 /// Rules by path.
@@ -56,19 +57,19 @@ struct Tree {
     ends: Bucket,
     /// Rules for this path and all paths below it.
     below: Bucket,
-    literal: Names<Tree>,
+    literal: NameMap<Tree>,
     globs: Vec<(Segment, Tree)>,
     any_one: Option<Box<Tree>>,
 }
 
-/// Rules by the value of a header.
+/// Rules by the value of an attribute.
 type ByValue = HashMap<Box<str>, Vec<Candidate>>;
 
 /// Rules with the same host and path.
 #[derive(Debug, Default)]
 struct Bucket {
     plain: Vec<Candidate>,
-    by_header: Vec<(Attribute, ByValue)>,
+    by_value: Vec<(Attribute, ByValue)>,
 }
 
 impl Index {
@@ -204,26 +205,43 @@ impl Tree {
 impl Bucket {
     fn add(&mut self, own: &Match, candidate: Candidate) {
         let exact = own.headers.iter().find(|header| header.values.iter().all(|value| value.literal().is_some()));
-        let Some(header) = exact else { return self.plain.push(candidate) };
-        let known = self.by_header.iter().position(|(known, _)| *known == header.header);
+        if let Some(header) = exact {
+            self.add_by(&header.header, header.values.iter().filter_map(|value| value.literal()), candidate);
+        } else if let Some((key, values)) = own.descriptor.as_ref().and_then(DescriptorMatch::lookup) {
+            self.add_by(&Attribute::Descriptor(key.into()), values, candidate);
+        } else if !own.domains.is_empty() {
+            self.add_by(&Attribute::Domain, own.domains.iter().map(|domain| &**domain), candidate);
+        } else {
+            self.plain.push(candidate);
+        }
+    }
+
+    fn add_by<'a>(&mut self, attribute: &Attribute, values: impl Iterator<Item = &'a str>, candidate: Candidate) {
+        let known = self.by_value.iter().position(|(known, _)| known == attribute);
         let index = known.unwrap_or_else(|| {
-            self.by_header.push((header.header.clone(), HashMap::new()));
-            self.by_header.len() - 1
+            self.by_value.push((attribute.clone(), HashMap::new()));
+            self.by_value.len() - 1
         });
-        for value in header.values.iter().filter_map(|value| value.literal()) {
-            self.by_header[index].1.entry(value.into()).or_default().push(candidate);
+        for value in values {
+            self.by_value[index].1.entry(value.into()).or_default().push(candidate);
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.by_header.is_empty()
+        self.plain.is_empty() && self.by_value.is_empty()
     }
 
     #[inline]
     fn collect(&self, request: &dyn Attributes, found: &mut Candidates) {
         self.plain.iter().for_each(|candidate| found.push(*candidate));
-        for (header, values) in &self.by_header {
-            match request.get(header) {
+        for (attribute, values) in &self.by_value {
+            if let Attribute::Descriptor(key) = attribute {
+                // A descriptor may have several entries with this key.
+                let entries = request.descriptor().iter().filter(|entry| *entry.key == **key);
+                entries.filter_map(|entry| values.get(&*entry.value)).for_each(|rules| found.extend_from_slice(rules));
+                continue;
+            }
+            match request.get(attribute) {
                 // The service may use any of them.
                 Some(value) if value == SEVERAL => values.values().for_each(|rules| found.extend_from_slice(rules)),
                 Some(value) => values.get(&*value).into_iter().for_each(|rules| found.extend_from_slice(rules)),

@@ -1,22 +1,23 @@
 //! Parses `match`.
 
+use super::descriptor::DescriptorMatch;
 use super::glob::Glob;
-use super::hints;
 use super::host::HostPattern;
 use super::networks::parse_network;
+use super::path_syntax_hint;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::document::{Node, Value};
 use crate::identity::invalid_name;
 use crate::map_reader::{MapReader, nearest};
-use crate::name_scope::{Scope, Wanted};
+use crate::names_in_scope::{NamesInScope, Wanted};
 use crate::problem::Problem;
 use crate::scalar;
 
 /// The built-in fields of `match`.
-pub(crate) const FIELDS: [&str; 7] = ["path", "method", "host", "header", "ip", "when", "call"];
+pub(crate) const FIELDS: [&str; 9] = ["path", "method", "host", "header", "ip", "domain", "descriptor", "when", "call"];
 /// The fields that only apply to requests.
-const REQUEST_FIELDS: [&str; 4] = ["path", "method", "host", "header"];
+const REQUEST_FIELDS: [&str; 6] = ["path", "method", "host", "header", "domain", "descriptor"];
 /// Names that have another meaning in the attribute of a function.
 const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
 /// The fields for the destination of a request.
@@ -26,12 +27,12 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "
 
 impl Match {
     /// The fields of `match`.
-    pub(crate) fn fields(scope: &Scope<'_>) -> Vec<&'static str> {
+    pub(crate) fn fields(scope: &NamesInScope<'_>) -> Vec<&'static str> {
         FIELDS.into_iter().chain(scope.registry.matchers()).collect()
     }
 
     /// Parses `match`. Reports errors in `problems`, and omits invalid conditions.
-    pub(crate) fn read(node: &Node, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub(crate) fn read(node: &Node, scope: &NamesInScope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`match`", Self::fields(scope), problems)?;
         let (mut own, before) = (Self::default(), problems.len());
         if let Some(node) = fields.take("call") {
@@ -46,7 +47,7 @@ impl Match {
             }
         }
         if let Some(node) = fields.take("path") {
-            own.paths = each(node, "`path`", problems, hints::path);
+            own.paths = each(node, "`path`", problems, path_syntax_hint::path);
         }
         // The parameters of an invalid path are unknown.
         let is_known = problems.len() == before;
@@ -70,6 +71,14 @@ impl Match {
                 parse_network(text).ok_or_else(invalid)
             });
             own.networks = networks.into_iter().collect();
+        }
+        // A registered matcher wins, so that these newer fields break no program.
+        let mut newer = |name: &str| fields.take(name).filter(|_| !scope.registry.matchers().any(|own| own == name));
+        if let Some(node) = newer("domain") {
+            own.domains = each(node, "`domain`", problems, domain);
+        }
+        if let Some(node) = newer("descriptor") {
+            own.descriptor = DescriptorMatch::read(node, problems);
         }
         let rule_scope = scope.of_rule(is_known.then_some(&own));
         let when = fields
@@ -106,7 +115,7 @@ impl Match {
             own.hosts = each(node, "`host`", problems, HostPattern::read);
         }
         if let Some(node) = fields.take("path") {
-            own.paths = each(node, "`path`", problems, hints::path);
+            own.paths = each(node, "`path`", problems, path_syntax_hint::path);
         }
         fields.finish(problems);
         Some(own)
@@ -185,6 +194,14 @@ fn method(text: &str) -> Result<Box<str>, (String, String)> {
         // There are non-standard methods: PROPFIND, PURGE, custom ones.
         None if is_token => Ok(text.into()),
         None => Err((format!("invalid method `{text}`"), "expected a method such as GET or POST".to_owned())),
+    }
+}
+
+fn domain(text: &str) -> Result<Box<str>, (String, &'static str)> {
+    match text {
+        // Envoy does not ask without a domain.
+        "" => Err(("`domain` is empty, so this rule never applies".to_owned(), "remove it to match every domain")),
+        _ => Ok(text.into()),
     }
 }
 

@@ -4,7 +4,7 @@ use super::Match;
 use super::host::normalised;
 use super::networks::canonical;
 use super::path::PathPattern;
-use crate::attributes::{Attribute, Attributes, Doubt};
+use crate::attributes::{Attribute, Attributes, DescriptorEntry, Doubt};
 use crate::rule::Rule;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -126,6 +126,10 @@ impl Attributes for Normalised<'_> {
         self.0.doubt(attribute)
     }
 
+    fn descriptor(&self) -> &[DescriptorEntry] {
+        self.0.descriptor()
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.0.ip().map(canonical)
     }
@@ -191,6 +195,10 @@ impl Attributes for WithParameters<'_, '_> {
 
     fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
         self.seen.request.doubt(attribute)
+    }
+
+    fn descriptor(&self) -> &[DescriptorEntry] {
+        self.seen.request.descriptor()
     }
 
     fn ip(&self) -> Option<IpAddr> {

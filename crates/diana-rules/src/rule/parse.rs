@@ -6,9 +6,10 @@ use super::{
 use crate::document::{Entry, Node, Value};
 use crate::key::KeySpec;
 use crate::limit::{LimitRule, LimitStyle, concurrent};
+use crate::logged_keys::LogLevel;
 use crate::map_reader::{MapReader, nearest};
 use crate::matching::Match;
-use crate::name_scope::{Scope, Wanted};
+use crate::names_in_scope::{NamesInScope, Wanted};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::response::CustomResponse;
@@ -18,12 +19,13 @@ use diana_core::{Cost, LeakyBucket};
 use std::sync::Arc;
 
 /// The fields of a rule that do not belong to its limits.
-pub(crate) const FIELDS: [&str; 19] = [
+pub(crate) const FIELDS: [&str; 21] = [
     "name",
     "by",
     "match",
     "bandwidth",
     "load",
+    "charges",
     "cost",
     "cost_default",
     "cost_min",
@@ -34,6 +36,7 @@ pub(crate) const FIELDS: [&str; 19] = [
     "queue",
     "over",
     "shadow",
+    "log",
     "status",
     "answer",
     "missing",
@@ -46,7 +49,25 @@ pub(crate) const OVER: [&str; 1] = ["divert"];
 /// The fields of `missing`, if it is a map.
 pub(crate) const MISSING: [&str; 1] = ["deny"];
 /// The fields that limit something; a rule needs at least one of them.
-pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
+pub(crate) const LIMITING: [&str; 8] =
+    ["limit", "every", "total", "concurrent", "bandwidth", "load", "charges", "deny"];
+/// The fields that have no meaning for a rule that only charges another one.
+const NOT_WITH_CHARGES: [&str; 14] = [
+    "limit",
+    "every",
+    "total",
+    "concurrent",
+    "bandwidth",
+    "load",
+    "deny",
+    "overrides",
+    "wait",
+    "queue",
+    "over",
+    "status",
+    "answer",
+    "store",
+];
 /// The default of `cost_min`, so that no client can make its requests free.
 const MIN_COST: u64 = 1;
 /// The maximum length of a rule's name.
@@ -56,20 +77,21 @@ const MAX_NAME_LENGTH: usize = 128;
 pub(crate) struct Defaults<'a> {
     pub(crate) status: u16,
     pub(crate) answer: Option<&'a Arc<CustomResponse>>,
+    pub(crate) log: LogLevel,
     /// Whether there is a shared store.
     pub(crate) has_shared: bool,
 }
 
 impl Rule {
     /// The fields of a rule.
-    pub(crate) fn fields(scope: &Scope<'_>) -> Vec<&'static str> {
+    pub(crate) fn fields(scope: &NamesInScope<'_>) -> Vec<&'static str> {
         FIELDS.into_iter().chain(LimitRule::fields(scope.registry)).collect()
     }
 
     /// Reads a rule and adds its problems to `problems`; `None` if the name, `by` or `match` is invalid.
     pub(crate) fn read(
         node: &Node,
-        scope: &Scope<'_>,
+        scope: &NamesInScope<'_>,
         defaults: &Defaults<'_>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
@@ -116,6 +138,10 @@ impl Rule {
             held_until,
             bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
             load: fields.take("load").and_then(|node| Overload::read(node, problems)),
+            charges: fields
+                .take("charges")
+                .and_then(|node| scalar::text(node, "`charges`", problems))
+                .map(str::to_owned),
             cost: fields.take("cost").and_then(|node| cost(node, scope, problems)).unwrap_or_default(),
             cost_default: cost_default.and_then(|cost| Cost::new(cost).ok()),
             cost_min: cost_min.unwrap_or(MIN_COST),
@@ -129,6 +155,7 @@ impl Rule {
                 Some(true) => Mode::Shadow,
                 _ => Mode::Enforced,
             },
+            log: fields.take("log").and_then(|node| LogLevel::read(node, problems)).unwrap_or(defaults.log),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(defaults.status),
             answer: fields
                 .take("answer")
@@ -161,7 +188,7 @@ impl Rule {
     }
 
     /// Reports fields that cannot be used together.
-    fn check_combinations(&self, node: &Node, is_whole: bool, scope: &Scope<'_>, problems: &mut Vec<Problem>) {
+    fn check_combinations(&self, node: &Node, is_whole: bool, scope: &NamesInScope<'_>, problems: &mut Vec<Problem>) {
         let entry = |name: &str| match &node.value {
             Value::Map(entries) => entries.iter().find(|entry| entry.key == name),
             _ => None,
@@ -178,7 +205,7 @@ impl Rule {
         let has_typo = matches!(&node.value, Value::Map(entries) if entries.iter().any(is_limit_typo));
         // A rule that denies requests without a key needs no limit.
         let denies = denies || self.missing == Missing::Deny;
-        if !written(&limit_fields) && !written(&["bandwidth", "load"]) && !denies && !has_typo {
+        if !written(&limit_fields) && !written(&["bandwidth", "load", "charges"]) && !denies && !has_typo {
             let subject = if self.name.is_empty() { "this rule".to_owned() } else { format!("rule `{}`", self.name) };
             let problem = Problem::new(at("name"), format!("{subject} has no limit"));
             problems.push(
@@ -188,6 +215,20 @@ impl Rule {
         let mut report = |name: &str, what: &str, expected: &str| {
             problems.push(Problem::new(at(name), what).expected(expected));
         };
+        if written(&["charges"]) {
+            for name in NOT_WITH_CHARGES.into_iter().filter(|name| written(&[name])) {
+                let what = format!("`{name}` cannot be combined with `charges`: the rule only charges another one");
+                report(name, &what, "remove one of the two");
+            }
+            if self.missing == Missing::Deny {
+                report(
+                    "missing",
+                    "`missing: deny` cannot be combined with `charges`: the rule never denies",
+                    "remove it",
+                );
+            }
+            return;
+        }
         if self.queue.is_some() && self.wait.is_none() && entry("wait").is_none() {
             let leaks = self.limits.iter().any(|limit| limit.configured.algorithm::<LeakyBucket>().is_some());
             if leaks {
@@ -293,7 +334,7 @@ fn name(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn cost(node: &Node, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<CostOf> {
+fn cost(node: &Node, scope: &NamesInScope<'_>, problems: &mut Vec<Problem>) -> Option<CostOf> {
     let is_number = node.text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_'));
     if is_number || !matches!(node.value, Value::Text(_)) {
         let count = scalar::count(node, "`cost`", 1, problems)?;

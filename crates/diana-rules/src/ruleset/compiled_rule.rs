@@ -1,14 +1,16 @@
 //! A rule compiled to the limits that stores use.
 
-use super::matches::{DenyReason, MatchedRule, Matches};
-use super::outcome_counts::{Counters, RequestOutcome, RuleCounts};
+use super::matches::{ChargedRule, DenyReason, KeyRange, MatchedRule, Matches};
+use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest};
 use super::previous_limits;
+use super::top_keys::{DeniedMinute, KeyOutcome, KeyRecorder, TopKeys, Window};
 use crate::attributes::Attributes;
 use crate::key::{KeyBytes, KeyExpressions};
 use crate::limit::LimitRule;
+use crate::logged_keys::LogLevel;
 use crate::matching::{RequestView, WithParameters};
 use crate::rule::{CostOf, CountedIn, Missing, Rule};
-use diana_core::{Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, TokenBucket, WaitMode};
+use diana_core::{Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, Timestamp, TokenBucket, WaitMode};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +30,14 @@ pub struct CompiledRule {
     is_held: bool,
     /// Where the counts are stored: in this process, if all limits are local.
     counted_in: CountedIn,
+    /// The index of the rule that it charges.
+    charges: Option<u32>,
     /// Shared with the rule that replaces this one, so that requests in flight are counted as well.
     counters: Arc<Counters>,
+    /// The keys of its requests, if they are recorded. Shared likewise.
+    keys: Option<Arc<KeyRecorder>>,
+    /// Whether the keys of allowed requests are recorded, too.
+    records_allowed: bool,
 }
 
 /// A key that has another limit than before.
@@ -106,7 +114,7 @@ fn queue_length(rule: &Rule, limit: &Limit) -> Option<usize> {
 }
 
 impl CompiledRule {
-    pub(super) fn new(rule: Rule, known: Option<&Self>) -> Self {
+    pub(super) fn new(rule: Rule, records_keys: RecordsKeys, known: Option<&Self>) -> Self {
         // A rule with another key or store starts with new counts.
         let known = known.filter(|known| known.rule.by == rule.by && known.rule.counted_in == rule.counted_in);
         let own_known = known.map(|known| (&*known.limits[0], &*known.rule.limits));
@@ -127,12 +135,39 @@ impl CompiledRule {
             limits.push(compile_limits(&rule, &own.limits, &name, before).into_boxed_slice());
         }
         let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
+        let is_recordable = !rule.by.is_each_request();
+        let records_allowed = records_keys == RecordsKeys::Always && is_recordable;
+        let records_keys = records_allowed || rule.log != LogLevel::Off && is_recordable;
+        let keys = || known.and_then(|known| known.keys.clone()).unwrap_or_default();
+        let keys = records_keys.then(keys);
         let needs_view = rule.by.has_registered() || rule.attributes().any(WithParameters::is_about);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
         let is_local = limits.iter().flatten().all(|limit| limit.counted_in == CountedIn::Local);
         let counted_in = if is_local { CountedIn::Local } else { rule.counted_in };
         let bandwidth = bandwidth(&rule, known);
-        Self { rule, limits, overrides, bandwidth, needs_view, is_held, counted_in, counters }
+        Self {
+            rule,
+            limits,
+            overrides,
+            bandwidth,
+            needs_view,
+            is_held,
+            counted_in,
+            charges: None,
+            counters,
+            keys,
+            records_allowed,
+        }
+    }
+
+    /// Sets the index of the rule that it charges.
+    pub(super) fn set_charges(&mut self, rule: Option<u32>) {
+        self.charges = rule;
+    }
+
+    /// Where its counts are stored: in this process, if all its limits are local.
+    pub fn counted_in(&self) -> CountedIn {
+        self.counted_in
     }
 
     /// The rule as in the file.
@@ -174,6 +209,11 @@ impl CompiledRule {
         if self.overrides.is_empty() { 0 } else { self.overrides.get(key).copied().unwrap_or(0) }
     }
 
+    /// Returns `true` if a key has limits of its own (`overrides`).
+    pub fn has_override(&self, key: &[u8]) -> bool {
+        self.overrides.contains_key(key)
+    }
+
     /// Returns `true` if requests can be queued for one of its limits.
     pub(super) fn has_queues(&self) -> bool {
         self.limits.iter().flatten().any(|limit| limit.queue.is_some())
@@ -184,7 +224,8 @@ impl CompiledRule {
         self.limits.iter().flatten().any(|limit| limit.reserved.is_some())
     }
 
-    pub(super) fn all_limits(&self) -> impl Iterator<Item = &Limit> {
+    /// Returns all its limits: its own, those of its overrides, and that on the bytes of bodies.
+    pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
         let counted = self.limits.iter().flat_map(|limits| limits.iter().map(|limit| &limit.limit));
         counted.chain(&self.bandwidth)
     }
@@ -198,6 +239,36 @@ impl CompiledRule {
     #[inline]
     pub fn count(&self, outcome: RequestOutcome) {
         self.counters.count(outcome);
+    }
+
+    /// Counts a request as waiting for this rule, until the result is dropped.
+    pub fn waiting(&self) -> WaitingRequest {
+        WaitingRequest::new(&self.counters)
+    }
+
+    /// Counts a request that has waited for this rule, and how long.
+    pub fn count_wait(&self, time: Duration) {
+        self.counters.count_wait(time);
+    }
+
+    /// Records the key of a request that stands for `weight` requests. Returns `true` if its outcome is to be logged.
+    #[inline]
+    pub fn record(&self, outcome: KeyOutcome, key: &[u8], weight: u64, now: Timestamp) -> bool {
+        let Some(keys) = self.keys.as_ref().filter(|_| outcome != KeyOutcome::Allowed || self.records_allowed) else {
+            return false;
+        };
+        keys.record(outcome, key, weight, now) && self.rule.log != LogLevel::Off
+    }
+
+    /// Returns its heaviest keys.
+    pub fn top_keys(&self, outcome: KeyOutcome, window: Window, limit: usize, now: Timestamp) -> TopKeys {
+        self.keys.as_ref().map_or_else(TopKeys::default, |keys| keys.top(outcome, window, limit, now))
+    }
+
+    /// Returns what was denied in the last minute that is over, if not all of it was to be logged at once; each minute
+    /// once. Call it every few seconds: it also frees memory.
+    pub fn denied_minute(&self, now: Timestamp) -> Option<DeniedMinute> {
+        self.keys.as_ref()?.finish_minute(now).filter(|_| self.rule.log != LogLevel::Off)
     }
 
     /// Returns how many of its expressions have failed. A failed `when` matches, a failed cost is `cost_default` or
@@ -235,6 +306,7 @@ impl CompiledRule {
         number: u32,
         seen: &RequestView<'_>,
         subject: Subject,
+        hits: Hits,
         found: &mut Matches,
     ) -> Expressions {
         let rule = &self.rule;
@@ -245,7 +317,10 @@ impl CompiledRule {
             return expressions;
         }
         if self.denies(seen, request) {
-            found.deny(number, DenyReason::Listed);
+            let start = found.keys.len();
+            // Only for the log: the request is denied, whether it has a key or not.
+            let _ = rule.by.key(request, &mut found.keys);
+            found.deny(number, DenyReason::Listed, start);
             return expressions;
         }
         let start = found.keys.len();
@@ -265,7 +340,7 @@ impl CompiledRule {
                 Missing::Skip if !missing.is_failure() && !is_counted => return expressions,
                 Missing::Deny => {
                     found.keys.truncate(start);
-                    found.deny(number, DenyReason::Missing);
+                    found.deny(number, DenyReason::Missing, start);
                     return expressions;
                 }
                 // No other key is empty, so this one is unique.
@@ -287,12 +362,12 @@ impl CompiledRule {
                 // The request is denied, so that a client can't lower its cost with a failing expression.
                 (Err(_), None) => {
                     found.keys.truncate(start);
-                    found.deny(number, DenyReason::Cost);
+                    found.deny(number, DenyReason::Cost, start);
                     return Expressions::Failed;
                 }
             },
         };
-        self.add(number, start, cost, found);
+        self.add(number, start, cost.and_then(|cost| hits.times(cost)), found);
         expressions
     }
 
@@ -304,9 +379,16 @@ impl CompiledRule {
     }
 
     /// Adds the rule with the key that begins at `start`.
+    #[inline]
     fn add(&self, number: u32, start: usize, cost: Option<Cost>, found: &mut Matches) {
+        let key = KeyRange::new(start, found.keys.len());
+        if let Some(rule) = self.charges {
+            if let Some(cost) = cost.filter(|cost| *cost != Cost::ZERO) {
+                found.add_charge(ChargedRule { rule, by: number, cost, mode: self.rule.mode, key });
+            }
+            return;
+        }
         let limits = self.limits_of(&found.keys[start..]);
-        let key = (offset(start), offset(found.keys.len()));
         let applied =
             |cost| MatchedRule { rule: number, limits, cost, key, mode: self.rule.mode, counted_in: self.counted_in };
         match cost {
@@ -314,6 +396,15 @@ impl CompiledRule {
             None => found.add_free(applied(Cost::ONE)),
         }
     }
+}
+
+/// When the keys of requests are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordsKeys {
+    /// Always.
+    Always,
+    /// Only for the log.
+    ForLog,
 }
 
 /// The subject that a rule is evaluated for.
@@ -325,16 +416,35 @@ pub(super) enum Subject {
     Call,
 }
 
+/// How many requests a request stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hits {
+    /// As many, to charge them. If there are none, nothing is asked.
+    Charge(u64),
+    /// As many, to peek. If there are none, the question is whether the limit is exceeded.
+    Peek(u64),
+}
+
+impl Hits {
+    /// Multiplies the cost of one request; `None` if nothing is asked.
+    #[inline]
+    fn times(self, cost: Cost) -> Option<Cost> {
+        match self {
+            Self::Charge(1) | Self::Peek(1) => Some(cost),
+            Self::Charge(0) => None,
+            Self::Peek(0) => Some(Cost::ZERO),
+            Self::Charge(hits) | Self::Peek(hits) => {
+                Some(Cost::new(cost.get().saturating_mul(hits)).unwrap_or(Cost::MAX))
+            }
+        }
+    }
+}
+
 /// Whether the expressions of a rule succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expressions {
     Succeeded,
     Failed,
-}
-
-/// An offset in the keys of a request, which are never 4 GiB long.
-fn offset(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// The limit on the bytes of bodies; the existing limit is kept or changed.

@@ -1,11 +1,12 @@
 //! Explains why rules match a request, or not.
 
-use super::{DeniedBy, DenyReason, MatchedRule, Matches, RuleSet, Subject};
+use super::{DenyReason, Hits, MatchedRule, Matches, RuleSet, Subject};
 use crate::attributes::Attributes;
 use crate::expression::ExpressionFailed;
 use crate::key::KeyBytes;
 use crate::matching::{IndexedMatch, Mismatch, NeededAttributes, Normalised, RequestView, When};
 use crate::rule::{CostOf, Missing};
+use diana_core::Cost;
 
 /// The result of each rule for one request, in the order of the file.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,13 @@ pub enum ExplainedRule {
         /// The cause.
         why: ExpressionFailed,
     },
+    /// The rule charges the request to another rule (`charges`), and never denies it.
+    Charges {
+        /// The name of that rule.
+        rule: String,
+        /// The cost.
+        cost: Cost,
+    },
     /// The rule counts the request.
     Counts {
         /// The `when` of the rule failed, which counts as true.
@@ -68,14 +76,20 @@ impl RuleSet {
             };
             let view = rule.matches.view(&seen);
             let is_allowed = compiled.allows(&seen, &view);
-            compiled.apply(number, &seen, Subject::Request, &mut explained.found);
-            let is_denied = |why| explained.found.denied().contains(&DeniedBy { rule: number, why });
+            compiled.apply(number, &seen, Subject::Request, Hits::Charge(request.hits()), &mut explained.found);
+            let is_denied =
+                |why| explained.found.denied().iter().any(|denied| (denied.rule, denied.why) == (number, why));
             let (is_listed, is_denied_for_cost) = (is_denied(DenyReason::Listed), is_denied(DenyReason::Cost));
             let cost_failed = match &rule.cost {
                 CostOf::Expression(expression) => expression.count(&view).err(),
                 CostOf::Request | CostOf::Fixed(_) => None,
             };
             let is_counted = explained.applied(number).is_some();
+            let charged = explained.found.charged().iter().find(|charged| charged.by == number);
+            if let (Some(charged), Some(name)) = (charged, &rule.charges) {
+                explained.rules.push(ExplainedRule::Charges { rule: name.clone(), cost: charged.cost });
+                continue;
+            }
             explained.rules.push(match (rule.by.key(&view, &mut KeyBytes::new()), cost_failed) {
                 _ if is_allowed => ExplainedRule::Allowed,
                 _ if is_listed => ExplainedRule::Listed,

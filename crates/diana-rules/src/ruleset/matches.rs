@@ -3,6 +3,7 @@
 use crate::key::KeyBytes;
 use crate::rule::{CountedIn, Mode};
 use diana_core::Cost;
+use smallvec::SmallVec;
 use std::fmt;
 
 /// The rules that match a request, each with its key and cost. Reuse it to avoid allocations.
@@ -11,6 +12,9 @@ pub struct Matches {
     applied: Vec<MatchedRule>,
     free: Vec<MatchedRule>,
     refused: Vec<DeniedBy>,
+    charged: Vec<ChargedRule>,
+    /// If several requests are decided together: the matches of each.
+    parts: Vec<PartMatches>,
     pub(super) keys: KeyBytes,
     has_shadows: bool,
     is_held: bool,
@@ -28,7 +32,56 @@ pub struct MatchedRule {
     /// Where the counts are stored.
     pub counted_in: CountedIn,
     pub(super) limits: u32,
-    pub(super) key: (u32, u32),
+    pub(super) key: KeyRange,
+}
+
+/// The position of a key in [`Matches`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange(u32, u32);
+
+impl KeyRange {
+    pub(super) fn new(start: usize, end: usize) -> Self {
+        // The keys of a request are never 4 GiB long.
+        let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Self(offset(start), offset(end))
+    }
+}
+
+impl MatchedRule {
+    /// Returns the position of its key.
+    pub fn key_range(&self) -> KeyRange {
+        self.key
+    }
+}
+
+impl DeniedBy {
+    /// Returns the position of its key, which is empty if the request has none.
+    pub fn key_range(&self) -> KeyRange {
+        self.key
+    }
+}
+
+/// A rule whose counts another rule charges, whether they are over the limit or not.
+#[derive(Clone, Debug)]
+pub struct ChargedRule {
+    /// The index of the rule that is charged.
+    pub rule: u32,
+    /// The index of the rule that charges it (`charges`).
+    pub by: u32,
+    /// The cost of the request.
+    pub cost: Cost,
+    /// Whether it is charged, or the rule that charges it only counts requests.
+    pub mode: Mode,
+    pub(super) key: KeyRange,
+}
+
+/// The matches of one of several requests that are decided together.
+#[derive(Clone, Debug, Default)]
+struct PartMatches {
+    /// The indexes in [`Matches::matched`].
+    matched: SmallVec<[u32; 4]>,
+    /// The first of its denials.
+    denied_from: u32,
 }
 
 /// A rule that denies the request regardless of its counts.
@@ -38,6 +91,7 @@ pub struct DeniedBy {
     pub rule: u32,
     /// The reason.
     pub why: DenyReason,
+    key: KeyRange,
 }
 
 /// Why a rule denies a request regardless of its counts.
@@ -96,6 +150,28 @@ impl Matches {
         &self.refused
     }
 
+    /// The rules that the request charges.
+    pub fn charged(&self) -> &[ChargedRule] {
+        &self.charged
+    }
+
+    /// Returns the request's key for a rule that it charges.
+    pub fn charged_key(&self, charged: &ChargedRule) -> &[u8] {
+        self.key_at(charged.key)
+    }
+
+    /// Returns the indexes in [`matched`](Self::matched) of the rules that match one of several requests that are decided
+    /// together, by its index.
+    pub fn matched_by(&self, part: usize) -> &[u32] {
+        self.parts.get(part).map_or(&[], |part| &part.matched)
+    }
+
+    /// Returns the rules that deny one of several requests that are decided together, regardless of their counts.
+    pub fn denied_of(&self, part: usize) -> &[DeniedBy] {
+        let from = |part: usize| self.parts.get(part).map_or(self.refused.len(), |part| part.denied_from as usize);
+        self.refused.get(from(part)..from(part + 1)).unwrap_or_default()
+    }
+
     /// Returns `true` if a shadow rule counts the request.
     pub fn has_shadows(&self) -> bool {
         self.has_shadows
@@ -108,7 +184,12 @@ impl Matches {
 
     /// Returns the request's key for a rule.
     pub fn key(&self, applied: &MatchedRule) -> &[u8] {
-        self.keys.get(applied.key.0 as usize..applied.key.1 as usize).unwrap_or_default()
+        self.key_at(applied.key)
+    }
+
+    /// Returns the key at a position.
+    pub fn key_at(&self, KeyRange(start, end): KeyRange) -> &[u8] {
+        self.keys.get(start as usize..end as usize).unwrap_or_default()
     }
 
     /// Clears the matches. The memory is kept, unless a request with very long keys made it large.
@@ -117,6 +198,8 @@ impl Matches {
         self.applied.clear();
         self.free.clear();
         self.refused.clear();
+        self.charged.clear();
+        self.parts.clear();
         self.keys.clear();
         if self.keys.capacity() > LARGE {
             self.keys.shrink_to(LARGE);
@@ -125,10 +208,55 @@ impl Matches {
         self.is_held = false;
     }
 
+    /// Begins the next of several requests that are decided together.
+    pub(super) fn begin_part(&mut self) {
+        let denied_from = u32::try_from(self.refused.len()).unwrap_or(u32::MAX);
+        self.parts.push(PartMatches { denied_from, ..PartMatches::default() });
+    }
+
+    #[inline]
     pub(super) fn add(&mut self, applied: MatchedRule, is_held: bool) {
+        if !self.parts.is_empty() {
+            return self.add_to_part(applied, is_held);
+        }
         self.is_held |= is_held;
         self.has_shadows |= applied.mode == Mode::Shadow;
         self.applied.push(applied);
+    }
+
+    /// Adds a rule for the current one of several requests. A rule that matches several of them with the same key is
+    /// charged once, at the highest cost.
+    #[cold]
+    fn add_to_part(&mut self, applied: MatchedRule, is_held: bool) {
+        let same = |earlier: &MatchedRule| earlier.rule == applied.rule && self.key(earlier) == self.key(&applied);
+        let known = self.applied.iter().position(same);
+        let index = known.unwrap_or(self.applied.len());
+        match self.applied.get_mut(index) {
+            Some(earlier) => earlier.cost = earlier.cost.max(applied.cost),
+            None => {
+                self.is_held |= is_held;
+                self.has_shadows |= applied.mode == Mode::Shadow;
+                self.applied.push(applied);
+            }
+        }
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        if let Some(part) = self.parts.last_mut()
+            && !part.matched.contains(&index)
+        {
+            part.matched.push(index);
+        }
+    }
+
+    /// Adds a rule that the request charges. The same rule and key are charged once, at the highest cost.
+    pub(super) fn add_charge(&mut self, charge: ChargedRule) {
+        let same = |earlier: &ChargedRule| {
+            (earlier.rule, earlier.by) == (charge.rule, charge.by)
+                && self.key_at(earlier.key) == self.key_at(charge.key)
+        };
+        match self.charged.iter().position(same) {
+            Some(index) => self.charged[index].cost = self.charged[index].cost.max(charge.cost),
+            None => self.charged.push(charge),
+        }
     }
 
     /// Adds a rule for which the request is free so far.
@@ -136,8 +264,17 @@ impl Matches {
         self.free.push(applied);
     }
 
-    /// Adds a rule that denies the request regardless of its counts.
-    pub fn deny(&mut self, rule: u32, why: DenyReason) {
-        self.refused.push(DeniedBy { rule, why });
+    /// Adds a rule that denies the request regardless of its counts. Its key, as far as it is known, is the end of the
+    /// keys, from `start`.
+    pub(super) fn deny(&mut self, rule: u32, why: DenyReason, start: usize) {
+        let key = KeyRange::new(start, self.keys.len());
+        self.refused.push(DeniedBy { rule, why, key });
+    }
+
+    /// Denies the request by a rule that matches it, by its index in [`matched`](Self::matched), regardless of its counts.
+    pub fn deny_matched(&mut self, index: usize, why: DenyReason) {
+        if let Some(MatchedRule { rule, key, .. }) = self.applied.get(index) {
+            self.refused.push(DeniedBy { rule: *rule, why, key: *key });
+        }
     }
 }

@@ -3,10 +3,12 @@
 //! Counters survive a reload if the rule stays the same. Each rule's counters have their own cache lines, so that
 //! counting does not slow down threads that only read the rule.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The outcomes of the requests that a rule has matched since it was loaded. Each request is in exactly one of these,
-/// except for `failures`, which are counted separately.
+/// except for `failures` and waits, which are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleCounts {
@@ -23,6 +25,30 @@ pub struct RuleCounts {
     /// The number of expressions that have failed. A failed `when` matches, a failed cost is `cost_default` or denies
     /// the request, and requests with a failed key share one count.
     pub failures: u64,
+    /// The number of requests that wait for this rule now: in a queue, or for a reserved time.
+    pub waiting: u64,
+    /// The number of requests that have waited for this rule, whether they were allowed then or not.
+    pub waits: u64,
+    /// How long they have waited, all together.
+    pub wait_time: Duration,
+}
+
+/// A request that waits for a rule; it is counted until this is dropped.
+#[derive(Debug)]
+#[must_use = "the request counts as waiting until this is dropped"]
+pub struct WaitingRequest(Arc<Counters>);
+
+impl WaitingRequest {
+    pub(super) fn new(counters: &Arc<Counters>) -> Self {
+        counters.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(counters))
+    }
+}
+
+impl Drop for WaitingRequest {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The outcome of one request by one rule.
@@ -51,6 +77,9 @@ pub(super) struct Counters {
     rerouted: AtomicU64,
     shadow_denied: AtomicU64,
     failures: AtomicU64,
+    waiting: AtomicU64,
+    waits: AtomicU64,
+    wait_nanos: AtomicU64,
 }
 
 impl Counters {
@@ -70,6 +99,12 @@ impl Counters {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn count_wait(&self, time: Duration) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.wait_nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
     pub(super) fn all(&self) -> RuleCounts {
         let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RuleCounts {
@@ -79,6 +114,9 @@ impl Counters {
             rerouted: number(&self.rerouted),
             shadow_denied: number(&self.shadow_denied),
             failures: number(&self.failures),
+            waiting: number(&self.waiting),
+            waits: number(&self.waits),
+            wait_time: Duration::from_nanos(number(&self.wait_nanos)),
         }
     }
 }

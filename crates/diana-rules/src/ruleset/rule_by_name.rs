@@ -1,11 +1,8 @@
 //! Lookup of a rule by its name: for a function that names it, rather than for a request that it matches.
 
-use super::{Expressions, Matches, RuleSet, Subject};
-use crate::attributes::{Attribute, Attributes};
-use crate::identity::Identity;
+use super::{Expressions, Hits, Matches, PassedIdentity, RuleSet, Subject};
+use crate::attributes::Attributes;
 use crate::matching::{NeededAttributes, RequestView, When};
-use std::borrow::Cow;
-use std::net::IpAddr;
 
 /// Why a call could not use a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,35 +75,14 @@ impl RuleSet {
                 expected,
             });
         }
-        let call = CallAttributes { call, identity: &self.identity };
+        let hits = Hits::Charge(call.hits());
+        let call = PassedIdentity { request: call, identity: &self.identity, identified: None };
         let seen = RequestView::new(&call, NeededAttributes::default());
         let Ok(when) = rule.rule().matches.check_call(&seen) else { return Ok(()) };
-        let failed = rule.apply(number, &seen, Subject::Call, found) == Expressions::Failed;
+        let failed = rule.apply(number, &seen, Subject::Call, hits, found) == Expressions::Failed;
         if failed || when == When::Failed {
             rule.count_failure();
         }
         Ok(())
-    }
-}
-
-/// A call, which provides by name the values that a request has in a header or elsewhere.
-struct CallAttributes<'a> {
-    call: &'a dyn Attributes,
-    identity: &'a Identity,
-}
-
-impl Attributes for CallAttributes<'_> {
-    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
-        let by_name =
-            || self.identity.names_of(attribute).find_map(|name| self.call.get(&Attribute::Named(name.into())));
-        self.call.get(attribute).or_else(by_name)
-    }
-
-    fn unknown_argument(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
-        self.call.unknown_argument(is_asked)
-    }
-
-    fn ip(&self) -> Option<IpAddr> {
-        self.call.ip()
     }
 }

@@ -3,10 +3,11 @@
 use super::{flag, object, one_or_any, one_or_more, reference, reference_with, requiring, word};
 use crate::key::parse::{WITH_NAME, WORDS};
 use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
+use crate::logged_keys::LOG;
 use crate::matching;
-use crate::name_scope::STANDARD;
+use crate::names_in_scope::STANDARD;
 use crate::registry::Registry;
-use crate::rule::{Override, load, parse};
+use crate::rule::{Override, max_load, parse};
 use serde_json::{Map, Value, json};
 
 /// `rule` and its parts.
@@ -58,10 +59,16 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             json!({"description": "the bandwidth of bodies", "anyOf": any_of, "examples": ["512KiB/s"]})
         }
         "load" => {
-            let mut load = object("the load of the machine over which requests are denied", &load::FIELDS, load_field);
+            let mut load =
+                object("the load of the machine over which requests are denied", &max_load::FIELDS, load_field);
             load["minProperties"] = json!(1);
             load
         }
+        "charges" => reference_with(
+            "text",
+            "the rule whose counts this one charges, even over the limit; this one denies no request",
+            &["tokens"],
+        ),
         "cost" => json!({
             "description": "the cost of a request: a number or an expression",
             "anyOf": [{"$ref": "#/$defs/count"}, {"type": "string"}],
@@ -98,6 +105,7 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             })
         }
         "shadow" => flag("whether the rule only counts and reports, and denies no request"),
+        "log" => word("the level at which its denials are logged; delays are logged one level lower", &LOG),
         "status" => reference("status", "the status of a denied request"),
         "answer" => reference("answer", "the custom response body of a denied request"),
         "missing" => {
@@ -186,7 +194,7 @@ fn by(registry: &Registry) -> Value {
             {
                 "type": "string",
                 "pattern": format!(r"^\s*(ip/[0-9]+(/[0-9]+)?|({with_name})\s*\([\s\S]*\)|[A-Za-z_][A-Za-z0-9_-]*)\s*$|\$\{{"),
-                "examples": ["ip/24", "ip/24/48", "header(x-api-key)", "cookie(session)", "query(q)", "jwt(sub)", "param(id)", "cel(\"...\")"],
+                "examples": ["ip/24", "ip/24/48", "header(x-api-key)", "cookie(session)", "query(q)", "jwt(sub)", "param(id)", "descriptor(api_key)", "cel(\"...\")"],
             },
         ],
     })
@@ -207,6 +215,36 @@ pub(super) fn match_field(name: &str) -> Value {
             json!({"description": "headers, by name", "type": "object", "additionalProperties": values})
         }
         "ip" => one_or_more(json!({"$ref": "#/$defs/network"}), "the client's address", &["10.0.0.0/8"]),
+        "domain" => one_or_more(text(), "the domain of requests from Envoy", &["shop"]),
+        "descriptor" => {
+            let value = json!({"anyOf": [
+                one_or_more(text(), "one of these values; * matches any characters", &["free", "b*"]),
+                {"type": "null", "description": "any value"},
+                object("some values, without others", &matching::descriptor::VALUES, |field| {
+                    let what = if field == "is" { "one of these values" } else { "none of these values" };
+                    one_or_more(text(), &format!("{what}; * matches any characters"), &["free", "b*"])
+                }),
+            ]});
+            let has = json!({
+                "description": "entries that the descriptor has, by key",
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": value,
+            });
+            let mut entry = has.clone();
+            entry["maxProperties"] = json!(1);
+            let exactly = json!({
+                "description": "exactly the entries of the descriptor, in their order",
+                "type": "array",
+                "minItems": 1,
+                "items": {"anyOf": [text(), entry]},
+            });
+            json!({
+                "description": "the descriptor of requests from Envoy",
+                "anyOf": [has, exactly],
+                "examples": [{"plan": "free"}],
+            })
+        }
         "when" => reference_with("text", "a condition (CEL)", &["request.headers[\"x-test\"] != \"1\""]),
         "call" => {
             let names = one_or_more(text(), "the arguments of calls", &["phone"]);

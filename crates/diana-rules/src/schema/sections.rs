@@ -3,6 +3,7 @@
 use super::{flag, object, one_or_more, reference, reference_with, url, word};
 use crate::file::{MAX_RULES, NEWEST_VERSION, store};
 use crate::identity::jwt_settings;
+use crate::logged_keys::{LOG, LOG_KEYS, TOP_KEYS};
 use crate::registry::Registry;
 use serde_json::{Value, json};
 
@@ -19,6 +20,9 @@ pub(super) fn field(name: &str, registry: &Registry) -> Value {
         }),
         "identity" => identity(),
         "store" => object("the store of the counts; this process by default", &store::FIELDS, of_store),
+        "log" => word("the level at which denials are logged, unless a rule has its own; info by default", &LOG),
+        "log_keys" => word("how logs write the keys of requests: as they are, as a hash, or not at all", &LOG_KEYS),
+        "top_keys" => word("whether the heaviest keys of each rule are recorded; on by default", &TOP_KEYS),
         "status" => reference("status", "the status of a denied request, unless its rule has its own; 503 by default"),
         "answer" => reference("answer", "the custom response body of a denied request, unless its rule has its own"),
         "rules" => json!({

@@ -40,3 +40,10 @@ pub(crate) fn problems_of(text: &str) -> Vec<String> {
         })
         .collect()
 }
+
+/// Checks the exact problems: the marked text, the problem and the expected value.
+pub(crate) fn check(cases: &[(&str, &[&str])], file: impl Fn(&str) -> String) {
+    for (text, expected) in cases {
+        assert_eq!(problems_of(&file(text)), *expected, "{text}");
+    }
+}

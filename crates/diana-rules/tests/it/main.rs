@@ -5,9 +5,11 @@
 
 mod calls;
 mod common;
+mod descriptors;
 mod documents;
 mod index_laws;
 mod pages;
+mod rule_error_combinations;
 mod rule_error_fields;
 mod rule_errors;
 

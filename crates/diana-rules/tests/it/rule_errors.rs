@@ -1,13 +1,6 @@
 //! The problems of a rule's limits and keys, for each field.
 
-use crate::common::{problems_of, rule};
-
-/// Checks the exact problems: the marked text, the problem and the expected value.
-fn check(cases: &[(&str, &[&str])], file: impl Fn(&str) -> String) {
-    for (text, expected) in cases {
-        assert_eq!(problems_of(&file(text)), *expected, "{text}");
-    }
-}
+use crate::common::{check, rule};
 
 #[test]
 fn reports_invalid_keys() {
@@ -39,7 +32,7 @@ fn reports_invalid_keys() {
                 "by: [ip, cel(\"a, b\")]\ntotal: 1",
                 &[
                     "[cel(\"a] unterminated `cel(\"a`: put quotes around the whole value, as in 'cel(\"...\")'",
-                    "[b\")] unknown key `b\")`: expected global, account, device, resource, ip, ip/24, host, method, request, header(x), cookie(x), query(x), jwt(x), param(x), cel(\"...\") or a name of `identity`",
+                    "[b\")] unknown key `b\")`: expected global, account, device, resource, ip, ip/24, host, method, domain, request, header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x), cel(\"...\") or a name of `identity`",
                 ],
             ),
             ("by: []\ntotal: 1", &["[[] `by` is empty: use `global` to count all requests together"]),
@@ -49,7 +42,7 @@ fn reports_invalid_keys() {
             (
                 "by: user\ntotal: 1",
                 &[
-                    "[user] unknown key `user`: expected global, account, device, resource, ip, ip/24, host, method, request, header(x), cookie(x), query(x), jwt(x), param(x), cel(\"...\") or a name of `identity`",
+                    "[user] unknown key `user`: expected global, account, device, resource, ip, ip/24, host, method, domain, request, header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x), cel(\"...\") or a name of `identity`",
                 ],
             ),
             ("by: true\ntotal: 1", &["[true] invalid `by`: expected a string, found a boolean"]),

@@ -2,7 +2,9 @@
 //!
 //! The exit status is 0 if every file is valid, else 1. All problems are reported at once.
 
-use super::input::{self, Variables, count_of};
+use super::input::{self, Variables};
+use super::json::{self, Checked, CheckedFile};
+use super::output::{self, count_of};
 use clap::Args;
 use diana_admin::AdminSection;
 use diana_config::RemoteSection;
@@ -10,6 +12,7 @@ use diana_gateway::section::GatewaySection;
 use diana_rules::RuleFile;
 use diana_rules::describe::table;
 use diana_rules::section::SectionNotRegistered;
+use diana_services::ServicesSection;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,6 +41,9 @@ pub(crate) struct Check {
     /// Do not print the table
     #[arg(short, long)]
     quiet: bool,
+    /// Print the result as JSON on standard output: problems, warnings and rules of each file
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -46,6 +52,7 @@ The exit status is 0 if all files are valid, 1 if not, and 2 for an invalid comm
 Examples:
   diana check diana.yaml
   diana check --quiet conf/*.yaml                       in a pipeline, before a rollout
+  diana check --json diana.yaml | jq '.files[].errors[]'    file, line, column, message and help of each problem
   diana import nginx /etc/nginx/nginx.conf | diana check -
   diana check --no-env diana.yaml                       in a pipeline without the secrets
   diana check diana.yaml --remote rules.yaml            before it is stored in etcd";
@@ -57,6 +64,7 @@ fn describe(file: &RuleFile) -> Result<String, SectionNotRegistered> {
         sections.extend(gateway.describe());
         sections.push(file.section_or_default::<AdminSection>()?.describe());
     }
+    sections.extend(file.section_or_default::<ServicesSection>()?.describe());
     sections.extend(file.store.describe());
     sections.extend(file.section::<RemoteSection>()?.map(RemoteSection::describe));
     let mut text = sections.iter().map(|line| format!("{line}\n")).collect::<String>();
@@ -76,6 +84,9 @@ impl Check {
 
     fn try_run(&self) -> Result<ExitCode, ExitCode> {
         input::require_single_stdin(self.files.iter().chain(&self.remote))?;
+        if self.json {
+            return self.print_json();
+        }
         let mut problems = 0;
         for (index, path) in self.files.iter().enumerate() {
             match input::rule_file_with(path, self.remote.as_deref(), &diana_server::registry(), self.variables()) {
@@ -83,25 +94,40 @@ impl Check {
                 Ok((file, not_checked)) => {
                     let mut text = String::new();
                     if !self.quiet {
-                        text = describe(&file).map_err(|error| input::usage_error(&error.to_string()))?;
+                        text = describe(&file).map_err(|error| output::usage_error(&error.to_string()))?;
                         if index > 0 && !text.is_empty() {
                             text.insert(0, '\n');
                         }
                     }
                     if let Some(warnings) = &file.warnings {
-                        input::warn(warnings);
+                        output::warn(warnings);
                     }
                     let rules = count_of(file.rules.len(), "rule");
                     let skipped = match not_checked.len() {
                         0 => String::new(),
                         count => format!(", {} not checked", count_of(count, "value")),
                     };
-                    input::report(not_checked.iter().map(|value| format!("{}:{value}", input::name(path))));
-                    input::print(&format!("{text}{}: {rules}, valid{skipped}\n", self.display_name(path)))?;
+                    output::report(not_checked.iter().map(|value| format!("{}:{value}", input::name(path))));
+                    output::print(&format!("{text}{}: {rules}, valid{skipped}\n", self.display_name(path)))?;
                 }
             }
         }
-        Ok(if problems == 0 { ExitCode::SUCCESS } else { input::report_count(problems) })
+        Ok(if problems == 0 { ExitCode::SUCCESS } else { output::report_count(problems) })
+    }
+
+    fn print_json(&self) -> Result<ExitCode, ExitCode> {
+        let registry = diana_server::registry();
+        let files = self.files.iter().map(|path| {
+            let (name, remote) = (input::name(path), self.remote.as_deref());
+            match input::rule_file_with(path, remote, &registry, self.variables()) {
+                Err(error) => CheckedFile::invalid(name, &error),
+                Ok((file, not_checked)) => CheckedFile::valid(name, &file, not_checked),
+            }
+        });
+        let files = files.collect::<Vec<_>>();
+        let valid = files.iter().all(|file| file.valid);
+        json::print(&Checked { valid, files })?;
+        Ok(if valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn variables(&self) -> Variables {

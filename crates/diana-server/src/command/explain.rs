@@ -6,7 +6,8 @@
 
 mod request;
 
-use super::input;
+use super::json::{self, Counted, Explained};
+use super::{input, output};
 use clap::Args;
 use diana::EngineOptions;
 use diana::{Clock, ManualClock, SystemClock};
@@ -61,53 +62,87 @@ pub(crate) struct Explain {
     /// Explain the rules of a config server's document, in place of the file's own
     #[arg(long, value_name = "DOC")]
     remote: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 }
 
+/// The exit status if the request is denied, or rejected by the gateway.
+const DENIED: u8 = 3;
+
 const EXAMPLES: &str = "\
+The exit status is 0 if the request is allowed (also after a delay), 3 if it is denied, 1 if the file is invalid, and 2 for an
+invalid command line. With `--times` it is about the last, explained request.
+
 Examples:
   diana explain diana.yaml '/search?q=shoes' --ip 203.0.113.7
   diana explain diana.yaml -X POST --host api.example.com -H 'x-account-id: alice' /login
   diana explain diana.yaml https://api.example.com/login -H 'cookie: session=a1'
   diana explain diana.yaml / --ip 203.0.113.7 --times 5               when is it denied?
-  diana explain diana.yaml / --account alice --times 50 --every 10ms  ... at a hundred a second?";
+  diana explain diana.yaml / --account alice --times 50 --every 10ms  ... at a hundred a second?
+  diana explain diana.yaml /admin > /dev/null; [ $? = 3 ] && echo denied
+  diana explain diana.yaml / --json | jq '.denied_by'";
 
 impl Explain {
     pub(crate) fn run(self) -> ExitCode {
-        self.try_run().map_or_else(|code| code, |()| ExitCode::SUCCESS)
+        self.try_run().unwrap_or_else(|code| code)
     }
 
-    fn try_run(&self) -> Result<(), ExitCode> {
+    fn try_run(&self) -> Result<ExitCode, ExitCode> {
         input::require_single_stdin(std::iter::once(&self.file).chain(&self.remote))?;
-        let file = input::rule_file(&self.file, self.remote.as_deref(), &diana_server::registry())
-            .map_err(|error| input::report_count(error.report()))?;
+        let file = input::rule_file(&self.file, self.remote.as_deref(), &diana_server::registry());
+        let file = file.map_err(|error| {
+            if self.json {
+                let printed = json::print(&Explained::invalid_file(&input::name(&self.file), &error));
+                return printed.err().unwrap_or(ExitCode::FAILURE);
+            }
+            output::report_count(error.report())
+        })?;
         let request = self.request(&file)?;
-        let gateway = file.section_or_default().map_err(|error| input::usage_error(&error.to_string()))?;
+        let gateway = file.section_or_default().map_err(|error| output::usage_error(&error.to_string()))?;
         if let Some(rejected) = request.rejected(&gateway) {
-            return input::print(&format!("=> {rejected}\n"));
+            if self.json {
+                json::print(&Explained::rejected(rejected))?;
+            } else {
+                output::print(&format!("=> {rejected}\n"))?;
+            }
+            return Ok(ExitCode::from(DENIED));
         }
 
         let clock = ManualClock::at(SystemClock.now());
         let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
         // The requests stay active, so that `concurrent` limits show up as used.
-        let mut in_flight = Vec::new();
+        let (mut in_flight, mut counted) = (Vec::new(), Vec::new());
         for number in 1..=self.times {
             let verdict = ready_now(engine.decide(&request))?;
-            input::print(&format!("{number}: {verdict}\n"))?;
+            if self.json {
+                counted.push(Counted::new(number, &verdict));
+            } else {
+                output::print(&format!("{number}: {verdict}\n"))?;
+            }
             in_flight.push(verdict);
             clock.advance(self.every);
         }
-        let heading = if self.times == 0 { String::new() } else { "\nnext request:\n".to_owned() };
         let explanation = ready_now(engine.explain(&request))?;
-        input::print(&format!("{heading}{explanation}{}", self.notes(&file)))
+        let notes = self.notes(&file);
+        if self.json {
+            json::print(&Explained::new(&explanation, counted, notes))?;
+        } else {
+            let heading = if self.times == 0 { "" } else { "\nnext request:\n" };
+            let notes = notes.iter().map(|note| format!("note: {note}\n")).collect::<String>();
+            output::print(&format!("{heading}{explanation}{notes}"))?;
+        }
+        let is_denied = explanation.denying().next().is_some();
+        Ok(if is_denied { ExitCode::from(DENIED) } else { ExitCode::SUCCESS })
     }
 
     fn request(&self, file: &RuleFile) -> Result<DescribedRequest, ExitCode> {
-        let mut request = self.typed_request().map_err(|error| input::usage_error(&error.to_string()))?;
+        let mut request = self.typed_request().map_err(|error| output::usage_error(&error.to_string()))?;
         let account = self.account.iter().map(|account| ("account", account));
         for (name, value) in account.chain(self.names.iter().map(|Name { name, value }| (&**name, value))) {
             if file.identity.names().any(|known| known == name) {
                 let help = "the file's `identity` takes it from the request; describe the request instead, as with -H";
-                return Err(input::usage_error(&format!("can't set `{name}`: {help}")));
+                return Err(output::usage_error(&format!("can't set `{name}`: {help}")));
             }
             request = request.named(name, value);
         }
@@ -133,12 +168,12 @@ impl Explain {
     }
 
     /// Notes about what differs from a running gateway.
-    fn notes(&self, file: &RuleFile) -> String {
-        let mut notes = String::new();
+    fn notes(&self, file: &RuleFile) -> Vec<String> {
+        let mut notes = Vec::new();
         let mut note = |what: &str, applies: &dyn Fn(&Rule) -> bool| {
             let names = file.rules.iter().filter(|rule| applies(rule)).map(|rule| &*rule.name).collect::<Vec<_>>();
             if !names.is_empty() {
-                notes.push_str(&format!("note: {what}: {}\n", names.join(", ")));
+                notes.push(format!("{what}: {}", names.join(", ")));
             }
         };
         let is_shared = |rule: &Rule| rule.counted_in == CountedIn::Shared && !rule.limits.is_empty();
@@ -146,7 +181,7 @@ impl Explain {
         let depends_on_load = |rule: &Rule| rule.load.is_some() || rule.adaptive;
         note("depends on the load of the machine, which is unknown here", &depends_on_load);
         if !matches!(file.section::<RemoteSection>(), Ok(None)) && self.remote.is_none() {
-            notes.push_str("note: the rules of the config server replace these; --remote explains a copy of them\n");
+            notes.push("the rules of the config server replace these; --remote explains a copy of them".to_owned());
         }
         notes
     }

@@ -4,9 +4,9 @@
 //! followed by hints about the remaining steps. The exit status is 0 if a rule file was written, also with notes, and 1
 //! if not. With `--strict` none is written if the rules would differ from the original configuration.
 
-use super::input;
+use super::{input, output};
 use clap::{Args, Subcommand};
-use diana_server::import::{Imported, MAX_INPUT, NoteKind, import_envoy, import_nginx};
+use diana_server::import::{Imported, MAX_INPUT, NoteKind, import_envoy, import_limitador, import_nginx};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ const EXAMPLES: &str = "\
 Examples:
   diana import nginx /etc/nginx/nginx.conf --output diana.yaml
   ssh gateway nginx -T | diana import nginx - > diana.yaml 2> to-do.txt
-  diana import envoy ratelimit/config.yaml";
+  diana import envoy ratelimit/config.yaml
+  diana import limitador limits.yaml";
 
 const NGINX: &str = "\
 Converted directives:
@@ -50,12 +51,20 @@ Examples:
   diana import nginx /etc/nginx/nginx.conf --strict > diana.yaml      in a pipeline: fail if a limit would be lost";
 
 const ENVOY: &str = "\
-Each descriptor with a rate_limit becomes a rule with `algorithm: fixed_window`. `remote_address`, `path` and `method` are
-known; Envoy's routes define the values of other keys, so each is listed under `identity` with a guess to check.
+Each descriptor with a rate_limit becomes a rule for Envoy's requests: `match: {domain, descriptor}` with exactly its entries,
+and `algorithm: fixed_window`. Serve them with `services: {envoy: 127.0.0.1:8081}`.
 
 Examples:
   diana import envoy config.yaml
   diana import envoy - < config.yaml > diana.yaml";
+
+const LIMITADOR: &str = "\
+Each limit becomes a rule for Envoy's requests: its namespace is `match.domain`, its conditions are `match.descriptor` or
+`match.when`, its variables are `by`. Serve them with `services: {envoy: 127.0.0.1:8081}`.
+
+Examples:
+  diana import limitador limits.yaml
+  diana import limitador - < limits.yaml > diana.yaml";
 
 #[derive(Debug, Subcommand)]
 enum From {
@@ -69,6 +78,11 @@ enum From {
     /// Reads the YAML with `domain` and `descriptors`.
     #[command(after_help = ENVOY)]
     Envoy(Files),
+    /// Import the limits file of limitador
+    ///
+    /// Reads the YAML list of limits with `namespace`, `max_value` and `seconds`.
+    #[command(after_help = LIMITADOR)]
+    Limitador(Files),
 }
 
 #[derive(Debug, Args)]
@@ -100,6 +114,12 @@ impl Import {
                 let imported = files.read(import);
                 (files, imported)
             }
+            From::Limitador(files) => {
+                let import =
+                    |name: &str, text: &str| import_limitador(name, text).map_err(|problems| problems.to_string());
+                let imported = files.read(import);
+                (files, imported)
+            }
         };
         match imported.and_then(|imported| files.write(&imported)) {
             Ok(()) => ExitCode::SUCCESS,
@@ -126,7 +146,7 @@ impl Files {
         }
         let differences = imported.notes.iter().filter(|note| note.kind == NoteKind::Difference).count();
         if self.strict && differences > 0 {
-            let count = input::count_of(differences, "difference");
+            let count = output::count_of(differences, "difference");
             return Err(format!("no rules written: {count}, and `--strict` allows none"));
         }
         for hint in &imported.hints {

@@ -1,19 +1,13 @@
-//! Shared by the commands that read rule files: input from files and standard input, and the output of problems.
-//!
-//! Results go to standard output, problems to standard error, in colour if it is a terminal (`NO_COLOR` turns that
-//! off).
+//! The input of the commands: rule files and other files, from disk and from standard input.
 
-use anstyle::{AnsiColor, Style};
+use super::output::usage_error;
 use diana_rules::file::NotChecked;
 use diana_rules::{Document, Problems, Registry, RuleFile};
 use diana_server::import::MAX_INPUT;
-use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-const RED: Style = AnsiColor::Red.on_default().bold();
 
 /// Why a rule file can't be used.
 #[derive(Debug)]
@@ -98,92 +92,4 @@ pub(super) fn require_single_stdin<'a>(paths: impl IntoIterator<Item = &'a PathB
         return Ok(());
     }
     Err(usage_error("`-` given more than once; standard input can be read only once"))
-}
-
-/// Reports a usage error that the argument parser can't detect.
-pub(super) fn usage_error(what: &str) -> ExitCode {
-    // Errors are ignored: standard error may be closed.
-    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {what}");
-    ExitCode::from(2)
-}
-
-impl InputError {
-    /// Reports the error, and returns the number of problems.
-    pub(super) fn report(&self) -> usize {
-        let (text, count) = match self {
-            Self::Unreadable(reason) => (format!("{reason}\n"), 1),
-            Self::Problems(problems) => (with_red_marks(&problems.to_string()), problems.len()),
-        };
-        let _ = anstream::stderr().write_all(text.as_bytes());
-        count
-    }
-}
-
-/// Writes lines to standard error.
-pub(super) fn report(lines: impl Iterator<Item = String>) {
-    for line in lines {
-        // Errors are ignored: standard error may be closed.
-        let _ = writeln!(anstream::stderr(), "{line}");
-    }
-}
-
-/// Reports warnings: likely mistakes in a valid file.
-pub(super) fn warn(warnings: &Problems) {
-    let _ = anstream::stderr().write_all(with_red_marks(&warnings.to_string()).as_bytes());
-}
-
-/// Reports the number of problems.
-pub(super) fn report_count(problems: usize) -> ExitCode {
-    let _ = writeln!(anstream::stderr(), "{RED}{}{RED:#}", count_of(problems, "problem"));
-    ExitCode::FAILURE
-}
-
-/// `1 rule`, `2 rules`.
-pub(super) fn count_of(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Colours the marks below the lines of the file red.
-fn with_red_marks(problems: &str) -> String {
-    let mut colored = String::with_capacity(problems.len());
-    for line in problems.lines() {
-        // A line of the file has its number before the bar; a line of marks has none.
-        let is_marks = line.trim_start().starts_with("| ");
-        let first = line.find('^').filter(|_| is_marks);
-        let _ = match first.map(|first| line.split_at(first)) {
-            None => writeln!(colored, "{line}"),
-            Some((before, after)) => {
-                let (marks, hint) = after.split_at(after.find(|mark| mark != '^').unwrap_or(after.len()));
-                writeln!(colored, "{before}{RED}{marks}{RED:#}{hint}")
-            }
-        };
-    }
-    colored
-}
-
-/// Writes to standard output. A closed pipe, as after `head`, is not an error.
-pub(super) fn print(text: &str) -> Result<(), ExitCode> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ExitCode::SUCCESS),
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "can't write to standard output: {error}");
-            Err(ExitCode::FAILURE)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_red_marks;
-
-    #[test]
-    fn only_the_marks_are_red() {
-        let problems = "a^b.yaml:1:5: unknown `^x`\n  1 | a: ^^\n    |    ^^ such as `^`\n";
-        assert_eq!(
-            with_red_marks(problems),
-            "a^b.yaml:1:5: unknown `^x`\n  1 | a: ^^\n    |    \u{1b}[1m\u{1b}[31m^^\u{1b}[0m such as `^`\n"
-        );
-    }
 }

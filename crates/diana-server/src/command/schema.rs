@@ -1,6 +1,6 @@
 //! `diana schema`: the rule file as a JSON Schema, for editors.
 
-use super::input;
+use super::output;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -30,6 +30,6 @@ reports fields that contradict each other.";
 impl Schema {
     pub(crate) fn run(self) -> ExitCode {
         let schema = diana_rules::schema::rule_file(&diana_server::registry());
-        input::print(&format!("{schema:#}\n")).map_or_else(|code| code, |()| ExitCode::SUCCESS)
+        output::print(&format!("{schema:#}\n")).map_or_else(|code| code, |()| ExitCode::SUCCESS)
     }
 }

@@ -10,7 +10,7 @@ mod gateway_hint;
 mod host;
 mod include;
 mod key;
-mod limit;
+mod limit_directives;
 mod location_set;
 mod map_and_geo;
 mod merge;

@@ -1,8 +1,7 @@
 //! The start message: the addresses, and what to try.
 
-use super::ServeOptions;
+use super::{ServeOptions, Serving};
 use crate::program_log::ProgramLogFormat;
-use diana_gateway::RunningGateway;
 use diana_rules::RuleFile;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,31 +9,40 @@ use std::net::SocketAddr;
 
 /// Writes the start message to standard error: as text, or as an event if the log is JSON. Standard output is the
 /// access log's.
-pub(super) fn print(options: &ServeOptions, gateway: &RunningGateway, admin: &[SocketAddr], file: &RuleFile) {
-    let listed = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+pub(super) fn print(options: &ServeOptions, serving: &Serving, file: &RuleFile) {
     match options.log() {
         Some(mut log) if log.format() == ProgramLogFormat::Text => {
             // Writing to the log never fails.
-            let _ = log.write_all(text(options, gateway, admin, file, listed).as_bytes());
+            let _ = log.write_all(text(options, serving, file).as_bytes());
         }
         _ => {
-            let (listen, admin) = (listed(gateway.addresses()), listed(admin));
-            tracing::info!(listen, admin, rules = file.rules.len(), "serving");
+            let (listen, admin) = (listed(serving.gateway.addresses()), listed(&serving.admin));
+            let services = serving.services.addresses().iter().map(|(name, address)| format!("{name} {address}"));
+            let services = services.collect::<Vec<_>>().join(", ");
+            tracing::info!(listen, services, admin, rules = file.rules.len(), "serving");
         }
     }
 }
 
-fn text(
-    options: &ServeOptions,
-    gateway: &RunningGateway,
-    admin: &[SocketAddr],
-    file: &RuleFile,
-    listed: impl Fn(&[SocketAddr]) -> String,
-) -> String {
-    let mut text = String::new();
-    let _ = writeln!(text, "Diana serves on {}", listed(gateway.addresses()));
-    if let [admin, ..] = admin {
-        let _ = writeln!(text, "Health, metrics and active rules: http://{admin}/");
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn text(options: &ServeOptions, serving: &Serving, file: &RuleFile) -> String {
+    let (mut text, gateway) = (String::new(), &serving.gateway);
+    if !gateway.addresses().is_empty() {
+        let _ = writeln!(text, "Diana serves on {}", listed(gateway.addresses()));
+    }
+    for (name, address) in serving.services.addresses() {
+        let what = match *name {
+            "envoy" => "Envoy's rate limit service and ext_authz (gRPC)",
+            "resp" => "the Redis protocol",
+            _ => "checks for nginx, Traefik and Caddy (HTTP)",
+        };
+        let _ = writeln!(text, "Diana serves {what} on {address}");
+    }
+    if let [admin, ..] = &*serving.admin {
+        let _ = writeln!(text, "Dashboard, metrics and active rules: http://{admin}/");
     }
     if let (true, [address, ..]) = (options.is_default(), gateway.addresses()) {
         let _ = writeln!(

@@ -1,12 +1,13 @@
 //! Applies rules when they change, and warns about changes that need a restart.
 
 use diana::Reloader;
-use diana_admin::AdminSection;
-use diana_config::{Apply, RemoteSection};
+use diana_admin::{AdminSection, RuleLog};
+use diana_config::{Apply, Origin, RemoteSection, SourceError};
 use diana_gateway::section::GatewaySection;
 use diana_rules::file::StoreSection;
 use diana_rules::section::SectionNotRegistered;
 use diana_rules::{Document, Problems, RuleFile};
+use diana_services::ServicesSection;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct ConfigReload {
     reloader: Arc<Reloader>,
+    rule_log: Arc<RuleLog>,
     /// The sections as they were when the file was first read.
     started: Mutex<Option<StaticSections>>,
 }
@@ -22,6 +24,7 @@ pub(super) struct ConfigReload {
 #[derive(Clone, Debug, PartialEq)]
 struct StaticSections {
     gateway: Option<GatewaySection>,
+    services: Option<ServicesSection>,
     admin: Option<AdminSection>,
     store: StoreSection,
     remote: Option<RemoteSection>,
@@ -31,6 +34,7 @@ impl StaticSections {
     fn of(file: &RuleFile) -> Result<Self, SectionNotRegistered> {
         Ok(Self {
             gateway: file.section()?.cloned(),
+            services: file.section()?.cloned(),
             admin: file.section()?.cloned(),
             store: file.store.clone(),
             remote: file.section()?.cloned(),
@@ -41,6 +45,7 @@ impl StaticSections {
     fn changes(&self, other: &Self) -> Vec<&'static str> {
         let sections = [
             ("`gateway`", self.gateway != other.gateway),
+            ("`services`", self.services != other.services),
             ("`admin`", self.admin != other.admin),
             ("`store`", self.store != other.store),
             ("`remote`", self.remote != other.remote),
@@ -50,8 +55,8 @@ impl StaticSections {
 }
 
 impl ConfigReload {
-    pub(super) fn new(reloader: Arc<Reloader>) -> Arc<Self> {
-        Arc::new(Self { reloader, started: Mutex::default() })
+    pub(super) fn new(reloader: Arc<Reloader>, rule_log: Arc<RuleLog>) -> Arc<Self> {
+        Arc::new(Self { reloader, rule_log, started: Mutex::default() })
     }
 }
 
@@ -59,6 +64,9 @@ impl Apply for ConfigReload {
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems> {
         self.reloader.apply(local, remote)?;
         let Some(file) = self.reloader.file() else { return Ok(()) };
+        if let Some(document) = remote.or(local) {
+            self.rule_log.applied(Arc::clone(&file), document.clone());
+        }
         let now = match StaticSections::of(&file) {
             Ok(now) => now,
             Err(error) => {
@@ -76,5 +84,13 @@ impl Apply for ConfigReload {
 
     fn rule_count(&self) -> Option<usize> {
         self.reloader.file().map(|file| file.rules.len())
+    }
+
+    fn loaded(&self, origin: Origin, name: &str) {
+        self.rule_log.loaded(origin, name);
+    }
+
+    fn rejected(&self, error: &SourceError) {
+        self.rule_log.rejected(error);
     }
 }

@@ -5,6 +5,7 @@ use diana_rules::Problems;
 use diana_rules::section::SectionNotRegistered;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why the program can't serve.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,9 @@ pub enum ServeError {
     /// The gateway can't start.
     #[error(transparent)]
     Gateway(StartError),
+    /// A service for other gateways can't start.
+    #[error(transparent)]
+    Services(diana_services::StartError),
     /// The admin server can't listen.
     #[error("can't listen on the admin address {address}: {error}; set another one with `admin: {{listen: ...}}`")]
     Admin {
@@ -46,6 +50,15 @@ pub enum ServeError {
     /// The admin server would be reachable from other machines without a token.
     #[error("the admin address {0} is reachable from other machines; it needs `admin: {{token: ...}}`")]
     OpenAdmin(SocketAddr),
+    /// The file of the access log can't be opened.
+    #[error("can't open the access log {}: {error}; set another file with `gateway: {{access_log: {{file: ...}}}}`", path.display())]
+    AccessLog {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
     /// The system denies threads or signal handlers.
     #[error("can't start threads or signal handlers: {0}")]
     Runtime(#[source] io::Error),

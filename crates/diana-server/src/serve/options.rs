@@ -7,6 +7,7 @@ use diana_admin::AdminSection;
 use diana_gateway::section::{AccessLogFormat, GatewaySection};
 use diana_rules::upstream_url::Upstream;
 use diana_rules::{Document, RuleFile};
+use diana_services::ServicesSection;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -104,6 +105,10 @@ impl ServeOptions {
             file.set_section(section);
         }
         let mut gateway = file.section_or_default::<GatewaySection>()?;
+        // A file that only has services for other gateways needs no gateway of its own.
+        if file.section::<GatewaySection>()?.is_none() && file.section::<ServicesSection>()?.is_some() {
+            gateway.listen.clear();
+        }
         if !self.listen.is_empty() {
             gateway.listen.clone_from(&self.listen);
         }

@@ -1,9 +1,10 @@
-//! Periodic tasks of the gateway: measuring its load, and reloading changed certificates.
+//! Periodic tasks: measuring the load of the gateway, reloading changed certificates, and logging denials.
 
 use diana::Engine;
 use diana_gateway::CertificateWatch;
 use diana_http::LoadSampler;
 use diana_metrics::Metrics;
+use diana_services::ServiceCertificates;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +13,23 @@ const LOAD: Duration = Duration::from_millis(250);
 /// The interval at which certificates are checked for changes.
 const CERTIFICATES: Duration = Duration::from_secs(5);
 
+/// The interval at which it is checked whether a minute with denials is over.
+const DENIALS: Duration = Duration::from_secs(1);
+
 /// Starts the tasks, which run until the runtime ends.
-pub(super) fn start(engine: &Arc<Engine>, metrics: &Arc<Metrics>, certificates: CertificateWatch) {
-    let (engine, metrics) = (Arc::clone(engine), Arc::clone(metrics));
+pub(super) fn start(
+    engine: &Arc<Engine>,
+    metrics: &Arc<Metrics>,
+    certificates: CertificateWatch,
+    services: ServiceCertificates,
+) {
+    let (logging, engine, metrics) = (Arc::clone(engine), Arc::clone(engine), Arc::clone(metrics));
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(DENIALS).await;
+            logging.log_denied_minutes();
+        }
+    });
     tokio::spawn(async move {
         let (mut before, sampler) = (0, LoadSampler::new(&engine));
         loop {
@@ -32,6 +47,7 @@ pub(super) fn start(engine: &Arc<Engine>, metrics: &Arc<Metrics>, certificates: 
         loop {
             tokio::time::sleep(CERTIFICATES).await;
             certificates.refresh();
+            services.refresh();
         }
     });
 }

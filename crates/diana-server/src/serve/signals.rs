@@ -1,4 +1,4 @@
-//! Signals: stop (SIGTERM, SIGINT), or reload (SIGHUP).
+//! Signals: stop (SIGTERM, SIGINT), reload (SIGHUP), or reopen the access log (SIGUSR1).
 
 use std::io;
 
@@ -7,6 +7,7 @@ use std::io;
 pub(super) enum Signal {
     Stop,
     Reload,
+    ReopenLog,
 }
 
 /// The handled signals.
@@ -15,6 +16,7 @@ pub(super) struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
+    user_1: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
@@ -25,6 +27,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
         })
     }
 
@@ -34,6 +37,7 @@ impl Signals {
             _ = self.terminate.recv() => Signal::Stop,
             _ = self.interrupt.recv() => Signal::Stop,
             _ = self.hang_up.recv() => Signal::Reload,
+            _ = self.user_1.recv() => Signal::ReopenLog,
         }
     }
 }

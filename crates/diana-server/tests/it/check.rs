@@ -1,6 +1,7 @@
 //! `diana check`: its output for valid and invalid files, and its exit status.
 
 use crate::support::{SECRETS, diana_in, err, folder, names_in, out, samples};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
 
@@ -75,6 +76,25 @@ fn reports_all_problems_at_once() {
         assert_eq!(out(&output), "");
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+/// Everyone who reaches a service can use up the limits of any key.
+#[test]
+fn warns_about_services_that_other_machines_reach() {
+    let warnings = |services: &str| {
+        let output = check(&format!("services: {{{services}}}\nrules: [{{name: a, limit: 1/s}}]"), &[]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        err(&output).lines().filter_map(|line| Some(line.split_once("warning: ")?.1.to_owned())).collect::<Vec<_>>()
+    };
+    let warning = |name: &str| vec![format!("every machine that reaches 0.0.0.0:81 can use the service `{name}`")];
+    for name in ["envoy", "http", "resp"] {
+        assert_eq!(warnings(&format!("{name}: ['127.0.0.1:80', '0.0.0.0:81']")), warning(name));
+        assert_eq!(warnings(&format!("{name}: {{listen: '0.0.0.0:81'}}")), warning(name));
+        let tls = "tls: {certificate: a.pem, key: a.key}";
+        assert_eq!(warnings(&format!("{name}: {{listen: '0.0.0.0:81', {tls}}}")), Vec::<String>::new());
+        assert_eq!(warnings(&format!("{name}: ['127.0.0.1:80', '[::1]:80']")), Vec::<String>::new());
+    }
+    assert_eq!(warnings("resp: {listen: '0.0.0.0:81', password: p}"), Vec::<String>::new());
 }
 
 #[test]
@@ -230,7 +250,7 @@ fn the_samples_are_valid() {
 
 #[test]
 fn imported_files_are_valid() {
-    for (from, end, min) in [("nginx", ".conf", 5), ("envoy", ".yaml", 2)] {
+    for (from, end, min) in [("nginx", ".conf", 5), ("envoy", ".yaml", 2), ("limitador", ".yaml", 1)] {
         let folder = folder(from);
         let names = names_in(&folder, end).into_iter().filter(|name| !name.contains(".expected."));
         let names = names.collect::<Vec<_>>();
@@ -271,4 +291,64 @@ fn describes_the_gateway() {
         out(&output),
         "listens on 0.0.0.0:80\nall requests go to http://a\nadmin on 127.0.0.1:9090\n\nstdin: 0 rules, valid\n"
     );
+}
+
+fn checked_json(text: &str, options: &[&str]) -> (Option<i32>, Value) {
+    let output = check(text, &[options, &["--json"]].concat());
+    assert_eq!(err(&output), "");
+    (output.status.code(), serde_json::from_str(&out(&output)).unwrap())
+}
+
+#[test]
+fn the_json_has_each_problem_with_its_location_and_a_fix() {
+    let problem = |line: u32, column: u32, message: &str, help: &str| json!({"file": "stdin", "line": line, "column": column, "message": message, "help": help});
+    let (status, checked) = checked_json(INVALID, &[]);
+    assert_eq!(status, Some(1));
+    assert_eq!(
+        checked,
+        json!({"valid": false, "files": [{
+            "file": "stdin", "valid": false,
+            "errors": [
+                problem(1, 9, "invalid status `200`", "expected a status from 400 to 599, such as 429 or 503"),
+                problem(4, 9, "unknown key `acount`", "did you mean `account`?"),
+                problem(6, 5, "unknown rule field `brust`", "did you mean `burst`?"),
+            ],
+            "warnings": [], "not_checked": [], "rules": [],
+        }]})
+    );
+}
+
+#[test]
+fn the_json_describes_the_rules_of_a_valid_file() {
+    let (status, checked) = checked_json(VALID, &[]);
+    assert_eq!((status, &checked["valid"]), (Some(0), &json!(true)));
+    assert_eq!(
+        checked["files"][0]["rules"][1],
+        json!({
+            "name": "each-account", "by": "account", "key": "each account", "matches": "all requests",
+            "limit": "at most 100 a second (200 at once)", "over_limit": "denied with 429",
+            "notes": ["requests without account are not limited by this rule"], "shadow": false,
+        })
+    );
+    let open = "services: {resp: '0.0.0.0:81'}\nrules: [{name: a, limit: 1/s}]\n";
+    let (_, checked) = checked_json(open, &[]);
+    let warning = &checked["files"][0]["warnings"][0];
+    assert_eq!(warning["message"], "every machine that reaches 0.0.0.0:81 can use the service `resp`");
+    assert_eq!((&warning["file"], &warning["line"]), (&json!("stdin"), &json!(1)));
+    let variable = "store: {redis: 'redis://:${REDIS_PASSWORD}@10.0.0.7'}\nrules: [{name: a, limit: 1/s}]\n";
+    let (status, checked) = checked_json(variable, &["--no-env"]);
+    let not_checked = json!([{"line": 1, "column": 16, "variables": ["REDIS_PASSWORD"]}]);
+    assert_eq!((status, &checked["files"][0]["not_checked"]), (Some(0), &not_checked));
+}
+
+#[test]
+fn the_json_has_every_file_also_those_that_cannot_be_read() {
+    let (folder, names) = samples();
+    let output = diana_in(&folder, &["check", "--json", &names[0], "nowhere.yaml"], "", &SECRETS);
+    assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(1)));
+    let checked = serde_json::from_str::<Value>(&out(&output)).unwrap();
+    assert_eq!((&checked["files"][0]["valid"], &checked["valid"]), (&json!(true), &json!(false)));
+    let error = &checked["files"][1]["errors"][0];
+    assert_eq!((&error["file"], &error["line"]), (&json!("nowhere.yaml"), &Value::Null));
+    assert!(error["message"].as_str().unwrap().starts_with("can't be read: "), "{error}");
 }

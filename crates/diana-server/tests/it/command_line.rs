@@ -12,12 +12,22 @@ fn diana(args: &[&str], input: &str) -> Output {
 fn help_lists_options_and_examples() {
     for (args, expected) in [
         (&["--help"][..], &["check", "explain", "schema", "import", "Examples:", "diana import nginx"][..]),
-        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "--no-env", "exit status"]),
+        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "--no-env", "--json", "exit status"]),
         (&["explain", "--help"], &["Examples:", "--method", "-H", "--ip", "--account", "--set", "--times", "--every"]),
+        (&["explain", "--help"], &["--json", "exit status is 0", "3 if it is denied"]),
+        (&["top", "--help"], &["Examples:", "--once", "--json", "--window", "--admin", "DIANA_ADMIN", "--token-file"]),
+        (&["status", "--help"], &["Examples:", "--json", "DIANA_TOKEN", "[default: http://127.0.0.1:9090]"]),
+        (&["peek", "--help"], &["Examples:", "diana peek each-account alice", "exit status"]),
+        (&["reset", "--help"], &["Examples:", "exit status"]),
+        (&["refund", "--help"], &["Examples:", "--cost", "exit status"]),
+        (&["what-if", "--help"], &["Examples:", "--shadow-rule", "exit status"]),
+        (&["completions", "--help"], &["Examples:", "bash", "zsh", "fish", "powershell"]),
+        (&["man", "--help"], &["Examples:", "--dir"]),
         (&["schema", "--help"], &["Examples:", "# yaml-language-server: $schema=diana.schema.json"]),
         (&["import", "--help"], &["nginx", "envoy", "Examples:"]),
         (&["import", "nginx", "--help"], &["limit_req_zone", "--output", "--strict", "trusted_proxies"]),
-        (&["import", "envoy", "--help"], &["rate_limit", "identity", "--output"]),
+        (&["import", "envoy", "--help"], &["rate_limit", "descriptor", "--output"]),
+        (&["import", "limitador", "--help"], &["namespace", "variables", "--output"]),
     ] {
         let output = diana(args, "");
         assert!(output.status.success());
@@ -61,9 +71,9 @@ fn strict_import_writes_no_rules_that_differ() {
     assert!(out(&output).contains("concurrent: 3"));
     let output = diana(
         &["import", "envoy", "-", "--strict"],
-        "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+        "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: b}]}}]\n",
     );
-    assert_eq!(output.status.code(), Some(1), "a guess is a difference: {}", err(&output));
+    assert_eq!(output.status.code(), Some(1), "what is not converted is a difference: {}", err(&output));
 }
 
 #[test]
@@ -137,6 +147,51 @@ fn prints_the_schema_of_the_library() {
     assert!(out(&output).starts_with("{\n  \""), "it must be indented:\n{}", out(&output));
     let printed = serde_json::from_str::<serde_json::Value>(&out(&output)).unwrap();
     assert_eq!(printed, diana_rules::schema::rule_file(&diana_server::registry()));
+}
+
+/// The commands, as the help lists them.
+fn commands() -> Vec<String> {
+    let help = out(&diana(&["--help"], ""));
+    let list = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0.to_owned();
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.map(|line| line.split_whitespace().next().unwrap().to_owned()).filter(|name| name != "help").collect()
+}
+
+#[test]
+fn completions_have_every_command() {
+    let commands = commands();
+    assert!(commands.len() >= 13 && commands.contains(&"what-if".to_owned()), "{commands:?}");
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let output = diana(&["completions", shell], "");
+        assert!(output.status.success());
+        for command in &commands {
+            assert!(out(&output).contains(command), "no {command} for {shell}");
+        }
+    }
+    let script = out(&diana(&["completions", "bash"], ""));
+    let mut bash = Command::new("bash");
+    let words = "COMP_WORDS=(diana st); COMP_CWORD=1; _diana diana st diana; echo \"${COMPREPLY[@]}\"";
+    let output = bash.args(["-c", &format!("{script}\n{words}")]).output().unwrap();
+    assert_eq!(out(&output), "status\n", "{}", err(&output));
+    assert_eq!(diana(&["completions", "csh"], "").status.code(), Some(2));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let page = out(&diana(&["man"], ""));
+    assert!(page.contains(".TH diana 1") && page.contains("Diana, a rate limiter"), "{page}");
+    let folder = tempfile::TempDir::new().unwrap();
+    let output = diana(&["man", "--dir", folder.path().join("man1").to_str().unwrap()], "");
+    assert!(output.status.success(), "{}", err(&output));
+    for command in commands() {
+        let page = std::fs::read_to_string(folder.path().join(format!("man1/diana-{command}.1")));
+        let page = page.unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert!(page.contains(".SH NAME") && page.contains("Examples:"), "{page}");
+    }
+    assert!(folder.path().join("man1/diana.1").exists());
+    let output = diana(&["man", "--dir", "/dev/null/man"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).starts_with("error: can't write manual pages to /dev/null/man: "), "{}", err(&output));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `diana explain`: the rules' decisions about one request.
 
 use crate::support::{SECRETS, diana_in, err, out, samples};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
 
@@ -9,9 +10,11 @@ fn explain(rules: &str, options: &[&str]) -> Output {
     diana_in(Path::new("."), &[&["explain", "-"], options].concat(), rules, &[])
 }
 
+/// Returns the output; the exit status must be 0 if the request is allowed, and 3 if not.
 fn explained(rules: &str, options: &[&str]) -> String {
     let output = explain(rules, options);
-    assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(0)));
+    let expected = if out(&output).contains("=> granted") { 0 } else { 3 };
+    assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(expected)), "{}", out(&output));
     out(&output)
 }
 
@@ -120,7 +123,8 @@ fn explains_the_samples() {
     for name in names {
         let args = ["explain", &name, "-X", "POST", "/v1/orders", "--ip", "198.51.100.7", "--host", "api.example.com"];
         let output = diana_in(&folder, &args, "", &SECRETS);
-        assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(0)), "{name}");
+        let expected = if out(&output).contains("\n=> granted") { 0 } else { 3 };
+        assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(expected)), "{name}");
         let table = out(&diana_in(&folder, &["check", &name, "-q"], "", &SECRETS));
         let rules = out(&output).lines().filter(|line| line.starts_with(['✓', '✗', '-'])).count();
         assert_eq!(table, format!("{name}: {rules} rules, valid\n"), "{}", out(&output));
@@ -146,8 +150,8 @@ fn usage_errors_exit_with_2_and_a_hint() {
         (&["--set", "tenant"], "`name=value`"),
         (&["login"], "expected a path such as `/login?x=1`"),
         (&["-X", ""], "expected one word, such as `POST`"),
-        (&["/a\u{1}b"], "b`: a client cannot send it"),
-        (&["-H", "x: a\u{1}b"], "b`: a client cannot send it"),
+        (&["/a\u{1}b"], "invalid path `/ab`: a client cannot send it"),
+        (&["-H", "x: a\u{1}b"], "invalid header `x: ab`: a client cannot send it"),
         (&["--times", "many"], "--times"),
         (&["--times", "100001"], "--times"),
         (&["--every", "soon"], "--every"),
@@ -192,4 +196,65 @@ rules:
     ] {
         assert_eq!(explained(rules, options), format!("=> answered with {reason}\n"), "{options:?}");
     }
+}
+
+fn explained_json(rules: &str, options: &[&str]) -> (Option<i32>, Value) {
+    let output = explain(rules, &[options, &["--json"]].concat());
+    assert_eq!(err(&output), "");
+    (output.status.code(), serde_json::from_str(&out(&output)).unwrap())
+}
+
+#[test]
+fn the_json_has_the_decision_and_the_result_of_each_rule() {
+    let rules = "rules: [{name: each-account, by: account, limit: {rate: 1/s, burst: 2}}, {name: post, match: {method: POST}, limit: 1/s}]";
+    let (status, explained) = explained_json(rules, &["--account", "alice", "--times", "3"]);
+    assert_eq!(status, Some(3));
+    assert_eq!(
+        explained,
+        json!({
+            "decision": "denied",
+            "denied_by": ["each-account"],
+            "wait_seconds": null,
+            "rejected": null,
+            "requests": [
+                {"number": 1, "decision": "allowed", "wait_seconds": 0.0, "retry_after_seconds": null, "denied_by": null,
+                 "text": "granted, closest to `each-account` for alice: 1 of 2 left"},
+                {"number": 2, "decision": "allowed", "wait_seconds": 0.0, "retry_after_seconds": null, "denied_by": null,
+                 "text": "granted, closest to `each-account` for alice: 0 of 2 left"},
+                {"number": 3, "decision": "denied", "wait_seconds": null, "retry_after_seconds": 1.0, "denied_by": "each-account",
+                 "text": "denied by `each-account` for alice: 0 of 2 left, retry after 1s"},
+            ],
+            "rules": [
+                {"rule": "each-account", "matches": true, "denies": true, "shadow": false, "key": "alice", "cost": 1,
+                 "limits": [{"name": "each-account", "limit": 2, "remaining": 0, "allowed": false, "wait_seconds": null,
+                             "retry_after_seconds": 1.0}],
+                 "text": "✗ each-account: counted for alice\n    each-account: 0 of 2 left, denied, retry after 1s"},
+                {"rule": "post", "matches": false, "denies": false, "shadow": false, "key": "", "cost": 0, "limits": [],
+                 "text": "- post: the method does not match"},
+            ],
+            "notes": [],
+            "errors": [],
+        })
+    );
+}
+
+#[test]
+fn the_json_tells_allowed_delayed_and_rejected_requests_apart() {
+    let delayed = "rules: [{name: a, limit: {rate: 1/s, burst: 1}, wait: 5s}]";
+    let (status, explained) = explained_json(delayed, &["--times", "1"]);
+    assert_eq!((status, &explained["decision"], &explained["wait_seconds"]), (Some(0), &json!("delayed"), &json!(1.0)));
+    let (status, explained) = explained_json("rules: [{name: a, limit: 1/s}]", &[]);
+    assert_eq!((status, &explained["decision"], &explained["wait_seconds"]), (Some(0), &json!("allowed"), &json!(0.0)));
+    let (status, explained) = explained_json("rules: [{name: a, limit: 1/s}]", &["/x/../y"]);
+    assert_eq!((status, &explained["decision"]), (Some(3), &json!("rejected")));
+    assert_eq!(explained["rejected"], json!({"status": 400, "detail": "the path contains a `.` or `..` segment"}));
+    let shadow = "rules: [{name: a, by: ip, deny: [203.0.113.7], shadow: true}]";
+    let (status, explained) = explained_json(shadow, &["--ip", "203.0.113.7"]);
+    assert_eq!(
+        (status, &explained["decision"], &explained["rules"][0]["denies"]),
+        (Some(0), &json!("allowed"), &json!(true))
+    );
+    let (status, explained) = explained_json("rules: [{name: a, limt: 1/s}]", &[]);
+    assert_eq!((status, &explained["decision"]), (Some(1), &Value::Null));
+    assert_eq!(explained["errors"][0]["help"], "did you mean `limit`?");
 }

@@ -4,6 +4,7 @@
 //! A block with the info string `yaml` is a whole file. Other YAML (a compose file, say) names its kind after the
 //! language.
 
+use crate::support::block;
 use crate::support::client::Client;
 use crate::support::program::Diana;
 use crate::support::upstream::Upstream;
@@ -14,7 +15,13 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 const PAGE: &str = include_str!("../../../../docs/gateway.md");
-const METRICS: &str = include_str!("../../../diana-admin/src/prometheus.rs");
+const METRICS: &str = concat!(
+    include_str!("../../../diana-admin/src/prometheus.rs"),
+    include_str!("../../../diana-admin/src/prometheus/parts.rs"),
+    include_str!("../../../diana-admin/src/prometheus/rules.rs"),
+    include_str!("../../../diana-admin/src/prometheus/traffic.rs"),
+    include_str!("../../../diana-admin/src/prometheus/upstreams.rs"),
+);
 const ADMIN: &str = include_str!("../../../diana-admin/src/lib.rs");
 
 /// Returns the string literals that begin with this.
@@ -44,7 +51,7 @@ fn the_page_lists_no_unknown_metric() {
 #[test]
 fn the_page_lists_every_admin_path() {
     let routes = ADMIN.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
-    let routes = routes.filter(|route| !route.starts_with("/page.")).collect::<BTreeSet<_>>();
+    let routes = routes.filter(|route| !route.starts_with("/page")).collect::<BTreeSet<_>>();
     assert!(routes.len() >= 11, "only {routes:?} were found");
     let is_documented = |route: &&&str| {
         ["GET", "POST"].iter().any(|method| {
@@ -66,29 +73,22 @@ fn the_page_lists_every_option_of_serve() {
     assert!(undocumented.is_empty(), "{undocumented:?}");
 }
 
-/// Returns the first code block of a language after a mark.
-fn block(mark: &str, language: &str) -> &'static str {
-    let rest = PAGE.split(mark).nth(1).unwrap();
-    let rest = rest.split(&format!("```{language}\n")).nth(1).unwrap();
-    rest.split("```").next().unwrap()
-}
-
 /// Regression: every client that was over the limit got 403 without `Retry-After`.
 #[test]
 fn the_nginx_example_works() {
     let mark = "**Beside nginx.**";
     let upstream = Upstream::echo();
     // As on the page, except for the addresses, and a limit that also slow machines reach.
-    let rules = block(mark, "yaml");
-    assert!(rules.contains("127.0.0.1:8080") && rules.contains("limit: 100/s"));
-    let diana = Diana::serve(&rules.replace("127.0.0.1:8080", "$LISTEN").replace("limit: 100/s", "limit: 1/h"));
+    let rules = block(PAGE, mark, "yaml");
+    assert!(rules.contains("127.0.0.1:8082") && rules.contains("limit: 100/s"));
+    let diana = Diana::serve(&rules.replace("127.0.0.1:8082", "$LISTEN").replace("limit: 100/s", "limit: 1/h"));
     let nginx = NginxServer::start(|port| {
-        let config = block(mark, "nginx");
+        let config = block(PAGE, mark, "nginx");
         assert!(
-            config.contains("listen 80;") && config.contains("127.0.0.1:8080") && config.contains("127.0.0.1:3000")
+            config.contains("listen 80;") && config.contains("127.0.0.1:8082") && config.contains("127.0.0.1:3000")
         );
         let config = config.replace("listen 80;", &format!("listen 127.0.0.1:{port};"));
-        let config = config.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", diana.port()));
+        let config = config.replace("127.0.0.1:8082", &format!("127.0.0.1:{}", diana.port()));
         config.replace("127.0.0.1:3000", &format!("127.0.0.1:{}", upstream.port()))
     });
     let nginx = nginx.unwrap();

@@ -1,7 +1,7 @@
 //! Importers accept any text: they write valid rules, or report problems.
 
 use crate::support::{folder, rule_names};
-use diana_server::import::{Imported, import_envoy, import_nginx};
+use diana_server::import::{Imported, import_envoy, import_limitador, import_nginx};
 use proptest::prelude::*;
 
 /// Checks that the output is valid, and that no rule was omitted only because it was invalid.
@@ -28,6 +28,13 @@ fn nginx(text: &str) {
 
 fn envoy(text: &str) {
     match import_envoy("any.yaml", text) {
+        Ok(imported) => assert_valid(&imported),
+        Err(problems) => assert!(problems.to_string().starts_with("any.yaml:"), "{problems}"),
+    }
+}
+
+fn limitador(text: &str) {
+    match import_limitador("any.yaml", text) {
         Ok(imported) => assert_valid(&imported),
         Err(problems) => assert!(problems.to_string().starts_with("any.yaml:"), "{problems}"),
     }
@@ -169,6 +176,17 @@ proptest! {
     fn any_text(text in ".{0,200}") {
         nginx(&text);
         envoy(&text);
+        limitador(&text);
+    }
+
+    #[test]
+    fn changed_limitador_files(text in mutated("limitador", ".yaml")) {
+        limitador(&text);
+    }
+
+    #[test]
+    fn rearranged_limitador_files(text in rearranged("limitador", ".yaml")) {
+        limitador(&text);
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn assert_nginx_accepts(file: &Path) {
         .arg(file)
         .args(["-g", "pid nginx.pid;"])
         .output()
-        .unwrap_or_else(|error| panic!("nginx can't be started: {error}; `cargo xtask test` installs it"));
+        .unwrap_or_else(|error| panic!("nginx can't be started: {error}; `cargo xtask install` installs it"));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     std::fs::remove_dir_all(&scratch).unwrap();
     // Without root, nginx can't open logs and caches of the system; it checks the syntax before that.

@@ -3,21 +3,29 @@
 //! `cargo test -p diana-server --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
+mod admin_commands;
 mod check;
 mod command_line;
+mod command_line_page;
 #[path = "../../../diana-rules/tests/it/common.rs"]
 mod common;
+mod dashboard;
+mod denial_log;
 mod explain;
 mod gateway;
 mod gateway_page;
 mod import_any_input;
 mod import_envoy;
+mod import_limitador;
 mod import_nginx;
+mod metrics;
 mod packaging;
 mod program_log;
 mod rule_files;
+mod services;
 mod shared;
 mod support;
+mod top_view;
 
 /// The registry that [`common`] reads files with.
 fn registry() -> diana_rules::Registry {

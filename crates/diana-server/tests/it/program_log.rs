@@ -66,7 +66,8 @@ fn logging_never_waits_for_the_reader_and_drops_are_counted() {
         (&log).write_all(line.as_bytes()).unwrap();
     }
     let dropped = log.drops().count();
-    assert!((8_000..9_900).contains(&dropped), "{dropped}");
+    // A buffer has 1,048 of these lines. One is full, and the thread has taken another that was empty, full, or between.
+    assert!((10_000 - 2 * 1_048..=10_000 - 1_048).contains(&dropped), "{dropped}");
     assert!(!log.flush(Duration::from_millis(1)), "nothing has been read");
     reader.read();
     assert!(log.flush(LONG));

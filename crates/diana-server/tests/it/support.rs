@@ -2,6 +2,7 @@
 //! gateway, a running program, an upstream, and clients.
 
 pub(crate) mod client;
+pub(crate) mod fake_admin;
 pub(crate) mod frames;
 pub(crate) mod http2;
 pub(crate) mod program;
@@ -62,6 +63,13 @@ pub(crate) fn names_in(folder: &Path, end: &str) -> Vec<String> {
     let mut names = names.filter(|name| name.ends_with(end)).collect::<Vec<_>>();
     names.sort_unstable();
     names
+}
+
+/// Returns the first code block with this info string after a mark on a page.
+pub(crate) fn block(page: &'static str, mark: &str, info: &str) -> &'static str {
+    let rest = page.split_once(mark).unwrap_or_else(|| panic!("no {mark:?} on the page")).1;
+    let rest = rest.split_once(&format!("\n```{info}\n")).unwrap_or_else(|| panic!("no {info} after {mark:?}")).1;
+    rest.split("```").next().unwrap()
 }
 
 /// Compares with an expected file, or rewrites it if `DIANA_WRITE_EXPECTED` is set.

@@ -29,9 +29,15 @@ pub(super) enum NextStep {
 }
 
 impl Engine {
+    /// Returns an empty verdict by the active rules.
+    #[inline(always)]
+    pub(super) fn new_verdict(&self) -> Verdict {
+        Verdict::new(self.state.rules.load(), self.now(), self.local_scope())
+    }
+
     /// Decides as much about a request as possible without waiting.
     pub(super) fn start(&self, request: &dyn Attributes, when_full: WhenFull) -> (Verdict, NextStep) {
-        let mut verdict = Verdict::new(self.state.rules.load(), self.now(), self.local_scope());
+        let mut verdict = self.new_verdict();
         verdict.find(request);
         let next = self.start_with(&mut verdict, when_full);
         (verdict, next)
@@ -44,13 +50,14 @@ impl Engine {
         call: &dyn Attributes,
         when_full: WhenFull,
     ) -> Result<(Verdict, NextStep), RuleNotCallable> {
-        let mut verdict = Verdict::new(self.state.rules.load(), self.now(), self.local_scope());
+        let mut verdict = self.new_verdict();
         verdict.find_by(rule, call)?;
         let next = self.start_with(&mut verdict, when_full);
         Ok((verdict, next))
     }
 
-    fn start_with(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
+    /// Decides as much as possible about the matches of a verdict without waiting.
+    pub(super) fn start_with(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
         if verdict.rules().has_load() {
             self.shed(verdict);
         }
@@ -70,12 +77,12 @@ impl Engine {
         }
         self.decide_local(verdict);
         if verdict.matches().matched().is_empty() {
-            return NextStep::Finish;
+            return if self.charges_shared(verdict) { NextStep::QueryShared } else { NextStep::Finish };
         }
         if !verdict.is_granted() {
             return self.after_denial(verdict, when_full);
         }
-        if self.is_shared(verdict) {
+        if self.is_shared(verdict) || self.charges_shared(verdict) {
             return NextStep::QueryShared;
         }
         if verdict.matches().has_shadows() {
@@ -101,13 +108,15 @@ impl Engine {
 
     /// Performs the steps that wait. Dropping the future refunds all charges.
     pub(super) async fn finish_waiting(&self, mut verdict: Verdict, next: NextStep, when_full: WhenFull) -> Verdict {
-        if next == NextStep::QueryShared {
-            let is_granted = self.decide_shared(&mut verdict).await;
-            if is_granted || self.after_denial(&verdict, when_full) == NextStep::Finish {
-                return verdict.finish(&self.state.counts);
-            }
+        let is_decided = next == NextStep::QueryShared
+            && (self.decide_shared(&mut verdict).await || self.after_denial(&verdict, when_full) == NextStep::Finish);
+        if !is_decided {
+            verdict = self.wait_in_queue(verdict).await;
         }
-        self.wait_in_queue(verdict).await.finish(&self.state.counts)
+        if verdict.is_granted() && self.charges_shared(&verdict) {
+            self.charge_shared(&verdict).await;
+        }
+        verdict.finish(&self.state.counts)
     }
 
     /// Returns `true` if a shared rule matches the request.
@@ -132,7 +141,7 @@ impl Engine {
                 continue;
             }
             if let Some(resource) = self.state.sheddings.denies(&rule.name, &self.state.load) {
-                verdict.parts_mut().matches.deny(number, DenyReason::Overloaded(resource));
+                verdict.parts_mut().matches.deny_matched(index, DenyReason::Overloaded(resource));
             }
         }
     }

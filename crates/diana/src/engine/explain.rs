@@ -139,6 +139,7 @@ impl fmt::Display for RuleExplanation {
                 }
                 self.statuses(f)
             }
+            ExplainedRule::Charges { rule, cost } => write!(f, "charges {} to `{rule}`", cost.get()),
             ExplainedRule::Free => f.write_str("cost 0, not counted"),
             ExplainedRule::CostFailed { why } => {
                 write!(f, "denied with 400: `cost` failed ({why}), and there is no `cost_default`")

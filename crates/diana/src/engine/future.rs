@@ -86,8 +86,8 @@ impl AcquireFuture {
     pub(super) fn new(engine: &Arc<Engine>, mut verdict: Verdict, next: NextStep) -> Self {
         let counts = &engine.state.counts;
         if next == NextStep::Finish {
-            let verdict = verdict.finish(counts);
-            return Self(match verdict.wait() {
+            let (verdict, wait) = verdict.finish_with_wait(counts);
+            return Self(match wait {
                 None => AcquireState::Ready(Some(Err(verdict))),
                 Some(Duration::ZERO) => AcquireState::Ready(Some(Ok(engine.guard(verdict)))),
                 Some(wait) => AcquireState::Waiting(Box::pin(after(wait, engine.guard(verdict)))),
@@ -116,6 +116,7 @@ impl AcquireFuture {
 /// Returns the guard after the wait that the rules require.
 async fn after(wait: Duration, guard: VerdictGuard) -> Result<VerdictGuard, Verdict> {
     if !wait.is_zero() {
+        let _waiting = guard.verdict().waiting();
         tokio::time::sleep(wait).await;
     }
     Ok(guard)

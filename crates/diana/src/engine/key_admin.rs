@@ -119,18 +119,20 @@ impl Engine {
     /// Resets a key of a rule. With `concurrent`, in-flight requests are no longer counted.
     pub async fn reset_key(&self, rule: &str, key: &[&str]) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
-        for limit in named.limits() {
-            self.reset_one(&named, limit).await?;
+        let asks = named.asks();
+        for ask in &asks {
+            self.reset_count(ask, named.counted_in()).await?;
         }
-        self.wake_queued(&named);
+        // Waiters can be granted earlier than predicted.
+        self.state.counts.wake(&asks);
         self.status(&named).await
     }
 
     /// Charges `cost` to every limit of a key unconditionally, even over the limit.
     pub async fn charge_key(&self, rule: &str, key: &[&str], cost: Cost) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
-        for limit in named.limits() {
-            self.charge_one(&named, limit, cost).await?;
+        for ask in named.asks() {
+            self.charge_count(Ask { cost, ..ask }, named.counted_in()).await?;
         }
         self.status(&named).await
     }
@@ -142,27 +144,35 @@ impl Engine {
     /// requests themselves.
     pub async fn refund_key(&self, rule: &str, key: &[&str], cost: Cost) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
-        if let Some(held) = named.limits().iter().find(|limit| limit.is_returned) {
-            return Err(KeyAdminError::HeldByRequests(held.limit.name().to_owned()));
-        }
-        let before = self.status(&named).await?;
-        for (limit, status) in named.limits().iter().zip(&before.limits) {
-            let used = status.limit.saturating_sub(status.remaining);
-            if used == 0 {
-                continue;
-            }
-            self.reset_one(&named, limit).await?;
-            if let Ok(still_used) = Cost::new(used.saturating_sub(cost.get())) {
-                self.charge_one(&named, limit, still_used).await?;
-            }
-        }
-        self.wake_queued(&named);
+        self.refund_limits(named.limits(), &named.key, named.counted_in(), cost).await?;
         self.status(&named).await
     }
 
-    /// Wakes the waiters of a key: they can be granted earlier than predicted.
-    fn wake_queued(&self, named: &Named) {
-        self.state.counts.wake(&named.asks());
+    /// Refunds `cost` to each of these limits of a key, up to its usage.
+    pub(super) async fn refund_limits(
+        &self,
+        limits: &[CompiledLimit],
+        key: &[u8],
+        counted_in: CountedIn,
+        cost: Cost,
+    ) -> Result<(), KeyAdminError> {
+        if let Some(held) = limits.iter().find(|limit| limit.is_returned) {
+            return Err(KeyAdminError::HeldByRequests(held.limit.name().to_owned()));
+        }
+        let asks = limits.iter().map(|limit| Ask::one(&limit.limit, key)).collect::<Vec<_>>();
+        let before = self.peek_counts(&asks, counted_in).await?;
+        for (ask, answer) in asks.iter().zip(before.answers()) {
+            let used = answer.status.limit.saturating_sub(answer.status.remaining);
+            if used == 0 {
+                continue;
+            }
+            self.reset_count(ask, counted_in).await?;
+            if let Ok(still_used) = Cost::new(used.saturating_sub(cost.get())) {
+                self.charge_count(Ask { cost: still_used, ..*ask }, counted_in).await?;
+            }
+        }
+        self.state.counts.wake(&asks);
+        Ok(())
     }
 
     fn named(&self, rule: &str, key: &[&str]) -> Result<Named, KeyAdminError> {
@@ -179,18 +189,16 @@ impl Engine {
         Ok(named)
     }
 
-    /// Returns the store in which a rule is counted, if it is not this process.
-    fn shared_for(&self, named: &Named) -> Option<&dyn SharedStore> {
-        self.state.shared.as_deref().filter(|_| named.counted_in() == CountedIn::Shared)
+    /// Returns the store of these counts, if it is not this process.
+    fn shared_for(&self, counted_in: CountedIn) -> Option<&dyn SharedStore> {
+        self.state.shared.as_deref().filter(|_| counted_in == CountedIn::Shared)
     }
 
     async fn status(&self, named: &Named) -> Result<KeyStatus, KeyAdminError> {
-        let (asks, now) = (named.asks(), self.now());
-        let (seen, counted_in): (Decision, CountedIn) = match self.shared_for(named) {
-            Some(shared) => (shared.peek(&asks, now, MaxWait::NONE).await?, CountedIn::Shared),
-            None => (LocalStore::peek(self.local(), &asks, now, MaxWait::NONE), CountedIn::Local),
-        };
-        let is_fallback = self.shared_for(named).is_some_and(|shared| shared.is_fallback(&seen));
+        let shared = self.shared_for(named.counted_in());
+        let seen = self.peek_counts(&named.asks(), named.counted_in()).await?;
+        let is_fallback = shared.is_some_and(|shared| shared.is_fallback(&seen));
+        let counted_in = if shared.is_some() { CountedIn::Shared } else { CountedIn::Local };
         let limits = named.limits().iter().zip(seen.answers()).map(|(limit, answer)| LimitStatus {
             name: limit.limit.name().to_owned(),
             limit: answer.status.limit,
@@ -201,19 +209,25 @@ impl Engine {
         Ok(KeyStatus { limits: limits.collect(), counted_in, is_fallback, listed: named.listed })
     }
 
-    async fn reset_one(&self, named: &Named, limit: &CompiledLimit) -> Result<(), StoreError> {
-        match self.shared_for(named) {
-            Some(shared) => shared.reset(&limit.limit, &named.key, self.now()).await,
+    async fn peek_counts(&self, asks: &[Ask<'_>], counted_in: CountedIn) -> Result<Decision, StoreError> {
+        match self.shared_for(counted_in) {
+            Some(shared) => shared.peek(asks, self.now(), MaxWait::NONE).await,
+            None => Ok(LocalStore::peek(self.local(), asks, self.now(), MaxWait::NONE)),
+        }
+    }
+
+    async fn reset_count(&self, ask: &Ask<'_>, counted_in: CountedIn) -> Result<(), StoreError> {
+        match self.shared_for(counted_in) {
+            Some(shared) => shared.reset(ask.limit, ask.key, self.now()).await,
             None => {
-                LocalStore::reset(self.local(), &limit.limit, &named.key, self.now());
+                LocalStore::reset(self.local(), ask.limit, ask.key, self.now());
                 Ok(())
             }
         }
     }
 
-    async fn charge_one(&self, named: &Named, limit: &CompiledLimit, cost: Cost) -> Result<(), StoreError> {
-        let ask = Ask::new(&limit.limit, &named.key, cost);
-        match self.shared_for(named) {
+    async fn charge_count(&self, ask: Ask<'_>, counted_in: CountedIn) -> Result<(), StoreError> {
+        match self.shared_for(counted_in) {
             Some(shared) => shared.charge(ask, self.now()).await,
             None => {
                 LocalStore::charge(self.local(), ask, self.now());

@@ -2,6 +2,7 @@
 
 use super::local_counts::LocalCounts;
 use super::shared_store::{Background, SharedStore};
+use super::throttle::ThrottleLimits;
 use super::{Engine, State};
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
@@ -95,6 +96,7 @@ impl EngineOptions {
             leases: Arc::default(),
             load: LoadMeter::default(),
             sheddings,
+            throttle_limits: ThrottleLimits::default(),
             removed: Mutex::default(),
         };
         Engine { state: Arc::new(state) }

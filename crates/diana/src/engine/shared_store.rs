@@ -12,7 +12,8 @@ use super::local_counts::LocalCounts;
 use super::verdict::Verdict;
 pub(super) use background::Background;
 use diana_core::{
-    Ask, Decision, Limit, LocalStore, MaxWait, RefundFuture, ResetListener, Store, StoreError, Timestamp,
+    Ask, ClThrottle, ClThrottleAnswer, Decision, Limit, LocalStore, MaxWait, RefundFuture, ResetListener, Store,
+    StoreError, Timestamp,
 };
 use diana_rules::rule::CountedIn;
 pub(super) use keepalive::{HeldLeases, LeaseGuard};
@@ -46,6 +47,13 @@ pub(super) trait SharedStore: Send + Sync {
     fn start_refund(self: Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture;
     fn charge<'a>(&'a self, ask: Ask<'a>, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
     fn reset<'a>(&'a self, limit: &'a Limit, key: &'a [u8], now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn throttle<'a>(
+        &'a self,
+        limit: &'a Limit,
+        key: &'a [u8],
+        call: &'a ClThrottle,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<ClThrottleAnswer, StoreError>>;
     fn extend<'a>(
         &'a self,
         asks: &'a [Ask<'a>],
@@ -93,6 +101,16 @@ impl<S: Store + 'static> SharedStore for S {
 
     fn reset<'a>(&'a self, limit: &'a Limit, key: &'a [u8], now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(Store::reset(self, limit, key, now))
+    }
+
+    fn throttle<'a>(
+        &'a self,
+        limit: &'a Limit,
+        key: &'a [u8],
+        call: &'a ClThrottle,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<ClThrottleAnswer, StoreError>> {
+        Box::pin(Store::throttle(self, limit, key, call, now))
     }
 
     fn extend<'a>(
@@ -153,6 +171,13 @@ impl SharedQuery {
         Self { counts: Arc::clone(counts), asks, at: verdict.at(), has_reserved: verdict.rules().has_reserved() }
     }
 
+    /// A query about limits that are not those of rules, without waiting.
+    fn of_limits(asks: &[Ask<'_>], counts: &Arc<LocalCounts>, at: Timestamp) -> Self {
+        let asks = asks.iter().map(|ask| ask.with_max_wait(MaxWait::NONE)).collect();
+        let asks = SmallVec::from_iter([(Scope::Shared, OwnedAsks::copied(&asks))]);
+        Self { counts: Arc::clone(counts), asks, at, has_reserved: false }
+    }
+
     async fn run<S: Store>(self, store: &S) -> QueryResult {
         let mut results = Vec::with_capacity(self.asks.len());
         for (scope, owned) in self.asks {
@@ -202,6 +227,18 @@ impl<'e> InFlightQuery<'e> {
     ) -> Self {
         let query = Arc::clone(store).query(SharedQuery::new(verdict, counts));
         Self { store, counts, background, at: verdict.at(), query: Some(query) }
+    }
+
+    /// Starts a query about limits that are not those of rules, without waiting.
+    pub(super) fn of_limits(
+        asks: &[Ask<'_>],
+        at: Timestamp,
+        store: &'e Arc<dyn SharedStore>,
+        counts: &'e Arc<LocalCounts>,
+        background: &'e Background,
+    ) -> Self {
+        let query = Arc::clone(store).query(SharedQuery::of_limits(asks, counts, at));
+        Self { store, counts, background, at, query: Some(query) }
     }
 }
 

@@ -1,17 +1,26 @@
 //! The result of a decision, and its reason.
 
+mod fields;
+mod limited_by;
+mod outcome_recording;
 mod pool;
 mod response_sample;
+mod waits;
 
 use super::asks::{Charges, Scope, ScopedDecision};
 use super::local_counts::LocalCounts;
 pub(super) use crate::duration_text::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
-use diana_rules::ruleset::{CompiledRule, DeniedBy, DenyReason, Matches, RequestOutcome, RuleNotCallable};
+use diana_rules::ruleset::{
+    CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, RequestOutcome, RuleNotCallable, sample,
+};
 use diana_rules::{Attributes, RuleFile, RuleSet};
-use pool::{Pooled, VerdictParts};
-pub(super) use pool::{Queued, Rules};
+use fields::VerdictParts;
+pub(super) use fields::{DenyingRule, Queued, Rules};
+use limited_by::LoggedOutcome;
+pub use limited_by::{LimitedBy, LoggedRequest};
+use pool::Pooled;
 pub use response_sample::ResponseClass;
 use smallvec::SmallVec;
 use std::fmt;
@@ -93,8 +102,38 @@ impl Verdict {
     pub(super) fn find(&mut self, request: &dyn Attributes) {
         let VerdictParts { rules, matches, .. } = self.parts_mut();
         if let Some(rules) = rules {
-            rules.find(request, matches);
+            // A box from the pool is clear.
+            rules.find_first(request, matches);
         }
+    }
+
+    /// Matches several requests, which are decided together.
+    pub(super) fn find_all(&mut self, requests: &[&dyn Attributes]) {
+        let VerdictParts { rules, matches, .. } = self.parts_mut();
+        if let Some(rules) = rules {
+            rules.find_all(requests, matches);
+        }
+    }
+
+    /// Matches several requests, for a peek.
+    pub(super) fn find_all_to_peek(&mut self, requests: &[&dyn Attributes]) {
+        let VerdictParts { rules, matches, .. } = self.parts_mut();
+        if let Some(rules) = rules {
+            rules.find_all_to_peek(requests, matches);
+        }
+    }
+
+    /// Finishes a peek, which has charged nothing.
+    pub(super) fn finish_peek(&mut self) {
+        self.parts_mut().is_peek = true;
+        if !self.is_granted() {
+            self.parts_mut().denying = self.find_denying_rule();
+        }
+    }
+
+    /// Returns `true` if there is no shared store.
+    pub(super) fn is_all_local(&self) -> bool {
+        self.parts().local_scope == Scope::Everything
     }
 
     /// Matches a call against the named rule.
@@ -123,40 +162,24 @@ impl Verdict {
 
     /// Finishes the decision: updates the counters of the rules. From now on, dropping the verdict releases only the
     /// concurrency permits that it holds in this process.
-    pub(super) fn finish(mut self, counts: &Arc<LocalCounts>) -> Self {
-        let wait = self.wait();
-        if wait.is_none() {
-            self.parts_mut().denying_rule = self.find_denying_rule();
-        }
-        self.count(wait);
-        let is_held = self.matches().is_held() && wait.is_some();
-        self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
-        self
+    pub(super) fn finish(self, counts: &Arc<LocalCounts>) -> Self {
+        self.finish_with_wait(counts).0
     }
 
-    /// Updates the counters of each rule.
-    fn count(&self, wait: Option<Duration>) {
-        let (rules, found) = (self.rules(), self.matches());
-        let Some(wait) = wait else {
-            let Some(rule) = self.denying_rule() else { return };
-            rule.count(if self.over_limit() == Some(&OverLimit::Deny) {
-                RequestOutcome::Denied
-            } else {
-                RequestOutcome::Rerouted
-            });
-            return;
-        };
-        for refused in found.denied() {
-            if let Some(rule) = rules.rule(refused.rule) {
-                rule.count(RequestOutcome::ShadowDenied);
-            }
+    /// Finishes the decision like [`finish`](Self::finish); returns its [wait](Self::wait), too.
+    pub(super) fn finish_with_wait(mut self, counts: &Arc<LocalCounts>) -> (Self, Option<Duration>) {
+        let wait = self.wait();
+        if wait.is_none() {
+            self.parts_mut().denying = self.find_denying_rule();
         }
-        let is_immediate = self.parts().queued.is_none() && wait.is_zero();
-        for applied in found.matched().iter().filter(|applied| applied.mode == Mode::Enforced) {
-            let Some(rule) = rules.rule(applied.rule) else { continue };
-            let waited = !is_immediate && self.has_waited_for(rule.rule());
-            rule.count(if waited { RequestOutcome::Waited } else { RequestOutcome::Granted });
+        self.count(wait);
+        if wait.is_some() && !self.matches().charged().is_empty() {
+            counts.charge(&self);
+            self.count_charges();
         }
+        let is_held = self.matches().is_held() && wait.is_some();
+        self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
+        (self, wait)
     }
 
     /// Returns `true` if the rule made it wait.
@@ -177,10 +200,19 @@ impl Verdict {
     /// Adds the decision of an active rule's store, or of a shadow rule.
     pub(super) fn add(&mut self, decision: ScopedDecision) {
         if let Scope::Shadow(index) = decision.scope
-            && let Some(rule) = self.matches().matched().get(index).and_then(|matched| self.rules().rule(matched.rule))
+            && let Some(matched) = self.matches().matched().get(index)
+            && let Some(rule) = self.rules().rule(matched.rule)
         {
-            let is_granted = decision.decision.is_granted();
-            rule.count(if is_granted { RequestOutcome::Granted } else { RequestOutcome::ShadowDenied });
+            if decision.decision.is_granted() {
+                rule.count(RequestOutcome::Granted);
+                if let Some(weight) = sample(self.at()) {
+                    rule.record(KeyOutcome::Allowed, self.matches().key(matched), weight, self.at());
+                }
+            } else {
+                rule.count(RequestOutcome::ShadowDenied);
+                let (rule, key) = (matched.rule, matched.key_range());
+                self.record(rule, key, LoggedOutcome::ShadowDenied);
+            }
         }
         self.parts_mut().decisions.push(decision);
     }
@@ -190,6 +222,7 @@ impl Verdict {
         let parts = self.parts_mut();
         parts.at = now;
         parts.decisions.clear();
+        parts.to_log.clear();
     }
 
     /// Switches to other rules, unless their matches can't be determined; returns the new number of the rule with the
@@ -225,11 +258,13 @@ impl Verdict {
 
     /// Returns the decisions that charged the request: none if it was denied.
     pub(super) fn granted(&self) -> impl Iterator<Item = &ScopedDecision> {
-        let decisions = if self.is_granted() { &self.parts().decisions[..] } else { &[] };
+        let has_charged = self.is_granted() && !self.parts().is_peek;
+        let decisions = if has_charged { &self.parts().decisions[..] } else { &[] };
         decisions.iter().filter(|of| of.decision.is_granted())
     }
 
     /// Returns how long a granted request must wait; `None` if it was denied.
+    #[inline]
     pub fn wait(&self) -> Option<Duration> {
         if self.parts().denied_by.is_some() {
             return None;
@@ -273,7 +308,7 @@ impl Verdict {
 
     /// Returns why it was denied, or which limit a granted request is closest to. `None` if no rule matches.
     pub fn reason(&self) -> Option<Reason<'_>> {
-        if let Some(DeniedBy { rule, why }) = self.parts().denied_by {
+        if let Some(DeniedBy { rule, why, .. }) = self.parts().denied_by {
             return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
         }
         if let Some(only) = self.only_limit() {
@@ -308,24 +343,20 @@ impl Verdict {
     }
 
     fn answers_of<'a>(&'a self, of: &'a ScopedDecision) -> impl Iterator<Item = CheckedLimit<'a>> {
+        self.answers_if(of, |_| true)
+    }
+
+    /// Returns the limits of a decision, of the rules for which `is_meant` returns `true`.
+    pub(super) fn answers_if<'a>(
+        &'a self,
+        of: &'a ScopedDecision,
+        is_meant: impl Fn(&MatchedRule) -> bool,
+    ) -> impl Iterator<Item = CheckedLimit<'a>> {
         let both = self.limits_in(of.scope).zip(of.decision.answers());
-        both.filter_map(|((matched, limit), answer)| {
+        both.filter(move |((matched, _), _)| is_meant(matched)).filter_map(|((matched, limit), answer)| {
             let rule = self.rules().rule(matched.rule)?.rule();
             Some(CheckedLimit { rule, key: self.matches().key(matched), limit: &limit.limit, answer: *answer })
         })
-    }
-
-    /// Returns the shadow rules that would have denied it.
-    pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
-        // Shadow rules are only reported for granted requests.
-        let listed = self.matches().denied().iter().filter(|_| self.is_granted()).map(|denial| denial.rule);
-        let counted = self.parts().decisions.iter().filter(|of| !of.decision.is_granted());
-        let counted = counted.filter_map(|of| match of.scope {
-            Scope::Shadow(index) => self.matches().matched().get(index).map(|matched| matched.rule),
-            _ => None,
-        });
-        let rules = listed.chain(counted).filter_map(|rule| Some(self.rules().rule(rule)?.rule()));
-        rules.filter(|rule| rule.mode == Mode::Shadow)
     }
 
     /// Returns the rule that denied it, which configures the response; `None` if it was granted.
@@ -335,20 +366,24 @@ impl Verdict {
 
     /// Returns the same rule in its compiled form.
     fn denying_rule(&self) -> Option<&CompiledRule> {
-        self.rules().rule(self.parts().denying_rule?)
+        self.rules().rule(self.parts().denying?.rule)
     }
 
-    /// Finds the number of the rule that denied it.
-    fn find_denying_rule(&self) -> Option<u32> {
+    /// Finds the rule that denied it, and its key.
+    fn find_denying_rule(&self) -> Option<DenyingRule> {
+        let of = |matched: &MatchedRule| DenyingRule { rule: matched.rule, key: matched.key_range() };
         match (self.parts().denied_by, self.matches().matched()) {
-            (Some(by), _) => Some(by.rule),
+            (Some(by), _) => Some(DenyingRule { rule: by.rule, key: by.key_range() }),
             // With a single matched rule, it is that one.
-            (None, [matched]) => Some(matched.rule),
-            (None, matched) => {
+            (None, [matched]) => Some(of(matched)),
+            (None, all) => {
                 let Reason::Limit(asked) = self.reason()? else { return None };
-                let mut numbers = matched.iter().map(|matched| matched.rule);
-                numbers
-                    .find(|number| self.rules().rule(*number).is_some_and(|rule| std::ptr::eq(rule.rule(), asked.rule)))
+                let is_it = |matched: &&MatchedRule| {
+                    let rule = self.rules().rule(matched.rule);
+                    rule.is_some_and(|rule| std::ptr::eq(rule.rule(), asked.rule))
+                        && self.matches().key(matched) == asked.key
+                };
+                all.iter().find(is_it).map(of)
             }
         }
     }

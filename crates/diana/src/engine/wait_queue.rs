@@ -25,7 +25,7 @@ use super::decide::{NextStep, WhenFull};
 use super::verdict::Queued;
 use super::{Engine, Verdict};
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Timestamp, WaitQueues};
-use diana_rules::ruleset::{CompiledLimit, MatchedRule};
+use diana_rules::ruleset::{CompiledLimit, CompiledRule, MatchedRule, WaitingRequest};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -57,6 +57,8 @@ struct Position<'a> {
     queue: u64,
     number: u64,
     wake: Arc<WakeHandle>,
+    /// Counts the request as waiting for its rule.
+    _waiting: Option<WaitingRequest>,
 }
 
 /// Wakes a waiter; a wake-up is stored until the waiter polls.
@@ -70,10 +72,11 @@ impl Wake for WakeHandle {
 
 impl<'a> Position<'a> {
     /// Joins the end of a queue, unless it is full.
-    fn join(queues: &'a WaitQueues, ticket: &Ticket) -> Option<Self> {
+    fn join(queues: &'a WaitQueues, ticket: &Ticket, verdict: &Verdict) -> Option<Self> {
         let wake = Arc::new(WakeHandle(Notify::new()));
         let (number, _) = queues.join_up_to(ticket.max_queued, ticket.queue, &Waker::from(Arc::clone(&wake)))?;
-        Some(Self { queues, queue: ticket.queue, number, wake })
+        let waiting = verdict.rules().rule(ticket.rule).map(CompiledRule::waiting);
+        Some(Self { queues, queue: ticket.queue, number, wake, _waiting: waiting })
     }
 
     fn is_first(&self) -> bool {
@@ -113,7 +116,7 @@ impl Engine {
                         current.woken(ticket.retry_at.since(self.now())).await;
                         current
                     }
-                    None => match Position::join(queues, &ticket) {
+                    None => match Position::join(queues, &ticket, &verdict) {
                         Some(current) => current,
                         None => return self.deny_queued(verdict, &ticket, since),
                     },

@@ -12,6 +12,7 @@
 
 #[cfg(feature = "rules")]
 mod args;
+mod attribute_options;
 #[cfg(any(feature = "redis", feature = "rules"))]
 mod block_on;
 mod cache;
@@ -21,15 +22,14 @@ mod local_counts;
 #[cfg(feature = "rules")]
 mod rule;
 mod shared;
-mod spec;
 
 pub use super::key::{By, Key};
 #[cfg(feature = "rules")]
 pub use args::Args;
+pub use attribute_options::{AttributeOptions, Keys, LimitSpec};
 pub use key_part::{WriteDisplay, WriteNothing, WritePlain, part};
 pub use local::LocalCallSite;
 pub(super) use local_counts::Limit;
 #[cfg(feature = "rules")]
 pub use rule::RuleCallSite;
 pub use shared::SharedCallSite;
-pub use spec::{Keys, LimitSpec, Spec};

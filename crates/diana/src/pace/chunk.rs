@@ -6,7 +6,7 @@
 //! could pass, and the difference in bytes divided by the difference in time is the rate. If both are at the same time
 //! (the end of a window), chunks gain nothing, and all bytes are waited for.
 
-use super::acquire::Acquired;
+use super::acquire_until_granted::Acquired;
 use diana_core::{Limiter, MAX_PERMITS, Outcome, Retry, Timestamp};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A paced iterator, for threads that may block.
 
 use super::one;
-use super::pay::PacedPermits;
+use super::paced_permits::PacedPermits;
 use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A paced sink.
 
-use super::acquire::Exhausted;
+use super::acquire_until_granted::Exhausted;
 use super::one;
-use super::pay::PacedPermits;
+use super::paced_permits::PacedPermits;
 use diana_core::Limiter;
 use futures_sink::Sink;
 use std::fmt;

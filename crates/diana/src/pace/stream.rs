@@ -1,7 +1,7 @@
 //! A paced stream.
 
 use super::one;
-use super::pay::PacedPermits;
+use super::paced_permits::PacedPermits;
 use diana_core::Limiter;
 use futures_core::stream::{FusedStream, Stream};
 use std::fmt;

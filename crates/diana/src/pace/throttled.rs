@@ -13,7 +13,7 @@
 mod blocking;
 mod tokio_io;
 
-use super::pay::PacedPermits;
+use super::paced_permits::PacedPermits;
 use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;

@@ -137,7 +137,8 @@ fn shadow_rules_count_and_deny_no_request() {
   - {name: list, by: ip, deny: [203.0.113.0/24], shadow: true}
 ",
     );
-    let shadows = |verdict: &diana::Verdict| verdict.shadows().map(|rule| rule.name.clone()).collect::<Vec<_>>();
+    let shadows =
+        |verdict: &diana::Verdict| verdict.shadow_denials().map(|by| by.rule.name.clone()).collect::<Vec<_>>();
     let verdict = decide(&engine, &request());
     assert!(verdict.is_granted());
     assert_eq!(shadows(&verdict), ["list"]);

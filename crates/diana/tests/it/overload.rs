@@ -36,7 +36,7 @@ fn an_overloaded_machine_denies_and_charges_nothing() {
     // Other requests are granted, and the shadow rule only reports.
     let granted = decide(&engine, &request());
     assert_eq!(granted.to_string(), "granted, closest to `few`: 4 of 5 left");
-    assert_eq!(granted.shadows().map(|rule| &*rule.name).collect::<Vec<_>>(), ["watched"]);
+    assert_eq!(granted.shadow_denials().map(|by| &*by.rule.name).collect::<Vec<_>>(), ["watched"]);
     engine.load().set_memory(0.5);
     assert!(decide(&engine, &slow).is_granted());
     assert_eq!(numbers(counted(&engine, "overload")), [1, 0, 1, 0, 0]);

@@ -65,7 +65,7 @@ fn dropping_a_verdict_releases_its_permits() {
     let (engine, _) = engine("rules: [{name: permits, concurrent: 1}, {name: shadow, concurrent: 1, shadow: true}]");
     for _ in 0..5 {
         let verdict = decide(&engine, &request());
-        assert!(verdict.is_granted() && verdict.shadows().count() == 0);
+        assert!(verdict.is_granted() && verdict.shadow_denials().count() == 0);
         assert!(!decide(&engine, &request()).is_granted());
         drop(verdict);
     }
@@ -82,7 +82,7 @@ fn a_denying_shadow_rule_releases_nothing() {
     let running = decide(&engine, &request());
     for _ in 0..3 {
         let verdict = decide(&engine, &request());
-        assert_eq!(verdict.shadows().count(), 1);
+        assert_eq!(verdict.shadow_denials().count(), 1);
         now(engine.finish(verdict));
     }
     let remaining = now(engine.explain(&request())).rules[0].limits[1].1.status.remaining;

@@ -3,7 +3,7 @@
 //! Stores may migrate a key when the limit changes or when the key is next asked for; so every key is asked for at the
 //! exact time of the change, where both are the same.
 
-use crate::conformance::cases::{Case, Strictness};
+use crate::conformance::algorithm_cases::{Case, Strictness};
 use crate::conformance::pair::{Comparison, Pair};
 use crate::{Ask, Limit, MaxWait, Store};
 

@@ -1,6 +1,6 @@
 //! Decisions: what each key is granted, and that keys do not affect each other.
 
-use crate::conformance::cases::Case;
+use crate::conformance::algorithm_cases::Case;
 use crate::conformance::pair::{Comparison, Pair};
 use crate::conformance::script::Script;
 use crate::{Ask, Cost, MaxWait, Store};
@@ -101,7 +101,7 @@ pub(super) async fn equal_limits_are_separate<S: Store>(pair: &mut Pair<S>, case
 pub(super) async fn temporary_and_permanent_denials<S: Store>(pair: &mut Pair<S>, case: &Case) -> Comparison {
     let limit = case.limit("a");
     for permits in 1..40 {
-        for max_wait in [MaxWait::NONE, MaxWait::up_to(pair.setup.unit() * 700), MaxWait::FOREVER] {
+        for max_wait in [MaxWait::NONE, MaxWait::up_to(pair.options.unit() * 700), MaxWait::FOREVER] {
             pair.peek(&[Ask::new(&limit, "x", cost(permits))], max_wait).await?;
         }
     }

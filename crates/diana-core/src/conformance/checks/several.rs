@@ -1,7 +1,7 @@
 //! Requests that ask several limits at once.
 
 use super::decide::cost;
-use crate::conformance::cases::Case;
+use crate::conformance::algorithm_cases::Case;
 use crate::conformance::pair::{Comparison, Pair, describe_asks};
 use crate::conformance::script::Script;
 use crate::{Ask, Decision, Limit, MaxWait, Store, StoreError};

@@ -112,6 +112,21 @@ fn same_answers<A: Algorithm>(mut one: Key<'_, A>, mut other: Key<'_, A>, probe:
     Ok(())
 }
 
+/// Nothing is denied if the limit is used up, and only if more is in use than that.
+pub(crate) fn zero_is_denied_over_the_limit<A: Algorithm>(algorithm: &A, script: &[Event]) -> TestResult {
+    let mut key = Key::after(algorithm, script);
+    let (state, now) = (&mut key.state, key.now);
+    let is_granted = |state: &A::State| algorithm.peek(state, now, Cost::ZERO, MaxWait::NONE).is_granted();
+    if let Ok(remaining) = Cost::new(algorithm.status(state, now).remaining) {
+        prop_assert!(is_granted(state), "denied with {:?} left", remaining);
+        prop_assume!(algorithm.take(state, now, remaining, MaxWait::FOREVER).is_granted());
+        prop_assert!(is_granted(state), "denied when used up");
+    }
+    algorithm.charge(state, now, Cost::ONE);
+    prop_assert!(!is_granted(state), "granted over the limit");
+    Ok(())
+}
+
 /// A grant of `x + y` costs what a grant of `x` and then one of `y` cost, and is granted exactly when they are.
 pub(crate) fn adds_up<A: Algorithm>(
     algorithm: &A,

@@ -2,7 +2,7 @@
 
 use super::list_contains;
 use crate::section::GatewaySection;
-use diana_http::{malformed_path, normal_method};
+use diana_http::{find_header, malformed_path, normal_method};
 use diana_rules::http_settings::SpellingPolicy;
 use diana_rules::matching::is_valid_host;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
@@ -39,7 +39,7 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
     if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
         return bad_request("the scheme is neither `http` nor `https`");
     }
-    let host = head.headers.get(HOST);
+    let host = find_header(&head.headers, &HOST);
     // Only if some header is repeated, it may be one of these.
     if head.headers.len() > head.headers.keys_len() {
         let is_repeated = |name| head.headers.get_all(name).iter().nth(1).is_some();
@@ -71,8 +71,7 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
 /// can't remove `gzip`, and without the field the upstream would take compressed bytes for the content. hyper responds
 /// with 400 itself if the last coding is not `chunked`, since then the end of the body is unknown.
 pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), Rejected> {
-    // Comparing the names costs less than a lookup, and the field is usually missing.
-    if !headers.keys().any(|name| *name == TRANSFER_ENCODING) {
+    if find_header(headers, &TRANSFER_ENCODING).is_none() {
         return Ok(());
     }
     let values = headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes);

@@ -3,6 +3,7 @@
 
 use super::{is_hop_by_hop, list_contains};
 use crate::connection::{ConnInfo, ForwardedHeaders, PeerTrust};
+use diana_http::find_header;
 use diana_rules::upstream_url::{Scheme, Upstream};
 use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
@@ -98,7 +99,7 @@ impl UpstreamRequest<'_> {
     /// Returns the host of the request. The authority of an absolute URI takes precedence over `Host`.
     fn host(&self) -> Option<&[u8]> {
         let authority = self.head.uri.authority().map(|authority| authority.as_str().as_bytes());
-        authority.or_else(|| self.head.headers.get(HOST).map(HeaderValue::as_bytes))
+        authority.or_else(|| find_header(&self.head.headers, &HOST).map(HeaderValue::as_bytes))
     }
 
     /// Writes every header that an upstream gets, `Host` first, except those that frame the body. For an HTTP/1.0

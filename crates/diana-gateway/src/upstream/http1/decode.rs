@@ -4,7 +4,7 @@ use super::super::WireError;
 use super::chunked::ChunkedDecoder;
 use crate::request::head::{self, ConnectionHeaders};
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::mem::MaybeUninit;
@@ -53,10 +53,14 @@ pub(super) fn read(input: &mut BytesMut, method: &Method) -> Result<Option<Respo
     // The fields are slices of this copy, so that the input buffer can be reused.
     let head = Bytes::copy_from_slice(&input[..length]);
     let start = input.as_ptr().addr();
-    let forwarded = parsed.headers.iter().filter(|field| !is_connection(field.name)).count();
+    let connection = parsed.headers.iter().position(|field| is_connection(field.name));
+    let forwarded = parsed.headers.len() - usize::from(connection.is_some());
     let mut builder = HeadBuilder::new(status, version, method, forwarded);
-    for field in &*parsed.headers {
-        if let Some(keep_alive) = plain_connection(field.name, field.value) {
+    for (index, field) in parsed.headers.iter().enumerate() {
+        // The common values: only `keep-alive` or only `close`.
+        if Some(index) == connection
+            && let Some(keep_alive) = keep_alive(field.value)
+        {
             builder.set_keep_alive(keep_alive);
             continue;
         }
@@ -72,10 +76,9 @@ pub(super) fn read(input: &mut BytesMut, method: &Method) -> Result<Option<Respo
 
 /// A head whose fields are being processed.
 struct HeadBuilder {
-    status: StatusCode,
+    response: Response<()>,
     has_no_body: bool,
     is_http10: bool,
-    headers: HeaderMap,
     named: ConnectionHeaders,
     length: Option<u64>,
     is_chunked: bool,
@@ -86,12 +89,15 @@ impl HeadBuilder {
     fn new(status: StatusCode, version: u8, method: &Method, fields: usize) -> Self {
         let is_bodiless =
             status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.version_mut() = Version::HTTP_11;
+        // Leaves room for the rate limit headers.
+        response.headers_mut().reserve(fields + 2);
         Self {
-            status,
+            response,
             has_no_body: is_bodiless || *method == Method::HEAD,
             is_http10: version == 0,
-            // Leaves room for the rate limit headers.
-            headers: HeaderMap::with_capacity(fields + 2),
             named: ConnectionHeaders::new(),
             length: None,
             is_chunked: false,
@@ -104,7 +110,7 @@ impl HeadBuilder {
             let length = length(&value).ok_or(WireError::InvalidHttp("invalid `Content-Length`"))?;
             match self.length.replace(length) {
                 None => {
-                    self.headers.insert(name, value);
+                    self.response.headers_mut().insert(name, value);
                 }
                 Some(before) if before == length => {}
                 Some(_) => return Err(WireError::InvalidHttp("conflicting `Content-Length` headers")),
@@ -120,11 +126,11 @@ impl HeadBuilder {
             words.filter_map(|word| keep_alive(word.as_bytes())).for_each(|keep_alive| self.set_keep_alive(keep_alive));
             head::add_connection_headers(&value, &mut self.named);
         } else if name == UPGRADE {
-            if self.status == StatusCode::SWITCHING_PROTOCOLS {
-                self.headers.insert(name, value);
+            if self.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                self.response.headers_mut().insert(name, value);
             }
         } else if !head::is_hop_by_hop(&name) {
-            self.headers.append(name, value);
+            self.response.headers_mut().append(name, value);
         }
         Ok(())
     }
@@ -135,16 +141,17 @@ impl HeadBuilder {
     }
 
     fn finish(mut self) -> Result<ResponseHead, WireError> {
-        for name in self.named {
-            self.headers.remove(name);
+        let headers = self.response.headers_mut();
+        for name in &self.named {
+            headers.remove(name);
         }
         let mut is_last = !self.keep_alive.unwrap_or(!self.is_http10);
         if self.is_chunked && self.length.is_some() {
             // An intermediary may have used the length instead.
-            self.headers.remove(CONTENT_LENGTH);
+            headers.remove(CONTENT_LENGTH);
             is_last = true;
         }
-        if self.status == StatusCode::NO_CONTENT && self.length.is_some_and(|length| length > 0) {
+        if self.response.status() == StatusCode::NO_CONTENT && self.length.is_some_and(|length| length > 0) {
             // A 204 response has no body, but an upstream that states a length may send one.
             is_last = true;
         }
@@ -158,31 +165,25 @@ impl HeadBuilder {
                 BodyDecoder::UntilClosed
             }
         };
-        let mut response = Response::new(());
-        *response.status_mut() = self.status;
-        *response.version_mut() = Version::HTTP_11;
-        *response.headers_mut() = self.headers;
-        Ok(ResponseHead { response, decoder, is_last })
+        Ok(ResponseHead { response: self.response, decoder, is_last })
     }
 }
 
-/// Parses the common `Connection` values: only `keep-alive` or only `close`.
-fn plain_connection(name: &str, value: &[u8]) -> Option<bool> {
-    if is_connection(name) { keep_alive(value) } else { None }
-}
-
+#[inline]
 fn is_connection(name: &str) -> bool {
-    name.eq_ignore_ascii_case("connection")
+    const NAME: &str = "connection";
+    // Most names have another length.
+    name.len() == NAME.len() && name.eq_ignore_ascii_case(NAME)
 }
 
 /// Returns whether a word of `Connection` keeps the connection open.
 fn keep_alive(word: &[u8]) -> Option<bool> {
-    if word.eq_ignore_ascii_case(b"keep-alive") {
-        Some(true)
-    } else if word.eq_ignore_ascii_case(b"close") {
-        Some(false)
-    } else {
-        None
+    match word {
+        b"keep-alive" => Some(true),
+        b"close" => Some(false),
+        _ if word.eq_ignore_ascii_case(b"keep-alive") => Some(true),
+        _ if word.eq_ignore_ascii_case(b"close") => Some(false),
+        _ => None,
     }
 }
 

@@ -229,7 +229,7 @@ async fn connected() -> (Http1, TcpStream) {
     let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (theirs, _) = listener.accept().await.unwrap();
     let deadlines = Arc::new(Deadlines::new(StartTime::now()));
-    (Http1::new(UpstreamIo::Plain(ours), deadlines.add()), theirs)
+    (Http1::new(UpstreamIo::plain(ours), deadlines.add()), theirs)
 }
 
 /// Sends a request without a body.
@@ -301,7 +301,7 @@ async fn a_connection_with_unread_bytes_is_not_idle_before_the_runtime_polls() {
     let io = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (mut upstream, _) = listener.accept().unwrap();
     let deadlines = Arc::new(Deadlines::new(StartTime::now()));
-    let mut connection = Http1::new(UpstreamIo::Plain(io), deadlines.add());
+    let mut connection = Http1::new(UpstreamIo::plain(io), deadlines.add());
     assert!(poll_fn(|context| Poll::Ready(connection.is_idle(context))).await);
     // The runtime runs on this thread, too, so it gets no event in between.
     upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();

@@ -1,11 +1,11 @@
 //! Converts limits and their scopes to rules: one for each limit with its own counts, and for each kind of key.
 
 use super::super::expression::Expression;
-use super::super::rule::{Limit, Rule, RuleFile};
+use super::super::rule_file::{Limit, Rule, RuleFile};
 use super::super::{MAX_CONDITION, MAX_INPUT};
 use super::host::{Hosts, any_of};
 use super::key::{Key, keys};
-use super::limit::{Use, Zone, ZoneKind, bytes};
+use super::limit_directives::{Use, Zone, ZoneKind, bytes};
 use super::location_set::{Item, LocationSet, choices, condition, location_set};
 use super::map_and_geo::{format_network, network};
 use super::merge::{ConvertedRule, merged, named};

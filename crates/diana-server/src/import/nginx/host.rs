@@ -6,7 +6,7 @@
 //! names get the hosts that no server has as a name, on any port.
 
 use super::super::expression::{Expression, HOST, unsupported_regex};
-use super::super::rule::is_plain_host;
+use super::super::rule_file::is_plain_host;
 use super::scope::Server;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,8 +7,8 @@
 //! "and it does not match".
 
 use super::super::expression::{Expression, PATH, unsupported_regex};
-use super::super::rule::is_plain_path;
-use super::limit::Use;
+use super::super::rule_file::is_plain_path;
+use super::limit_directives::Use;
 use super::notes::Notes;
 use super::scope::{Limits, Location, LocationKind, Server};
 

@@ -4,8 +4,8 @@
 //! rule twice: two equal zones, or one zone on two ports with different statuses. `diana check` rejects the second,
 //! which could never deny anything.
 
-use super::super::rule::Rule;
-use super::limit::Use;
+use super::super::rule_file::Rule;
+use super::limit_directives::Use;
 use super::notes::Notes;
 use super::syntax::Position;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,6 +1,6 @@
 //! Notes about what could not be migrated, by location.
 
-use super::super::rule::Source;
+use super::super::rule_file::Source;
 use super::super::{Note, NoteKind};
 use super::syntax::Position;
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@
 
 use super::super::MAX_COUNT;
 use super::host::Names;
-use super::limit::{Denial, Use, Zone, limit_conn, limit_req, size, zone};
+use super::limit_directives::{Denial, Use, Zone, limit_conn, limit_req, size, zone};
 use super::map_and_geo::Variables;
 use super::notes::Notes;
 use super::syntax::{Directive, Position};

@@ -23,7 +23,7 @@ fn run(program: &str, args: &[&str]) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{program} failed ({}); `cargo xtask test` installs the tools that tests need\n{text}\n{errors}",
+        "{program} failed ({}); `cargo xtask install` installs the tools that tests need\n{text}\n{errors}",
         output.status
     );
     text

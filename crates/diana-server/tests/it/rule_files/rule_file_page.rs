@@ -159,6 +159,8 @@ fn the_page_lists_every_field_and_value() {
         "{gateway: {paths: {~: 1}}, rules: []}",
         "{gateway: {methods: {~: 1}}, rules: []}",
         "{answer: {type: text/plain, text: a, ~: 1}, rules: []}",
+        "{services: {~: 1}, rules: []}",
+        "{services: {resp: {listen: '127.0.0.1:1', ~: 1}}, rules: []}",
         "{admin: {listen: '127.0.0.1:1', ~: 1}, rules: []}",
         "{identity: {jwt: {secret: s, ~: 1}}, rules: []}",
         "{store: {~: 1}, rules: []}",

@@ -184,7 +184,13 @@ fn invalid_types_are_rejected_by_both() {
         let mut found = Vec::new();
         pointers(&valid, "", &mut found);
         for pointer in found {
+            // An entry of a descriptor may have no value.
+            let is_entry =
+                pointer.contains("/match/descriptor/") && !pointer.ends_with(|last: char| last.is_ascii_digit());
             for errors in [json!({"zzz": []}), json!(null), json!([[true]])] {
+                if is_entry && errors.is_null() {
+                    continue;
+                }
                 let mut file = valid.clone();
                 *file.pointer_mut(&pointer).unwrap() = errors.clone();
                 assert_rejected(&file, &format!("{pointer}: {errors} in {valid}"));

@@ -361,3 +361,42 @@ fn identity_problems() {
         |text| format!("{text}\nrules: []\n"),
     );
 }
+
+#[test]
+fn services_are_validated() {
+    check(
+        &[
+            (
+                "services: 8081",
+                &[
+                    "[8081] invalid `services`: expected a map, found a number: expected fields such as `envoy`, `resp`, `http`",
+                ],
+            ),
+            ("services: {envoi: 127.0.0.1:8081}", &["[envoi] unknown `services` field `envoi`: did you mean `envoy`?"]),
+            (
+                "services: {envoy: localhost}",
+                &[
+                    "[localhost] invalid value `localhost` for `listen`: expected an address and a port, such as 127.0.0.1:8080 or [::]:8080",
+                ],
+            ),
+            ("services: {envoy: {tls: {certificate: a, key: b}}}", &["[tls] missing `listen` in service"]),
+            (
+                "services: {envoy: {listen: 127.0.0.1:8081, password: p}}",
+                &["[p] `password` is not supported by `envoy`: remove it; only `resp` has a password"],
+            ),
+            (
+                "services: {resp: {listen: 127.0.0.1:8081, password: ''}}",
+                &["[''] `password` is empty: remove it, or use another one"],
+            ),
+            (
+                "services: {envoy: 127.0.0.1:8081, http: 127.0.0.1:8081}",
+                &["[{] two services listen on 127.0.0.1:8081: use another address for one of them"],
+            ),
+            (
+                "services: {workers: 0}",
+                &["[0] invalid value `0` for `workers`: expected a whole number from 1 to 1024"],
+            ),
+        ],
+        |text| format!("{text}\nrules: []\n"),
+    );
+}

@@ -35,7 +35,8 @@ pub(crate) enum Stderr {
 }
 
 impl Diana {
-    /// Serves a rule file in which `$LISTEN`, `$TLS` and `$FOLDER` are replaced by its addresses and its folder.
+    /// Serves a rule file in which `$LISTEN`, `$TLS` and `$FOLDER` are replaced by its addresses and its folder. A file
+    /// with `$ADMIN` has its own section `admin`; to others it is added.
     pub(crate) fn serve(rules: &str) -> Self {
         Self::serve_in(TempDir::new().unwrap(), rules)
     }
@@ -52,7 +53,12 @@ impl Diana {
 
     /// Waits until it is ready.
     fn ready(mut self) -> Self {
-        let diana = &mut self;
+        self.wait_until_ready();
+        self
+    }
+
+    fn wait_until_ready(&mut self) {
+        let diana = self;
         let is_ready = || {
             if let Some(status) = diana.child.try_wait().unwrap() {
                 panic!("it exited with {status}:\n{}", diana.output.lock());
@@ -62,7 +68,6 @@ impl Diana {
         };
         wait_until("diana serve to be ready", LONG, is_ready)
             .unwrap_or_else(|error| panic!("{error}\n{}", diana.output.lock()));
-        self
     }
 
     /// Starts it without waiting until it is ready.
@@ -75,13 +80,7 @@ impl Diana {
         let output = Arc::new(Mutex::new(String::new()));
         let file = folder.path().join("diana.yaml");
         std::fs::write(&file, text(rules, &listen, &tls, &admin, folder.path())).unwrap();
-        let mut child = command(&file)
-            .env("RUST_LOG", "debug")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = spawn(&mut command(&file));
         collect_output(child.stdout.take().unwrap(), &output);
         let mut unread = child.stderr.take();
         if let Some(stderr) = unread.take_if(|_| stderr == Stderr::Read) {
@@ -151,6 +150,20 @@ impl Diana {
         self.signal(Signal::TERM);
     }
 
+    /// Sends SIGKILL, and waits for its exit.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after it has exited, with the same file and the same ports.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(&mut serve(&self.folder.path().join("diana.yaml")));
+        collect_output(self.child.stdout.take().unwrap(), &self.output);
+        collect_output(self.child.stderr.take().unwrap(), &self.output);
+        self.wait_until_ready();
+    }
+
     /// Waits until it has exited.
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         wait_until("diana serve to exit", LONG, || self.child.try_wait().unwrap())
@@ -181,10 +194,18 @@ pub(crate) fn serve(file: &Path) -> Command {
     command
 }
 
+fn spawn(command: &mut Command) -> Child {
+    let command = command.env("RUST_LOG", "debug").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 fn text(rules: &str, listen: &Port, tls: &Port, admin: &Port, folder: &Path) -> String {
     let address = |port: &Port| format!("127.0.0.1:{}", port.number());
     let text = rules.replace("$LISTEN", &address(listen)).replace("$TLS", &address(tls));
     let text = text.replace("$FOLDER", &folder.display().to_string());
+    if text.contains("$ADMIN") {
+        return text.replace("$ADMIN", &address(admin));
+    }
     format!("admin: {{listen: '{}'}}\n{text}", address(admin))
 }
 

@@ -3,7 +3,7 @@
 use super::client::{find, parsed};
 use super::program::LONG;
 use diana_testing::{Port, wait_until};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -310,5 +310,33 @@ impl Exchange {
             self.send(body)?;
         }
         Ok(AfterResponse::KeepAlive)
+    }
+}
+
+/// An upstream that responds when it is released.
+pub(crate) struct Gate {
+    pub(crate) upstream: Upstream,
+    open: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Gate {
+    pub(crate) fn closed() -> Self {
+        let open = Arc::new((Mutex::new(false), Condvar::new()));
+        let gate = Arc::clone(&open);
+        let upstream = Upstream::start(move |exchange| {
+            exchange.body()?;
+            let mut is_open = gate.0.lock();
+            while !*is_open {
+                gate.1.wait(&mut is_open);
+            }
+            drop(is_open);
+            exchange.respond("200 OK", "", b"whole")
+        });
+        Self { upstream, open }
+    }
+
+    pub(crate) fn open(&self) {
+        *self.open.0.lock() = true;
+        self.open.1.notify_all();
     }
 }

@@ -1,9 +1,9 @@
 //! Call sites with local counts.
 
+use super::attribute_options::denial_cause;
 use super::cache::Cache;
 use super::local_counts::Limit;
-use super::spec::denial_cause;
-use super::{Key, Spec};
+use super::{AttributeOptions, Key};
 use crate::limited::{Cause, Limited, Limits};
 use diana_core::{Answer, Outcome, Retry};
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use std::sync::Arc;
 /// A call site with local counts.
 #[derive(Debug)]
 pub struct LocalCallSite {
-    spec: Spec,
+    options: AttributeOptions,
     cache: Cache<Arc<Limit>>,
 }
 
 impl LocalCallSite {
     /// Creates a call site that was not called yet.
-    pub const fn new(spec: Spec) -> Self {
-        Self { spec, cache: Cache::new() }
+    pub const fn new(options: AttributeOptions) -> Self {
+        Self { options, cache: Cache::new() }
     }
 
     /// Acquires one permit without waiting.
     #[inline]
     pub fn check(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         let check = |limit: &Arc<Limit>| limit.check(key);
-        match self.cache.with(self.spec.instance, |limits| self.look_up(limits), check) {
+        match self.cache.with(self.options.instance, |limits| self.look_up(limits), check) {
             Ok(answer) => self.to_result(key, answer),
-            Err(cause) => Err(self.spec.limited(key, cause)),
+            Err(cause) => Err(self.options.limited(key, cause)),
         }
     }
 
@@ -38,8 +38,8 @@ impl LocalCallSite {
             Err(limited) if self.is_worth_waiting(&limited) => {}
             result => return result,
         }
-        let acquired = self.limit(key)?.blocking_acquire(key, self.spec.timeout);
-        acquired.map(drop).map_err(|error| self.spec.limited(key, denial_cause(error)))
+        let acquired = self.limit(key)?.blocking_acquire(key, self.options.timeout);
+        acquired.map(drop).map_err(|error| self.options.limited(key, denial_cause(error)))
     }
 
     /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit if it
@@ -50,17 +50,17 @@ impl LocalCallSite {
             result => return result,
         }
         if tokio::runtime::Handle::try_current().is_err() {
-            return Err(self.spec.limited(&key, Cause::NoRuntime));
+            return Err(self.options.limited(&key, Cause::NoRuntime));
         }
         let limit = self.limit(&key)?;
-        let acquired = limit.acquire(&key, self.spec.timeout).await;
-        acquired.map(drop).map_err(|error| self.spec.limited(&key, denial_cause(error)))
+        let acquired = limit.acquire(&key, self.options.timeout).await;
+        acquired.map(drop).map_err(|error| self.options.limited(&key, denial_cause(error)))
     }
 
     /// Returns `true` if the timeout is long enough. If another call comes in between, the limiter decides again
     /// anyway.
     fn is_worth_waiting(&self, limited: &Limited) -> bool {
-        limited.retry_after().is_some_and(|wait| wait <= self.spec.timeout)
+        limited.retry_after().is_some_and(|wait| wait <= self.options.timeout)
     }
 
     #[inline]
@@ -73,15 +73,15 @@ impl LocalCallSite {
 
     #[cold]
     fn denied(&self, key: &Key<'_>, retry: Retry) -> Limited {
-        self.spec.limited(key, Cause::Exhausted { retry })
+        self.options.limited(key, Cause::Exhausted { retry })
     }
 
     fn limit(&'static self, key: &Key<'_>) -> Result<Arc<Limit>, Limited> {
-        let limit = self.cache.with(self.spec.instance, |limits| self.look_up(limits), Arc::clone);
-        limit.map_err(|cause| self.spec.limited(key, cause))
+        let limit = self.cache.with(self.options.instance, |limits| self.look_up(limits), Arc::clone);
+        limit.map_err(|cause| self.options.limited(key, cause))
     }
 
     fn look_up(&'static self, limits: &Limits) -> Result<Arc<Limit>, Cause> {
-        limits.of_call_site(std::ptr::from_ref(self).addr(), |options| Limit::new(&self.spec, options))
+        limits.of_call_site(std::ptr::from_ref(self).addr(), |options| Limit::new(&self.options, options))
     }
 }

@@ -1,7 +1,7 @@
 //! The local counts of one attribute.
 
 use super::Key;
-use super::spec::{AttributeAlgorithm, Keys, Spec};
+use super::attribute_options::{AttributeAlgorithm, AttributeOptions, Keys};
 use crate::limited::Cause;
 use diana_core::{AcquireError, Answer, Clock, Grant, KeyedLimiter, Limiter, TableOptions};
 use std::time::Duration;
@@ -14,8 +14,8 @@ pub(in crate::limited) enum Limit {
 }
 
 impl Limit {
-    pub(super) fn new(spec: &Spec, options: TableOptions) -> Result<Self, Cause> {
-        Ok(match (spec.keys, spec.algorithm()?) {
+    pub(super) fn new(attribute: &AttributeOptions, options: TableOptions) -> Result<Self, Cause> {
+        Ok(match (attribute.keys, attribute.algorithm()?) {
             (Keys::One, AttributeAlgorithm::Rate(smooth)) => Self::One(Limiter::with_algorithm(smooth)),
             (Keys::One, AttributeAlgorithm::Count(window)) => Self::One(Limiter::with_algorithm(window)),
             (Keys::Many, AttributeAlgorithm::Rate(smooth)) => Self::Many(KeyedLimiter::with_options(smooth, options)),

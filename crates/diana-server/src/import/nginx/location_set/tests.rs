@@ -1,6 +1,6 @@
 //! Compares the regions of limits with a direct implementation of nginx's location selection.
 
-use super::super::limit::Use;
+use super::super::limit_directives::Use;
 use super::super::notes::Notes;
 use super::super::scope;
 use super::super::syntax::parse;

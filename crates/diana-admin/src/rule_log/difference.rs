@@ -1,0 +1,73 @@
+//! The difference between two versions of a rule, in words.
+
+use diana_rules::describe;
+use diana_rules::document::Span;
+use diana_rules::rule::Rule;
+use serde::Serialize;
+
+/// The maximum length of a description, in bytes.
+const MAX_LENGTH: usize = 2000;
+
+/// A rule before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Changed {
+    rule: String,
+    before: String,
+    after: String,
+}
+
+/// Returns whether two rules mean the same, wherever they are in their documents.
+pub(super) fn is_same(before: &Rule, after: &Rule) -> bool {
+    let without_locations = |rule: &Rule| {
+        let mut rule = rule.clone();
+        rule.span = Span::default();
+        let of_overrides = rule.overrides.iter_mut().flat_map(|own| &mut own.limits);
+        rule.limits.iter_mut().chain(of_overrides).for_each(|limit| limit.span = Span::default());
+        rule
+    };
+    without_locations(before) == without_locations(after)
+}
+
+/// Describes what differs: the parts of the descriptions, else the lines of the texts.
+pub(super) fn describe((before, after): (&Rule, &Rule), texts: &(String, String)) -> Changed {
+    // The description of a rule has the values of its variables, which may be secret.
+    let has_variables = texts.0.contains("${") || texts.1.contains("${");
+    let words = (!has_variables).then(|| words(before, after));
+    let rule = after.name.clone();
+    let (before, after) = words.filter(|(before, after)| before != after).unwrap_or_else(|| lines(texts));
+    Changed { rule, before, after }
+}
+
+/// Returns the parts of the descriptions that differ.
+fn words(before: &Rule, after: &Rule) -> (String, String) {
+    let parts = |rule: &Rule| {
+        let words = describe::rule(rule);
+        [words.key, words.matches, words.limit, words.over_limit, words.notes.join("; ")]
+    };
+    let differing = parts(before).into_iter().zip(parts(after)).filter(|(before, after)| before != after);
+    let (before, after): (Vec<_>, Vec<_>) = differing.unzip();
+    let joined = |parts: Vec<String>| {
+        let parts = parts.into_iter().map(|part| if part.is_empty() { "none".to_owned() } else { part });
+        shortened(&parts.collect::<Vec<_>>().join("; "))
+    };
+    (joined(before), joined(after))
+}
+
+/// Returns the lines of each text that the other does not have; both texts if these are the same.
+fn lines((before, after): &(String, String)) -> (String, String) {
+    let without = |text: &str, other: &str| {
+        let own = |line: &&str| !line.trim().is_empty() && !other.lines().any(|other| other.trim() == line.trim());
+        text.lines().filter(own).map(str::trim).collect::<Vec<_>>().join("\n")
+    };
+    let (old, new) = (without(before, after), without(after, before));
+    if old == new { (shortened(before), shortened(after)) } else { (shortened(&old), shortened(&new)) }
+}
+
+/// Returns a text of bounded length.
+pub(super) fn shortened(text: &str) -> String {
+    if text.len() <= MAX_LENGTH {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_LENGTH).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+    format!("{} [...]", text.get(..end).unwrap_or_default())
+}

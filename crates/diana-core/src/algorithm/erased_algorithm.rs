@@ -1,0 +1,60 @@
+//! Type-erased algorithms, so that limits of different kinds can be in one list.
+
+use super::{Algorithm, Packed, WaitMode};
+use crate::limiter::cell::{AlgorithmState, AnyState};
+use crate::store::budget::Budget;
+use crate::store::erased_table::AnyTable;
+use crate::store::table::{OnFull, Table};
+use crate::sync::Arc;
+use crate::{Quota, Timestamp};
+use std::any::Any;
+use std::fmt::Debug;
+
+/// What a limit was configured with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Configured {
+    pub(crate) quota: Option<Quota>,
+    pub(crate) rate: Option<f64>,
+}
+
+/// Any [`Algorithm`]. Implemented for all of them.
+pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn configured(&self) -> Configured;
+    fn wait_mode(&self) -> WaitMode;
+    fn packed(&self) -> Option<Packed>;
+    fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
+    fn new_state(&self, now: Timestamp) -> Box<dyn AnyState>;
+    /// Returns a state with `used` permits in use.
+    fn occupied(&self, used: u64, now: Timestamp) -> Box<dyn AnyState>;
+}
+
+impl<A: Algorithm> AnyAlgorithm for A {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn configured(&self) -> Configured {
+        Configured { quota: self.configured_quota(), rate: self.configured_rate() }
+    }
+
+    fn wait_mode(&self) -> WaitMode {
+        Algorithm::wait_mode(self)
+    }
+
+    fn packed(&self) -> Option<Packed> {
+        Algorithm::packed(self)
+    }
+
+    fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable> {
+        Box::new(Table::new(self.clone(), on_full, budget))
+    }
+
+    fn new_state(&self, now: Timestamp) -> Box<dyn AnyState> {
+        Box::new(AlgorithmState::new(self.clone(), self.fresh(now), now))
+    }
+
+    fn occupied(&self, used: u64, now: Timestamp) -> Box<dyn AnyState> {
+        Box::new(AlgorithmState::new(self.clone(), Algorithm::occupied(self, used, now), now))
+    }
+}

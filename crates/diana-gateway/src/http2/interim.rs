@@ -1,0 +1,81 @@
+//! Interim responses to HTTP/2 clients: the state that a client's stream and its request share while the request is at
+//! an upstream.
+//!
+//! - Interim responses (1xx, RFC 9110, section 15.2) such as 103 Early Hints: the code that waits for the upstream's
+//!   response adds them, and the stream's task sends them. hyper's HTTP/1 server can't send them, so interim responses
+//!   to HTTP/1 requests are dropped.
+//! - The read size: the stream's task knows how much the client accepts, and no more is read from the upstream at once.
+
+use super::memory::CHUNK_SIZE;
+use http::{Response, StatusCode};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+
+/// Connects a request with the HTTP/2 stream that it came on. Cloning is cheap; clones share their state.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    interim: Mutex<Interim>,
+    read_size: AtomicUsize,
+}
+
+/// Interim responses that have not been sent yet.
+#[derive(Debug, Default)]
+struct Interim {
+    responses: Vec<Response<()>>,
+    /// The stream's task.
+    waker: Option<Waker>,
+}
+
+impl StreamHandle {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Shared { interim: Mutex::default(), read_size: AtomicUsize::new(CHUNK_SIZE) }))
+    }
+
+    /// Forwards an interim response of an upstream. The caller bounds their number.
+    pub(crate) fn forward(&self, response: Response<()>) {
+        // The gateway sends `100 Continue` itself, and HTTP/2 has no upgrades.
+        if !matches!(response.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
+            self.push(response);
+        }
+    }
+
+    /// Sends `100 Continue`: the client should send the body.
+    pub(super) fn send_continue(&self) {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::CONTINUE;
+        self.push(response);
+    }
+
+    fn push(&self, response: Response<()>) {
+        let mut interim = self.0.interim.lock();
+        interim.responses.push(response);
+        let waker = interim.waker.take();
+        drop(interim);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes the interim responses. The task is woken when there are more.
+    pub(super) fn take_interim(&self, context: &mut Context<'_>) -> Vec<Response<()>> {
+        let mut interim = self.0.interim.lock();
+        if !interim.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            interim.waker = Some(context.waker().clone());
+        }
+        std::mem::take(&mut interim.responses)
+    }
+
+    /// Returns how much of the response body may be read at once.
+    pub(crate) fn read_size(&self) -> usize {
+        self.0.read_size.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_read_size(&self, bytes: usize) {
+        self.0.read_size.store(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,62 @@
+//! `diana what-if`: what another limit would deny, estimated from the keys that a running Diana has seen.
+
+use super::admin::{AdminOptions, model, print_json};
+use super::output;
+use clap::Args;
+use std::process::ExitCode;
+
+/// Estimate what another limit of a rule would deny
+///
+/// The estimate is made from the heaviest keys of the last minute. For a lower limit, a shadow rule counts exactly; with
+/// `--shadow-rule` it is printed, to be added to the rule file. For a higher one it can't: a shadow rule only sees requests
+/// that the other rules allow.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct WhatIf {
+    /// The name of the rule
+    #[arg(value_name = "RULE")]
+    rule: String,
+    /// The limit to try, as in the rule file: 200/min
+    #[arg(value_name = "LIMIT")]
+    limit: String,
+    /// Print only the shadow rule, as YAML
+    #[arg(long, conflicts_with = "json")]
+    shadow_rule: bool,
+    /// Print the server's JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    admin: AdminOptions,
+}
+
+const EXAMPLES: &str = "\
+The exit status is 0 if Diana answers; 1 if not, or for an unknown rule or an invalid limit; and 2 for an invalid command line.
+
+Examples:
+  diana what-if each-account 200/min
+  diana what-if each-account 50/min --shadow-rule
+  diana what-if each-account 200/min --json | jq '.would_deny'";
+
+impl WhatIf {
+    pub(crate) fn run(self) -> ExitCode {
+        self.try_run().map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    }
+
+    fn try_run(&self) -> Result<(), ExitCode> {
+        let parameters = [("rule", &*self.rule), ("limit", &*self.limit)];
+        self.admin.ask(async |client| {
+            let response = client.get("/what-if", &parameters).await?;
+            if self.json {
+                return Ok(print_json(&response));
+            }
+            let estimate = client.parse::<model::WhatIf>("/what-if", response)?;
+            match (self.shadow_rule, estimate.shadow_rule()) {
+                (false, _) => Ok(output::print(&estimate.describe())),
+                (true, rule) if rule.is_empty() => Ok(Err(output::failure(
+                    "a shadow rule can't count this limit: it only sees requests that the current limit allows; try a lower one",
+                ))),
+                (true, rule) => Ok(output::print(&rule)),
+            }
+        })?
+    }
+}

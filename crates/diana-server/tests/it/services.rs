@@ -1,0 +1,20 @@
+//! The services for other gateways: the program itself on real sockets, asked directly and by real gateways.
+
+mod bounds;
+mod client;
+mod envoy;
+mod ext_authz;
+mod forward_auth;
+mod forward_auth_operations;
+mod forward_auth_proxies;
+mod messages;
+mod one_state;
+mod operations;
+mod ordinary_rules;
+mod page;
+mod rate_limit;
+mod redis_clients;
+mod resp_client;
+mod resp_operations;
+mod robustness;
+mod several_envoys;

@@ -1,0 +1,215 @@
+//! Services for Envoy, over gRPC: the rate limit service and external authorization, version 3; health and reflection.
+//!
+//! # What always holds (tests/it/services/)
+//! - Messages, headers, streams and the time of silent connections are bounded.
+//! - A call that is cancelled, or whose deadline passes while it waits, has charged nothing.
+//! - Nothing that a client of Envoy sends makes a call fail: after an error, Envoy may let the request pass.
+//! - Streams that only wait (health, reflection) do not delay the shutdown.
+
+mod call;
+mod descriptor;
+mod descriptor_status;
+mod ext_authz;
+mod health;
+mod overrides;
+mod rate_limit;
+
+use bytes::{Bytes, BytesMut};
+use call::{CallPeer, CallService, CallTimeouts};
+use diana::{Clock, Engine, SystemClock, Timestamp};
+use diana_gateway::listener::Rewind;
+use diana_gateway::section::GatewaySection;
+use diana_http::{Filter, FilterOptions};
+use diana_metrics::{ServiceMetrics, ServiceShard};
+use ext_authz::ExtAuthz;
+use health::HealthService;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+pub(crate) use overrides::Overrides;
+use proto::auth::authorization_server::AuthorizationServer;
+use proto::ratelimit::rate_limit_service_server::RateLimitServiceServer;
+use rate_limit::RateLimit;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::watch;
+use tonic::service::Routes;
+use tonic::{Request, Status};
+use tonic_health::pb::health_server::HealthServer;
+
+/// The messages, generated from `proto/`.
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
+mod proto {
+    /// `envoy.service.ratelimit.v3`
+    pub(crate) mod ratelimit {
+        pub(crate) use super::envoy::service::ratelimit::v3::*;
+    }
+    /// `envoy.service.auth.v3`
+    pub(crate) mod auth {
+        pub(crate) use super::envoy::service::auth::v3::*;
+    }
+    include!(concat!(env!("OUT_DIR"), "/_includes.rs"));
+    /// The descriptions of all files, for reflection.
+    pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+}
+
+/// The largest message; Envoy sends no bodies unless it is configured to.
+const MAX_MESSAGE: usize = 1 << 20;
+/// The largest list of headers of a call. Envoy passes on some of its client's, such as those for tracing, and by default
+/// accepts 60 KiB from it.
+const MAX_HEADERS: u32 = 64 << 10;
+/// The maximum number of concurrent calls of a connection.
+const MAX_STREAMS: u32 = 1_024;
+/// How often a silent connection is pinged, and how long it may take to respond.
+const PING_INTERVAL: Duration = Duration::from_secs(60);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// The first bytes of every client.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The services on one thread.
+#[derive(Clone)]
+pub(crate) struct EnvoyService {
+    routes: Routes,
+    /// How long the first bytes of a connection may take.
+    preface_timeout: Duration,
+    /// How long the message of a call may take.
+    message_timeout: Duration,
+}
+
+/// What all calls on one thread use.
+struct EnvoyState {
+    engine: Arc<Engine>,
+    filter: Filter,
+    gateway: GatewaySection,
+    denies_when_down: bool,
+    overrides: Arc<Overrides>,
+    metrics: ServiceMetrics,
+    thread: usize,
+}
+
+impl EnvoyState {
+    fn metrics(&self) -> &ServiceShard {
+        self.metrics.shard(self.thread)
+    }
+
+    /// Counts a call that arrived at `start`, and returns its result.
+    fn counted<T>(&self, start: Timestamp, result: Result<(T, Allowed), Status>) -> Result<tonic::Response<T>, Status> {
+        self.metrics().answered(SystemClock.now().since(start));
+        match &result {
+            Ok((_, Allowed::Yes)) => self.metrics().allowed(),
+            Ok((_, Allowed::No)) => self.metrics().denied(),
+            Err(_) => self.metrics().failed(),
+        }
+        result.map(|(message, _)| tonic::Response::new(message))
+    }
+}
+
+/// Whether a request was allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Allowed {
+    Yes,
+    No,
+}
+
+impl EnvoyService {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        gateway: GatewaySection,
+        denies_when_down: bool,
+        overrides: Arc<Overrides>,
+        metrics: ServiceMetrics,
+        thread: usize,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let (preface_timeout, message_timeout) = (gateway.timeouts.header, gateway.timeouts.body);
+        let filter = Filter::with_options(Arc::clone(&engine), FilterOptions::new(gateway.http.clone()));
+        let state = Arc::new(EnvoyState { engine, filter, gateway, denies_when_down, overrides, metrics, thread });
+        let rate_limit = RateLimitServiceServer::new(RateLimit(Arc::clone(&state)));
+        let ext_authz = AuthorizationServer::new(ExtAuthz(state));
+        let health = HealthServer::new(HealthService::new(stop));
+        let mut routes = Routes::new(rate_limit.max_decoding_message_size(MAX_MESSAGE))
+            .add_service(ext_authz.max_decoding_message_size(MAX_MESSAGE))
+            .add_service(health);
+        // Without reflection, clients need the files of the protocol; nothing else.
+        let reflection =
+            || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
+        match (reflection().build_v1(), reflection().build_v1alpha()) {
+            (Ok(newer), Ok(older)) => routes = routes.add_service(newer).add_service(older),
+            (Err(error), _) | (_, Err(error)) => tracing::warn!("no gRPC reflection: {error}"),
+        }
+        Self { routes: routes.prepare(), preface_timeout, message_timeout }
+    }
+
+    /// Serves one connection until it ends or, at shutdown, its calls are answered.
+    pub(crate) async fn serve(
+        self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: SocketAddr,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        // hyper waits for them without a timeout, also at shutdown.
+        let first = tokio::select! {
+            biased;
+            first = tokio::time::timeout(self.preface_timeout, read_preface(&mut stream)) => first.ok().flatten(),
+            _ = stop.wait_for(|stop| *stop) => None,
+        };
+        let Some(first) = first else { return };
+        let stream = Rewind::new(first, stream);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEADERS)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
+        let timeouts = CallTimeouts { message: self.message_timeout, stop: stop.clone() };
+        let service = CallService::new(self.routes, peer.ip().to_canonical(), timeouts);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            // Errors of a client are not logged.
+            _ = connection.as_mut() => return,
+            _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}
+
+/// Reads the first bytes of a connection. Returns `None` if it ends before, or they are those of another protocol.
+async fn read_preface(stream: &mut (impl AsyncRead + Unpin)) -> Option<Bytes> {
+    let mut read = BytesMut::with_capacity(4 << 10);
+    while read.len() < PREFACE.len() {
+        let length = stream.read_buf(&mut read).await.ok()?;
+        if length == 0 || !PREFACE.starts_with(&read[..read.len().min(PREFACE.len())]) {
+            return None;
+        }
+    }
+    Some(read.freeze())
+}
+
+/// Returns how long the caller of a call waits for the response, if it says so.
+fn deadline<T>(request: &Request<T>) -> Option<Duration> {
+    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    // At most 8 digits, by the specification.
+    let number = number.parse::<u64>().ok().filter(|_| number.len() <= 8)?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// Waits for a decision as long as the caller does.
+async fn within<T>(deadline: Option<Duration>, decision: impl Future<Output = T>) -> Result<T, Status> {
+    let Some(deadline) = deadline else { return Ok(decision.await) };
+    let late = |_| Status::deadline_exceeded("the decision takes longer than the caller waits; nothing was charged");
+    tokio::time::timeout(deadline, decision).await.map_err(late)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! A call: its peer, and how long its message may take to arrive.
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::codegen::Service;
+use tonic::service::Routes;
+
+/// The address of the caller, in the extensions of a call of the external authorization.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallPeer(pub(super) IpAddr);
+
+/// When the message of a call is no longer waited for.
+#[derive(Clone, Debug)]
+pub(super) struct CallTimeouts {
+    pub(super) message: Duration,
+    /// `true` once the service stops.
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// The calls of one connection.
+pub(super) struct CallService {
+    routes: Routes,
+    peer: IpAddr,
+    timeouts: CallTimeouts,
+}
+
+impl CallService {
+    pub(super) fn new(routes: Routes, peer: IpAddr, timeouts: CallTimeouts) -> Self {
+        Self { routes, peer, timeouts }
+    }
+}
+
+/// The beginning of the paths of the external authorization, which uses the peer.
+const AUTHORIZATION: &str = "/envoy.service.auth.";
+/// That of reflection, the only service to which clients send streams.
+const REFLECTION: &str = "/grpc.reflection.";
+
+impl hyper::service::Service<http::Request<Incoming>> for CallService {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = <Routes as Service<http::Request<CallBody>>>::Future;
+
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
+        let (mut head, body) = request.into_parts();
+        if head.uri.path().starts_with(AUTHORIZATION) {
+            head.extensions.insert(CallPeer(self.peer));
+        }
+        let kind = if head.uri.path().starts_with(REFLECTION) { CallKind::Stream } else { CallKind::Unary };
+        let body = CallBody { body, kind, timeouts: self.timeouts.clone(), timeout: None };
+        // Routes are always ready.
+        self.routes.clone().call(http::Request::from_parts(head, body))
+    }
+}
+
+/// What a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallKind {
+    /// One message.
+    Unary,
+    /// Any number of messages, until it ends the stream.
+    Stream,
+}
+
+/// What a client sends, for a limited time. The messages of slow clients would use memory as long as they like.
+pub(super) struct CallBody {
+    body: Incoming,
+    kind: CallKind,
+    timeouts: CallTimeouts,
+    /// Created when the client is waited for, which is rare.
+    timeout: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl CallBody {
+    fn new_timeout(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let CallTimeouts { message, mut stop } = self.timeouts.clone();
+        match self.kind {
+            CallKind::Unary => Box::pin(tokio::time::sleep(message)),
+            CallKind::Stream => Box::pin(async move {
+                let _ = tokio::time::timeout(message, stop.wait_for(|stop| *stop)).await;
+            }),
+        }
+    }
+}
+
+impl Body for CallBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(|error| Status::from_error(Box::new(error)))));
+        }
+        let mut timeout = self.timeout.take().unwrap_or_else(|| self.new_timeout());
+        if timeout.as_mut().poll(context).is_pending() {
+            self.timeout = Some(timeout);
+            return Poll::Pending;
+        }
+        Poll::Ready(match self.kind {
+            CallKind::Unary => Some(Err(Status::deadline_exceeded("the message did not arrive in time"))),
+            CallKind::Stream => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

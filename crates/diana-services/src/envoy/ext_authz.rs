@@ -1,0 +1,190 @@
+//! Envoy's external authorization, version 3: Envoy sends the head of each request, so the rules of a gateway apply
+//! unchanged.
+
+use super::proto::auth::authorization_server::Authorization;
+use super::proto::auth::check_response::HttpResponse;
+use super::proto::auth::{
+    AttributeContext, CheckRequest, CheckResponse, DeniedHttpResponse, OkHttpResponse, attribute_context,
+};
+use super::proto::envoy::config::core::v3::address::Address;
+use super::proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use super::proto::envoy::config::core::v3::{HeaderValueOption, SocketAddress};
+use super::proto::envoy::r#type::v3::HttpStatus;
+use super::proto::google::rpc;
+use super::{Allowed, CallPeer, EnvoyState, deadline, descriptor_status, within};
+use bytes::Bytes;
+use diana::{Clock, SystemClock};
+use diana_gateway::{RejectedRequest, prepare_head};
+use diana_http::CheckResult;
+use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Uri, Version};
+use http_body_util::{BodyExt, Empty, Full};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::{Code, Request, Response, Status};
+
+/// The service.
+pub(super) struct ExtAuthz(pub(super) Arc<EnvoyState>);
+
+#[tonic::async_trait]
+impl Authorization for ExtAuthz {
+    async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
+        let (start, deadline) = (SystemClock.now(), deadline(&request));
+        let Some(CallPeer(caller)) = request.extensions().get().copied() else {
+            return Err(Status::internal("the address of the caller is unknown"));
+        };
+        self.0.counted(start, self.0.check(request.into_inner(), caller, deadline).await)
+    }
+}
+
+impl EnvoyState {
+    async fn check(
+        &self,
+        request: CheckRequest,
+        caller: IpAddr,
+        deadline: Option<Duration>,
+    ) -> Result<(CheckResponse, Allowed), Status> {
+        let attributes = request.attributes.ok_or_else(|| Status::invalid_argument("no attributes"))?;
+        // Without an address, as for a client on a Unix socket, all requests of an Envoy count as one client, rather than as
+        // none.
+        let peer = peer(&attributes).unwrap_or(caller);
+        let http = attributes.request.and_then(|request| request.http);
+        let http = http.ok_or_else(|| Status::invalid_argument("the attributes have no HTTP request"))?;
+        let invalid = |detail| RejectedRequest { status: StatusCode::BAD_REQUEST, detail };
+        let described = head(http).map_err(invalid);
+        let prepared = described.and_then(|mut head| prepare_head(&mut head, &self.gateway).map(|()| head));
+        let head = match prepared {
+            Ok(head) => head,
+            // Not an error: Envoy would let the request pass, if `failure_mode_allow` is set.
+            Err(RejectedRequest { status, detail }) => {
+                let response = diana_http::problem_response(status, detail);
+                return Ok((denied(status, response).await, Allowed::No));
+            }
+        };
+        let client = self.filter.client(&head.headers, peer);
+        let result = within(deadline, self.filter.check_head(&head, Some(client))).await?;
+        result.log(&head, Some(client), "envoy");
+        let denial = match result {
+            CheckResult::Allow(permit) => {
+                let response = permit.finish(HttpMessage::new(Empty::<Bytes>::new()));
+                return Ok((allowed(response.headers()), Allowed::Yes));
+            }
+            // A request over a limit can't be rerouted from here.
+            CheckResult::Reroute(permit) => match permit.into_denial(&head) {
+                Ok(denial) => denial,
+                Err(_) => return Err(Status::internal("a granted request can't be rerouted")),
+            },
+            CheckResult::Deny(denial) => denial,
+        };
+        if self.denies_when_down && self.engine.is_fallback(denial.verdict()) {
+            return Err(Status::unavailable("the shared store is unreachable, and `when_down` is `deny`"));
+        }
+        // Not that of the response: it is 200 for a gRPC call. Envoy sends 200 itself to a client of gRPC.
+        let status = denial.status();
+        Ok((denied(status, denial.into_response()).await, Allowed::No))
+    }
+}
+
+/// Returns the address of the client, or of the last proxy before Envoy.
+fn peer(attributes: &AttributeContext) -> Option<IpAddr> {
+    let Address::SocketAddress(SocketAddress { address }) =
+        attributes.source.as_ref()?.address.as_ref()?.address.as_ref()?;
+    address.parse().ok()
+}
+
+/// Returns the head of the request that Envoy describes, or why it is invalid.
+fn head(http: attribute_context::HttpRequest) -> Result<Parts, &'static str> {
+    let (mut head, ()) = http::Request::new(()).into_parts();
+    head.method = Method::from_bytes(http.method.as_bytes()).map_err(|_| "invalid method")?;
+    head.uri = Uri::try_from(http.path).map_err(|_| "invalid path")?;
+    head.version = Version::HTTP_11;
+    // `:path` and others are in fields of their own.
+    let is_field = |name: &str| !name.starts_with(':');
+    let mut add = |name: &str, value: &[u8]| -> Result<(), &'static str> {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "invalid header name")?;
+        head.headers.append(name, HeaderValue::from_bytes(value).map_err(|_| "invalid header")?);
+        Ok(())
+    };
+    for header in http.header_map.into_iter().flat_map(|map| map.headers).filter(|header| is_field(&header.key)) {
+        let value = if header.raw_value.is_empty() { header.value.as_bytes() } else { &header.raw_value };
+        add(&header.key, value)?;
+    }
+    for (name, value) in http.headers.iter().filter(|(name, _)| is_field(name)) {
+        match is_joined(name, value) {
+            true => value.split(',').try_for_each(|value| add(name, value.trim_ascii().as_bytes()))?,
+            false => add(name, value.as_bytes())?,
+        }
+    }
+    if !http.host.is_empty() {
+        head.headers.insert(HOST, HeaderValue::from_str(&http.host).map_err(|_| "invalid host")?);
+    }
+    Ok(head)
+}
+
+/// Returns `true` if a value may be that of a repeated header: without `encode_raw_headers`, Envoy joins its values by commas.
+/// The joined text would be a key of the client's choice; several values are one key, whatever they are.
+///
+/// Values of these fields may have a comma themselves, and hardly any rule counts by them; nor is a list of addresses or
+/// cookies a key.
+fn is_joined(name: &str, value: &str) -> bool {
+    const LISTS: [&str; 17] = [
+        "baggage",
+        "cache-control",
+        "connection",
+        "cookie",
+        "date",
+        "dnt",
+        "expect",
+        "forwarded",
+        "pragma",
+        "priority",
+        "range",
+        "te",
+        "tracestate",
+        "upgrade",
+        "user-agent",
+        "via",
+        "warning",
+    ];
+    const PREFIXES: [&str; 5] = ["accept", "access-control-", "if-", "sec-", "x-forwarded-"];
+    let has_one_token = |value: &str| {
+        let scheme = value.split(' ').next().unwrap_or_default();
+        ["basic", "bearer"].iter().any(|known| known.eq_ignore_ascii_case(scheme))
+    };
+    value.contains(',')
+        && match name {
+            "authorization" | "proxy-authorization" => has_one_token(value),
+            name => !LISTS.contains(&name) && !PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
+        }
+}
+
+fn allowed(headers: &HeaderMap) -> CheckResponse {
+    CheckResponse {
+        status: Some(rpc::Status { code: Code::Ok.into(), message: String::new() }),
+        http_response: Some(HttpResponse::OkResponse(OkHttpResponse { response_headers_to_add: options(headers) })),
+    }
+}
+
+async fn denied(status: StatusCode, response: HttpMessage<Full<Bytes>>) -> CheckResponse {
+    let (mut head, body) = response.into_parts();
+    // Envoy computes it.
+    head.headers.remove(CONTENT_LENGTH);
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let denied = DeniedHttpResponse {
+        status: Some(HttpStatus { code: i32::from(status.as_u16()) }),
+        headers: options(&head.headers),
+        body: String::from_utf8_lossy(&body).into_owned(),
+    };
+    CheckResponse {
+        status: Some(rpc::Status { code: Code::ResourceExhausted.into(), message: String::new() }),
+        http_response: Some(HttpResponse::DeniedResponse(denied)),
+    }
+}
+
+fn options(headers: &HeaderMap) -> Vec<HeaderValueOption> {
+    let append_action = HeaderAppendAction::AppendIfExistsOrAdd.into();
+    let each = descriptor_status::headers(headers).into_iter();
+    each.map(|header| HeaderValueOption { header: Some(header), append_action }).collect()
+}

@@ -1,0 +1,73 @@
+//! The Redis protocol: clients of Redis ask Diana, by redis-cell's `CL.THROTTLE` or by the rules.
+//!
+//! # The life of a command
+//! 1. [`serve`] reads what a client has sent, and executes all complete commands of it: a batch.
+//! 2. The [parser](command_parser) finds a command in the bytes that were read, without copying it.
+//! 3. The [session] checks whether the client may use it, and calls its function in [`commands`]. `CL.THROTTLE`
+//!    goes to [`Engine::throttle`], `DIANA.CHECK` to [`Engine::acquire`]: the same counts as those of the gateway.
+//! 4. The replies of a batch are sent in one write.
+//!
+//! # What always holds (tests/it/resp*.rs)
+//! - Replies are in the order of the commands.
+//! - The memory of a connection is bounded: less than 1 MiB for what was read, 64 KiB and one reply for what is sent, and
+//!   8 MiB for the commands of a transaction, whatever their arguments are.
+//! - Any bytes get an error, never a panic; before the password was given, only short commands are read.
+
+mod command_parser;
+mod commands;
+mod connection;
+mod reply;
+mod session;
+mod transaction;
+
+pub use connection::serve;
+use diana::Engine;
+use diana_metrics::{OncePerSecond, ServiceMetrics, ServiceShard};
+use diana_rules::Secret;
+use std::time::Duration;
+
+/// What the connections of one thread share: the password, the timeout and the counts.
+#[derive(Debug)]
+pub struct RespState {
+    password: Option<Secret>,
+    idle_timeout: Duration,
+    metrics: ServiceMetrics,
+    thread: usize,
+    /// Of clients that send HTTP.
+    warnings: OncePerSecond,
+}
+
+impl Default for RespState {
+    /// Without a password; idle connections are closed after five minutes.
+    fn default() -> Self {
+        let metrics = ServiceMetrics::new("resp", 1);
+        let warnings = OncePerSecond::default();
+        Self { password: None, idle_timeout: Duration::from_secs(300), metrics, thread: 0, warnings }
+    }
+}
+
+impl RespState {
+    /// Requires a password, which clients send with `AUTH` or `HELLO`.
+    #[must_use]
+    pub fn password(self, password: Secret) -> Self {
+        Self { password: Some(password), ..self }
+    }
+
+    /// Sets the time after which idle connections are closed, and clients that do not read their replies. It may take up
+    /// to twice as long.
+    #[must_use]
+    pub fn idle_timeout(self, timeout: Duration) -> Self {
+        Self { idle_timeout: timeout, ..self }
+    }
+
+    /// Counts requests in `metrics`, as those of this thread: `CL.THROTTLE` and `DIANA.CHECK` are allowed or denied, and
+    /// every error is a failed one. The caller counts connections.
+    #[must_use]
+    pub fn metrics(self, metrics: ServiceMetrics, thread: usize) -> Self {
+        Self { metrics, thread, ..self }
+    }
+
+    fn shard(&self) -> &ServiceShard {
+        self.metrics.shard(self.thread)
+    }
+}

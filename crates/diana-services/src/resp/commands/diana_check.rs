@@ -1,0 +1,119 @@
+//! `DIANA.CHECK name value ... [COST n]`: decides about a request by the rules.
+
+use super::described_request::{DescribedRequest, InvalidRequest};
+use super::{Command, ReplyBuffer, Session, Step};
+use crate::resp::session::Outcome;
+use crate::resp::transaction::Transaction;
+use diana::{LoggedRequest, Reason, Retry, Verdict, VerdictGuard};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The answer to a request without a matching rule.
+const NO_RULE: [i64; 5] = [0, -1, -1, -1, 0];
+/// The answer to a request that is denied before the rules are asked.
+const DENIED: [i64; 5] = [1, -1, -1, -1, 0];
+
+pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
+    let request = match DescribedRequest::parse(command) {
+        Ok(request) => request,
+        Err(invalid) => {
+            write_invalid(&invalid, replies);
+            return Step::Done;
+        }
+    };
+    if request.hits == 0 {
+        return peek(session, command);
+    }
+    match session.engine.acquire(&request).now() {
+        Ok(result) => {
+            write_result(result, replies);
+            Step::Done
+        }
+        Err(future) => Step::Check(future),
+    }
+}
+
+/// Decides without charging anything. Rare, so it copies the command rather than to hold on to the input.
+fn peek(session: &Session, command: Command<'_>) -> Step {
+    let (engine, mut owned) = (Arc::clone(&session.engine), Transaction::default());
+    // A single command is not too large for a transaction.
+    let _ = owned.push(command);
+    Step::Later(Box::pin(async move {
+        let peeked = match DescribedRequest::parse(owned.command(0)) {
+            Ok(request) => engine.peek_all(&[&request]),
+            Err(invalid) => return Outcome::Invalid(invalid),
+        };
+        Outcome::Peeked(peeked.await)
+    }))
+}
+
+/// Writes the answer to a command that describes no valid request.
+pub(super) fn write_invalid(invalid: &InvalidRequest, replies: &mut ReplyBuffer) {
+    match invalid {
+        InvalidRequest::Command(error) => replies.error(error),
+        InvalidRequest::Path => {
+            replies.counts.decision(false);
+            write_numbers(DENIED, None, replies);
+        }
+    }
+}
+
+/// Writes the result of a request. A granted one is carried out by the client, and is finished here: a client of this
+/// protocol can't say when.
+pub(in crate::resp) fn write_result(result: Result<VerdictGuard, Verdict>, replies: &mut ReplyBuffer) {
+    replies.counts.decision(result.is_ok());
+    match result {
+        Ok(mut guard) => {
+            guard.begin();
+            write_verdict(guard.verdict(), replies);
+        }
+        Err(verdict) => write_verdict(&verdict, replies),
+    }
+}
+
+/// Writes five integers, as `CL.THROTTLE` does, and the name of the rule.
+pub(super) fn write_verdict(verdict: &Verdict, replies: &mut ReplyBuffer) {
+    if verdict.has_log_entries() {
+        verdict.log(&LoggedRequest { service: "resp", ..LoggedRequest::default() });
+    }
+    let limited = i64::from(!verdict.is_granted());
+    let (numbers, rule) = match verdict.reason() {
+        None => (NO_RULE, None),
+        Some(Reason::Limit(checked)) => {
+            let status = checked.answer.status;
+            let retry = retry_after(verdict.retry());
+            ([limited, count(status.limit), count(status.remaining), retry, seconds(status.reset)], Some(checked.rule))
+        }
+        Some(Reason::Rule { rule, .. }) => ([limited, 0, 0, retry_after(verdict.retry()), 0], Some(rule)),
+        Some(_) => ([limited, -1, -1, retry_after(verdict.retry()), 0], None),
+    };
+    write_numbers(numbers, rule.map(|rule| &*rule.name), replies);
+}
+
+fn write_numbers(numbers: [i64; 5], rule: Option<&str>, replies: &mut ReplyBuffer) {
+    replies.array(numbers.len() + 1);
+    for number in numbers {
+        replies.integer(number);
+    }
+    match rule {
+        Some(rule) => replies.bulk(rule.as_bytes()),
+        None => replies.null(),
+    }
+}
+
+/// The seconds until a retry; -1 if it was granted, or if no time can be said.
+pub(super) fn retry_after(retry: Option<Retry>) -> i64 {
+    match retry {
+        Some(Retry::After(time)) => seconds(time),
+        Some(Retry::WhenReleased | Retry::Never) | None => -1,
+    }
+}
+
+/// Whole seconds, rounded up as redis-cell does: less than a millisecond is cut off.
+pub(super) fn seconds(time: Duration) -> i64 {
+    count(time.as_secs() + u64::from(time.subsec_millis() > 0))
+}
+
+pub(super) fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

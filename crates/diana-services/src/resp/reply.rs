@@ -1,0 +1,276 @@
+//! The writer of replies, in RESP 2 or RESP 3.
+
+use diana::ClThrottleAnswer;
+
+/// The version of the protocol, which a client selects with `HELLO`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Protocol {
+    #[default]
+    Resp2,
+    Resp3,
+}
+
+impl Protocol {
+    pub(super) fn number(self) -> i64 {
+        match self {
+            Self::Resp2 => 2,
+            Self::Resp3 => 3,
+        }
+    }
+}
+
+/// Replies that are to be sent.
+#[derive(Debug, Default)]
+pub(super) struct ReplyBuffer {
+    bytes: Vec<u8>,
+    pub(super) protocol: Protocol,
+    pub(super) counts: ReplyCounts,
+}
+
+/// The numbers of replies since they were last recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReplyCounts {
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+    pub(super) errors: u64,
+}
+
+impl ReplyCounts {
+    /// Counts a decision.
+    #[inline]
+    pub(super) fn decision(&mut self, is_allowed: bool) {
+        self.allowed += u64::from(is_allowed);
+        self.denied += u64::from(!is_allowed);
+    }
+}
+
+impl ReplyBuffer {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Removes all replies, and keeps at most `capacity` bytes of memory.
+    pub(super) fn clear(&mut self, capacity: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(capacity);
+    }
+
+    /// Removes and returns the replies from `start` on.
+    pub(super) fn split_off(&mut self, start: usize) -> Vec<u8> {
+        self.bytes.split_off(start.min(self.bytes.len()))
+    }
+
+    /// Adds replies that were removed.
+    pub(super) fn append(&mut self, replies: &[u8]) {
+        self.bytes.extend_from_slice(replies);
+    }
+
+    /// `+OK`
+    pub(super) fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    /// A simple string, which must have no line breaks.
+    pub(super) fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error. Line breaks become blanks, as in Redis.
+    pub(super) fn error(&mut self, text: &str) {
+        self.counts.errors += 1;
+        self.bytes.push(b'-');
+        let text = text.trim_end_matches(['\r', '\n']);
+        self.bytes.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    pub(super) fn integer(&mut self, number: i64) {
+        self.number(b':', number);
+    }
+
+    /// The answer of `CL.THROTTLE`.
+    #[inline]
+    pub(super) fn throttle(&mut self, answer: &ClThrottleAnswer) {
+        self.counts.decision(!answer.is_limited);
+        self.five_integers(answer.to_integers());
+    }
+
+    /// A list of five integers, in one piece: the most frequent reply.
+    #[inline]
+    fn five_integers(&mut self, numbers: [i64; 5]) {
+        let mut line = LineBuffer::<{ 4 + 5 * MAX_NUMBER }>::default();
+        line.push(b"*5\r\n");
+        for number in numbers {
+            line.number(b':', number);
+        }
+        self.bytes.extend_from_slice(line.as_bytes());
+    }
+
+    /// A string of any bytes.
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.length(b'$', bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A text for people to read.
+    pub(super) fn verbatim(&mut self, text: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.length(b'=', text.len() + 4);
+                self.bytes.extend_from_slice(b"txt:");
+                self.bytes.extend_from_slice(text.as_bytes());
+                self.bytes.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The head of a list of `length` replies.
+    #[inline]
+    pub(super) fn array(&mut self, length: usize) {
+        self.length(b'*', length);
+    }
+
+    /// The head of a map of `length` pairs of replies; a list in RESP 2.
+    pub(super) fn map(&mut self, length: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.length(b'*', length * 2),
+            Protocol::Resp3 => self.length(b'%', length),
+        }
+    }
+
+    /// The head of a set of `length` replies; a list in RESP 2.
+    pub(super) fn set(&mut self, length: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.length(b'*', length),
+            Protocol::Resp3 => self.length(b'~', length),
+        }
+    }
+
+    #[inline]
+    fn length(&mut self, kind: u8, length: usize) {
+        self.number(kind, i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
+    #[inline]
+    fn number(&mut self, kind: u8, number: i64) {
+        let mut line = LineBuffer::<MAX_NUMBER>::default();
+        line.number(kind, number);
+        self.bytes.extend_from_slice(line.as_bytes());
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The longest number: its kind, a sign, 19 digits, and CRLF.
+const MAX_NUMBER: usize = 23;
+
+/// A few lines, before they are copied to the replies at once.
+struct LineBuffer<const SIZE: usize> {
+    bytes: [u8; SIZE],
+    length: usize,
+}
+
+impl<const SIZE: usize> Default for LineBuffer<SIZE> {
+    #[inline]
+    fn default() -> Self {
+        Self { bytes: [0; SIZE], length: 0 }
+    }
+}
+
+impl<const SIZE: usize> LineBuffer<SIZE> {
+    #[inline]
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// Adds bytes; those that do not fit are left out.
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(free) = self.bytes.get_mut(self.length..self.length + bytes.len()) {
+            free.copy_from_slice(bytes);
+            self.length += bytes.len();
+        }
+    }
+
+    #[inline]
+    fn number(&mut self, kind: u8, number: i64) {
+        // Most numbers have one or two digits.
+        match u8::try_from(number) {
+            Ok(digit @ 0..=9) => self.push(&[kind, b'0' + digit, b'\r', b'\n']),
+            Ok(number @ 10..=99) => self.push(&[kind, b'0' + number / 10, b'0' + number % 10, b'\r', b'\n']),
+            _ => self.long_number(kind, number),
+        }
+    }
+
+    fn long_number(&mut self, kind: u8, number: i64) {
+        self.push(&[kind]);
+        if number < 0 {
+            self.push(b"-");
+        }
+        let (mut rest, mut divisor) = (number.unsigned_abs(), 1);
+        while rest / divisor >= 10 {
+            divisor *= 10;
+        }
+        while divisor > 0 {
+            self.push(&[b'0' + u8::try_from(rest / divisor).unwrap_or(0)]);
+            (rest, divisor) = (rest % divisor, divisor / 10);
+        }
+        self.push(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(protocol: Protocol, write: impl FnOnce(&mut ReplyBuffer)) -> String {
+        let mut replies = ReplyBuffer { protocol, ..ReplyBuffer::default() };
+        write(&mut replies);
+        String::from_utf8(replies.as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn integers_are_written_in_full() {
+        for number in [0, 9, 10, -1, -10, 1_234_567, i64::MAX, i64::MIN] {
+            assert_eq!(written(Protocol::Resp2, |replies| replies.integer(number)), format!(":{number}\r\n"));
+        }
+        let five = written(Protocol::Resp3, |replies| replies.five_integers([0, 16, 15, -1, 2]));
+        let longest = written(Protocol::Resp3, |replies| replies.five_integers([i64::MIN; 5]));
+        assert_eq!(longest, format!("*5\r\n{}", format!(":{}\r\n", i64::MIN).repeat(5)));
+        assert_eq!(five, "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n");
+    }
+
+    #[test]
+    fn the_protocol_selects_the_types() {
+        let both = |write: fn(&mut ReplyBuffer)| [written(Protocol::Resp2, write), written(Protocol::Resp3, write)];
+        assert_eq!(both(ReplyBuffer::null), ["$-1\r\n", "_\r\n"]);
+        assert_eq!(both(|replies| replies.map(2)), ["*4\r\n", "%2\r\n"]);
+        assert_eq!(both(|replies| replies.set(2)), ["*2\r\n", "~2\r\n"]);
+        assert_eq!(both(|replies| replies.verbatim("a")), ["$1\r\na\r\n", "=5\r\ntxt:a\r\n"]);
+        assert_eq!(both(|replies| replies.bulk(b"")), ["$0\r\n\r\n"; 2]);
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        let text = written(Protocol::Resp2, |replies| replies.error("ERR a\r\nb\r\n\r\n"));
+        assert_eq!(text, "-ERR a  b\r\n");
+    }
+}

@@ -1,0 +1,312 @@
+//! All services of a file: starts their threads and sockets, and stops them.
+//!
+//! Each thread has its own runtime and its own sockets, and the kernel assigns each connection to one of them.
+
+mod thread;
+
+use crate::envoy::{EnvoyService, Overrides};
+use crate::resp::RespState;
+use crate::section::{ServiceSettings, ServicesSection};
+use diana::Engine;
+use diana_gateway::access_log::AccessLog;
+use diana_gateway::listener::{self, Certificates};
+use diana_gateway::section::{GatewaySection, Tls};
+use diana_gateway::{CertificateStatus, CertificateWatch, Gateway, RunningGateway};
+use diana_metrics::{ServiceMetrics, ServiceTotals};
+use diana_rules::RuleFile;
+use diana_rules::file::WhenRedisIsDown;
+use diana_rules::section::SectionNotRegistered;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use thread::{Service, ServiceConnections, ServiceThread, Socket};
+use tokio::sync::watch;
+
+/// Returns the counts of each service, with its name.
+pub type ReportServices = Arc<dyn Fn() -> Vec<(&'static str, ServiceTotals)> + Send + Sync>;
+
+/// The services of a file that are not started yet.
+#[derive(Debug)]
+pub struct Services {
+    section: ServicesSection,
+    gateway: GatewaySection,
+    engine: Arc<Engine>,
+    /// Whether requests are denied while the shared store is unreachable.
+    denies_when_down: bool,
+    log: Option<AccessLog>,
+}
+
+/// Running services. Dropping them shuts them down.
+#[derive(Debug)]
+pub struct RunningServices {
+    addresses: Vec<(&'static str, SocketAddr)>,
+    metrics: Vec<ServiceMetrics>,
+    certificates: Vec<(&'static str, Arc<Certificates>)>,
+    http: Option<RunningGateway>,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Reloads the certificates of running services, and reports them.
+#[derive(Clone, Debug)]
+pub struct ServiceCertificates {
+    certificates: Vec<(&'static str, Arc<Certificates>)>,
+    http: Option<CertificateWatch>,
+}
+
+impl ServiceCertificates {
+    /// Reloads the certificates whose files have changed. If the new ones are invalid, the old ones stay active.
+    pub fn refresh(&self) {
+        self.certificates.iter().for_each(|(_, certificates)| certificates.refresh());
+        self.http.iter().for_each(CertificateWatch::refresh);
+    }
+
+    /// Returns the active certificates, each with the name of its service.
+    pub fn status(&self) -> Vec<(&'static str, CertificateStatus)> {
+        let own = self.certificates.iter().flat_map(|(service, certificates)| {
+            certificates.status().into_iter().map(|certificate| (*service, certificate))
+        });
+        let http = self.http.iter().flat_map(CertificateWatch::status).map(|certificate| ("http", certificate));
+        own.chain(http).collect()
+    }
+}
+
+/// Why services can't start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A service can't listen on an address.
+    #[error("cannot listen on {address} for the service `{name}`: {error}")]
+    Listen {
+        /// The service.
+        name: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        #[source]
+        error: io::Error,
+    },
+    /// A certificate or its key is invalid.
+    #[error("invalid TLS certificate of the service `{name}`: {reason}")]
+    Certificate {
+        /// The service.
+        name: &'static str,
+        /// The file and the problem.
+        reason: String,
+    },
+    /// The service `http` can't start.
+    #[error("the service `http` can't start: {0}")]
+    Http(#[source] diana_gateway::StartError),
+    /// A thread can't be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+impl Services {
+    /// Creates the services that a file has, with an engine for its rules.
+    ///
+    /// # Errors
+    /// The file was read with a registry that does not have [`ServicesSection`] or [`GatewaySection`].
+    pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Result<Self, SectionNotRegistered> {
+        let denies_when_down =
+            file.store.redis.as_ref().is_some_and(|redis| redis.when_down == Some(WhenRedisIsDown::Deny));
+        let (section, gateway) = (file.section_or_default()?, file.section_or_default()?);
+        Ok(Self { section, gateway, engine, denies_when_down, log: None })
+    }
+
+    /// Writes an access log entry for each check of the service `http`.
+    #[must_use]
+    pub fn access_log(self, log: Option<AccessLog>) -> Self {
+        Self { log, ..self }
+    }
+
+    /// Returns the settings of the gateway that serves `http`, if the file has that service: those of `gateway`, on the
+    /// addresses of the service.
+    fn http(&self) -> Option<GatewaySection> {
+        let settings = self.section.http.as_ref()?;
+        let mut gateway = self.gateway.clone();
+        gateway.upstream.clear();
+        gateway.routes.clear();
+        gateway.echo = false;
+        gateway.signature = None;
+        gateway.proxy_protocol = false;
+        gateway.workers = self.section.workers;
+        match &settings.tls {
+            Some(certificate) => {
+                gateway.listen.clear();
+                gateway.tls = Some(Tls::new(settings.listen.clone(), certificate.clone()));
+            }
+            None => {
+                gateway.listen.clone_from(&settings.listen);
+                gateway.tls = None;
+            }
+        }
+        Some(gateway)
+    }
+
+    /// Returns the state of the Redis protocol for one thread.
+    fn resp_state(&self, metrics: ServiceMetrics, thread: usize) -> RespState {
+        let state = RespState::default().metrics(metrics, thread);
+        match self.section.resp.as_ref().and_then(|resp| resp.password.clone()) {
+            Some(password) => state.password(password),
+            None => state,
+        }
+    }
+
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.section.workers.map_or_else(cores, NonZeroUsize::get)
+    }
+
+    /// Binds every address and starts the threads. On an error, nothing keeps running.
+    pub fn start(self) -> Result<RunningServices, StartError> {
+        let threads = self.threads();
+        let (stop, stopped) = watch::channel(false);
+        let mut running = RunningServices {
+            addresses: Vec::new(),
+            metrics: Vec::new(),
+            certificates: Vec::new(),
+            http: None,
+            stop,
+            threads: Vec::new(),
+        };
+        if let Some(section) = self.http() {
+            let mut gateway = Gateway::with_section(section, Arc::clone(&self.engine)).checks();
+            if let Some(log) = self.log.clone() {
+                gateway = gateway.access_log(log);
+            }
+            let http = gateway.start().map_err(StartError::Http)?;
+            running.addresses.extend(http.addresses().iter().map(|address| ("http", *address)));
+            running.http = Some(http);
+        }
+        let settings = [("envoy", &self.section.envoy), ("resp", &self.section.resp)];
+        let mut sockets = (0..threads).map(|_| Vec::new()).collect::<Vec<_>>();
+        let mut connections_of = Vec::new();
+        for (name, settings) in settings.into_iter().filter_map(|(name, own)| Some((name, own.as_ref()?))) {
+            let metrics = ServiceMetrics::new(name, threads);
+            running.metrics.push(metrics.clone());
+            running.bind(name, settings, &mut sockets)?;
+            connections_of.push(Arc::new(ServiceConnections {
+                name,
+                metrics,
+                open: Arc::default(),
+                max_open: self.gateway.bounds.connections,
+                warnings: Arc::default(),
+                handshake_timeout: self.gateway.timeouts.header,
+            }));
+        }
+        if connections_of.is_empty() {
+            return Ok(running);
+        }
+        let overrides = Arc::<Overrides>::default();
+        for (number, sockets) in sockets.into_iter().enumerate() {
+            // Each thread has its own reference count of the engine.
+            let engine = Arc::new(Engine::clone(&self.engine));
+            let services = connections_of.iter().map(|connections| {
+                let service = match connections.name {
+                    "resp" => {
+                        let state = self.resp_state(connections.metrics.clone(), number);
+                        Service::Resp(Arc::clone(&engine), Arc::new(state))
+                    }
+                    _ => Service::Envoy(EnvoyService::new(
+                        Arc::clone(&engine),
+                        self.gateway.clone(),
+                        self.denies_when_down,
+                        Arc::clone(&overrides),
+                        connections.metrics.clone(),
+                        number,
+                        stopped.clone(),
+                    )),
+                };
+                (Arc::clone(connections), service)
+            });
+            let thread = ServiceThread {
+                number,
+                services: services.collect(),
+                sockets,
+                stop: stopped.clone(),
+                stop_timeout: self.gateway.timeouts.stop,
+            };
+            running.threads.push(thread.spawn()?);
+        }
+        Ok(running)
+    }
+}
+
+impl RunningServices {
+    /// Binds the sockets of each thread for one service, all on the same addresses.
+    fn bind(
+        &mut self,
+        name: &'static str,
+        settings: &ServiceSettings,
+        sockets: &mut [Vec<Socket>],
+    ) -> Result<(), StartError> {
+        let tls = match &settings.tls {
+            Some(certificate) => {
+                let certificates = Certificates::read(&Tls::new(settings.listen.clone(), certificate.clone()))
+                    .map_err(|error| StartError::Certificate { name, reason: error.to_string() })?;
+                self.certificates.push((name, Arc::clone(&certificates)));
+                Some(certificates.acceptor())
+            }
+            None => None,
+        };
+        for address in &settings.listen {
+            let listen_error = |error| StartError::Listen { name, address: *address, error };
+            listener::check_free(*address).map_err(listen_error)?;
+            let mut bound = *address;
+            for sockets in &mut *sockets {
+                let listener = listener::bind(bound).map_err(listen_error)?;
+                // With port 0 the system chooses a port; the other sockets must use the same one.
+                bound = listener.local_addr().map_err(listen_error)?;
+                sockets.push(Socket { service: name, listener, tls: tls.clone() });
+            }
+            self.addresses.push((name, bound));
+        }
+        Ok(())
+    }
+
+    /// Returns the bound addresses, with the names of their services.
+    pub fn addresses(&self) -> &[(&'static str, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Returns a function that returns the counts of each service.
+    pub fn report(&self) -> ReportServices {
+        let (own, http) = (self.metrics.clone(), self.http.as_ref().map(|http| Arc::clone(http.metrics())));
+        Arc::new(move || {
+            let own = own.iter().map(|metrics| (metrics.name, metrics.totals()));
+            let http = http.iter().map(|metrics| ("http", ServiceTotals::from(&metrics.totals())));
+            own.chain(http).collect()
+        })
+    }
+
+    /// Returns a handle that reloads the certificates.
+    pub fn certificates(&self) -> ServiceCertificates {
+        let http = self.http.as_ref().map(RunningGateway::certificates);
+        ServiceCertificates { certificates: self.certificates.clone(), http }
+    }
+
+    /// Shuts down gracefully: accepts no more connections, finishes what was asked, and returns when all connections are
+    /// closed or after `timeouts.stop` of the gateway.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(http) = self.http.take() {
+            http.stop();
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for RunningServices {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

@@ -1,0 +1,112 @@
+//! Limits that are not those of rules: a front end brings them along, such as those of Envoy's descriptors.
+
+use super::Engine;
+use super::asks::{AskList, OwnedAsks, ScopedDecision};
+use super::shared_store::InFlightQuery;
+use diana_core::{Ask, Cost, Decision, Limit, LocalStore, MaxWait};
+use std::sync::Arc;
+
+/// A decision by limits that are not those of rules. Dropping it refunds what was charged, unless it is [kept](Self::keep).
+#[derive(Debug)]
+#[must_use = "dropping it refunds what was charged"]
+pub struct LimitsGuard {
+    engine: Engine,
+    decision: Decision,
+    /// What dropping it refunds, if anything.
+    charged: Option<OwnedAsks>,
+    /// Whether this process decided, rather than the shared store.
+    is_local: bool,
+}
+
+impl Engine {
+    /// Decides by limits that are not those of rules, all or nothing and without waiting: in the shared store, if there is
+    /// one, else in this process. A cost of zero only tells whether a limit is exceeded. Dropping the future, or the guard,
+    /// refunds what was charged.
+    ///
+    /// ```
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use diana::store::{Ask, Limit};
+    /// use diana::{Engine, FixedWindow, Quota};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Engine::new(&RuleFile::read(&Document::new("diana.yaml", "rules: []"), &Registry::default())?);
+    /// let limit = Limit::new("own", FixedWindow::new(Quota::new(1, Duration::from_secs(3600))?));
+    /// drop(engine.acquire_limits(&[Ask::one(&limit, b"alice")]).await);
+    /// engine.acquire_limits(&[Ask::one(&limit, b"alice")]).await.keep();
+    /// assert!(!engine.acquire_limits(&[Ask::one(&limit, b"alice")]).await.decision().is_granted());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire_limits(&self, asks: &[Ask<'_>]) -> LimitsGuard {
+        let (now, is_peek) = (self.now(), asks.iter().all(|ask| ask.cost == Cost::ZERO));
+        let state = &self.state;
+        let shared = match &state.shared {
+            Some(shared) if is_peek => {
+                shared.peek(asks, now, MaxWait::NONE).await.ok().map(|decision| (decision, false))
+            }
+            Some(shared) => {
+                let query = InFlightQuery::of_limits(asks, now, shared, &state.counts, &state.background);
+                let mut results = query.await.into_iter();
+                results.next().map(|(ScopedDecision { decision, is_local, .. }, _)| (decision, is_local))
+            }
+            None => None,
+        };
+        let (decision, is_local) = shared.unwrap_or_else(|| {
+            let decision = match is_peek {
+                true => LocalStore::peek(self.local(), asks, now, MaxWait::NONE),
+                false => LocalStore::decide(self.local(), asks, now, MaxWait::NONE),
+            };
+            (decision, true)
+        });
+        let is_charged = decision.is_granted() && !is_peek;
+        let charged = is_charged.then(|| OwnedAsks::copied(&AskList::from_iter(asks.iter().copied())));
+        LimitsGuard { engine: self.clone(), decision, charged, is_local }
+    }
+
+    /// Drops the counts of such a limit in this process, and what is known of it; those in a shared store stay.
+    pub fn forget_limit(&self, limit: &Limit) {
+        LocalStore::forget(self.local(), limit);
+        if let Some(shared) = &self.state.shared {
+            shared.forget(limit);
+        }
+    }
+
+    /// Returns `true` if the shared store was unreachable when it returned this decision.
+    pub(super) fn is_fallback_decision(&self, decision: &Decision) -> bool {
+        self.state.shared.as_ref().is_some_and(|shared| shared.is_fallback(decision))
+    }
+}
+
+impl LimitsGuard {
+    /// Returns the decision.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Returns `true` if the shared store was unreachable, so that it was decided without it.
+    pub fn is_fallback(&self) -> bool {
+        self.engine.is_fallback_decision(&self.decision)
+    }
+
+    /// Keeps what was charged.
+    pub fn keep(mut self) {
+        self.charged = None;
+    }
+}
+
+impl Drop for LimitsGuard {
+    fn drop(&mut self) {
+        let Some(charged) = self.charged.take() else { return };
+        let state = &self.engine.state;
+        match state.shared.as_ref().filter(|_| !self.is_local) {
+            None => state.counts.refund(&charged.as_asks(), &self.decision),
+            Some(shared) => {
+                let refund = Arc::clone(shared).start_refund(&charged.as_asks(), &self.decision, state.counts.now());
+                // If the refund fails, the charges still expire with time.
+                let _ = state.background.spawn(async move { drop(refund.await) });
+            }
+        }
+    }
+}

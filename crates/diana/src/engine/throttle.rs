@@ -1,0 +1,128 @@
+//! `CL.THROTTLE`: a built-in limit of every engine, whose parameters come with each call.
+//!
+//! Its counts are in the shared store if the engine has one, else in this process, beside those of the rules: the same
+//! memory bound applies to both.
+
+use super::Engine;
+use super::local_counts::LocalCounts;
+use super::shared_store::BoxFuture;
+use diana_core::{ClThrottle, ClThrottleAnswer, Limit, LocalStore, TimeDebt, Timestamp};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// The number of key spaces, as Redis has databases.
+const KEY_SPACES: u8 = 16;
+
+/// A key space of [`Engine::throttle`]: keys of different spaces have separate counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct KeySpace(u8);
+
+impl KeySpace {
+    /// Returns the key space with this number, from 0 to 15; `None` if it is higher.
+    pub fn new(number: u8) -> Option<Self> {
+        (number < KEY_SPACES).then_some(Self(number))
+    }
+
+    /// The number of the key space.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+}
+
+/// The built-in limits, one for each key space.
+#[derive(Debug)]
+pub(super) struct ThrottleLimits([Limit; KEY_SPACES as usize]);
+
+impl Default for ThrottleLimits {
+    fn default() -> Self {
+        Self(std::array::from_fn(|number| Limit::new(format!("CL.THROTTLE.{number}"), TimeDebt)))
+    }
+}
+
+impl Engine {
+    /// Decides one `CL.THROTTLE` call for `key`, as redis-cell does: see [`ClThrottle`]. Rules are not checked.
+    ///
+    /// The decision is made at once if the counts are in this process. If they are in the shared store and it fails,
+    /// this process counts the call. Dropping the future does not undo the call.
+    ///
+    /// ```
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use diana::{ClThrottle, Engine, KeySpace};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
+    /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
+    /// let call = ClThrottle::new(0, 1, 60, 1)?;
+    /// assert!(!engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
+    /// assert!(engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
+    /// # Ok(())
+    /// # }
+    /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
+    /// ```
+    #[inline]
+    pub fn throttle(&self, space: KeySpace, key: &[u8], call: &ClThrottle) -> ThrottleFuture {
+        let (counts, limit) = (&self.state.counts, &self.state.throttle_limits.0[usize::from(space.0)]);
+        let now = counts.now();
+        let Some(shared) = &self.state.shared else {
+            return ThrottleFuture(ThrottleState::Ready(Some(counts.throttle(limit, key, call, now))));
+        };
+        let (shared, counts) = (Arc::clone(shared), Arc::clone(counts));
+        let (limit, key, call) = (limit.clone(), key.to_vec(), *call);
+        ThrottleFuture(ThrottleState::Waiting(Box::pin(async move {
+            match shared.throttle(&limit, &key, &call, now).await {
+                Ok(answer) => answer,
+                Err(_) => counts.throttle(&limit, &key, &call, now),
+            }
+        })))
+    }
+}
+
+impl LocalCounts {
+    /// Decides a call by the counts of this process.
+    #[inline]
+    fn throttle(&self, limit: &Limit, key: &[u8], call: &ClThrottle, now: Timestamp) -> ClThrottleAnswer {
+        let answer = LocalStore::throttle(&self.store, limit, key, call, now);
+        answer.unwrap_or_else(|_| unreachable!("the limit is a `TimeDebt`"))
+    }
+}
+
+/// The future of [`Engine::throttle`]; ready at once unless it needs the shared store.
+#[must_use = "the answer is lost unless it is awaited"]
+pub struct ThrottleFuture(ThrottleState);
+
+enum ThrottleState {
+    /// It is `None` once it is returned.
+    Ready(Option<ClThrottleAnswer>),
+    Waiting(BoxFuture<'static, ClThrottleAnswer>),
+}
+
+impl ThrottleFuture {
+    /// Returns the answer if it is ready, else `self`.
+    #[inline]
+    pub fn now(self) -> Result<ClThrottleAnswer, Self> {
+        match self.0 {
+            ThrottleState::Ready(Some(answer)) => Ok(answer),
+            state => Err(Self(state)),
+        }
+    }
+}
+
+impl Future for ThrottleFuture {
+    type Output = ClThrottleAnswer;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ClThrottleAnswer> {
+        match &mut self.get_mut().0 {
+            // Polled after completion, it is pending.
+            ThrottleState::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
+            ThrottleState::Waiting(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
+impl fmt::Debug for ThrottleFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThrottleFuture").field("is_ready", &matches!(self.0, ThrottleState::Ready(_))).finish()
+    }
+}
