@@ -8,15 +8,13 @@ mod timeouts;
 pub(crate) use coarse_timer::{Deadline, Deadlines, StartTime, Ticker};
 pub(crate) use timeouts::ConnTimeouts;
 
+use crate::http1::{EndDetection, Http1};
 use crate::http2::Http2;
 use crate::listener::first_bytes::{self, Accepted};
 use crate::listener::{ClientIo, ClientSocket, ConnGuard, Stream};
-use crate::request::Requests;
 use crate::worker::WorkerState;
 use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -134,22 +132,23 @@ pub(crate) async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr,
         }
     };
     // The socket of a TLS connection may stay open after the end of its stream.
-    let is_end_detected = ClientSocket::DETECTS_END && matches!(stream, Stream::Plain(_));
+    let end_detection = if ClientSocket::DETECTS_END && matches!(stream, Stream::Plain(_)) {
+        EndDetection::External
+    } else {
+        EndDetection::ByReading
+    };
     let io = ClientIo::new(stream, Arc::clone(&timeouts), Arc::clone(&worker.metrics));
     let connection =
         Arc::new(Connection { worker: Arc::clone(&worker), conn_info, timeouts: Arc::clone(&timeouts), _guard: guard });
-    let bounds = &gateway.bounds;
     let ended = match protocol {
         Protocol::Http1 => {
-            let mut builder = http1::Builder::new();
-            // One flat buffer for head and body. No `pipeline_flush`: it buffers responses without a bound.
-            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
-            // Otherwise hyper reads during a request, to detect that its client disconnects. As the head of the request
-            // is still in use, each of these reads allocates a new buffer.
-            builder.half_close(is_end_detected);
-            let connection = builder.serve_connection(TokioIo::new(io), Requests(connection)).with_upgrades();
-            let stop = http1::UpgradeableConnection::graceful_shutdown;
-            drive(pin!(connection), &timeouts, stop, client_disconnected).await.map_err(|error| error.to_string())
+            let mut connection = Http1::new(io, connection, end_detection);
+            let stop = Http1::graceful_shutdown;
+            let ended = drive(Pin::new(&mut connection), &timeouts, stop, client_disconnected).await;
+            if ended.is_ok() {
+                connection.finish();
+            }
+            ended.map_err(|error| error.to_string())
         }
         Protocol::Http2 => {
             timeouts.set_http2();

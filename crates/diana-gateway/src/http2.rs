@@ -12,7 +12,6 @@
 //!   it let finish: each reset request was wasted work.
 
 mod compact_head;
-mod date_header;
 mod interim;
 mod memory;
 mod received_body;

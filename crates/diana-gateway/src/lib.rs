@@ -16,6 +16,7 @@
 //! | [`worker`] | one thread: accepts connections and serves them until they end |
 //! | [`listener`] | sockets, accepting from them, the PROXY protocol, TLS, and the first bytes of a connection |
 //! | [`connection`] | a client's connection: its properties and timeouts, and file descriptors |
+//! | [`http1`] | HTTP/1 with clients; parsing and writing messages, for upstreams too |
 //! | [`http2`] | HTTP/2 with clients: a task for each stream, bounded memory |
 //! | [`request`] | the life of a request, from its head to its response: the place to start reading; its head, its body, and its record for metrics and the log |
 //! | [`proxy`] | an allowed request on its way to an upstream and back; upgraded connections |
@@ -50,6 +51,7 @@
 pub mod access_log;
 mod connection;
 mod gateway;
+mod http1;
 mod http2;
 pub mod listener;
 mod proxy;

@@ -6,6 +6,7 @@
 mod upgrade;
 
 use crate::connection::Connection;
+use crate::http1::OnUpgrade;
 use crate::request::head::{self, TrailerFilter, UpstreamRequest};
 use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker, closing, respond};
 use crate::response::{ResponseBody, local_response};
@@ -23,7 +24,6 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use hyper::upgrade::OnUpgrade;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl ProxyRequest {
                 return ProxyOutcome::Local(local_response::allowed(), Outcome::Answered);
             }
         };
-        // hyper adds it to the requests that have an `Upgrade` header.
+        // HTTP/1 requests with an `Upgrade` header have it.
         let client_upgrade = head.extensions.remove::<OnUpgrade>();
         let upgrade = client_upgrade.as_ref().and_then(|_| head::upgrade(head));
         let client_upgrade = client_upgrade.filter(|_| upgrade.is_some());
@@ -152,8 +152,7 @@ impl ProxyRequest {
         match outcome {
             ProxyOutcome::Responded { upstream: UpstreamResponse { mut response, endpoint }, took, client_upgrade } => {
                 if response.status() == StatusCode::NO_CONTENT {
-                    // RFC 9110, section 8.6. hyper removes it for HTTP/1 clients; HTTP/2 clients treat it as a
-                    // malformed response.
+                    // RFC 9110, section 8.6. HTTP/2 clients treat it as a malformed response.
                     response.headers_mut().remove(CONTENT_LENGTH);
                 }
                 if let Some(progress) = &progress {

@@ -38,30 +38,14 @@ use drain::ConnReuse;
 use head::Rejected;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// The name of this front end in the log of denials.
 const SERVICE: &str = "gateway";
-
-/// The hyper service of a connection.
-pub(super) struct Requests(pub(super) Arc<Connection>);
-
-impl hyper::service::Service<Request<Incoming>> for Requests {
-    type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = ResponseFuture;
-
-    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
-        let (head, body) = request.into_parts();
-        self.0.begin(head, RequestBody::Http1(body))
-    }
-}
 
 /// A response: ready, as for most denied requests, or in progress.
 #[allow(clippy::large_enum_variant, reason = "the large variant makes a denial cheap: it needs no box")]
@@ -71,12 +55,12 @@ pub(super) enum ResponseFuture {
 }
 
 impl Future for ResponseFuture {
-    type Output = Result<Response<ResponseBody>, Infallible>;
+    type Output = Response<ResponseBody>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Self::Ready(response) => response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
-            Self::Pending(response) => response.as_mut().poll(context).map(Ok),
+            Self::Ready(response) => response.take().map_or(Poll::Pending, Poll::Ready),
+            Self::Pending(response) => response.as_mut().poll(context),
         }
     }
 }
@@ -174,13 +158,13 @@ impl Connection {
 
     /// Drains the body of a request whose response did not need it. `response` is the head of the response.
     pub(super) fn drain(&self, body: RequestBody, head: &Parts, response: &mut HeaderMap) {
-        drain::drain(head, body, self.worker.gateway.timeouts.body).announce(response);
+        drain::drain(head, body).announce(response);
     }
 }
 
 /// Rejects a request with too many headers or too long a body.
 fn check_bounds(worker: &WorkerState, head: &Parts) -> Result<(), Rejected> {
-    // For HTTP/1, hyper enforces this limit while it reads the head.
+    // Over HTTP/1, the parser enforces this limit.
     if head.headers.len() > worker.gateway.bounds.headers {
         return Err(Rejected { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" });
     }

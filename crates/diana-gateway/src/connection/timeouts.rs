@@ -116,6 +116,13 @@ impl ConnTimeouts {
         }
     }
 
+    /// Records that the rest of an answered request has been received: what comes next is another request.
+    pub(crate) fn drained(&self) {
+        if self.in_flight.load(Ordering::Relaxed) == 0 && self.is_header.swap(false, Ordering::Relaxed) {
+            self.deadline.set(self.timeouts.idle);
+        }
+    }
+
     /// Returns the deadline of the current state.
     pub(crate) fn deadline(&self) -> &Deadline {
         &self.deadline

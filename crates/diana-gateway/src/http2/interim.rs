@@ -2,8 +2,8 @@
 //! an upstream.
 //!
 //! - Interim responses (1xx, RFC 9110, section 15.2) such as 103 Early Hints: the code that waits for the upstream's
-//!   response adds them, and the stream's task sends them. hyper's HTTP/1 server can't send them, so interim responses
-//!   to HTTP/1 requests are dropped.
+//!   response adds them, and the stream's task sends them. Many HTTP/1 clients take the first response
+//!   for the last, so interim responses to HTTP/1 requests are dropped.
 //! - The read size: the stream's task knows how much the client accepts, and no more is read from the upstream at once.
 
 use super::memory::CHUNK_SIZE;

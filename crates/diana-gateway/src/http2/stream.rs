@@ -1,13 +1,12 @@
 //! One stream: waits for the response to its request, and sends it.
 
-use super::date_header::date_header;
 use super::interim::StreamHandle;
 use super::memory::{Memory, RequestMemory, SendChunk};
 use super::received_body::ReadAhead;
 use super::send_body::{Pipe, PipeError};
 use crate::connection::{Connection, Deadline};
 use crate::request::ResponseFuture;
-use crate::response::ResponseBody;
+use crate::response::{ResponseBody, date_header};
 use h2::Reason;
 use h2::server::SendResponse;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
@@ -47,7 +46,7 @@ impl Stream {
                 let _ = self.reply.send_informational(interim);
             }
             match polled {
-                Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
+                Poll::Ready(response) => Poll::Ready(Some(response)),
                 Poll::Pending if !self.read_ahead(context) => {
                     self.reply.send_reset(Reason::ENHANCE_YOUR_CALM);
                     Poll::Ready(None)

@@ -1,4 +1,4 @@
-//! A client's connection, as hyper reads and writes it.
+//! A client's connection, as HTTP/1 and HTTP/2 read and write it.
 //!
 //! It starts with the bytes that were already read to detect the protocol, and reports reads and writes to its
 //! [`ConnTimeouts`] and the metrics.

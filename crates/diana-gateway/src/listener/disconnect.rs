@@ -1,8 +1,8 @@
 //! Detects that a client has disconnected: a client's socket, shared by the code that reads and writes it and by the
 //! code that waits for its end.
 //!
-//! hyper reads a connection only when it needs more bytes: not while a byte of the next request is in its buffer, nor
-//! while the rest of a body is not consumed. It does not notice a client that disconnects then, and the request stays
+//! An HTTP/1 connection is read only when more bytes are needed: not while a byte of the next request is in its buffer, nor
+//! while the rest of a body is not consumed. That does not notice a client that disconnects then, and the request stays
 //! in its queue. So [`ClientSocket::closed`] waits for the end of the stream, however many bytes are unread before it.
 //! (An end that is behind more bytes than fit into the receive buffer has not arrived yet. It arrives when the bytes are
 //! read, or the client's system gives up.)

@@ -1,6 +1,7 @@
 //! An upgraded connection, such as a WebSocket: copies bytes in both directions until both sides are done.
 
 use crate::connection::Connection;
+use crate::http1::OnUpgrade;
 use crate::request::RequestTracker;
 use crate::response::ResponseBody;
 use crate::upstream::UpstreamBody;
@@ -11,8 +12,6 @@ use http::Response;
 use http::header::{CONNECTION, HeaderValue};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -38,8 +37,8 @@ pub(crate) fn open(
     head.headers.remove(COST_HEADER);
     if let Some(upstream) = body.into_connection() {
         tokio::spawn(async move {
-            let Ok(client) = client.await else { return };
-            copy(&connection.worker, &permit, TokioIo::new(client), upstream.into_io()).await;
+            let Some(client) = client.upgraded().await else { return };
+            copy(&connection.worker, &permit, client, upstream.into_io()).await;
         });
     }
     Response::from_parts(head, ResponseBody::local(Full::default(), tracker))

@@ -6,12 +6,12 @@
 
 use super::head::{Padded, TrailerFilter};
 use crate::connection::Deadline;
+use crate::http1::Http1RequestBody;
 use crate::http2::Http2RequestBody;
 use bytes::Bytes;
 use diana::{Clock, SystemClock, Timestamp};
 use diana_http::ThrottledBody;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -23,9 +23,8 @@ const MIN_BYTES_PER_SECOND: u64 = 512;
 
 /// The body of a request, as read from its connection.
 pub(crate) enum RequestBody {
-    Http1(Incoming),
+    Http1(Http1RequestBody),
     Http2(Http2RequestBody),
-    /// No body, over HTTP/2.
     Empty,
 }
 
@@ -35,7 +34,7 @@ impl Body for RequestBody {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         match self.get_mut() {
-            Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
+            Self::Http1(body) => Pin::new(body).poll_frame(context),
             Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
             Self::Empty => Poll::Ready(None),
         }

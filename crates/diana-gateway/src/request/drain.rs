@@ -2,17 +2,13 @@
 //!
 //! Many clients read the response only after they have sent the whole body. If the gateway closed the connection before
 //! that, they would see the connection end instead of the response, and a client that reuses the connection would find
-//! it closed. So the rest of the body is read and discarded, up to [`MAX_BYTES`]. For a longer body the same amount is
-//! read, and the response has `Connection: close`.
+//! it closed. So the connection reads and discards the rest of the body, up to [`MAX_BYTES`], within the timeouts of an
+//! idle connection. For a longer body the same amount is read, and the response has `Connection: close`.
 
 use super::body::RequestBody;
-use bytes::Bytes;
-use http::Version;
 use http::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http_body::Body;
-use http_body_util::BodyExt;
-use std::time::Duration;
 
 /// How many bytes of a body are discarded.
 const MAX_BYTES: u64 = 256 << 10;
@@ -34,27 +30,17 @@ impl ConnReuse {
 }
 
 /// Discards a body, and returns whether the connection can be reused.
-pub(crate) fn drain(head: &Parts, body: RequestBody, timeout: Duration) -> ConnReuse {
-    // HTTP/2 can stop a body with a frame.
-    if body.is_end_stream() || head.version == Version::HTTP_2 {
-        return ConnReuse::KeepAlive;
-    }
-    // A client that waits for `100 Continue` has sent nothing, and reading would make hyper send it.
+pub(crate) fn drain(head: &Parts, body: RequestBody) -> ConnReuse {
+    let body = match body {
+        RequestBody::Http1(body) if !body.is_end_stream() => body,
+        // HTTP/2 can stop a body with a frame.
+        RequestBody::Http1(_) | RequestBody::Http2(_) | RequestBody::Empty => return ConnReuse::KeepAlive,
+    };
+    // A client that waits for `100 Continue` has sent nothing, and may never do so.
     if head.headers.contains_key(EXPECT) {
         return ConnReuse::Close;
     }
     let is_long = body.size_hint().upper().is_some_and(|length| length > MAX_BYTES);
-    tokio::spawn(async move {
-        let _ = tokio::time::timeout(timeout, read(body)).await;
-    });
+    body.discard(MAX_BYTES);
     if is_long { ConnReuse::Close } else { ConnReuse::KeepAlive }
-}
-
-async fn read(mut body: RequestBody) {
-    let mut remaining = MAX_BYTES;
-    while let Some(Ok(frame)) = body.frame().await {
-        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
-        let Some(rest) = remaining.checked_sub(length) else { return };
-        remaining = rest;
-    }
 }

@@ -36,7 +36,7 @@ impl Connection {
     /// Answers a check.
     pub(super) fn check(self: &Arc<Self>, mut head: Parts, body: RequestBody) -> ResponseFuture {
         let worker = &self.worker;
-        let reuse = drain::drain(&head, body, worker.gateway.timeouts.body);
+        let reuse = drain::drain(&head, body);
         let client = diana_http::forwarded_client(&head.headers, &worker.gateway.http.trusted_proxies);
         // Without the header, all requests of the proxy count as one client, rather than as none.
         let client = client.unwrap_or(self.conn_info.peer);

@@ -1,5 +1,6 @@
 //! The errors of upstreams.
 
+use crate::http1::InvalidHttp;
 use std::io;
 
 /// An error of a connection.
@@ -18,6 +19,12 @@ pub(crate) enum WireError {
     Body,
     #[error(transparent)]
     Http2(h2::Error),
+}
+
+impl From<InvalidHttp> for WireError {
+    fn from(InvalidHttp(reason): InvalidHttp) -> Self {
+        Self::InvalidHttp(reason)
+    }
 }
 
 /// Why there is no response.

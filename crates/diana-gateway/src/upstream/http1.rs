@@ -11,7 +11,6 @@
 //!   the end of a response is in doubt.
 //! - Heads, trailers and chunk sizes are bounded; a body is read only as fast as the client reads it.
 
-mod chunked;
 mod decode;
 mod encode;
 
@@ -19,12 +18,13 @@ use super::connector::UpstreamIo;
 use super::response_timeout::ResponseTimeout;
 use super::{UpstreamError, WireError};
 use crate::connection::Deadline;
+use crate::http1::body_decoder::BodyDecoder;
 use crate::http2::{MIN_READ, StreamHandle};
 use crate::listener::Rewind;
 use crate::request::RequestBodyStream;
 use crate::request::head::UpstreamRequest;
 use bytes::{BufMut, Bytes, BytesMut};
-use decode::{BodyDecoder, ResponseHead};
+use decode::ResponseHead;
 use encode::RequestWriter;
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -241,7 +241,7 @@ impl Http1 {
                 Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(None) if self.decoder.is_over() => return Poll::Ready(None),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Some(Err(self.fail(error)))),
+                Err(error) => return Poll::Ready(Some(Err(self.fail(error.into())))),
             }
             let max = self.client.as_ref().map_or(BODY, StreamHandle::read_size);
             match ready!(self.poll_read(context, self.decoder.expects().clamp(HEAD, max))) {

@@ -228,7 +228,8 @@ impl<'a> Both<'a> {
         }
         // A refund after a migration with rounding rounds again, to more than a tick in total.
         let keeps_receipts = to.keeps_receipts_of(kind) && migration != Migration::Rounded;
-        self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), migration, changes: (self.now, changes) };
+        self.limits[change.limit] =
+            Current { kind: to.clone(), limit: to.changed(limit), migration, changes: (self.now, changes) };
         if !keeps_receipts {
             self.drop_receipts(|spec| spec.limit == change.limit);
         }

@@ -32,7 +32,7 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
     if let Some(problem) = malformed_path(head.uri.path(), gateway.http.escaped_slash) {
         return bad_request(problem);
     }
-    // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and hyper has removed it already.
+    // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and its parser has removed it already.
     if head.version == Version::HTTP_2 && is_padded(&head.headers) {
         return bad_request("a header value starts or ends with whitespace");
     }
@@ -68,8 +68,8 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
 /// Rejects transfer codings other than `chunked` (RFC 9112, sections 6.1 and 7).
 ///
 /// `Transfer-Encoding` is hop-by-hop, so it is not forwarded. The gateway removes `chunked` while it reads the body. It
-/// can't remove `gzip`, and without the field the upstream would take compressed bytes for the content. hyper responds
-/// with 400 itself if the last coding is not `chunked`, since then the end of the body is unknown.
+/// can't remove `gzip`, and without the field the upstream would take compressed bytes for the content. If
+/// the last coding is not `chunked`, the end of the body is unknown, and the HTTP/1 parser has rejected it already.
 pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), Rejected> {
     if find_header(headers, &TRANSFER_ENCODING).is_none() {
         return Ok(());

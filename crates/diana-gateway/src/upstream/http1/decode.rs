@@ -1,19 +1,17 @@
-//! Parses the head of a response, and decodes its body (RFC 9112, section 6).
+//! Parses the head of an upstream's response (RFC 9112, sections 4 to 6).
 
 use super::super::WireError;
-use super::chunked::ChunkedDecoder;
+use crate::http1::body_decoder::{BodyDecoder, content_length};
+use crate::http1::chunked::ChunkedDecoder;
 use crate::request::head::{self, ConnectionHeaders};
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Response, StatusCode, Version};
-use http_body::{Frame, SizeHint};
 use std::mem::MaybeUninit;
 
 /// The maximum length of a head, and the maximum number of its fields.
 const MAX_HEAD: usize = 64 << 10;
 const MAX_FIELDS: usize = 128;
-/// Frames of a body up to this size are copied.
-const SMALL: usize = 2 << 10;
 /// How many interim responses an upstream may send.
 pub(super) const MAX_INTERIM: usize = 16;
 
@@ -24,15 +22,6 @@ pub(super) struct ResponseHead {
     pub(super) decoder: BodyDecoder,
     /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.
     pub(super) is_last: bool,
-}
-
-/// Decodes the rest of a response.
-pub(super) enum BodyDecoder {
-    Nothing,
-    Length(u64),
-    Chunked(ChunkedDecoder),
-    /// All bytes until the upstream closes the connection.
-    UntilClosed,
 }
 
 /// Parses and removes the head of a response from the input, if it is complete.
@@ -107,7 +96,7 @@ impl HeadBuilder {
 
     fn field(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), WireError> {
         if name == CONTENT_LENGTH {
-            let length = length(&value).ok_or(WireError::InvalidHttp("invalid `Content-Length`"))?;
+            let length = content_length(&value).ok_or(WireError::InvalidHttp("invalid `Content-Length`"))?;
             match self.length.replace(length) {
                 None => {
                     self.response.headers_mut().insert(name, value);
@@ -184,72 +173,5 @@ fn keep_alive(word: &[u8]) -> Option<bool> {
         _ if word.eq_ignore_ascii_case(b"keep-alive") => Some(true),
         _ if word.eq_ignore_ascii_case(b"close") => Some(false),
         _ => None,
-    }
-}
-
-/// Parses a length: only digits, no sign and no list.
-fn length(value: &HeaderValue) -> Option<u64> {
-    let is_number = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
-    is_number.then(|| value.to_str().ok()?.parse().ok()).flatten()
-}
-
-/// Takes a frame from the start of the input.
-pub(super) fn take(input: &mut BytesMut, length: usize) -> Bytes {
-    if length > SMALL {
-        return input.split_to(length).freeze();
-    }
-    // A small copy costs less than sharing the memory and allocating a new buffer.
-    let data = Bytes::copy_from_slice(&input[..length]);
-    input.advance(length);
-    data
-}
-
-impl BodyDecoder {
-    /// Returns the next frame, if the input has one.
-    pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Frame<Bytes>>, WireError> {
-        match self {
-            Self::Nothing => Ok(None),
-            Self::Chunked(chunks) => chunks.take(input),
-            Self::Length(_) | Self::UntilClosed if input.is_empty() => Ok(None),
-            Self::Length(remaining) => {
-                let length = input.len().min(usize::try_from(*remaining).unwrap_or(usize::MAX));
-                *remaining -= length as u64;
-                if *remaining == 0 {
-                    *self = Self::Nothing;
-                }
-                Ok(Some(Frame::data(take(input, length))))
-            }
-            Self::UntilClosed => Ok(Some(Frame::data(take(input, input.len())))),
-        }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Chunked(chunks) => chunks.is_over(),
-            Self::Length(_) | Self::UntilClosed => false,
-        }
-    }
-
-    pub(super) fn ends_with_connection(&self) -> bool {
-        matches!(self, Self::UntilClosed)
-    }
-
-    /// Returns how many bytes are worth reading at once.
-    pub(super) fn expects(&self) -> usize {
-        match self {
-            Self::Nothing => 0,
-            Self::Length(remaining) => usize::try_from(*remaining).unwrap_or(usize::MAX),
-            Self::Chunked(chunks) => chunks.expects(),
-            Self::UntilClosed => usize::MAX,
-        }
-    }
-
-    pub(super) fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Nothing => SizeHint::with_exact(0),
-            Self::Length(remaining) => SizeHint::with_exact(*remaining),
-            Self::Chunked(_) | Self::UntilClosed => SizeHint::default(),
-        }
     }
 }

@@ -3,27 +3,22 @@
 use super::super::WireError;
 use super::super::connector::UpstreamIo;
 use crate::connection::ForwardedHeaders;
+use crate::http1::InvalidHttp;
+use crate::http1::body_writer::{Framing, WriteBuffer, write_field, write_length};
 use crate::request::RequestBodyStream;
 use crate::request::head::{HeaderSink, UpstreamRequest};
-use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, TRAILER};
-use http::{HeaderMap, HeaderName, Method, Version};
+use http::{HeaderName, Method, Version};
 use http_body::Body;
-use std::io::{IoSlice, Write};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// Frames up to this size are copied into the text buffer, so that both are written together.
-const SMALL: usize = 8 << 10;
-
 /// Writes a request.
 #[derive(Default)]
 pub(super) struct RequestWriter {
-    /// The bytes to write: the text, then a frame of the body, then the end of its chunk.
-    text: BytesMut,
-    data: Bytes,
-    chunk_end: &'static [u8],
+    buffer: WriteBuffer,
     body: Option<Sending>,
     progress: Progress,
     written: u64,
@@ -33,13 +28,6 @@ pub(super) struct RequestWriter {
 struct Sending {
     body: RequestBodyStream,
     framing: Framing,
-}
-
-/// How the end of a body is marked.
-enum Framing {
-    /// The number of bytes that are still to come.
-    Length(u64),
-    Chunked,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,11 +44,10 @@ enum Progress {
 impl RequestWriter {
     /// Starts a request.
     pub(super) fn begin(&mut self, request: UpstreamRequest<'_>, upstream_host: &[u8], body: RequestBodyStream) {
-        self.text.clear();
-        (self.data, self.chunk_end) = (Bytes::new(), b"");
+        // Nothing is left of the last request, or the connection would not have been reused.
         self.progress = Progress::Untouched;
         let framing = framing(request, &body);
-        write_head(&mut self.text, request, upstream_host, framing.as_ref());
+        write_head(&mut self.buffer.text, request, upstream_host, framing.as_ref());
         self.body = framing.map(|framing| Sending { body, framing });
     }
 
@@ -81,7 +68,7 @@ impl RequestWriter {
 
     /// Returns `true` if there are bytes that the upstream has not accepted.
     pub(super) fn is_blocked(&self) -> bool {
-        !(self.text.is_empty() && self.data.is_empty() && self.chunk_end.is_empty())
+        !self.buffer.is_empty()
     }
 
     /// Returns the number of bytes written, of all requests.
@@ -96,9 +83,7 @@ impl RequestWriter {
 
     /// Frees the buffer if it is larger than most heads need.
     pub(super) fn trim(&mut self) {
-        if self.text.capacity() > SMALL {
-            self.text = BytesMut::new();
-        }
+        self.buffer.trim();
     }
 
     /// Ready when the whole request has been written. An error is permanent.
@@ -136,34 +121,21 @@ impl RequestWriter {
 
     /// Writes the buffered bytes.
     fn write(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
-        while self.is_blocked() {
-            let io = Pin::new(&mut *io);
-            let written = if self.data.is_empty() && self.chunk_end.is_empty() {
-                ready!(io.poll_write(context, &self.text))?
-            } else {
-                let slices = [IoSlice::new(&self.text), IoSlice::new(&self.data), IoSlice::new(self.chunk_end)];
-                ready!(io.poll_write_vectored(context, &slices))?
-            };
-            if written == 0 {
-                return Poll::Ready(Err(WireError::Closed));
-            }
-            self.progress = Progress::Started;
-            self.written += written as u64;
-            let of_text = written.min(self.text.len());
-            let of_data = (written - of_text).min(self.data.len());
-            self.text.advance(of_text);
-            self.data.advance(of_data);
-            self.chunk_end = &self.chunk_end[written - of_text - of_data..];
-        }
-        // The buffer is empty now, so its memory can be reused.
-        self.text.clear();
-        Poll::Ready(Ok(()))
+        let Self { buffer, progress, written, .. } = self;
+        let wrote = |length| {
+            *progress = Progress::Started;
+            *written += length as u64;
+        };
+        buffer.poll_write(io, context, wrote).map_err(|error| match error.kind() {
+            io::ErrorKind::WriteZero => WireError::Closed,
+            _ => error.into(),
+        })
     }
 
     /// Reads the available part of the body while the buffer is small. Pending if more comes later.
     fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         while let Some(sending) = &mut self.body {
-            if !self.chunk_end.is_empty() || !self.data.is_empty() || self.text.len() > SMALL {
+            if !self.buffer.has_room() {
                 break;
             }
             let frame = ready!(Pin::new(&mut sending.body).poll_frame(context));
@@ -172,20 +144,14 @@ impl RequestWriter {
                 Some(Ok(frame)) => frame,
                 Some(Err(_)) => return Poll::Ready(Err(WireError::Body)),
                 None => {
-                    sending.framing.end(&mut self.text)?;
+                    sending.framing.end(&mut self.buffer.text).map_err(body_error)?;
                     self.body = None;
                     break;
                 }
             };
             match frame.into_data() {
                 Ok(data) => {
-                    let chunk_end = sending.framing.begin_chunk(&mut self.text, data.len() as u64)?;
-                    if self.text.len() + data.len() <= SMALL {
-                        self.text.extend_from_slice(&data);
-                        self.text.extend_from_slice(chunk_end);
-                    } else {
-                        (self.data, self.chunk_end) = (data, chunk_end);
-                    }
+                    self.buffer.push(&mut sending.framing, data).map_err(body_error)?;
                     // With a known length, the end needs no further poll.
                     if matches!(sending.framing, Framing::Length(0)) && sending.body.is_end_stream() {
                         self.body = None;
@@ -193,7 +159,7 @@ impl RequestWriter {
                 }
                 Err(frame) => {
                     if let Some(trailers) = frame.trailers_ref() {
-                        sending.framing.end_with(&mut self.text, trailers)?;
+                        sending.framing.end_with(&mut self.buffer.text, trailers).map_err(body_error)?;
                         self.body = None;
                     }
                 }
@@ -203,44 +169,9 @@ impl RequestWriter {
     }
 }
 
-impl Framing {
-    /// Writes the start of a chunk, and returns its end.
-    fn begin_chunk(&mut self, text: &mut BytesMut, length: u64) -> Result<&'static [u8], WireError> {
-        match self {
-            // The client's side has checked the length; otherwise the excess would be read as another request.
-            Self::Length(remaining) => *remaining = remaining.checked_sub(length).ok_or(WireError::Body)?,
-            // An empty chunk would be the end.
-            Self::Chunked if length == 0 => {}
-            Self::Chunked => {
-                put(text, format_args!("{length:X}\r\n"));
-                return Ok(b"\r\n");
-            }
-        }
-        Ok(b"")
-    }
-
-    /// Writes the end of a body.
-    fn end(&self, text: &mut BytesMut) -> Result<(), WireError> {
-        match self {
-            Self::Length(0) => Ok(()),
-            Self::Length(_) => Err(WireError::Body),
-            Self::Chunked => {
-                text.extend_from_slice(b"0\r\n\r\n");
-                Ok(())
-            }
-        }
-    }
-
-    /// Writes the end of a body with trailers.
-    fn end_with(&self, text: &mut BytesMut, trailers: &HeaderMap) -> Result<(), WireError> {
-        let Self::Chunked = self else { return self.end(text) };
-        text.extend_from_slice(b"0\r\n");
-        for (name, value) in trailers {
-            write_field(text, name.as_str(), value.as_bytes());
-        }
-        text.extend_from_slice(b"\r\n");
-        Ok(())
-    }
+/// The client's body is longer or shorter than its length.
+fn body_error(_: InvalidHttp) -> WireError {
+    WireError::Body
 }
 
 /// Returns the framing of a body, or `None` without a body.
@@ -256,15 +187,16 @@ fn framing(request: UpstreamRequest<'_>, body: &RequestBodyStream) -> Option<Fra
     Some(length.map_or(Framing::Chunked, Framing::Length))
 }
 
-fn write_head(text: &mut BytesMut, request: UpstreamRequest<'_>, upstream_host: &[u8], framing: Option<&Framing>) {
+fn write_head(text: &mut Vec<u8>, request: UpstreamRequest<'_>, upstream_host: &[u8], framing: Option<&Framing>) {
     text.extend_from_slice(request.head.method.as_str().as_bytes());
     text.extend_from_slice(b" ");
     text.extend_from_slice(request.target().as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
     let length = request.write_headers(upstream_host, &mut Text(text));
     match framing {
-        Some(Framing::Length(length)) => put(text, format_args!("content-length: {length}\r\n")),
-        Some(Framing::Chunked) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Some(Framing::Length(length)) => write_length(text, *length),
+        // A request can't end with its connection, so the last case does not occur.
+        Some(Framing::Chunked | Framing::UntilClosed) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         None => {
             let has_body_by_default = matches!(request.head.method, Method::POST | Method::PUT | Method::PATCH);
             if has_body_by_default || length.is_some() {
@@ -276,7 +208,7 @@ fn write_head(text: &mut BytesMut, request: UpstreamRequest<'_>, upstream_host: 
 }
 
 /// Writes headers as text.
-struct Text<'a>(&'a mut BytesMut);
+struct Text<'a>(&'a mut Vec<u8>);
 
 impl HeaderSink for Text<'_> {
     fn field(&mut self, name: &HeaderName, value: &[u8]) {
@@ -286,17 +218,4 @@ impl HeaderSink for Text<'_> {
     fn forwarded(&mut self, forwarded: &ForwardedHeaders) {
         self.0.extend_from_slice(forwarded.lines.as_bytes());
     }
-}
-
-fn write_field(text: &mut BytesMut, name: &str, value: &[u8]) {
-    text.extend_from_slice(name.as_bytes());
-    text.extend_from_slice(b": ");
-    text.extend_from_slice(value);
-    text.extend_from_slice(b"\r\n");
-}
-
-fn put(text: &mut BytesMut, arguments: std::fmt::Arguments<'_>) {
-    use bytes::BufMut;
-    // Writing to memory can't fail.
-    let _ = text.writer().write_fmt(arguments);
 }

@@ -49,7 +49,7 @@ fn try_hold(diana: &Diana) -> Option<Client> {
 }
 
 const GET: &str = "GET /held HTTP/1.1\r\nhost: a\r\n\r\n";
-/// A body of which hyper reads a part. The rest stays in the socket; if it did not fit, the end after it would not
+/// A body of which the gateway reads a part. The rest stays in the socket; if it did not fit, the end after it would not
 /// arrive.
 const POST: &str = "POST /held HTTP/1.1\r\nhost: a\r\ncontent-length: 10000000\r\n\r\n";
 

@@ -284,7 +284,7 @@ fn adds_a_path_to_a_target_with_only_a_query() {
     assert_eq!(upstream.last().line(), "GET /?x=1 HTTP/1.1");
 }
 
-/// nginx and Envoy accept all of these. The `http` crate, with which hyper and h2 parse a URI, rejects some of them
+/// nginx and Envoy accept all of these. The `http` crate, with which the gateway and h2 parse a URI, rejects some of them
 /// before the gateway sees the request; it accepts them where browsers send them unescaped.
 #[test]
 fn forwards_or_rejects_targets_with_unusual_characters() {

@@ -23,7 +23,7 @@ pub(super) async fn with_interim(port: u16, notice: impl Fn()) -> (Vec<http::Res
     (interim, response.await.unwrap().status().as_u16())
 }
 
-/// RFC 9110, section 15.2: a proxy forwards them. hyper's HTTP/1 server can't send them.
+/// RFC 9110, section 15.2: a proxy forwards them. Many HTTP/1 clients take the first response for the last.
 #[tokio::test(flavor = "multi_thread")]
 async fn forwards_early_hints_before_the_response() {
     let (go_on, gate) = std::sync::mpsc::channel::<()>();

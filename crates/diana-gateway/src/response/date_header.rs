@@ -1,4 +1,4 @@
-//! The `Date` header of responses to HTTP/2 clients, computed once a second. (hyper adds it to HTTP/1 responses.)
+//! The `Date` header of responses, computed once a second.
 
 use diana::{Clock, SystemClock};
 use http::HeaderValue;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 /// Returns the current time for the HTTP `Date` header (RFC 9110, section 5.6.7): `Sun, 15 Nov 2026 21:33:15 GMT`.
 /// Computed once a second.
-pub(super) fn date_header() -> HeaderValue {
+pub(crate) fn date_header() -> HeaderValue {
     thread_local! {
         static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
     }

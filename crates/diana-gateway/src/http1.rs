@@ -1,0 +1,504 @@
+//! HTTP/1 with clients.
+//!
+//! # Why not hyper's server
+//! It keeps an 8 KiB buffer and a large state machine for each connection, idle or not, and passes every body through a
+//! channel with wakers. Here an idle connection has no buffer at all: a head is parsed where it was read, in a buffer that
+//! all connections of a thread share, and a response is written from another one. A third of the instructions of a denied
+//! request were hyper's.
+//!
+//! # What always holds (tests/it/gateway/ of diana-server; tests.rs compares with hyper)
+//! - Requests are answered one by one, in their order. Where the end of a request is in doubt, nothing after it is read.
+//! - What hyper rejects is rejected, with the same status.
+//! - Heads, chunk lines, trailers and buffered frames are bounded, and a body is read only as fast as it is forwarded.
+//!
+//! Its parts: [`request_head`] parses a head, [`body_decoder`] and [`chunked`] a body; [`response_head`] and
+//! [`body_writer`] write a response; [`request_body`] passes a body to the code that forwards it. Decoder and writer are
+//! used for upstreams, too.
+
+pub(crate) mod body_decoder;
+pub(crate) mod body_writer;
+pub(crate) mod chunked;
+mod request_body;
+mod request_head;
+mod response_head;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use request_body::Http1RequestBody;
+
+use crate::connection::Connection;
+use crate::listener::{ClientIo, Rewind};
+use crate::request::{RequestBody, ResponseFuture};
+use crate::response::ResponseBody;
+use body_writer::{Framing, WriteBuffer};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{Response, StatusCode};
+use http_body::Body;
+use request_body::{BodySender, Demand};
+use request_head::{HeadError, HeadReader, RequestHead};
+use response_head::{RequestInfo, ResponseFraming};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+
+/// How much is read at once: of a head, and of a body with more to come.
+const HEAD: usize = 8 << 10;
+const BODY: usize = 64 << 10;
+/// How many requests of one connection are served before others get their turn.
+const MAX_REQUESTS_PER_POLL: usize = 16;
+
+/// Invalid HTTP/1, with the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid HTTP: {0}")]
+pub(crate) struct InvalidHttp(pub(crate) &'static str);
+
+/// Why a connection ends early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Http1Error {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("the client closed the connection during a request")]
+    Disconnected,
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    #[error("the response body was aborted")]
+    ResponseBody,
+}
+
+/// The connection of a client after an upgrade, with the bytes that follow the head of the request.
+pub(crate) type Upgraded = Rewind<ClientIo>;
+
+/// The client's side of a requested upgrade, which the gateway takes from the extensions of the head.
+#[derive(Clone)]
+pub(crate) struct OnUpgrade(Arc<parking_lot::Mutex<Option<oneshot::Receiver<Upgraded>>>>);
+
+impl OnUpgrade {
+    /// Returns the connection when the response has been sent; `None` if there is no upgrade.
+    pub(crate) async fn upgraded(self) -> Option<Upgraded> {
+        let receiver = self.0.lock().take()?;
+        receiver.await.ok()
+    }
+}
+
+/// An HTTP/1 connection of a client.
+pub(crate) struct Http1 {
+    io: ClientIo,
+    connection: Arc<Connection>,
+    /// Bytes that have been received but not consumed. Without memory while the connection is idle.
+    input: BytesMut,
+    head_reader: HeadReader,
+    state: State,
+    /// The body of the current request, until all of it has been received.
+    upload: Option<BodySender>,
+    /// How much of the body of an answered request is still discarded.
+    discard: Option<u64>,
+    output: WriteBuffer,
+    /// Whether no request is read after the current one.
+    is_last: bool,
+    /// Whether nothing more can be read: the client has sent invalid bytes, or has closed its side.
+    is_read_closed: bool,
+    end_detection: EndDetection,
+    /// Gets the connection after an upgrade.
+    upgrade: Option<oneshot::Sender<Upgraded>>,
+}
+
+/// How the end of the client's stream is detected during a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndDetection {
+    /// The code that drives the connection detects it.
+    External,
+    /// The connection reads while it waits for a response.
+    ByReading,
+}
+
+enum State {
+    /// A head comes next.
+    Head,
+    /// The response is awaited.
+    Waiting(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>, RequestInfo),
+    /// The body of the response is being sent; `None` once all of it is in the buffer.
+    Sending(Option<(ResponseBody, Framing)>, RequestInfo),
+    /// The response has been sent, and the rest of the request is being received.
+    Draining,
+    /// The last bytes are being sent.
+    Closing,
+}
+
+/// Whether a body has advanced, so that the code that uses it can be polled again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Advanced {
+    Yes,
+    No,
+}
+
+thread_local! {
+    /// Where heads are read.
+    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; HEAD].into_boxed_slice());
+    /// The memory in which responses are written, while no connection of this thread uses it.
+    static WRITE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Http1 {
+    pub(crate) fn new(io: ClientIo, connection: Arc<Connection>, end_detection: EndDetection) -> Self {
+        Self {
+            io,
+            connection,
+            input: BytesMut::new(),
+            head_reader: HeadReader::default(),
+            state: State::Head,
+            upload: None,
+            discard: None,
+            output: WriteBuffer::default(),
+            is_last: false,
+            is_read_closed: false,
+            end_detection,
+            upgrade: None,
+        }
+    }
+
+    /// Reads no more requests, and ends after the current one.
+    pub(crate) fn graceful_shutdown(mut self: Pin<&mut Self>) {
+        self.is_last = true;
+        // A head that has begun to arrive is served.
+        if matches!(self.state, State::Head) && self.input.is_empty() {
+            self.state = State::Closing;
+        }
+    }
+
+    /// Passes the connection on, if its last response was an upgrade.
+    pub(crate) fn finish(self) {
+        if let Some(upgrade) = self.upgrade {
+            let _ = upgrade.send(Rewind::new(self.input.freeze(), self.io));
+        }
+    }
+
+    fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
+        for _ in 0..MAX_REQUESTS_PER_POLL {
+            if matches!(self.state, State::Head) {
+                match ready!(self.poll_head(context)) {
+                    Ok(Some(head)) => self.begin(head),
+                    Ok(None) => self.state = State::Closing,
+                    Err(Http1Error::Head(error)) => self.reject(error),
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            if matches!(self.state, State::Waiting(..)) {
+                ready!(self.poll_response(context))?;
+            }
+            if matches!(self.state, State::Sending(..)) {
+                ready!(self.poll_send(context))?;
+            }
+            if matches!(self.state, State::Draining) {
+                ready!(self.poll_drain(context));
+            }
+            if matches!(self.state, State::Closing) {
+                ready!(self.poll_write(context))?;
+                if self.upgrade.is_none() {
+                    ready!(Pin::new(&mut self.io).poll_shutdown(context))?;
+                }
+                return Poll::Ready(Ok(()));
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Reads the head of a request. Returns `None` if the client closes the connection between two requests.
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<RequestHead>, Http1Error>> {
+        let Self { io, connection, input, head_reader, .. } = self;
+        let bounds = &connection.worker.gateway.bounds;
+        // Bytes that follow the last request.
+        let mut head = head_reader.take(input, bounds)?;
+        while head.is_none() {
+            let is_end = READ.with_borrow_mut(|buffer| {
+                let mut read = ReadBuf::new(buffer);
+                ready!(Pin::new(&mut *io).poll_read(context, &mut read))?;
+                head = head_reader.add(input, read.filled(), bounds)?;
+                Poll::Ready(Ok::<_, Http1Error>(read.filled().is_empty()))
+            });
+            if ready!(is_end)? {
+                // Empty lines may follow a request.
+                let is_between_requests = input.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+                return Poll::Ready(if is_between_requests { Ok(None) } else { Err(Http1Error::Disconnected) });
+            }
+        }
+        self.free_input();
+        Poll::Ready(Ok(head))
+    }
+
+    /// Frees the memory of the input if it is empty.
+    fn free_input(&mut self) {
+        if self.input.is_empty() {
+            self.input = BytesMut::new();
+        }
+    }
+
+    /// Starts to serve a request.
+    fn begin(&mut self, head: RequestHead) {
+        let RequestHead { mut parts, decoder, keep_alive, expects_continue, has_upgrade, accepts_trailers } = head;
+        self.is_last |= !keep_alive;
+        let info = RequestInfo::new(&parts, !self.is_last, accepts_trailers);
+        let body = if decoder.is_over() {
+            RequestBody::Empty
+        } else {
+            let (sender, body) = request_body::channel(decoder, expects_continue);
+            (self.upload, self.discard) = (Some(sender), None);
+            RequestBody::Http1(body)
+        };
+        self.upgrade = None;
+        if has_upgrade {
+            let (sender, receiver) = oneshot::channel();
+            self.upgrade = Some(sender);
+            parts.extensions.insert(OnUpgrade(Arc::new(parking_lot::Mutex::new(Some(receiver)))));
+        }
+        match self.connection.begin(parts, body) {
+            ResponseFuture::Ready(Some(response)) => self.respond(response, info),
+            ResponseFuture::Ready(None) => self.state = State::Closing,
+            ResponseFuture::Pending(response) => self.state = State::Waiting(response, info),
+        }
+    }
+
+    /// Answers a request whose head can't be parsed. Nothing after it is read.
+    fn reject(&mut self, error: HeadError) {
+        tracing::debug!("a request of {} was rejected: {error}", self.connection.conn_info.peer);
+        self.input = BytesMut::new();
+        response_head::write_rejection(self.text(), error.status());
+        self.state = State::Closing;
+    }
+
+    /// Returns the buffer for text, with memory that the connections of this thread share.
+    fn text(&mut self) -> &mut Vec<u8> {
+        if self.output.text.capacity() == 0 {
+            self.output.text = WRITE.take();
+        }
+        &mut self.output.text
+    }
+
+    /// Waits for the response, and forwards the body of the request meanwhile.
+    fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
+        loop {
+            let State::Waiting(response, info) = &mut self.state else { return Poll::Ready(Ok(())) };
+            let info = *info;
+            if let Poll::Ready(response) = response.as_mut().poll(context) {
+                self.respond(response, info);
+                return Poll::Ready(Ok(()));
+            }
+            if self.poll_upload(context) == Advanced::No {
+                // `100 Continue`, if it was not sent at once.
+                let _ = self.poll_write(context)?;
+                return self.poll_end(context);
+            }
+        }
+    }
+
+    /// Ready with an error if the client has closed the connection. Bytes of a next request are kept.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
+        let is_read_needed = self.end_detection == EndDetection::ByReading
+            && self.upload.is_none()
+            && self.input.is_empty()
+            && !self.is_read_closed;
+        if !is_read_needed {
+            return Poll::Pending;
+        }
+        let length = READ.with_borrow_mut(|buffer| {
+            let mut read = ReadBuf::new(buffer);
+            ready!(Pin::new(&mut self.io).poll_read(context, &mut read))?;
+            self.input.extend_from_slice(read.filled());
+            Poll::Ready(io::Result::Ok(read.filled().len()))
+        });
+        match ready!(length)? {
+            0 => Poll::Ready(Err(Http1Error::Disconnected)),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Starts to send a response.
+    fn respond(&mut self, response: Response<ResponseBody>, info: RequestInfo) {
+        let (head, body) = response.into_parts();
+        // The request may have been the last one when it began, or have become so since.
+        let info = RequestInfo { keep_alive: info.keep_alive && !self.is_last && !self.is_read_closed, ..info };
+        let ResponseFraming { body: framing, keep_alive } = response_head::write(self.text(), &head, &body, &info);
+        self.is_last |= !keep_alive;
+        if head.status != StatusCode::SWITCHING_PROTOCOLS {
+            self.upgrade = None;
+        }
+        // A response without a body is finished: dropping its body completes the request.
+        self.state = State::Sending(framing.map(|framing| (body, framing)), info);
+    }
+
+    /// Sends the body of a response, and the rest of the request to its receiver.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
+        loop {
+            let is_pending = self.poll_fill(context)?.is_pending();
+            ready!(self.poll_write(context))?;
+            let State::Sending(body, _) = &self.state else { return Poll::Ready(Ok(())) };
+            if body.is_none() {
+                self.state = State::Draining;
+                self.output.trim();
+                WRITE.set(std::mem::take(&mut self.output.text));
+                return Poll::Ready(Ok(()));
+            }
+            if is_pending && self.poll_upload(context) == Advanced::No {
+                return self.poll_end(context);
+            }
+        }
+    }
+
+    /// Takes the available frames of the response's body while the buffer is small. Pending if more come later.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
+        let Self { state: State::Sending(sending, info), output, .. } = self else { return Poll::Ready(Ok(())) };
+        while let Some((body, framing)) = sending {
+            if !output.has_room() {
+                break;
+            }
+            let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+            let pushed = match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
+                Some(Ok(Ok(data))) => output.push(framing, data),
+                Some(Ok(Err(frame))) => match frame.into_trailers() {
+                    Ok(trailers) if info.accepts_trailers => {
+                        let ended = framing.end_with(&mut output.text, &trailers);
+                        *sending = None;
+                        ended
+                    }
+                    // The end follows.
+                    _ => continue,
+                },
+                Some(Err(_)) => Err(InvalidHttp("aborted")),
+                None => {
+                    let ended = framing.end(&mut output.text);
+                    *sending = None;
+                    ended
+                }
+            };
+            // The client sees that the response is incomplete by the end of the connection.
+            pushed.map_err(|_| Http1Error::ResponseBody)?;
+            // With a known length, the end needs no further poll.
+            if let Some((body, Framing::Length(0))) = sending
+                && body.is_end_stream()
+            {
+                *sending = None;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the buffered bytes.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.output.poll_write(&mut self.io, context, |_| ()))?;
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    /// Receives the rest of the request, and then waits for the next one, or closes the connection.
+    fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.upload.is_some() {
+            while self.poll_upload(context) == Advanced::Yes {}
+            if self.upload.is_some() {
+                return Poll::Pending;
+            }
+            if self.input.is_empty() {
+                self.connection.timeouts.drained();
+            }
+        }
+        self.state = if self.is_last || self.is_read_closed { State::Closing } else { State::Head };
+        Poll::Ready(())
+    }
+
+    /// Reads the body of the request as far as its receiver wants it.
+    fn poll_upload(&mut self, context: &mut Context<'_>) -> Advanced {
+        loop {
+            let Some(upload) = &mut self.upload else { return Advanced::No };
+            match upload.demand(context) {
+                Demand::Nothing => return Advanced::No,
+                Demand::Frame => {
+                    if std::mem::take(&mut upload.expects_continue) && matches!(self.state, State::Waiting(..)) {
+                        self.text().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    }
+                }
+                Demand::Discard(max) => {
+                    self.discard.get_or_insert(max);
+                }
+                // Only what has already arrived is read.
+                Demand::Stop => {
+                    self.discard.get_or_insert(0);
+                }
+            }
+            match self.poll_upload_frame(context) {
+                Poll::Ready(advanced) => {
+                    if advanced == Advanced::Yes {
+                        return Advanced::Yes;
+                    }
+                }
+                Poll::Pending => return Advanced::No,
+            }
+        }
+    }
+
+    /// Reads one frame of the request's body, and passes it on or discards it.
+    fn poll_upload_frame(&mut self, context: &mut Context<'_>) -> Poll<Advanced> {
+        let Some(upload) = &mut self.upload else { return Poll::Ready(Advanced::Yes) };
+        match upload.decoder.take(&mut self.input) {
+            Ok(Some(frame)) => {
+                let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+                match &mut self.discard {
+                    None => upload.send(frame, context),
+                    Some(remaining) => match remaining.checked_sub(length) {
+                        Some(rest) => *remaining = rest,
+                        None if upload.decoder.is_over() => {}
+                        None => return Poll::Ready(self.stop_reading(context)),
+                    },
+                }
+                if self.upload.as_ref().is_some_and(|upload| upload.decoder.is_over()) {
+                    self.end_upload();
+                }
+                Poll::Ready(Advanced::Yes)
+            }
+            Ok(None) if upload.decoder.is_over() => {
+                upload.end(context);
+                self.end_upload();
+                Poll::Ready(Advanced::Yes)
+            }
+            Ok(None) => {
+                let max = upload.decoder.expects().clamp(HEAD, BODY);
+                // A long body is read into memory of its own, which its frames share.
+                if self.input.capacity() - self.input.len() < max.min(HEAD / 2) || max > HEAD {
+                    self.input.reserve(max);
+                }
+                match pin!(self.io.read_buf(&mut (&mut self.input).limit(max))).poll(context) {
+                    Poll::Ready(Ok(1..)) => Poll::Ready(Advanced::No),
+                    Poll::Pending if self.discard != Some(0) => Poll::Pending,
+                    Poll::Ready(Ok(0) | Err(_)) | Poll::Pending => Poll::Ready(self.stop_reading(context)),
+                }
+            }
+            Err(_) => Poll::Ready(self.stop_reading(context)),
+        }
+    }
+
+    fn end_upload(&mut self) {
+        self.upload = None;
+        self.discard = None;
+        self.free_input();
+    }
+
+    /// Reads nothing more: the rest of the body is invalid or unwanted, or the client has closed its side.
+    fn stop_reading(&mut self, context: &Context<'_>) -> Advanced {
+        if let Some(upload) = self.upload.take() {
+            upload.abort(context);
+        }
+        self.discard = None;
+        self.input = BytesMut::new();
+        self.is_read_closed = true;
+        Advanced::Yes
+    }
+}
+
+impl Future for Http1 {
+    type Output = Result<(), Http1Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().poll_requests(context)
+    }
+}
