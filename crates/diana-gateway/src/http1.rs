@@ -27,8 +27,8 @@ mod tests;
 pub(crate) use request_body::Http1RequestBody;
 
 use crate::connection::Connection;
-use crate::listener::{ClientIo, Rewind};
-use crate::request::{RequestBody, ResponseFuture};
+use crate::listener::{ClientIo, Rewind, SHARED_READ, read_shared};
+use crate::request::{DeniedRequest, RequestBody, ResponseFuture};
 use crate::response::ResponseBody;
 use body_writer::{Framing, WriteBuffer};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -37,17 +37,17 @@ use http_body::Body;
 use request_body::{BodySender, Demand};
 use request_head::{HeadError, HeadReader, RequestHead};
 use response_head::{RequestInfo, ResponseFraming};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::oneshot;
 
-/// How much is read at once: of a head, and of a body with more to come.
-const HEAD: usize = 8 << 10;
-const BODY: usize = 64 << 10;
+/// How much of a body is read at once, at least and at most.
+const MIN_READ: usize = SHARED_READ;
+const MAX_READ: usize = 64 << 10;
 /// How many requests of one connection are served before others get their turn.
 const MAX_REQUESTS_PER_POLL: usize = 16;
 
@@ -136,8 +136,6 @@ enum Advanced {
 }
 
 thread_local! {
-    /// Where heads are read.
-    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; HEAD].into_boxed_slice());
     /// The memory in which responses are written, while no connection of this thread uses it.
     static WRITE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
@@ -214,9 +212,8 @@ impl Http1 {
         // Bytes that follow the last request.
         let mut head = head_reader.take(input, bounds)?;
         while head.is_none() {
-            let is_end = READ.with_borrow_mut(|buffer| {
-                let mut read = ReadBuf::new(buffer);
-                ready!(Pin::new(&mut *io).poll_read(context, &mut read))?;
+            let is_end = read_shared(|read| {
+                ready!(Pin::new(&mut *io).poll_read(context, read))?;
                 head = head_reader.add(input, read.filled(), bounds)?;
                 Poll::Ready(Ok::<_, Http1Error>(read.filled().is_empty()))
             });
@@ -256,8 +253,9 @@ impl Http1 {
             parts.extensions.insert(OnUpgrade(Arc::new(parking_lot::Mutex::new(Some(receiver)))));
         }
         match self.connection.begin(parts, body) {
+            ResponseFuture::Denied(Some(denied)) => self.deny(denied, info),
             ResponseFuture::Ready(Some(response)) => self.respond(response, info),
-            ResponseFuture::Ready(None) => self.state = State::Closing,
+            ResponseFuture::Denied(None) | ResponseFuture::Ready(None) => self.state = State::Closing,
             ResponseFuture::Pending(response) => self.state = State::Waiting(response, info),
         }
     }
@@ -266,7 +264,8 @@ impl Http1 {
     fn reject(&mut self, error: HeadError) {
         tracing::debug!("a request of {} was rejected: {error}", self.connection.conn_info.peer);
         self.input = BytesMut::new();
-        response_head::write_rejection(self.text(), error.status());
+        let connection = Arc::clone(&self.connection);
+        response_head::write_rejection(self.text(), error.status(), &connection.worker.deadlines);
         self.state = State::Closing;
     }
 
@@ -276,6 +275,36 @@ impl Http1 {
             self.output.text = WRITE.take();
         }
         &mut self.output.text
+    }
+
+    /// Returns what is known of a request when its response begins: it may have become the last one meanwhile.
+    fn current(&self, info: RequestInfo) -> RequestInfo {
+        RequestInfo { keep_alive: info.keep_alive && !self.is_last && !self.is_read_closed, ..info }
+    }
+
+    /// Answers a denied request. Its response is usually cached as text.
+    fn deny(&mut self, mut denied: DeniedRequest, info: RequestInfo) {
+        let info = self.current(info);
+        let keep_alive = info.keep_alive && denied.keeps_connection();
+        let mut text = std::mem::take(self.text());
+        let start = text.len();
+        text.extend_from_slice(info.version());
+        let clock = &self.connection.worker.deadlines;
+        let is_written = denied.write_http1(&mut text, |text| {
+            response_head::write_connection(text, &info, keep_alive);
+            response_head::write_date(text, clock);
+        });
+        if !is_written {
+            text.truncate(start);
+        }
+        self.output.text = text;
+        if is_written {
+            self.is_last |= !keep_alive;
+            self.upgrade = None;
+            self.state = State::Sending(None, info);
+        } else {
+            self.respond(denied.into_response(), info);
+        }
     }
 
     /// Waits for the response, and forwards the body of the request meanwhile.
@@ -304,9 +333,8 @@ impl Http1 {
         if !is_read_needed {
             return Poll::Pending;
         }
-        let length = READ.with_borrow_mut(|buffer| {
-            let mut read = ReadBuf::new(buffer);
-            ready!(Pin::new(&mut self.io).poll_read(context, &mut read))?;
+        let length = read_shared(|read| {
+            ready!(Pin::new(&mut self.io).poll_read(context, read))?;
             self.input.extend_from_slice(read.filled());
             Poll::Ready(io::Result::Ok(read.filled().len()))
         });
@@ -319,9 +347,11 @@ impl Http1 {
     /// Starts to send a response.
     fn respond(&mut self, response: Response<ResponseBody>, info: RequestInfo) {
         let (head, body) = response.into_parts();
-        // The request may have been the last one when it began, or have become so since.
-        let info = RequestInfo { keep_alive: info.keep_alive && !self.is_last && !self.is_read_closed, ..info };
-        let ResponseFraming { body: framing, keep_alive } = response_head::write(self.text(), &head, &body, &info);
+        let info = self.current(info);
+        let mut text = std::mem::take(self.text());
+        let clock = &self.connection.worker.deadlines;
+        let ResponseFraming { body: framing, keep_alive } = response_head::write(&mut text, &head, &body, &info, clock);
+        self.output.text = text;
         self.is_last |= !keep_alive;
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
             self.upgrade = None;
@@ -462,9 +492,9 @@ impl Http1 {
                 Poll::Ready(Advanced::Yes)
             }
             Ok(None) => {
-                let max = upload.decoder.expects().clamp(HEAD, BODY);
+                let max = upload.decoder.expects().clamp(MIN_READ, MAX_READ);
                 // A long body is read into memory of its own, which its frames share.
-                if self.input.capacity() - self.input.len() < max.min(HEAD / 2) || max > HEAD {
+                if self.input.capacity() - self.input.len() < max.min(MIN_READ / 2) || max > MIN_READ {
                     self.input.reserve(max);
                 }
                 match pin!(self.io.read_buf(&mut (&mut self.input).limit(max))).poll(context) {

@@ -15,7 +15,7 @@ pub use acceptor::accept;
 pub(crate) use acceptor::{Acceptor, ConnGuard, ConnLimit};
 pub use certificate_status::CertificateStatus;
 pub use client_io::Rewind;
-pub(crate) use client_io::{ClientIo, Stream};
+pub(crate) use client_io::{ClientIo, SHARED_READ, Stream, read_shared};
 pub(crate) use disconnect::ClientSocket;
 pub use tls::{CertificateError, Certificates};
 

@@ -162,6 +162,7 @@ impl ProxyRequest {
                 let is_rerouted = permit.reroute_to().is_some();
                 tracker.outcome = if is_rerouted { Outcome::Rerouted } else { Outcome::Forwarded };
                 tracker.status(response.status());
+                head::recycle(head.headers);
                 if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                     let outlives_client = outlives_client(&permit);
                     let mut response = permit.finish(response).map(|body| ResponseBody::upstream(body, tracker));

@@ -47,9 +47,11 @@ use std::task::{Context, Poll, Waker};
 /// The name of this front end in the log of denials.
 const SERVICE: &str = "gateway";
 
-/// A response: ready, as for most denied requests, or in progress.
-#[allow(clippy::large_enum_variant, reason = "the large variant makes a denial cheap: it needs no box")]
+/// A response: that of a denied request, another one that is ready, or in progress.
+#[allow(clippy::large_enum_variant, reason = "the large variants make a denial cheap: it needs no box")]
 pub(super) enum ResponseFuture {
+    /// `None` once it is returned.
+    Denied(Option<DeniedRequest>),
     Ready(Option<Response<ResponseBody>>),
     Pending(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>),
 }
@@ -59,9 +61,40 @@ impl Future for ResponseFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
+            Self::Denied(denied) => denied.take().map_or(Poll::Pending, |denied| Poll::Ready(denied.into_response())),
             Self::Ready(response) => response.take().map_or(Poll::Pending, Poll::Ready),
             Self::Pending(response) => response.as_mut().poll(context),
         }
+    }
+}
+
+/// A denied request, whose response has not been built.
+pub(super) struct DeniedRequest {
+    denial: Denial,
+    tracker: RequestTracker,
+    reuse: ConnReuse,
+}
+
+impl DeniedRequest {
+    /// Returns `true` if the connection can be reused after the response.
+    pub(super) fn keeps_connection(&self) -> bool {
+        self.reuse == ConnReuse::KeepAlive
+    }
+
+    /// Returns the response.
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
+        let mut response = respond(self.denial.into_response(), self.tracker);
+        self.reuse.announce(response.headers_mut());
+        response
+    }
+
+    /// Writes the response as HTTP/1 text, from the status on; `end_head` writes the end of the head. Returns `false` if it
+    /// is not a response that is cached, and nothing was written.
+    pub(super) fn write_http1(&mut self, text: &mut Vec<u8>, end_head: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let Some((status, length)) = self.denial.write_http1(text, end_head) else { return false };
+        self.tracker.status(status);
+        self.tracker.sent(length);
+        true
     }
 }
 
@@ -128,9 +161,9 @@ impl Connection {
                         if request.outlives_client() { request.run_detached().into() } else { request.run().into() }
                     }
                     Err(denial) => {
-                        let mut response = respond(denial.into_response(), tracker);
-                        self.drain(body, &head, response.headers_mut());
-                        response.into()
+                        let reuse = drain::drain(&head, body);
+                        head::recycle(head.headers);
+                        ResponseFuture::Denied(Some(DeniedRequest { denial, tracker, reuse }))
                     }
                 }
             }
@@ -145,9 +178,8 @@ impl Connection {
                             if request.outlives_client() { request.run_detached().await } else { request.run().await }
                         }
                         Err(denial) => {
-                            let mut response = respond(denial.into_response(), tracker);
-                            this.drain(body, &head, response.headers_mut());
-                            response
+                            let reuse = drain::drain(&head, body);
+                            DeniedRequest { denial, tracker, reuse }.into_response()
                         }
                     }
                 };

@@ -5,4 +5,4 @@ mod date_header;
 pub(crate) mod local_response;
 
 pub(crate) use body::ResponseBody;
-pub(crate) use date_header::date_header;
+pub(crate) use date_header::with_date;

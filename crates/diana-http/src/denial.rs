@@ -32,6 +32,8 @@ pub(crate) struct CachedDenial {
     custom: Option<Arc<CustomResponse>>,
     headers: HeaderMap,
     body: Bytes,
+    /// Status and headers as HTTP/1 text, written when they are first needed.
+    http1: Vec<u8>,
 }
 
 /// The inputs of a denial's response, besides the limit itself.
@@ -45,13 +47,29 @@ struct CacheKey {
 }
 
 impl CachedDenial {
-    /// Returns the cached response if it has the same inputs.
-    fn get(&self, key: &CacheKey, asked: &CheckedLimit<'_>) -> Option<(StatusCode, HeaderMap, Bytes)> {
+    /// Returns `true` if the cached response has the same inputs.
+    fn is_for(&self, key: &CacheKey, asked: &CheckedLimit<'_>) -> bool {
         let is_same = match (&self.custom, &asked.rule.answer) {
             (Some(cached), Some(custom)) => Arc::ptr_eq(cached, custom),
             (cached, custom) => cached.is_none() && custom.is_none(),
         };
-        (is_same && self.key == *key).then(|| (key.status, self.headers.clone(), self.body.clone()))
+        is_same && self.key == *key
+    }
+
+    /// Returns status and headers as HTTP/1 text.
+    fn http1(&mut self) -> &[u8] {
+        if self.http1.is_empty() {
+            let status = self.key.status;
+            let reason = status.canonical_reason().unwrap_or_default();
+            self.http1 = format!(" {} {reason}\r\n", status.as_str()).into_bytes();
+            for (name, value) in &self.headers {
+                for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                    self.http1.extend_from_slice(part);
+                }
+            }
+            self.http1.extend_from_slice(format!("content-length: {}\r\n", self.body.len()).as_bytes());
+        }
+        &self.http1
     }
 }
 
@@ -77,10 +95,37 @@ impl Denial {
         response
     }
 
+    /// Writes the response as HTTP/1 text, from the status on: the version comes before. `end_head` adds the last headers
+    /// and the empty line. Returns the status and the length of the body; `None` if the response is not one that is
+    /// cached, and nothing was written.
+    ///
+    /// It writes what [`into_response`](Self::into_response) returns, without the cost of a header map.
+    pub fn write_http1(&self, text: &mut Vec<u8>, end_head: impl FnOnce(&mut Vec<u8>)) -> Option<(StatusCode, usize)> {
+        if !self.format.has_body {
+            return None;
+        }
+        self.with_cached(|denial| {
+            text.extend_from_slice(denial.http1());
+            end_head(text);
+            text.extend_from_slice(&denial.body);
+            (denial.key.status, denial.body.len())
+        })
+    }
+
     /// Returns the parts of the response. A limit often denies with the same response, which is then cached.
     fn parts(&self) -> (StatusCode, HeaderMap, Bytes) {
-        let only = if self.format.body_format == BodyFormat::Json { self.verdict.only_limit() } else { None };
-        let Some(only) = only else { return self.build() };
+        let cached = self.with_cached(|denial| (denial.key.status, denial.headers.clone(), denial.body.clone()));
+        cached.unwrap_or_else(|| self.build())
+    }
+
+    /// Calls `act` with the cached response, which is built before if it has changed. Only responses about one limit are
+    /// cached.
+    #[inline]
+    fn with_cached<T>(&self, act: impl FnOnce(&mut CachedDenial) -> T) -> Option<T> {
+        if self.format.body_format != BodyFormat::Json {
+            return None;
+        }
+        let only = self.verdict.only_limit()?;
         let key = CacheKey {
             status: self.status(),
             headers: self.headers,
@@ -88,14 +133,20 @@ impl Denial {
             reset: ratelimit_headers::reset(&only.answer),
             retry: self.retry_after(),
         };
-        let cached = limit_response_cache::with(&only, |policy| policy.denial.as_ref()?.get(&key, &only));
-        cached.unwrap_or_else(|| {
-            let (status, headers, body) = self.build();
-            let denial =
-                CachedDenial { key, custom: only.rule.answer.clone(), headers: headers.clone(), body: body.clone() };
-            limit_response_cache::with(&only, |policy| policy.denial = Some(denial));
-            (status, headers, body)
-        })
+        let mut act = Some(act);
+        let cached = limit_response_cache::with(&only, |policy| {
+            let denial = policy.denial.as_mut().filter(|denial| denial.is_for(&key, &only))?;
+            act.take().map(|act| act(denial))
+        });
+        if cached.is_some() {
+            return cached;
+        }
+        let (_, headers, body) = self.build();
+        let custom = only.rule.answer.clone();
+        let mut denial = CachedDenial { key, custom, headers, body, http1: Vec::new() };
+        let result = act.map(|act| act(&mut denial));
+        limit_response_cache::with(&only, |policy| policy.denial = Some(denial));
+        result
     }
 
     fn build(&self) -> (StatusCode, HeaderMap, Bytes) {

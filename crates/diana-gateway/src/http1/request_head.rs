@@ -5,6 +5,7 @@
 
 use super::body_decoder::{BodyDecoder, content_length};
 use super::chunked::ChunkedDecoder;
+use crate::request::head;
 use crate::section::GatewayLimits;
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
@@ -153,6 +154,7 @@ fn parse_with<'a>(
         return Err(HeadError::Invalid);
     }
     parts.version = if version == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    parts.headers = head::recycled();
     parts.headers.reserve(parsed.headers.len());
     let mut builder = HeadBuilder::new(parts);
     for field in parsed.headers.iter() {

@@ -2,7 +2,8 @@
 
 use super::body_decoder::content_length;
 use super::body_writer::{Framing, write_field, write_length};
-use crate::response::date_header;
+use crate::connection::Deadlines;
+use crate::response::with_date;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderValue, TRAILER, TRANSFER_ENCODING};
 use http::response::Parts;
 use http::{Method, StatusCode, Version};
@@ -36,10 +37,21 @@ impl RequestInfo {
             keep_alive,
         }
     }
+
+    /// Returns the version of the response.
+    pub(super) fn version(&self) -> &'static [u8] {
+        if self.is_http10 { b"HTTP/1.0" } else { b"HTTP/1.1" }
+    }
 }
 
 /// Writes the head of a response with this body.
-pub(super) fn write<B: Body>(text: &mut Vec<u8>, head: &Parts, body: &B, request: &RequestInfo) -> ResponseFraming {
+pub(super) fn write<B: Body>(
+    text: &mut Vec<u8>,
+    head: &Parts,
+    body: &B,
+    request: &RequestInfo,
+    clock: &Deadlines,
+) -> ResponseFraming {
     let is_upgrade = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let has_no_length =
         head.status.is_informational() || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -74,20 +86,38 @@ pub(super) fn write<B: Body>(text: &mut Vec<u8>, head: &Parts, body: &B, request
         }
         Some(framing)
     };
-    if !keep_alive && !is_upgrade {
+    if !is_upgrade {
+        write_connection(text, request, keep_alive);
+    }
+    if has_date {
+        text.extend_from_slice(b"\r\n");
+    } else {
+        write_date(text, clock);
+    }
+    ResponseFraming { body, keep_alive }
+}
+
+/// Writes `Connection`, where the version of the request does not imply it.
+pub(super) fn write_connection(text: &mut Vec<u8>, request: &RequestInfo, keep_alive: bool) {
+    if !keep_alive {
         text.extend_from_slice(b"connection: close\r\n");
     } else if request.is_http10 {
         text.extend_from_slice(b"connection: keep-alive\r\n");
     }
-    if !has_date {
-        write_field(text, "date", date_header().as_bytes());
-    }
-    text.extend_from_slice(b"\r\n");
-    ResponseFraming { body, keep_alive }
+}
+
+/// Writes `Date` and the end of the head.
+pub(super) fn write_date(text: &mut Vec<u8>, clock: &Deadlines) {
+    with_date(clock, |date| {
+        for part in [b"date: ", date.as_bytes(), b"\r\n\r\n"] {
+            text.extend_from_slice(part);
+        }
+    });
 }
 
 fn write_status_line(text: &mut Vec<u8>, status: StatusCode, request: &RequestInfo) {
-    text.extend_from_slice(if request.is_http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
+    text.extend_from_slice(request.version());
+    text.extend_from_slice(b" ");
     text.extend_from_slice(status.as_str().as_bytes());
     text.extend_from_slice(b" ");
     text.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
@@ -120,10 +150,9 @@ fn framing<B: Body>(body: &B, length: Option<&HeaderValue>, request: &RequestInf
 }
 
 /// Writes the response to a request whose head can't be parsed. The connection is closed after it.
-pub(super) fn write_rejection(text: &mut Vec<u8>, status: StatusCode) {
+pub(super) fn write_rejection(text: &mut Vec<u8>, status: StatusCode, clock: &Deadlines) {
     let request = RequestInfo { is_head: false, is_http10: false, accepts_trailers: false, keep_alive: false };
     write_status_line(text, status, &request);
     text.extend_from_slice(b"connection: close\r\ncontent-length: 0\r\n");
-    write_field(text, "date", date_header().as_bytes());
-    text.extend_from_slice(b"\r\n");
+    write_date(text, clock);
 }

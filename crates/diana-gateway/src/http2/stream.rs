@@ -6,7 +6,7 @@ use super::received_body::ReadAhead;
 use super::send_body::{Pipe, PipeError};
 use crate::connection::{Connection, Deadline};
 use crate::request::ResponseFuture;
-use crate::response::{ResponseBody, date_header};
+use crate::response::{ResponseBody, with_date};
 use h2::Reason;
 use h2::server::SendResponse;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
@@ -70,7 +70,8 @@ impl Stream {
     async fn send(&mut self, response: Response<ResponseBody>, memory: &Arc<Memory>) -> StreamEnd {
         let (mut head, mut body) = response.into_parts();
         remove_hop_by_hop(&mut head.headers);
-        head.headers.entry(DATE).or_insert_with(date_header);
+        let clock = &self.connection.worker.deadlines;
+        head.headers.entry(DATE).or_insert_with(|| with_date(clock, HeaderValue::clone));
         let has_body = !body.is_end_stream();
         if has_body && let Some(length) = body.size_hint().exact() {
             head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));

@@ -7,6 +7,7 @@ use super::disconnect::ClientSocket;
 use crate::connection::ConnTimeouts;
 use bytes::Bytes;
 use diana_metrics::Shard;
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,6 +26,19 @@ pub(crate) struct ClientIo {
 pub(crate) enum Stream {
     Plain(Rewind<ClientSocket>),
     Tls(Box<Rewind<TlsStream<Rewind<ClientSocket>>>>),
+}
+
+/// How much is read at once into the buffer that all connections of a thread share.
+pub(crate) const SHARED_READ: usize = 8 << 10;
+
+thread_local! {
+    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; SHARED_READ].into_boxed_slice());
+}
+
+/// Calls `read` with the buffer that all connections of this thread share: a connection that waits for bytes needs none of
+/// its own.
+pub(crate) fn read_shared<T>(read: impl FnOnce(&mut ReadBuf<'_>) -> T) -> T {
+    SHARED.with_borrow_mut(|buffer| read(&mut ReadBuf::new(buffer)))
 }
 
 /// A stream whose first bytes have already been read.

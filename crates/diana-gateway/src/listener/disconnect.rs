@@ -47,6 +47,7 @@ impl AsyncRead for ClientSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let stream = &*self.0;
         loop {
+            // First, so that the task yields to others now and then, however fast the client sends.
             ready!(stream.poll_read_ready(context))?;
             let room = buffer.remaining();
             let mut has_read = false;
@@ -73,9 +74,9 @@ impl ClientSocket {
         mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(context))?;
             match write(&self.0) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Only now: registering costs more than a look at the readiness.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.0.poll_write_ready(context))?,
                 written => return Poll::Ready(written),
             }
         }

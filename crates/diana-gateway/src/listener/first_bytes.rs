@@ -6,19 +6,23 @@
 use super::client_io::{Rewind, Stream};
 use super::disconnect::ClientSocket;
 use super::proxy_protocol::{self, Header};
+use super::read_shared;
 use crate::connection::{ConnInfo, Protocol};
 use crate::section::GatewaySection;
 use bytes::{Bytes, BytesMut};
 use diana_http::is_trusted_proxy;
 use http::uri::Scheme;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_rustls::TlsAcceptor;
 
 /// The HTTP/2 connection preface. No HTTP/1 request starts with it.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The size of the first read: larger than most requests.
+/// The size of the buffer for a PROXY header, and for what follows it.
 const FIRST_READ: usize = 4 << 10;
 
 /// A connection whose protocol is known.
@@ -85,21 +89,28 @@ async fn read_proxy_header(
 }
 
 /// Detects the HTTP version. Also returns the bytes read.
+///
+/// Nothing is allocated before the first bytes arrive: many connections may be silent.
 async fn detect_protocol<I: AsyncRead + Unpin>(stream: &mut I, first: Bytes) -> io::Result<Option<(Protocol, Bytes)>> {
-    let mut read = BytesMut::from(first);
-    if read.is_empty() {
-        read.reserve(FIRST_READ);
-    }
-    loop {
-        let length = read.len().min(PREFACE.len());
-        if length > 0 && read[..length] != PREFACE[..length] {
-            return Ok(Some((Protocol::Http1, read.freeze())));
+    let mut bytes = BytesMut::from(first);
+    poll_fn(|context| {
+        loop {
+            let length = bytes.len().min(PREFACE.len());
+            if length > 0 && bytes[..length] != PREFACE[..length] {
+                return Poll::Ready(Ok(Some((Protocol::Http1, std::mem::take(&mut bytes).freeze()))));
+            }
+            if length == PREFACE.len() {
+                return Poll::Ready(Ok(Some((Protocol::Http2, std::mem::take(&mut bytes).freeze()))));
+            }
+            let is_end = read_shared(|buffer| {
+                ready!(Pin::new(&mut *stream).poll_read(context, buffer))?;
+                bytes.extend_from_slice(buffer.filled());
+                Poll::Ready(io::Result::Ok(buffer.filled().is_empty()))
+            });
+            if ready!(is_end)? {
+                return Poll::Ready(Ok(None));
+            }
         }
-        if length == PREFACE.len() {
-            return Ok(Some((Protocol::Http2, read.freeze())));
-        }
-        if stream.read_buf(&mut read).await? == 0 {
-            return Ok(None);
-        }
-    }
+    })
+    .await
 }

@@ -24,6 +24,7 @@ use http::Version;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
 use smallvec::SmallVec;
+use std::cell::Cell;
 
 /// The headers that `Connection` names. There is rarely one.
 pub(crate) type ConnectionHeaders = SmallVec<[HeaderName; 1]>;
@@ -66,6 +67,27 @@ pub fn prepare_head(head: &mut Parts, gateway: &GatewaySection) -> Result<(), Re
     check(head, gateway).map_err(|Rejected { status, detail }| RejectedRequest { status, detail })?;
     remove_connection_headers(&mut head.headers);
     Ok(())
+}
+
+thread_local! {
+    /// The memory of a head that is no longer used, for the next one.
+    static SPARE: Cell<HeaderMap> = Cell::new(HeaderMap::new());
+}
+
+/// The capacity above which the memory of a head is not kept.
+const MAX_SPARE: usize = 128;
+
+/// Keeps the memory of a head that is no longer used.
+pub(crate) fn recycle(mut headers: HeaderMap) {
+    if headers.capacity() <= MAX_SPARE {
+        headers.clear();
+        SPARE.set(headers);
+    }
+}
+
+/// Returns an empty map, with the memory of an earlier head.
+pub(crate) fn recycled() -> HeaderMap {
+    SPARE.take()
 }
 
 /// Removes the headers that `Connection` names. No upstream gets them, so no rule may see them: otherwise a client

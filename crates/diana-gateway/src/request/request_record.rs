@@ -18,6 +18,8 @@ use std::time::Duration;
 pub(crate) struct RequestTracker {
     connection: Arc<Connection>,
     start: Timestamp,
+    /// When the rules decided.
+    decided: Timestamp,
     pub(crate) outcome: Outcome,
     /// The upstream that responded.
     upstream: Option<Arc<Endpoint>>,
@@ -95,7 +97,8 @@ impl RequestTracker {
                 body: None,
             })
         });
-        Self { connection: Arc::clone(connection), start, outcome: Outcome::Disconnected, upstream: None, log_fields }
+        let (connection, outcome) = (Arc::clone(connection), Outcome::Disconnected);
+        Self { connection, start, decided: start, outcome, upstream: None, log_fields }
     }
 
     /// Records the client's address.
@@ -108,7 +111,8 @@ impl RequestTracker {
     /// Records the decision, now. The decision time excludes the wait that the rules required.
     pub(crate) fn decided(&mut self, verdict: &diana::Verdict) {
         let wait = verdict.wait().unwrap_or_default() + verdict.queued_for();
-        let took = SystemClock.now().since(self.start).saturating_sub(wait);
+        self.decided = SystemClock.now();
+        let took = self.decided.since(self.start).saturating_sub(wait);
         self.connection.worker.metrics.decision(took);
         if !wait.is_zero() {
             self.connection.worker.metrics.waited(wait);
@@ -179,7 +183,9 @@ impl RequestTracker {
 impl Drop for RequestTracker {
     fn drop(&mut self) {
         let Connection { worker, timeouts, .. } = &*self.connection;
-        let took = SystemClock.now().since(self.start);
+        // The response to a denied request is written at once, so the clock is not read again.
+        let end = if self.outcome == Outcome::Denied { self.decided } else { SystemClock.now() };
+        let took = end.since(self.start);
         timeouts.end();
         worker.metrics.request(self.outcome, took);
         let (Some(fields), Some(log)) = (&self.log_fields, &worker.log) else { return };

@@ -1,23 +1,33 @@
-//! The `Date` header of responses, computed once a second.
+//! The `Date` header of responses, computed at each tick of the timers.
 
+use crate::connection::Deadlines;
 use diana::{Clock, SystemClock};
 use http::HeaderValue;
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
-/// Returns the current time for the HTTP `Date` header (RFC 9110, section 5.6.7): `Sun, 15 Nov 2026 21:33:15 GMT`.
-/// Computed once a second.
-pub(crate) fn date_header() -> HeaderValue {
-    thread_local! {
-        static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
-    }
-    let second = SystemClock.now().as_nanos() / 1_000_000_000;
-    LAST.with_borrow_mut(|(last, text)| {
-        if *last != second {
-            *last = second;
-            *text = HeaderValue::try_from(http_date(second)).unwrap_or(HeaderValue::from_static(""));
+/// The `Date` header of the last response.
+struct Last {
+    /// The time of the worker's clock when the system's clock was read.
+    tick: u64,
+    value: HeaderValue,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last { tick: u64::MAX, value: HeaderValue::from_static("") }) };
+}
+
+/// Calls `act` with the current time for the HTTP `Date` header (RFC 9110, section 5.6.7):
+/// `Sun, 15 Nov 2026 21:33:15 GMT`. The clock is read once a tick, so the time may be a tenth of a second late.
+pub(crate) fn with_date<T>(clock: &Deadlines, act: impl FnOnce(&HeaderValue) -> T) -> T {
+    LAST.with_borrow_mut(|last| {
+        let tick = clock.now();
+        if last.tick != tick {
+            last.tick = tick;
+            let date = http_date(SystemClock.now().as_nanos() / 1_000_000_000);
+            last.value = HeaderValue::try_from(date).unwrap_or(HeaderValue::from_static(""));
         }
-        text.clone()
+        act(&last.value)
     })
 }
 
