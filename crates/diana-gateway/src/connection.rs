@@ -20,9 +20,8 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 /// How long an idle client connection stays open at shutdown: a request may already be in transit.
@@ -32,7 +31,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Connection {
     pub(crate) worker: Arc<WorkerState>,
     pub(crate) conn_info: ConnInfo,
-    pub(crate) timeouts: Arc<ConnTimeouts>,
+    pub(crate) timeouts: ConnTimeouts,
     /// Counts the connection as open while any owner exists, including an upgraded connection.
     pub(crate) _guard: ConnGuard,
 }
@@ -101,12 +100,11 @@ impl ForwardedHeaders {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+pub(crate) async fn serve(guard: ConnGuard, socket: ClientSocket, peer: SocketAddr, tls: Option<TlsAcceptor>) {
     let worker = Arc::clone(guard.worker());
     let gateway = &worker.gateway;
-    let timeouts = Arc::new(ConnTimeouts::new(worker.deadlines.add(), gateway.timeouts.clone()));
-    let socket = ClientSocket::new(socket);
-    let client_disconnected = socket.clone().closed();
+    let timeouts = ConnTimeouts::new(worker.deadlines.add(), Arc::clone(gateway));
+    let watched = socket.clone();
     let accepted = {
         let mut is_deadline_set = false;
         let mut handshake = pin!(first_bytes::open(socket, peer, gateway, tls.as_ref()));
@@ -137,25 +135,23 @@ pub(crate) async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr,
     } else {
         EndDetection::ByReading
     };
-    let io = ClientIo::new(stream, Arc::clone(&timeouts), Arc::clone(&worker.metrics));
-    let connection =
-        Arc::new(Connection { worker: Arc::clone(&worker), conn_info, timeouts: Arc::clone(&timeouts), _guard: guard });
+    let connection = Arc::new(Connection { worker, conn_info, timeouts, _guard: guard });
+    let io = ClientIo::new(stream, Arc::clone(&connection));
     let ended = match protocol {
         Protocol::Http1 => {
-            let mut connection = Http1::new(io, connection, end_detection);
+            let mut http1 = Http1::new(io, Arc::clone(&connection), end_detection);
             let stop = Http1::graceful_shutdown;
-            let ended = drive(Pin::new(&mut connection), &timeouts, stop, client_disconnected).await;
+            let ended = drive(Pin::new(&mut http1), &connection.timeouts, stop, Some(watched)).await;
             if ended.is_ok() {
-                connection.finish();
+                http1.finish();
             }
             ended.map_err(|error| error.to_string())
         }
         Protocol::Http2 => {
-            timeouts.set_http2();
-            let mut connection = Box::pin(Http2::new(io, connection));
+            connection.timeouts.set_http2();
+            let mut http2 = Box::pin(Http2::new(io, Arc::clone(&connection)));
             // HTTP/2 reads all the time, so it sees the end of the stream itself.
-            let client_disconnected = std::future::pending();
-            let ended = drive(connection.as_mut(), &timeouts, Http2::graceful_shutdown, client_disconnected).await;
+            let ended = drive(http2.as_mut(), &connection.timeouts, Http2::graceful_shutdown, None).await;
             ended.map_err(|error| error.to_string())
         }
     };
@@ -164,23 +160,28 @@ pub(crate) async fn serve(guard: ConnGuard, socket: TcpStream, peer: SocketAddr,
     }
 }
 
-/// Drives a connection until it ends, its client disconnects during a request, a timeout expires, or the worker shuts
-/// down. At shutdown it ends after the requests in flight. If there are none, it waits up to [`SHUTDOWN_GRACE`] for a
+/// Drives a connection until it ends, its client disconnects from `socket` during a request, a timeout expires, or the
+/// worker shuts down. At shutdown it ends after the requests in flight. If there are none, it waits up to [`SHUTDOWN_GRACE`] for a
 /// request that the client sent before it could know.
 async fn drive<C: Future<Output = Result<(), E>>, E>(
     mut connection: Pin<&mut C>,
     timeouts: &ConnTimeouts,
     stop: impl Fn(Pin<&mut C>),
-    client_disconnected: impl Future<Output = ()>,
+    socket: Option<ClientSocket>,
 ) -> Result<(), E> {
     let mut shutdown = Shutdown::No;
-    let mut client_disconnected = pin!(client_disconnected);
+    // Many connections never have a request that takes time, so it is created when there is one.
+    let mut client_disconnected = None;
+    let mut poll_disconnected = move |context: &mut Context<'_>| {
+        let Some(socket) = &socket else { return Poll::Pending };
+        client_disconnected.get_or_insert_with(|| Box::pin(socket.clone().closed())).as_mut().poll(context)
+    };
     poll_fn(|context| {
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                 return Poll::Ready(ended);
             }
-            if timeouts.is_serving() && client_disconnected.as_mut().poll(context).is_ready() {
+            if timeouts.is_serving() && poll_disconnected(context).is_ready() {
                 return Poll::Ready(Ok(()));
             }
             let is_late = timeouts.deadline().poll(context).is_ready();

@@ -120,8 +120,9 @@ enum State {
     Head,
     /// The response is awaited.
     Waiting(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>, RequestInfo),
-    /// The body of the response is being sent; `None` once all of it is in the buffer.
-    Sending(Option<(ResponseBody, Framing)>, RequestInfo),
+    /// The response is being sent; the rest of its body, unless all of it is in the buffer. Boxed, so that an idle connection
+    /// is small; most bodies are in the buffer at once.
+    Sending(Option<Box<(ResponseBody, Framing)>>, RequestInfo),
     /// The response has been sent, and the rest of the request is being received.
     Draining,
     /// The last bytes are being sent.
@@ -178,7 +179,7 @@ impl Http1 {
         for _ in 0..MAX_REQUESTS_PER_POLL {
             if matches!(self.state, State::Head) {
                 match ready!(self.poll_head(context)) {
-                    Ok(Some(head)) => self.begin(head),
+                    Ok(Some(head)) => self.begin(head, context)?,
                     Ok(None) => self.state = State::Closing,
                     Err(Http1Error::Head(error)) => self.reject(error),
                     Err(error) => return Poll::Ready(Err(error)),
@@ -235,7 +236,7 @@ impl Http1 {
     }
 
     /// Starts to serve a request.
-    fn begin(&mut self, head: RequestHead) {
+    fn begin(&mut self, head: RequestHead, context: &mut Context<'_>) -> Result<(), Http1Error> {
         let RequestHead { mut parts, decoder, keep_alive, expects_continue, has_upgrade, accepts_trailers } = head;
         self.is_last |= !keep_alive;
         let info = RequestInfo::new(&parts, !self.is_last, accepts_trailers);
@@ -253,11 +254,12 @@ impl Http1 {
             parts.extensions.insert(OnUpgrade(Arc::new(parking_lot::Mutex::new(Some(receiver)))));
         }
         match self.connection.begin(parts, body) {
-            ResponseFuture::Denied(Some(denied)) => self.deny(denied, info),
-            ResponseFuture::Ready(Some(response)) => self.respond(response, info),
+            ResponseFuture::Denied(Some(denied)) => return self.deny(denied, info, context),
+            ResponseFuture::Ready(Some(response)) => return self.respond(response, info, context),
             ResponseFuture::Denied(None) | ResponseFuture::Ready(None) => self.state = State::Closing,
             ResponseFuture::Pending(response) => self.state = State::Waiting(response, info),
         }
+        Ok(())
     }
 
     /// Answers a request whose head can't be parsed. Nothing after it is read.
@@ -283,7 +285,12 @@ impl Http1 {
     }
 
     /// Answers a denied request. Its response is usually cached as text.
-    fn deny(&mut self, mut denied: DeniedRequest, info: RequestInfo) {
+    fn deny(
+        &mut self,
+        mut denied: DeniedRequest,
+        info: RequestInfo,
+        context: &mut Context<'_>,
+    ) -> Result<(), Http1Error> {
         let info = self.current(info);
         let keep_alive = info.keep_alive && denied.keeps_connection();
         let mut text = std::mem::take(self.text());
@@ -302,9 +309,9 @@ impl Http1 {
             self.is_last |= !keep_alive;
             self.upgrade = None;
             self.state = State::Sending(None, info);
-        } else {
-            self.respond(denied.into_response(), info);
+            return Ok(());
         }
+        self.respond(denied.into_response(), info, context)
     }
 
     /// Waits for the response, and forwards the body of the request meanwhile.
@@ -313,8 +320,7 @@ impl Http1 {
             let State::Waiting(response, info) = &mut self.state else { return Poll::Ready(Ok(())) };
             let info = *info;
             if let Poll::Ready(response) = response.as_mut().poll(context) {
-                self.respond(response, info);
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(self.respond(response, info, context));
             }
             if self.poll_upload(context) == Advanced::No {
                 // `100 Continue`, if it was not sent at once.
@@ -345,7 +351,12 @@ impl Http1 {
     }
 
     /// Starts to send a response.
-    fn respond(&mut self, response: Response<ResponseBody>, info: RequestInfo) {
+    fn respond(
+        &mut self,
+        response: Response<ResponseBody>,
+        info: RequestInfo,
+        context: &mut Context<'_>,
+    ) -> Result<(), Http1Error> {
         let (head, body) = response.into_parts();
         let info = self.current(info);
         let mut text = std::mem::take(self.text());
@@ -357,63 +368,38 @@ impl Http1 {
             self.upgrade = None;
         }
         // A response without a body is finished: dropping its body completes the request.
-        self.state = State::Sending(framing.map(|framing| (body, framing)), info);
+        let mut sending = framing.map(|framing| (body, framing));
+        if let Some((body, framing)) = &mut sending
+            && fill(body, framing, &mut self.output, &info, context)? == Filled::Complete
+        {
+            sending = None;
+        }
+        self.state = State::Sending(sending.map(Box::new), info);
+        Ok(())
     }
 
     /// Sends the body of a response, and the rest of the request to its receiver.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         loop {
-            let is_pending = self.poll_fill(context)?.is_pending();
+            let Self { state: State::Sending(sending, info), output, .. } = self else { return Poll::Ready(Ok(())) };
+            let filled = match sending.as_deref_mut() {
+                Some((body, framing)) => fill(body, framing, output, info, context)?,
+                None => Filled::Complete,
+            };
+            if filled == Filled::Complete {
+                *sending = None;
+            }
             ready!(self.poll_write(context))?;
-            let State::Sending(body, _) = &self.state else { return Poll::Ready(Ok(())) };
-            if body.is_none() {
+            if filled == Filled::Complete {
                 self.state = State::Draining;
                 self.output.trim();
                 WRITE.set(std::mem::take(&mut self.output.text));
                 return Poll::Ready(Ok(()));
             }
-            if is_pending && self.poll_upload(context) == Advanced::No {
+            if filled == Filled::MoreLater && self.poll_upload(context) == Advanced::No {
                 return self.poll_end(context);
             }
         }
-    }
-
-    /// Takes the available frames of the response's body while the buffer is small. Pending if more come later.
-    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
-        let Self { state: State::Sending(sending, info), output, .. } = self else { return Poll::Ready(Ok(())) };
-        while let Some((body, framing)) = sending {
-            if !output.has_room() {
-                break;
-            }
-            let frame = ready!(Pin::new(&mut *body).poll_frame(context));
-            let pushed = match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
-                Some(Ok(Ok(data))) => output.push(framing, data),
-                Some(Ok(Err(frame))) => match frame.into_trailers() {
-                    Ok(trailers) if info.accepts_trailers => {
-                        let ended = framing.end_with(&mut output.text, &trailers);
-                        *sending = None;
-                        ended
-                    }
-                    // The end follows.
-                    _ => continue,
-                },
-                Some(Err(_)) => Err(InvalidHttp("aborted")),
-                None => {
-                    let ended = framing.end(&mut output.text);
-                    *sending = None;
-                    ended
-                }
-            };
-            // The client sees that the response is incomplete by the end of the connection.
-            pushed.map_err(|_| Http1Error::ResponseBody)?;
-            // With a known length, the end needs no further poll.
-            if let Some((body, Framing::Length(0))) = sending
-                && body.is_end_stream()
-            {
-                *sending = None;
-            }
-        }
-        Poll::Ready(Ok(()))
     }
 
     /// Writes the buffered bytes.
@@ -523,6 +509,51 @@ impl Http1 {
         self.is_read_closed = true;
         Advanced::Yes
     }
+}
+
+/// How far the body of a response has been taken into the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filled {
+    Complete,
+    /// The buffer is full.
+    Full,
+    MoreLater,
+}
+
+/// Takes the available frames of a response's body while the buffer is small.
+fn fill(
+    body: &mut ResponseBody,
+    framing: &mut Framing,
+    output: &mut WriteBuffer,
+    info: &RequestInfo,
+    context: &mut Context<'_>,
+) -> Result<Filled, Http1Error> {
+    // The client sees that a response is incomplete by the end of the connection.
+    let aborted = |_| Http1Error::ResponseBody;
+    while output.has_room() {
+        let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) else { return Ok(Filled::MoreLater) };
+        match frame.transpose().map_err(|_| Http1Error::ResponseBody)?.map(http_body::Frame::into_data) {
+            Some(Ok(data)) => {
+                output.push(framing, data).map_err(aborted)?;
+                // With a known length, the end needs no further poll.
+                if *framing == Framing::Length(0) && body.is_end_stream() {
+                    return Ok(Filled::Complete);
+                }
+            }
+            Some(Err(frame)) => {
+                // Without them, the end follows.
+                if let Some(trailers) = frame.trailers_ref().filter(|_| info.accepts_trailers) {
+                    framing.end_with(&mut output.text, trailers).map_err(aborted)?;
+                    return Ok(Filled::Complete);
+                }
+            }
+            None => {
+                framing.end(&mut output.text).map_err(aborted)?;
+                return Ok(Filled::Complete);
+            }
+        }
+    }
+    Ok(Filled::Full)
 }
 
 impl Future for Http1 {

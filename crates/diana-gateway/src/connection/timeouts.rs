@@ -11,7 +11,8 @@
 //! response (by granting no flow-control window): each stream has its own timeout for that.
 
 use super::coarse_timer::Deadline;
-use crate::section::Timeouts;
+use crate::section::GatewaySection;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct ConnTimeouts {
     deadline: Deadline,
-    timeouts: Timeouts,
+    gateway: Arc<GatewaySection>,
     /// The number of requests in flight.
     in_flight: AtomicU32,
     /// The number of requests started so far.
@@ -33,11 +34,11 @@ pub(crate) struct ConnTimeouts {
 
 impl ConnTimeouts {
     /// Creates the state of a new connection: `timeouts.header` applies from the start.
-    pub(crate) fn new(deadline: Deadline, timeouts: Timeouts) -> Self {
-        deadline.set(timeouts.header);
+    pub(crate) fn new(deadline: Deadline, gateway: Arc<GatewaySection>) -> Self {
+        deadline.set(gateway.timeouts.header);
         Self {
             deadline,
-            timeouts,
+            gateway,
             in_flight: AtomicU32::new(0),
             started: AtomicU32::new(0),
             is_header: AtomicBool::new(true),
@@ -51,14 +52,14 @@ impl ConnTimeouts {
         let is_idle = self.in_flight.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed);
         if is_idle && !self.is_header.load(Ordering::Relaxed) {
             self.is_header.store(true, Ordering::Relaxed);
-            self.deadline.set(self.timeouts.header);
+            self.deadline.set(self.gateway.timeouts.header);
         }
     }
 
     /// Records that a write is blocked: the client does not read.
     pub(crate) fn write_blocked(&self) {
         if !self.is_write_blocked.swap(true, Ordering::Relaxed) {
-            self.deadline.set(self.timeouts.body);
+            self.deadline.set(self.gateway.timeouts.body);
         }
     }
 
@@ -67,7 +68,7 @@ impl ConnTimeouts {
         if self.is_write_blocked.load(Ordering::Relaxed) {
             self.is_write_blocked.store(false, Ordering::Relaxed);
             if self.in_flight.load(Ordering::Relaxed) == 0 {
-                self.deadline.set(self.timeouts.idle);
+                self.deadline.set(self.gateway.timeouts.idle);
             } else {
                 self.deadline.clear();
             }
@@ -112,14 +113,14 @@ impl ConnTimeouts {
     /// Records that a request has finished.
     pub(crate) fn end(&self) {
         if self.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 && !self.is_write_blocked.load(Ordering::Relaxed) {
-            self.deadline.set(self.timeouts.idle);
+            self.deadline.set(self.gateway.timeouts.idle);
         }
     }
 
     /// Records that the rest of an answered request has been received: what comes next is another request.
     pub(crate) fn drained(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0 && self.is_header.swap(false, Ordering::Relaxed) {
-            self.deadline.set(self.timeouts.idle);
+            self.deadline.set(self.gateway.timeouts.idle);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Accepts connections from a socket, up to the number that all workers may have open together.
 
+use super::disconnect::ClientSocket;
 use crate::connection;
 use crate::connection::descriptors::{self, User};
 use crate::worker::WorkerState;
@@ -123,7 +124,7 @@ impl Acceptor {
             _alive: self.alive.clone(),
         };
         let tls = self.tls.clone();
-        tokio::spawn(connection::serve(guard, socket, peer, tls));
+        tokio::spawn(connection::serve(guard, ClientSocket::new(socket), peer, tls));
     }
 }
 

@@ -1,12 +1,11 @@
 //! A client's connection, as HTTP/1 and HTTP/2 read and write it.
 //!
-//! It starts with the bytes that were already read to detect the protocol, and reports reads and writes to its
-//! [`ConnTimeouts`] and the metrics.
+//! It starts with the bytes that were already read to detect the protocol, and reports reads and writes to the timeouts
+//! of the connection and the metrics.
 
 use super::disconnect::ClientSocket;
-use crate::connection::ConnTimeouts;
+use crate::connection::Connection;
 use bytes::Bytes;
-use diana_metrics::Shard;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,8 +17,7 @@ use tokio_rustls::server::TlsStream;
 /// A client's connection.
 pub(crate) struct ClientIo {
     stream: Stream,
-    timeouts: Arc<ConnTimeouts>,
-    metrics: Arc<Shard>,
+    connection: Arc<Connection>,
 }
 
 /// The transport of a connection.
@@ -56,16 +54,16 @@ impl<I> Rewind<I> {
 }
 
 impl ClientIo {
-    pub(crate) fn new(stream: Stream, timeouts: Arc<ConnTimeouts>, metrics: Arc<Shard>) -> Self {
-        Self { stream, timeouts, metrics }
+    pub(crate) fn new(stream: Stream, connection: Arc<Connection>) -> Self {
+        Self { stream, connection }
     }
 
     fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Pending => self.timeouts.write_blocked(),
+            Poll::Pending => self.connection.timeouts.write_blocked(),
             Poll::Ready(Ok(length)) => {
-                self.timeouts.wrote();
-                self.metrics.bytes_out(*length as u64);
+                self.connection.timeouts.wrote();
+                self.connection.worker.metrics.bytes_out(*length as u64);
             }
             Poll::Ready(Err(_)) => {}
         }
@@ -127,8 +125,8 @@ impl AsyncRead for ClientIo {
         };
         let length = buffer.filled().len() - before;
         if length > 0 {
-            this.timeouts.read();
-            this.metrics.bytes_in(length as u64);
+            this.connection.timeouts.read();
+            this.connection.worker.metrics.bytes_in(length as u64);
         }
         read
     }

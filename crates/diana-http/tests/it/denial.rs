@@ -161,6 +161,41 @@ fn a_changed_custom_response_applies() {
     assert!(response().contains("\"status\":429"));
 }
 
+/// The text is cached, and so must change with everything that the response depends on.
+#[test]
+fn http1_text_is_the_response() {
+    let rules = |more: &str| format!("rules: [{{name: a, limit: 1/h{more}}}]");
+    let (filter, clock) = filter(&rules(""));
+    granted(filter.check(&get("/"), client())).begin();
+    for (step, more) in ["", ", status: 429", ", answer: {type: text/plain, text: 'slow down'}"].into_iter().enumerate()
+    {
+        filter.engine().set_rules(&crate::support::file(&rules(more)));
+        for _ in 0..2 {
+            clock.advance(std::time::Duration::from_secs(step as u64));
+            let mut text = b"HTTP/1.1".to_vec();
+            let written = denied(filter.check(&get("/"), client()))
+                .write_http1(&mut text, |text| text.extend_from_slice(b"date: x\r\n\r\n"));
+            let response = denied(filter.check(&get("/"), client())).into_response();
+            let status = response.status();
+            let reason = status.canonical_reason().unwrap();
+            let mut expected = format!("HTTP/1.1 {} {reason}\r\n", status.as_str());
+            for (name, value) in response.headers() {
+                expected.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+            }
+            let body = body(response);
+            expected.push_str(&format!("content-length: {}\r\ndate: x\r\n\r\n{body}", body.len()));
+            assert_eq!(String::from_utf8(text).unwrap(), expected);
+            assert_eq!(written, Some((status, body.len())));
+        }
+    }
+    // Other formats are not cached: nothing is written.
+    for request in [accepting(BROWSER), Request::head("/").body(()).unwrap()] {
+        let mut text = Vec::new();
+        assert_eq!(denied(filter.check(&request, client())).write_http1(&mut text, |_| ()), None);
+        assert!(text.is_empty());
+    }
+}
+
 #[test]
 fn head_has_no_body() {
     for accept in ["*/*", BROWSER] {
