@@ -222,17 +222,7 @@ impl<const SIZE: usize> LineBuffer<SIZE> {
 
     fn long_number(&mut self, kind: u8, number: i64) {
         self.push(&[kind]);
-        if number < 0 {
-            self.push(b"-");
-        }
-        let (mut rest, mut divisor) = (number.unsigned_abs(), 1);
-        while rest / divisor >= 10 {
-            divisor *= 10;
-        }
-        while divisor > 0 {
-            self.push(&[b'0' + u8::try_from(rest / divisor).unwrap_or(0)]);
-            (rest, divisor) = (rest % divisor, divisor / 10);
-        }
+        self.push(itoa::Buffer::new().format(number).as_bytes());
         self.push(b"\r\n");
     }
 }
