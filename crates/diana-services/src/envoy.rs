@@ -70,6 +70,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The services on one thread.
 #[derive(Clone)]
 pub(crate) struct EnvoyService {
+    rate_limit: RateLimitServiceServer<RateLimit>,
+    /// The other services.
     routes: Routes,
     /// How long the first bytes of a connection may take.
     preface_timeout: Duration,
@@ -128,9 +130,8 @@ impl EnvoyService {
         let rate_limit = RateLimitServiceServer::new(RateLimit(Arc::clone(&state)));
         let ext_authz = AuthorizationServer::new(ExtAuthz(state));
         let health = HealthServer::new(HealthService::new(stop));
-        let mut routes = Routes::new(rate_limit.max_decoding_message_size(MAX_MESSAGE))
-            .add_service(ext_authz.max_decoding_message_size(MAX_MESSAGE))
-            .add_service(health);
+        let rate_limit = rate_limit.max_decoding_message_size(MAX_MESSAGE);
+        let mut routes = Routes::new(ext_authz.max_decoding_message_size(MAX_MESSAGE)).add_service(health);
         // Without reflection, clients need the files of the protocol; nothing else.
         let reflection =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
@@ -138,7 +139,7 @@ impl EnvoyService {
             (Ok(newer), Ok(older)) => routes = routes.add_service(newer).add_service(older),
             (Err(error), _) | (_, Err(error)) => tracing::warn!("no gRPC reflection: {error}"),
         }
-        Self { routes: routes.prepare(), preface_timeout, message_timeout }
+        Self { rate_limit, routes: routes.prepare(), preface_timeout, message_timeout }
     }
 
     /// Serves one connection until it ends or, at shutdown, its calls are answered.
@@ -164,7 +165,7 @@ impl EnvoyService {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         let timeouts = CallTimeouts { message: self.message_timeout, stop: stop.clone() };
-        let service = CallService::new(self.routes, peer.ip().to_canonical(), timeouts);
+        let service = CallService::new(self.rate_limit, self.routes, peer.ip().to_canonical(), timeouts);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             // Errors of a client are not logged.

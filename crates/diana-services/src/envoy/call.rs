@@ -1,5 +1,7 @@
 //! A call: its peer, and how long its message may take to arrive.
 
+use super::proto::ratelimit::rate_limit_service_server::RateLimitServiceServer;
+use super::rate_limit::RateLimit;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::convert::Infallible;
@@ -26,18 +28,27 @@ pub(super) struct CallTimeouts {
 
 /// The calls of one connection.
 pub(super) struct CallService {
+    /// Almost all calls are for it, so it is not looked for in the routes.
+    rate_limit: RateLimitServiceServer<RateLimit>,
     routes: Routes,
     peer: IpAddr,
     timeouts: CallTimeouts,
 }
 
 impl CallService {
-    pub(super) fn new(routes: Routes, peer: IpAddr, timeouts: CallTimeouts) -> Self {
-        Self { routes, peer, timeouts }
+    pub(super) fn new(
+        rate_limit: RateLimitServiceServer<RateLimit>,
+        routes: Routes,
+        peer: IpAddr,
+        timeouts: CallTimeouts,
+    ) -> Self {
+        Self { rate_limit, routes, peer, timeouts }
     }
 }
 
-/// The beginning of the paths of the external authorization, which uses the peer.
+/// The beginning of the paths of the rate limit service.
+const RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/";
+/// That of the external authorization, which uses the peer.
 const AUTHORIZATION: &str = "/envoy.service.auth.";
 /// That of reflection, the only service to which clients send streams.
 const REFLECTION: &str = "/grpc.reflection.";
@@ -45,7 +56,7 @@ const REFLECTION: &str = "/grpc.reflection.";
 impl hyper::service::Service<http::Request<Incoming>> for CallService {
     type Response = http::Response<tonic::body::Body>;
     type Error = Infallible;
-    type Future = <Routes as Service<http::Request<CallBody>>>::Future;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let (mut head, body) = request.into_parts();
@@ -54,8 +65,10 @@ impl hyper::service::Service<http::Request<Incoming>> for CallService {
         }
         let kind = if head.uri.path().starts_with(REFLECTION) { CallKind::Stream } else { CallKind::Unary };
         let body = CallBody { body, kind, timeouts: self.timeouts.clone(), timeout: None };
-        // Routes are always ready.
-        self.routes.clone().call(http::Request::from_parts(head, body))
+        let is_rate_limit = head.uri.path().starts_with(RATE_LIMIT);
+        let request = http::Request::from_parts(head, body);
+        // Both are always ready.
+        if is_rate_limit { self.rate_limit.clone().call(request) } else { Box::pin(self.routes.clone().call(request)) }
     }
 }
 

@@ -85,7 +85,7 @@ fn take(folder: &Path) {
             "document.querySelector('#what-if input').value = '8/s'; document.querySelector('#what-if button').click()",
         )
         .unwrap();
-    wait_for_text(&browser, "#what-if-result", "shadow: true");
+    wait_for_text(&browser, "#what-if-result", "with 8/s about");
     browser.screenshot(&folder.join("dashboard-rule.png")).unwrap();
 }
 
