@@ -10,6 +10,8 @@ use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
 const CONNECTIONS: u64 = 8_000;
+/// The maximum memory of a connection.
+const MAX_BYTES: f64 = 2_048.0;
 
 pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     if !options.wants("idle") {
@@ -28,13 +30,9 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     let [diana, nginx] =
         [each(&stage.diana("diana", "", SAME_AS_NGINX)), each(&stage.nginx())].map(|bytes| bytes as f64);
     let show = |bytes: f64| format!("{bytes:.0} bytes");
-    report.compare(
-        "  memory for each (resident)",
-        show(diana),
-        format!("nginx {}", show(nginx)),
-        diana / nginx,
-        Goal::Information,
-    );
+    let (what, goal) = ("  memory for each (resident)", format!("goal {}", show(MAX_BYTES)));
+    report.compare(what, show(diana), goal, diana / MAX_BYTES, Goal::AtMost(1.0));
+    report.compare(what, show(diana), format!("nginx {}", show(nginx)), diana / nginx, Goal::Information);
 }
 
 /// Returns the memory of one idle connection that was used once.

@@ -22,7 +22,7 @@ const REQUESTS: u32 = 2_000;
 
 /// Name, path, expected outcome, and the maximum number of instructions.
 const SUBJECTS: [(&str, &str, Outcome, f64); 2] =
-    [("  forwarded", "/open", Outcome::Forwarded, 24_000.0), ("  denied", "/shut", Outcome::Denied, 12_400.0)];
+    [("  forwarded", "/open", Outcome::Forwarded, 24_000.0), ("  denied", "/shut", Outcome::Denied, 10_500.0)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {

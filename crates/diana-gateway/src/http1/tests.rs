@@ -24,16 +24,19 @@ struct Seen {
     rejected: Option<u16>,
 }
 
+/// The names and values of headers or trailers.
+type Fields = Vec<(String, Vec<u8>)>;
+
 #[derive(Debug, PartialEq)]
 struct SeenRequest {
     line: String,
-    headers: Vec<(String, Vec<u8>)>,
+    headers: Fields,
     /// The body and the trailers; `None` if it is invalid or incomplete.
-    body: Option<(Vec<u8>, Vec<(String, Vec<u8>)>)>,
+    body: Option<(Vec<u8>, Fields)>,
 }
 
 /// The fields sorted by their names: a map has no other order.
-fn fields(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+fn fields(headers: &HeaderMap) -> Fields {
     let mut fields: Vec<_> =
         headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     fields.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -44,7 +47,7 @@ fn line(head: &http::request::Parts) -> String {
     format!("{} {} {:?}", head.method, head.uri, head.version)
 }
 
-fn allowed_trailers(trailers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+fn allowed_trailers(trailers: &HeaderMap) -> Fields {
     let allowed = trailers.iter().filter(|(name, _)| is_trailer_allowed(name));
     allowed.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect()
 }
@@ -80,7 +83,7 @@ fn read_body<'a>(
     decoder: &mut BodyDecoder,
     input: &mut BytesMut,
     parts: &mut impl Iterator<Item = &'a [u8]>,
-) -> Option<(Vec<u8>, Vec<(String, Vec<u8>)>)> {
+) -> Option<(Vec<u8>, Fields)> {
     let (mut body, mut trailers) = (Vec::new(), Vec::new());
     while !decoder.is_over() {
         match decoder.take(input).ok()? {
