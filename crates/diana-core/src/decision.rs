@@ -27,10 +27,33 @@ impl Decision {
     }
 
     /// Replaces the decision by that of one ask. It reuses the memory, which is cheaper than a new decision.
+    #[inline]
     pub fn replace(&mut self, answer: Answer) {
+        self.note = 0;
+        // Most decisions have one answer, and so had the decision whose memory is reused.
+        if let [only] = &mut self.answers[..] {
+            *only = answer;
+        } else {
+            self.replace_answers(answer);
+        }
+    }
+
+    #[cold]
+    fn replace_answers(&mut self, answer: Answer) {
         self.answers.clear();
         self.answers.push(answer);
-        self.note = 0;
+    }
+
+    /// Creates a decision without answers.
+    #[inline(always)]
+    pub(crate) fn empty() -> Self {
+        Self { answers: SmallVec::new(), note: 0 }
+    }
+
+    /// The answers, for a store that fills them in place: a decision is too large to copy around.
+    #[inline(always)]
+    pub(crate) fn answers_mut(&mut self) -> &mut SmallVec<[Answer; 8]> {
+        &mut self.answers
     }
 
     /// Attaches a number by which the store recognises the decision when it is refunded.
@@ -51,11 +74,13 @@ impl Decision {
     }
 
     /// Returns `true` if the request may proceed (after [`wait`](Self::wait)).
+    #[inline]
     pub fn is_granted(&self) -> bool {
         self.answers.iter().all(Answer::is_granted)
     }
 
     /// How long a granted request must wait: the longest wait of all limits. `None` if it was denied.
+    #[inline]
     pub fn wait(&self) -> Option<Duration> {
         if let [only] = &self.answers[..] {
             return only.wait();

@@ -86,6 +86,27 @@ impl KeySpec {
         self.write_key(key, |part, key| part.write(request, key))
     }
 
+    /// Returns `true` if [`simple_key`](Self::simple_key) can write it: it has one part or none, which is an attribute as the
+    /// request has it, or the address.
+    pub(crate) fn is_simple(&self) -> bool {
+        match &*self.parts {
+            [] => true,
+            [part] => part.is_simple(),
+            _ => false,
+        }
+    }
+
+    /// Appends the key of a request like [`key`](Self::key), if it [is simple](Self::is_simple) and the request has it. Else
+    /// it returns `false`, and `key` is unchanged.
+    #[inline]
+    pub(crate) fn simple_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> bool {
+        match &*self.parts {
+            [] => true,
+            [part] => part.write_simple(request, key),
+            _ => false,
+        }
+    }
+
     /// Like [`key`](Self::key), but a part from a token that is not trusted is written as a value that all such
     /// requests share: `(several)`, `(unverified)`, or `(rejected)` with the claim.
     pub(crate) fn doubtful_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {

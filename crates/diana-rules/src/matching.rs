@@ -216,12 +216,16 @@ impl Match {
         self.hosts.is_empty() && (self.paths.is_empty() || self.paths.iter().any(any_path))
     }
 
+    /// Returns `true` if it has no conditions other than host and path.
+    pub(crate) fn is_host_and_path(&self) -> bool {
+        let Self { paths: _, methods, hosts: _, headers, networks, domains, descriptor, when, others, call } = self;
+        let is_empty = methods.is_empty() && headers.is_empty() && domains.is_empty() && descriptor.is_none();
+        is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
+    }
+
     /// Returns `true` if all requests match.
     pub fn is_everything(&self) -> bool {
-        let Self { paths, methods, hosts, headers, networks, domains, descriptor, when, others, call } = self;
-        let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
-        let is_empty = is_empty && domains.is_empty() && descriptor.is_none();
-        is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
+        self.paths.is_empty() && self.hosts.is_empty() && self.is_host_and_path()
     }
 }
 

@@ -16,8 +16,8 @@ use crate::attributes::{Attribute, Attributes};
 use crate::file::RuleFile;
 use crate::identity::Identity;
 use crate::logged_keys::LoggedKeys;
-use crate::matching::index::{Candidates, Index};
-use crate::matching::{NeededAttributes, Normalised, RequestView, When};
+use crate::matching::index::{Candidate, Index};
+use crate::matching::{IndexedMatch, NeededAttributes, Normalised, RequestView, When};
 use crate::rule::{Mode, Rule};
 pub use compiled_rule::{CompiledLimit, CompiledRule, Move};
 use compiled_rule::{Expressions, Hits, RecordsKeys, Subject};
@@ -315,19 +315,26 @@ impl RuleSet {
 
     fn find_for(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
         let seen = RequestView::new(request, self.needed);
-        let mut candidates = Candidates::new();
-        self.index.candidates(&seen, &mut candidates);
-        for candidate in &candidates {
+        found.candidates.clear();
+        self.index.candidates(&seen, &mut found.candidates);
+        let mut next = 0;
+        while let Some(candidate) = found.candidates.get(next).copied() {
+            next += 1;
             let Some(rule) = self.rule(candidate.rule) else { continue };
-            match rule.rule().matches.check(&seen, candidate.indexed) {
-                Ok(when) => {
-                    let applied = rule.apply(candidate.rule, &seen, Subject::Request, hits, found);
-                    if applied == Expressions::Failed || when == When::Failed {
-                        rule.count_failure();
-                    }
-                }
-                Err(_) => continue,
+            let is_indexed = candidate.indexed == IndexedMatch::HostAndPath;
+            if !(is_indexed && rule.apply_simple(candidate.rule, request, hits, found)) {
+                check_and_apply(rule, candidate, &seen, hits, found);
             }
         }
+    }
+}
+
+/// Adds a rule that the index has found, if its other conditions match, too.
+#[inline(never)]
+fn check_and_apply(rule: &CompiledRule, candidate: Candidate, seen: &RequestView<'_>, hits: Hits, found: &mut Matches) {
+    let Ok(when) = rule.rule().matches.check(seen, candidate.indexed) else { return };
+    let applied = rule.apply(candidate.rule, seen, Subject::Request, hits, found);
+    if applied == Expressions::Failed || when == When::Failed {
+        rule.count_failure();
     }
 }

@@ -3,8 +3,8 @@
 use super::bytes::{KeyBytes, PrefixLengths};
 use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL, doubt_about};
 use crate::expression::Expression;
-use crate::matching::normal_segment;
 use crate::matching::path::segments;
+use crate::matching::{WithParameters, normal_segment};
 use crate::registry::KeyOf;
 use ipnet::IpNet;
 use std::fmt;
@@ -99,6 +99,33 @@ impl Part {
         }
         key.extend_from_slice(text.as_bytes());
         Ok(())
+    }
+
+    /// Returns `true` if [`write_simple`](Self::write_simple) can write it.
+    pub(super) fn is_simple(&self) -> bool {
+        match self {
+            Self::Of(attribute) | Self::Named(_, attribute) => !WithParameters::is_about(attribute),
+            Self::Address(_) => true,
+            Self::Expression(_) | Self::Registered(..) | Self::Request => false,
+        }
+    }
+
+    /// Writes this part like [`write`](Self::write), if it [is simple](Self::is_simple) and the request has it. It is a separate
+    /// function since it is on the hot path.
+    #[inline]
+    pub(super) fn write_simple(&self, request: &dyn Attributes, key: &mut KeyBytes) -> bool {
+        match self {
+            Self::Of(attribute) | Self::Named(_, attribute) => match request.get(attribute) {
+                Some(text) if !text.is_empty() => key.extend_from_slice(text.as_bytes()),
+                _ => return false,
+            },
+            Self::Address(prefix) => match request.ip() {
+                Some(address) => prefix.write(address, key),
+                None => return false,
+            },
+            Self::Expression(_) | Self::Registered(..) | Self::Request => return false,
+        }
+        true
     }
 
     /// Returns why a request does not have this part.

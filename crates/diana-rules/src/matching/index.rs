@@ -24,11 +24,10 @@
 use super::descriptor::DescriptorMatch;
 use super::host::HostPattern;
 use super::name_map::NameMap;
-use super::path::{PathPattern, Segment, Segments, segments};
+use super::path::{PathPattern, Segment, after_segment, segments, without_slashes};
 use super::{IndexedMatch, Match, RequestView};
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 /// A rule, by its number, that may match the request.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +39,7 @@ pub(crate) struct Candidate {
 /// The maximum length of a host name.
 const LONGEST_NAME: usize = 253;
 
-pub(crate) type Candidates = SmallVec<[Candidate; 32]>;
+pub(crate) type Candidates = Vec<Candidate>;
 
 /// Rules by host and path.
 #[derive(Debug, Default)]
@@ -60,6 +59,20 @@ struct Tree {
     literal: NameMap<Tree>,
     globs: Vec<(Segment, Tree)>,
     any_one: Option<Box<Tree>>,
+    step: Step,
+}
+
+/// How a walk goes on from a node. Known once all rules are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Step {
+    /// It ends: there are no rules for this path, and no children.
+    #[default]
+    End,
+    /// All children are a few names, of which one can match: the path is compared with them, without looking for the end of
+    /// its segment first.
+    FewNames,
+    /// Several children may match.
+    Search,
 }
 
 /// Rules by the value of an attribute.
@@ -92,10 +105,13 @@ impl Index {
                 }
             }
         }
+        index.any_host.plan();
+        index.exact.values_mut().chain(index.below.values_mut()).for_each(Tree::plan);
         index
     }
 
     /// Collects the rules that may match the request, in the order of the file.
+    #[inline]
     pub(crate) fn candidates(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.any_host.collect(seen, found);
         if !(self.exact.is_empty() && self.below.is_empty())
@@ -116,9 +132,9 @@ impl Index {
                 }
             }
         }
-        if found.len() > 1 {
-            // A rule with several paths, and a path with several forms, may be found more than once: sort indexed
-            // matches first.
+        // A rule with several paths, and a path with several forms, may be found more than once.
+        if !found.is_sorted_by(|one, next| one.rule < next.rule) {
+            // Indexed matches first.
             found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.indexed == IndexedMatch::None));
             found.dedup_by_key(|candidate| candidate.rule);
         }
@@ -163,30 +179,58 @@ impl Tree {
         tree.ends.add(own, candidate);
     }
 
-    /// Returns `true` if this node has no children.
-    fn is_leaf(&self) -> bool {
-        self.literal.is_empty() && self.globs.is_empty() && self.any_one.is_none()
+    /// Plans the walk from this node and all below it.
+    fn plan(&mut self) {
+        let is_few = self.globs.is_empty() && self.any_one.is_none();
+        self.step = match self.literal.few() {
+            Some([]) if is_few && self.ends.is_empty() => Step::End,
+            Some(_) if is_few => Step::FewNames,
+            _ => Step::Search,
+        };
+        let others = self.globs.iter_mut().map(|(_, tree)| tree).chain(self.any_one.as_deref_mut());
+        self.literal.values_mut().chain(others).for_each(Self::plan);
     }
 
+    #[inline]
     fn collect(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.below.collect(seen.request, found);
-        for path in seen.paths() {
-            self.walk(segments(path), seen.request, found);
+        if self.step == Step::End {
+            return;
+        }
+        if let Some(path) = seen.path() {
+            self.walk(path, seen.request, found);
+        }
+        for path in seen.other_paths() {
+            self.walk(path, seen.request, found);
         }
     }
 
-    /// Walks down by the remaining segments. No deeper than the longest pattern, whatever the path.
-    fn walk(&self, mut remaining: Segments<'_>, request: &dyn Attributes, found: &mut Candidates) {
-        if self.is_leaf() && self.ends.is_empty() {
-            return;
+    /// Walks down by the segments of a path. No deeper than the longest pattern, whatever the path.
+    fn walk(&self, path: &str, request: &dyn Attributes, found: &mut Candidates) {
+        let (mut tree, mut remaining) = (self, path);
+        while tree.step != Step::End {
+            remaining = without_slashes(remaining);
+            if remaining.is_empty() {
+                return tree.ends.collect(request, found);
+            }
+            if tree.step == Step::Search {
+                return tree.search(remaining, request, found);
+            }
+            let mut names = tree.literal.few().unwrap_or_default().iter();
+            let child = names.find_map(|(name, child)| Some((child, after_segment(remaining, name)?)));
+            let Some((child, rest)) = child else { return };
+            child.below.collect(request, found);
+            (tree, remaining) = (child, rest);
         }
-        let Some(segment) = remaining.next() else {
-            self.ends.collect(request, found);
-            return;
-        };
+    }
+
+    /// Goes on with all children that match the first segment of the remaining path.
+    fn search(&self, remaining: &str, request: &dyn Attributes, found: &mut Candidates) {
+        let mut rest = segments(remaining);
+        let Some(segment) = rest.next() else { return };
         let step = |tree: &Self, found: &mut Candidates| {
             tree.below.collect(request, found);
-            tree.walk(remaining.clone(), request, found);
+            tree.walk(rest.remaining(), request, found);
         };
         if let Some(tree) = self.literal.get(segment) {
             step(tree, found);
@@ -234,6 +278,13 @@ impl Bucket {
     #[inline]
     fn collect(&self, request: &dyn Attributes, found: &mut Candidates) {
         self.plain.iter().for_each(|candidate| found.push(*candidate));
+        if !self.by_value.is_empty() {
+            self.collect_by_value(request, found);
+        }
+    }
+
+    #[inline(never)]
+    fn collect_by_value(&self, request: &dyn Attributes, found: &mut Candidates) {
         for (attribute, values) in &self.by_value {
             if let Attribute::Descriptor(key) = attribute {
                 // A descriptor may have several entries with this key.

@@ -44,6 +44,16 @@ impl<T: Default> NameMap<T> {
         self.many.entry(name.into()).or_default()
     }
 
+    /// Returns all values with their names, if there are only a few.
+    #[inline]
+    pub(super) fn few(&self) -> Option<&[(Box<str>, T)]> {
+        self.many.is_empty().then_some(&self.few)
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.few.iter_mut().map(|(_, value)| value).chain(self.many.values_mut())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.few.is_empty() && self.many.is_empty()
     }

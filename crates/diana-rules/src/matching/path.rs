@@ -30,7 +30,6 @@ pub(crate) enum Segment {
 }
 
 /// The segments of a path, from first to last.
-///
 #[derive(Clone, Debug)]
 pub(crate) struct Segments<'a>(&'a str);
 
@@ -39,15 +38,35 @@ pub(crate) fn segments(path: &str) -> Segments<'_> {
     Segments(path)
 }
 
+/// Returns a path without its leading slashes.
+#[inline]
+pub(super) fn without_slashes(mut path: &str) -> &str {
+    while let Some(rest) = path.strip_prefix('/') {
+        path = rest;
+    }
+    path
+}
+
+/// Returns what follows the first segment of a path, if that is `name`. The path must not start with a slash.
+#[inline]
+pub(super) fn after_segment<'a>(path: &'a str, name: &str) -> Option<&'a str> {
+    path.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl<'a> Segments<'a> {
+    /// Returns the part of the path that follows.
+    #[inline]
+    pub(super) fn remaining(&self) -> &'a str {
+        self.0
+    }
+}
+
 impl<'a> Iterator for Segments<'a> {
     type Item = &'a str;
 
     #[inline]
     fn next(&mut self) -> Option<&'a str> {
-        let mut remaining = self.0;
-        while let Some(rest) = remaining.strip_prefix('/') {
-            remaining = rest;
-        }
+        let remaining = without_slashes(self.0);
         let end = remaining.bytes().position(|byte| byte == b'/').unwrap_or(remaining.len());
         // A slash is never a part of another character.
         let (segment, rest) = remaining.split_at_checked(end)?;

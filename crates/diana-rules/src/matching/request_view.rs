@@ -66,6 +66,11 @@ impl<'a> RequestView<'a> {
         seen
     }
 
+    /// The decoded form of the path.
+    pub(crate) fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
     /// All forms of the path: first the decoded one, then the [others](Attributes::other_paths).
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.path.as_deref().into_iter().chain(self.other_paths())

@@ -26,6 +26,8 @@ pub struct CompiledRule {
     bandwidth: Option<Limit>,
     /// Whether the rule needs its own view of a request, for the parameters of the path.
     needs_view: bool,
+    /// The cost of a request, if only the key depends on the request: see [`apply_simple`](Self::apply_simple).
+    simple_cost: Option<Cost>,
     /// Whether the rule has a limit whose permits are released.
     is_held: bool,
     /// Where the counts are stored: in this process, if all limits are local.
@@ -141,6 +143,12 @@ impl CompiledRule {
         let keys = || known.and_then(|known| known.keys.clone()).unwrap_or_default();
         let keys = records_keys.then(keys);
         let needs_view = rule.by.has_registered() || rule.attributes().any(WithParameters::is_about);
+        let simple_cost = match &rule.cost {
+            _ if !is_simple(&rule) => None,
+            CostOf::Request => Some(Cost::ONE),
+            CostOf::Fixed(cost) => Some(*cost),
+            CostOf::Expression(_) => None,
+        };
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
         let is_local = limits.iter().flatten().all(|limit| limit.counted_in == CountedIn::Local);
         let counted_in = if is_local { CountedIn::Local } else { rule.counted_in };
@@ -151,6 +159,7 @@ impl CompiledRule {
             overrides,
             bandwidth,
             needs_view,
+            simple_cost,
             is_held,
             counted_in,
             charges: None,
@@ -300,6 +309,24 @@ impl CompiledRule {
         !deny.is_empty() && (deny.may_contain(by, seen, request) || seen.other_paths().any(other))
     }
 
+    /// Adds the rule with the key and cost of one request whose host and path match, if nothing else must be checked and the
+    /// request has the key. Else it returns `false`, and has done nothing.
+    ///
+    /// It has the same result as [`Match::check`](crate::matching::Match::check) and [`apply`](Self::apply), which most rules
+    /// do not need.
+    #[inline]
+    pub(super) fn apply_simple(&self, number: u32, request: &dyn Attributes, hits: Hits, found: &mut Matches) -> bool {
+        let (Some(cost), Hits::Charge(1)) = (self.simple_cost, hits) else { return false };
+        let start = found.keys.len();
+        if !self.rule.by.simple_key(request, &mut found.keys) {
+            return false;
+        }
+        let key = KeyRange::new(start, found.keys.len());
+        let (mode, counted_in) = (self.rule.mode, self.counted_in);
+        found.add(MatchedRule { rule: number, limits: 0, cost, key, mode, counted_in }, self.is_held);
+        true
+    }
+
     /// Adds the rule with the key and cost of a matching request or call.
     pub(super) fn apply(
         &self,
@@ -396,6 +423,13 @@ impl CompiledRule {
             None => found.add_free(applied(Cost::ONE)),
         }
     }
+}
+
+/// Returns `true` if only the key of a rule depends on the request, once its host and path match.
+fn is_simple(rule: &Rule) -> bool {
+    let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
+    let has_others = has_lists || !rule.overrides.is_empty() || rule.charges.is_some();
+    !has_others && rule.matches.is_host_and_path() && rule.by.is_simple()
 }
 
 /// When the keys of requests are recorded.

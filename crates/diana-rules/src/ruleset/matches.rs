@@ -1,6 +1,7 @@
 //! The rules that match one request.
 
 use crate::key::KeyBytes;
+use crate::matching::index::Candidates;
 use crate::rule::{CountedIn, Mode};
 use diana_core::Cost;
 use smallvec::SmallVec;
@@ -16,9 +17,16 @@ pub struct Matches {
     /// If several requests are decided together: the matches of each.
     parts: Vec<PartMatches>,
     pub(super) keys: KeyBytes,
+    /// The rules that may match, while they are checked.
+    pub(super) candidates: Candidates,
     has_shadows: bool,
     is_held: bool,
+    /// Whether `free`, `refused`, `charged` or `parts` may have entries: those of most requests have none.
+    has_others: bool,
 }
+
+/// The capacity of the keys that is kept.
+const LARGE: usize = 4 << 10;
 
 /// A rule that matches a request.
 #[derive(Clone, Debug)]
@@ -139,6 +147,14 @@ impl Matches {
         &self.applied
     }
 
+    /// Returns the rule that counts the request, if it is the only one, and no other rule denies the request or charges it.
+    #[inline]
+    pub fn only(&self) -> Option<&MatchedRule> {
+        let [only] = &*self.applied else { return None };
+        let is_only = !self.has_others || self.refused.is_empty() && self.charged.is_empty();
+        is_only.then_some(only)
+    }
+
     /// The rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
     /// actual cost turns out to be higher. Their `cost` is meaningless.
     pub fn uncharged(&self) -> &[MatchedRule] {
@@ -193,24 +209,31 @@ impl Matches {
     }
 
     /// Clears the matches. The memory is kept, unless a request with very long keys made it large.
+    #[inline]
     pub fn clear(&mut self) {
-        const LARGE: usize = 4 << 10;
         self.applied.clear();
+        self.keys.clear();
+        self.has_shadows = false;
+        self.is_held = false;
+        if self.has_others || self.keys.capacity() > LARGE {
+            self.clear_others();
+        }
+    }
+
+    #[cold]
+    fn clear_others(&mut self) {
         self.free.clear();
         self.refused.clear();
         self.charged.clear();
         self.parts.clear();
-        self.keys.clear();
-        if self.keys.capacity() > LARGE {
-            self.keys.shrink_to(LARGE);
-        }
-        self.has_shadows = false;
-        self.is_held = false;
+        self.has_others = false;
+        self.keys.shrink_to(LARGE);
     }
 
     /// Begins the next of several requests that are decided together.
     pub(super) fn begin_part(&mut self) {
         let denied_from = u32::try_from(self.refused.len()).unwrap_or(u32::MAX);
+        self.has_others = true;
         self.parts.push(PartMatches { denied_from, ..PartMatches::default() });
     }
 
@@ -255,12 +278,16 @@ impl Matches {
         };
         match self.charged.iter().position(same) {
             Some(index) => self.charged[index].cost = self.charged[index].cost.max(charge.cost),
-            None => self.charged.push(charge),
+            None => {
+                self.has_others = true;
+                self.charged.push(charge);
+            }
         }
     }
 
     /// Adds a rule for which the request is free so far.
     pub(super) fn add_free(&mut self, applied: MatchedRule) {
+        self.has_others = true;
         self.free.push(applied);
     }
 
@@ -268,12 +295,14 @@ impl Matches {
     /// keys, from `start`.
     pub(super) fn deny(&mut self, rule: u32, why: DenyReason, start: usize) {
         let key = KeyRange::new(start, self.keys.len());
+        self.has_others = true;
         self.refused.push(DeniedBy { rule, why, key });
     }
 
     /// Denies the request by a rule that matches it, by its index in [`matched`](Self::matched), regardless of its counts.
     pub fn deny_matched(&mut self, index: usize, why: DenyReason) {
         if let Some(MatchedRule { rule, key, .. }) = self.applied.get(index) {
+            self.has_others = true;
             self.refused.push(DeniedBy { rule: *rule, why, key: *key });
         }
     }

@@ -23,6 +23,7 @@ use diana_core::Timestamp;
 use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use space_saving::MAX_TEXT;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +33,8 @@ use windows::{PERIOD_SECONDS, Windows};
 pub const MAX_RECORDED: usize = 256;
 /// The maximum number of denied keys of one rule that are logged in a minute.
 pub const MAX_LOGGED: usize = 10;
+/// The length of a period, in nanoseconds.
+const PERIOD_NANOS: u64 = PERIOD_SECONDS * 1_000_000_000;
 /// The periods of a minute.
 const PERIODS_OF_MINUTE: u64 = 60 / PERIOD_SECONDS;
 
@@ -81,11 +84,82 @@ struct Lists {
     logged_delays: SmallVec<[u64; 4]>,
     /// The last minute with denials that were not logged.
     finished: Option<DeniedMinute>,
+    last_denied: LastDenied,
+}
+
+/// The key that was denied last. Its next denials are counted here, which costs no more than a comparison of the key. They are
+/// added to the windows before these are changed or read.
+#[derive(Debug)]
+struct LastDenied {
+    /// When the current period begins, in nanoseconds.
+    from: u64,
+    /// The number of denials that are not in the windows yet.
+    again: u64,
+    hash: u64,
+    /// The length of the key; `None` if there is no key, or if it is too long to be compared.
+    length: Option<usize>,
+    text: [u8; MAX_TEXT],
+}
+
+impl LastDenied {
+    const NONE: Self = Self { from: 0, again: 0, hash: 0, length: None, text: [0; MAX_TEXT] };
+
+    fn new(key: &[u8], hash: u64, period: u64) -> Self {
+        let mut text = [0; MAX_TEXT];
+        let Some(kept) = text.get_mut(..key.len()) else { return Self::NONE };
+        kept.copy_from_slice(key);
+        Self { from: period * PERIOD_NANOS, again: 0, hash, length: Some(key.len()), text }
+    }
+
+    fn text(&self) -> &[u8] {
+        self.text.get(..self.length.unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Returns `true` if it is this key, and the time is in the current period.
+    #[inline]
+    fn is(&self, key: &[u8], now: Timestamp) -> bool {
+        // A time before the period wraps around.
+        self.length == Some(key.len())
+            && now.as_nanos().wrapping_sub(self.from) < PERIOD_NANOS
+            && self.text.get(..key.len()).is_some_and(|text| is_same(text, key))
+    }
+}
+
+/// Compares two texts of the same length: eight bytes at a time, which is faster than a call for short ones.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    match (one.last_chunk::<8>(), other.last_chunk::<8>()) {
+        (Some(end), Some(other_end)) => {
+            let (chunks, other_chunks) = (one.chunks_exact(8), other.chunks_exact(8));
+            end == other_end && chunks.zip(other_chunks).all(|(chunk, other)| chunk == other)
+        }
+        _ => one == other,
+    }
 }
 
 impl KeyRecorder {
     /// Records a request. Returns `true` if it is to be logged: it is the first one of its key in a minute.
+    #[inline]
     pub(super) fn record(&self, outcome: KeyOutcome, key: &[u8], weight: u64, now: Timestamp) -> bool {
+        // A client over its limit is denied many times in a row.
+        if outcome == KeyOutcome::Denied && weight == 1 && self.record_again(key, now) {
+            return false;
+        }
+        self.record_any(outcome, key, weight, now)
+    }
+
+    /// Records a denial, if its key is the one that was denied last. Else it returns `false`.
+    #[inline]
+    fn record_again(&self, key: &[u8], now: Timestamp) -> bool {
+        let mut lists = self.0.lock();
+        let Some(lists) = &mut *lists else { return false };
+        let is_again = lists.last_denied.is(key, now);
+        lists.last_denied.again += u64::from(is_again);
+        is_again
+    }
+
+    #[inline(never)]
+    fn record_any(&self, outcome: KeyOutcome, key: &[u8], weight: u64, now: Timestamp) -> bool {
         let period = period(now);
         let mut hasher = HASHER.build_hasher();
         hasher.write(key);
@@ -98,22 +172,28 @@ impl KeyRecorder {
                 None => return false,
             },
         };
+        lists.add_last_denied();
         // Times may be out of order, since threads record them after different waits.
         if period / PERIODS_OF_MINUTE > lists.minute {
             lists.finish_minute(period / PERIODS_OF_MINUTE);
         }
         let windows = lists.windows[outcome as usize].get_or_insert_with(|| Windows::new(period));
         let is_new = windows.add(period, hash, key, weight);
-        lists.denied += u64::from(outcome == KeyOutcome::Denied);
+        if outcome == KeyOutcome::Denied {
+            lists.denied += 1;
+            if windows.is_current(period) {
+                lists.last_denied = LastDenied::new(key, hash, period);
+            }
+        }
         is_new && lists.log(outcome, hash)
     }
 
     /// Returns the heaviest keys of a window.
     pub(super) fn top(&self, outcome: KeyOutcome, window: Window, limit: usize, now: Timestamp) -> TopKeys {
         let mut lists = self.0.lock();
-        let Some(windows) = lists.as_mut().and_then(|lists| lists.windows[outcome as usize].as_mut()) else {
-            return TopKeys::default();
-        };
+        let Some(lists) = &mut *lists else { return TopKeys::default() };
+        lists.add_last_denied();
+        let Some(windows) = &mut lists.windows[outcome as usize] else { return TopKeys::default() };
         windows.advance(period(now));
         windows.top(window, limit)
     }
@@ -123,6 +203,7 @@ impl KeyRecorder {
     pub(super) fn finish_minute(&self, now: Timestamp) -> Option<DeniedMinute> {
         let mut guard = self.0.lock();
         let lists = guard.as_mut()?;
+        lists.add_last_denied();
         let minute = period(now) / PERIODS_OF_MINUTE;
         if minute > lists.minute {
             lists.finish_minute(minute);
@@ -153,7 +234,19 @@ impl Lists {
             logged_denials: SmallVec::new(),
             logged_delays: SmallVec::new(),
             finished: None,
+            last_denied: LastDenied::NONE,
         }))
+    }
+
+    /// Adds the denials of the last key to the windows, before these are changed or read.
+    fn add_last_denied(&mut self) {
+        if let Some(windows) = &mut self.windows[KeyOutcome::Denied as usize]
+            && self.last_denied.again > 0
+        {
+            windows.add_to_current(self.last_denied.hash, self.last_denied.text(), self.last_denied.again);
+            self.denied += self.last_denied.again;
+        }
+        (self.last_denied.length, self.last_denied.again) = (None, 0);
     }
 
     /// Returns `true` if a request whose key is new in this period is to be logged.
@@ -195,5 +288,5 @@ impl Drop for Lists {
 
 /// Returns the number of the period of a time.
 fn period(now: Timestamp) -> u64 {
-    now.as_nanos() / (PERIOD_SECONDS * 1_000_000_000)
+    now.as_nanos() / PERIOD_NANOS
 }

@@ -90,7 +90,7 @@ struct Corrections<'a> {
 impl<'a> Corrections<'a> {
     fn of(verdict: &'a Verdict, of: &ScopedDecision, costs: &ActualCost) -> Self {
         let mut all = Self::default();
-        let zeroed = &verdict.parts().settled_to_zero;
+        let zeroed = &verdict.parts().unusual.settled_to_zero;
         for (index, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
             let rule = verdict.rules().rule(matched.rule).map(diana_rules::ruleset::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
@@ -201,9 +201,10 @@ impl Engine {
     #[cold]
     async fn settle_free(&self, verdict: &mut Verdict, costs: &ActualCost, now: Timestamp) {
         let free = verdict.matches().uncharged().len();
-        verdict.parts_mut().charged_free.resize(free, 0);
+        verdict.parts_mut().unusual.charged_free.resize(free, 0);
         for index in 0..free {
-            let (matched, before) = (&verdict.matches().uncharged()[index], verdict.parts().charged_free[index]);
+            let (matched, before) =
+                (&verdict.matches().uncharged()[index], verdict.parts().unusual.charged_free[index]);
             let Some(rule) = verdict.rules().rule(matched.rule) else { continue };
             let Some(cost) = costs.of(rule.rule()) else { continue };
             // Earlier charges stay, since there is no receipt for them.
@@ -218,7 +219,7 @@ impl Engine {
                     None => LocalStore::charge(self.local(), ask, now),
                 }
             }
-            verdict.parts_mut().charged_free[index] = cost;
+            verdict.parts_mut().unusual.charged_free[index] = cost;
         }
     }
 
@@ -250,8 +251,8 @@ impl Engine {
         drop(returned);
         let parts = verdict.parts_mut();
         parts.decisions[index].decision = Decision::from(after).with_note(note);
-        parts.settled_to_zero.retain(|(known, _)| *known != scope);
-        parts.settled_to_zero.extend(zeroed);
+        parts.unusual.settled_to_zero.retain(|(known, _)| *known != scope);
+        parts.unusual.settled_to_zero.extend(zeroed);
     }
 
     /// Reads the current status of the keys of a decision.

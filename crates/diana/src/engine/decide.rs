@@ -2,11 +2,12 @@
 
 use super::asks::{Charges, Scope, ScopedDecision};
 use super::shared_store::InFlightQuery;
+use super::verdict::VerdictParts;
 use super::{Engine, Verdict};
-use diana_core::MaxWait;
+use diana_core::{Ask, MaxWait};
 use diana_rules::Attributes;
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
+use diana_rules::ruleset::{CompiledLimit, CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
 
 /// What to do with a request that must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,13 @@ pub(super) enum NextStep {
     QueryShared,
     /// Join the queue.
     Queue,
+}
+
+/// The answer of the only query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    Granted,
+    Denied,
 }
 
 impl Engine {
@@ -57,7 +65,38 @@ impl Engine {
     }
 
     /// Decides as much as possible about the matches of a verdict without waiting.
+    #[inline]
     pub(super) fn start_with(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
+        match self.decide_only_query(verdict) {
+            Some(Answered::Granted) => NextStep::Finish,
+            Some(Answered::Denied) => self.after_denial(verdict, when_full),
+            None => self.start_with_any(verdict, when_full),
+        }
+    }
+
+    /// Decides about a request that has a single query and needs no other step, as most requests do: the same as
+    /// [`start_with_any`](Self::start_with_any), without its checks. `None` if the request may need more.
+    #[inline]
+    fn decide_only_query(&self, verdict: &mut Verdict) -> Option<Answered> {
+        let VerdictParts { rules, matches, at, local_scope, decisions, .. } = verdict.parts_mut();
+        let rules = rules.as_ref()?;
+        let matched = matches.only()?;
+        let is_local = matched.counted_in == CountedIn::Local || self.state.shared.is_none();
+        let has_steps = rules.has_load() || rules.has_reserved() || !self.state.counts.queues.is_empty();
+        if has_steps || !is_local || matched.mode != Mode::Enforced {
+            return None;
+        }
+        let [limit] = rules.rule(matched.rule)?.limits(matched) else { return None };
+        let CompiledLimit { limit, max_wait, .. } = limit;
+        let ask = Ask { limit, key: matches.key(matched), cost: matched.cost, max_wait: *max_wait };
+        let answer = self.state.counts.store.decide_one(ask, *at, MaxWait::FOREVER);
+        decisions.push_local(*local_scope, answer);
+        Some(if answer.is_granted() { Answered::Granted } else { Answered::Denied })
+    }
+
+    /// Decides as much as possible about any matches of a verdict without waiting.
+    #[inline(never)]
+    fn start_with_any(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
         if verdict.rules().has_load() {
             self.shed(verdict);
         }
@@ -187,7 +226,7 @@ impl Engine {
     /// Checks all limits that are counted in this process.
     pub(super) fn decide_local(&self, verdict: &mut Verdict) {
         let scope = verdict.parts().local_scope;
-        // Most requests have a single query, which needs no list.
+        // A single query needs no list.
         if !verdict.rules().has_reserved()
             && let Some(ask) = verdict.only_ask(scope)
         {

@@ -23,10 +23,16 @@ enum DecideState<'e> {
 }
 
 impl<'e> DecideFuture<'e> {
-    pub(super) fn new(engine: &'e Engine, mut verdict: Verdict, next: NextStep, when_full: WhenFull) -> Self {
+    #[inline]
+    pub(super) fn new(engine: &'e Engine, verdict: Verdict, next: NextStep, when_full: WhenFull) -> Self {
         if next == NextStep::Finish {
             return Self(DecideState::Ready(Some(verdict), &engine.state.counts));
         }
+        Self::waiting(engine, verdict, next, when_full)
+    }
+
+    #[cold]
+    fn waiting(engine: &'e Engine, mut verdict: Verdict, next: NextStep, when_full: WhenFull) -> Self {
         verdict.refund_on_drop(&engine.state.counts);
         Self(DecideState::Waiting(Box::pin(engine.finish_waiting(verdict, next, when_full))))
     }
@@ -37,6 +43,7 @@ impl<'e> DecideFuture<'e> {
         self.ready().ok_or(self)
     }
 
+    #[inline]
     fn ready(&mut self) -> Option<Verdict> {
         match &mut self.0 {
             DecideState::Ready(verdict, counts) => verdict.take().map(|verdict| verdict.finish(counts)),

@@ -16,8 +16,7 @@ use diana_rules::ruleset::{
     CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, RequestOutcome, RuleNotCallable, sample,
 };
 use diana_rules::{Attributes, RuleFile, RuleSet};
-use fields::VerdictParts;
-pub(super) use fields::{DenyingRule, Queued, Rules};
+pub(super) use fields::{DenyingRule, Queued, Rules, VerdictParts};
 use limited_by::LoggedOutcome;
 pub use limited_by::{LimitedBy, LoggedRequest};
 use pool::Pooled;
@@ -125,7 +124,7 @@ impl Verdict {
 
     /// Finishes a peek, which has charged nothing.
     pub(super) fn finish_peek(&mut self) {
-        self.parts_mut().is_peek = true;
+        self.parts_mut().unusual.is_peek = true;
         if !self.is_granted() {
             self.parts_mut().denying = self.find_denying_rule();
         }
@@ -152,16 +151,25 @@ impl Verdict {
 
     /// Refunds everything in this process if it is dropped before it is [finished](Self::finish).
     pub(super) fn refund_on_drop(&mut self, counts: &Arc<LocalCounts>) {
-        self.parts_mut().on_drop = Some((Arc::clone(counts), Charges::All));
+        self.parts_mut().unusual.on_drop = Some((Arc::clone(counts), Charges::All));
+    }
+
+    /// Releases what it holds in this process.
+    #[inline(never)]
+    fn release_on_drop(&mut self) {
+        if let Some((counts, charges)) = self.parts_mut().unusual.on_drop.take() {
+            counts.release_all(self, charges);
+        }
     }
 
     /// Keeps its charges if it is dropped.
     pub(super) fn keep_on_drop(&mut self) {
-        self.parts_mut().on_drop = None;
+        self.parts_mut().unusual.on_drop = None;
     }
 
     /// Finishes the decision: updates the counters of the rules. From now on, dropping the verdict releases only the
     /// concurrency permits that it holds in this process.
+    #[inline]
     pub(super) fn finish(self, counts: &Arc<LocalCounts>) -> Self {
         self.finish_with_wait(counts).0
     }
@@ -173,18 +181,29 @@ impl Verdict {
             self.parts_mut().denying = self.find_denying_rule();
         }
         self.count(wait);
-        if wait.is_some() && !self.matches().charged().is_empty() {
-            counts.charge(&self);
+        let parts = self.parts();
+        let (has_charged, is_held) = (!parts.matches.charged().is_empty(), parts.matches.is_held());
+        // Most requests have nothing to charge or to release.
+        if has_charged || is_held || parts.unusual.on_drop.is_some() {
+            self.finish_charges(counts, wait.is_some());
+        }
+        (self, wait)
+    }
+
+    /// Charges other rules, and keeps only the permits for the drop.
+    #[inline(never)]
+    fn finish_charges(&mut self, counts: &Arc<LocalCounts>, is_granted: bool) {
+        if is_granted && !self.matches().charged().is_empty() {
+            counts.charge(self);
             self.count_charges();
         }
-        let is_held = self.matches().is_held() && wait.is_some();
-        self.parts_mut().on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
-        (self, wait)
+        let is_held = is_granted && self.matches().is_held();
+        self.parts_mut().unusual.on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
     }
 
     /// Returns `true` if the rule made it wait.
     fn has_waited_for(&self, rule: &Rule) -> bool {
-        let queued = self.parts().queued.and_then(|queued| self.rules().rule(queued.rule));
+        let queued = self.parts().unusual.queued.and_then(|queued| self.rules().rule(queued.rule));
         let asked =
             |asked: CheckedLimit<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
         queued.is_some_and(|queued| std::ptr::eq(queued.rule(), rule)) || self.checked_limits().any(asked)
@@ -222,7 +241,7 @@ impl Verdict {
         let parts = self.parts_mut();
         parts.at = now;
         parts.decisions.clear();
-        parts.to_log.clear();
+        parts.unusual.to_log.clear();
     }
 
     /// Switches to other rules, unless their matches can't be determined; returns the new number of the rule with the
@@ -239,12 +258,13 @@ impl Verdict {
     }
 
     pub(super) fn deny_by(&mut self, by: DeniedBy) {
-        self.parts_mut().denied_by = Some(by);
+        self.parts_mut().unusual.denied_by = Some(by);
     }
 
     /// Returns `true` if the request is granted (after [`wait`](Self::wait)).
+    #[inline]
     pub fn is_granted(&self) -> bool {
-        self.parts().denied_by.is_none() && self.decisions().all(Decision::is_granted)
+        self.wait().is_some()
     }
 
     /// Returns the decisions of active rules: the local and the shared one.
@@ -258,7 +278,7 @@ impl Verdict {
 
     /// Returns the decisions that charged the request: none if it was denied.
     pub(super) fn granted(&self) -> impl Iterator<Item = &ScopedDecision> {
-        let has_charged = self.is_granted() && !self.parts().is_peek;
+        let has_charged = self.is_granted() && !self.parts().unusual.is_peek;
         let decisions = if has_charged { &self.parts().decisions[..] } else { &[] };
         decisions.iter().filter(|of| of.decision.is_granted())
     }
@@ -266,26 +286,34 @@ impl Verdict {
     /// Returns how long a granted request must wait; `None` if it was denied.
     #[inline]
     pub fn wait(&self) -> Option<Duration> {
-        if self.parts().denied_by.is_some() {
-            return None;
-        }
-        // Most requests have a single decision.
-        if let [only] = &self.parts().decisions[..]
+        // Most requests have a single decision, with a single answer.
+        let VerdictParts { decisions, unusual, .. } = self.parts();
+        if let Some(only) = decisions.only()
+            && let [answer] = only.decision.answers()
+            && unusual.denied_by.is_none()
             && !only.scope.is_shadow()
         {
-            return only.decision.wait();
+            return answer.wait();
+        }
+        self.longest_wait()
+    }
+
+    #[inline(never)]
+    fn longest_wait(&self) -> Option<Duration> {
+        if self.parts().unusual.denied_by.is_some() {
+            return None;
         }
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
     }
 
     /// Returns how long it was queued before it was decided, granted or not.
     pub fn queued_for(&self) -> Duration {
-        self.parts().queued.map_or(Duration::ZERO, |queued| queued.time)
+        self.parts().unusual.queued.map_or(Duration::ZERO, |queued| queued.time)
     }
 
     /// Returns the rule that made it wait longest: in a queue, or for a reserved time. `None` without a wait.
     pub fn waited_for(&self) -> Option<&Rule> {
-        let queued = self.parts().queued;
+        let queued = self.parts().unusual.queued;
         let queued = queued.and_then(|queued| Some((queued.time, self.rules().rule(queued.rule)?.rule())));
         let reserved = self.checked_limits().filter(|_| self.is_granted());
         let reserved = reserved.filter_map(|asked| Some((asked.answer.wait()?, asked.rule)));
@@ -296,7 +324,7 @@ impl Verdict {
     /// Returns when a denied request would be granted; `None` if it was granted. For a denial by `load`, which can't be
     /// predicted, it is one second.
     pub fn retry(&self) -> Option<Retry> {
-        match self.parts().denied_by {
+        match self.parts().unusual.denied_by {
             Some(DeniedBy { why: DenyReason::Overloaded(_), .. }) => {
                 return Some(Retry::After(Duration::from_secs(1)));
             }
@@ -308,7 +336,7 @@ impl Verdict {
 
     /// Returns why it was denied, or which limit a granted request is closest to. `None` if no rule matches.
     pub fn reason(&self) -> Option<Reason<'_>> {
-        if let Some(DeniedBy { rule, why, .. }) = self.parts().denied_by {
+        if let Some(DeniedBy { rule, why, .. }) = self.parts().unusual.denied_by {
             return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
         }
         if let Some(only) = self.only_limit() {
@@ -372,7 +400,7 @@ impl Verdict {
     /// Finds the rule that denied it, and its key.
     fn find_denying_rule(&self) -> Option<DenyingRule> {
         let of = |matched: &MatchedRule| DenyingRule { rule: matched.rule, key: matched.key_range() };
-        match (self.parts().denied_by, self.matches().matched()) {
+        match (self.parts().unusual.denied_by, self.matches().matched()) {
             (Some(by), _) => Some(DenyingRule { rule: by.rule, key: by.key_range() }),
             // With a single matched rule, it is that one.
             (None, [matched]) => Some(of(matched)),
@@ -391,7 +419,7 @@ impl Verdict {
     /// Returns the HTTP status of the denial; `None` if it was granted.
     pub fn status(&self) -> Option<u16> {
         let rule = self.denied_by()?;
-        Some(match self.parts().denied_by.map(|denial| denial.why) {
+        Some(match self.parts().unusual.denied_by.map(|denial| denial.why) {
             // The request itself is invalid, not its rate.
             Some(DenyReason::Cost) => BAD_REQUEST,
             Some(DenyReason::Missing) => rule.missing_status.unwrap_or(rule.status),
@@ -404,7 +432,7 @@ impl Verdict {
     /// rerouted.
     pub fn over_limit(&self) -> Option<&OverLimit> {
         let rule = self.denied_by()?;
-        Some(match self.parts().denied_by.map(|denial| denial.why) {
+        Some(match self.parts().unusual.denied_by.map(|denial| denial.why) {
             Some(DenyReason::Cost) => &OverLimit::Deny,
             Some(DenyReason::Missing) if rule.missing_status.is_some() => &OverLimit::Deny,
             _ => &rule.over,
@@ -439,12 +467,13 @@ impl Verdict {
 }
 
 impl Drop for Verdict {
+    #[inline]
     fn drop(&mut self) {
         if self.is_taken() {
             return;
         }
-        if let Some((counts, charges)) = self.parts_mut().on_drop.take() {
-            counts.release_all(self, charges);
+        if self.parts().unusual.on_drop.is_some() {
+            self.release_on_drop();
         }
     }
 }

@@ -99,7 +99,7 @@ impl Drop for Position<'_> {
 /// Records the rule for which a request was queued until it was decided.
 fn record_queued(verdict: &mut Verdict, rule: Option<u32>, since: Timestamp) {
     let time = verdict.at().since(since);
-    verdict.parts_mut().queued = rule.map(|rule| Queued { rule, time });
+    verdict.parts_mut().unusual.queued = rule.map(|rule| Queued { rule, time });
 }
 
 impl Engine {

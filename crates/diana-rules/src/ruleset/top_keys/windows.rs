@@ -106,6 +106,16 @@ impl Windows {
         self.current.add(hash, key, weight)
     }
 
+    /// Returns `true` if this is the current period.
+    pub(super) fn is_current(&self, period: u64) -> bool {
+        period == self.period
+    }
+
+    /// Counts a key in the current period.
+    pub(super) fn add_to_current(&mut self, hash: u64, key: &[u8], weight: u64) {
+        self.current.add(hash, key, weight);
+    }
+
     /// Returns the key with the highest count in a range of the last short periods, and the current one.
     pub(super) fn heaviest(&self, periods: Range<u64>) -> Option<TopKey> {
         let closed =

@@ -22,16 +22,28 @@ pub(in crate::engine) struct VerdictParts {
     pub(in crate::engine) rules: Option<Rules>,
     pub(in crate::engine) matches: Matches,
     pub(in crate::engine) at: Timestamp,
-    /// The rule that denied the request regardless of its counts.
-    pub(in crate::engine) denied_by: Option<DeniedBy>,
     /// The rule that denied it, once the decision is finished.
     pub(in crate::engine) denying: Option<DenyingRule>,
-    /// What is to be logged about it.
-    pub(in crate::engine) to_log: SmallVec<[LogEntry; 2]>,
     /// Which queries are decided in this process.
     pub(in crate::engine) local_scope: Scope,
     /// The decisions of active rules, local ones first; then those of shadow rules.
     pub(in crate::engine) decisions: Decisions,
+    pub(in crate::engine) unusual: UnusualParts,
+}
+
+/// Fields that most requests do not need. They are cleared only if they were borrowed mutably.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct UnusualParts {
+    fields: UnusualFields,
+    is_changed: bool,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::engine) struct UnusualFields {
+    /// The rule that denied the request regardless of its counts.
+    pub(in crate::engine) denied_by: Option<DeniedBy>,
+    /// What is to be logged about it.
+    pub(in crate::engine) to_log: SmallVec<[LogEntry; 2]>,
     /// Which charges in this process are released when it is dropped, if it is granted.
     pub(in crate::engine) on_drop: Option<(Arc<LocalCounts>, Charges)>,
     /// The rule in whose queue it waited, and for how long.
@@ -48,6 +60,48 @@ pub(in crate::engine) struct VerdictParts {
     pub(in crate::engine) is_answered: bool,
 }
 
+impl UnusualParts {
+    /// Clears the fields, but keeps their memory.
+    #[inline]
+    fn clear(&mut self) {
+        if self.is_changed {
+            self.clear_changed();
+        }
+    }
+
+    #[inline(never)]
+    fn clear_changed(&mut self) {
+        let fields = &mut self.fields;
+        fields.denied_by = None;
+        fields.to_log.clear();
+        fields.on_drop = None;
+        fields.queued = None;
+        fields.settled_to_zero.clear();
+        fields.charged_free.clear();
+        fields.started_at = None;
+        fields.is_peek = false;
+        fields.is_answered = false;
+        self.is_changed = false;
+    }
+}
+
+impl Deref for UnusualParts {
+    type Target = UnusualFields;
+
+    #[inline]
+    fn deref(&self) -> &UnusualFields {
+        &self.fields
+    }
+}
+
+impl DerefMut for UnusualParts {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut UnusualFields {
+        self.is_changed = true;
+        &mut self.fields
+    }
+}
+
 /// A list of decisions whose memory is reused: a decision is large, and writing one answer into an old one is much
 /// cheaper than moving a new one.
 #[derive(Debug, Default)]
@@ -55,20 +109,29 @@ pub(in crate::engine) struct Decisions {
     /// The first `len` are in use.
     slots: SmallVec<[ScopedDecision; 1]>,
     len: usize,
+    /// Whether the memory is too large to be kept.
+    is_large: bool,
 }
 
 impl Decisions {
     /// Clears the list. The memory is kept, unless a request with very many limits made it large.
+    #[inline]
     pub(in crate::engine) fn clear(&mut self) {
-        const MAX_SLOTS: usize = 4;
-        const MAX_ANSWERS: usize = 8; // a decision has room for these without an allocation
-        if self.slots.len() > MAX_SLOTS || self.iter().any(|of| of.decision.answers().len() > MAX_ANSWERS) {
-            self.slots = SmallVec::new();
+        if self.is_large {
+            self.free();
         }
         self.len = 0;
     }
 
+    #[cold]
+    fn free(&mut self) {
+        *self = Self::default();
+    }
+
     pub(in crate::engine) fn push(&mut self, decision: ScopedDecision) {
+        const MAX_SLOTS: usize = 4;
+        const MAX_ANSWERS: usize = 8; // a decision has room for these without an allocation
+        self.is_large |= self.len >= MAX_SLOTS || decision.decision.answers().len() > MAX_ANSWERS;
         match self.slots.get_mut(self.len) {
             Some(slot) => *slot = decision,
             None => self.slots.push(decision),
@@ -79,12 +142,21 @@ impl Decisions {
     /// Adds the decision of this process about one query.
     #[inline]
     pub(in crate::engine) fn push_local(&mut self, scope: Scope, answer: Answer) {
-        let Some(slot) = self.slots.get_mut(self.len) else {
-            return self.push(ScopedDecision { scope, decision: Decision::new([answer]), is_local: true });
-        };
+        let Some(slot) = self.slots.get_mut(self.len) else { return self.push_new(scope, answer) };
         (slot.scope, slot.is_local) = (scope, true);
         slot.decision.replace(answer);
         self.len += 1;
+    }
+
+    #[cold]
+    fn push_new(&mut self, scope: Scope, answer: Answer) {
+        self.push(ScopedDecision { scope, decision: Decision::new([answer]), is_local: true });
+    }
+
+    /// Returns the decision, if there is only one.
+    #[inline]
+    pub(in crate::engine) fn only(&self) -> Option<&ScopedDecision> {
+        if self.len == 1 { self.slots.first() } else { None }
     }
 }
 
@@ -132,35 +204,20 @@ impl VerdictParts {
             rules: None,
             matches: Matches::default(),
             at: Timestamp::EPOCH,
-            denied_by: None,
             denying: None,
-            to_log: SmallVec::new(),
             local_scope: Scope::Everything,
             decisions: Decisions::default(),
-            on_drop: None,
-            queued: None,
-            settled_to_zero: Vec::new(),
-            charged_free: Vec::new(),
-            started_at: None,
-            is_peek: false,
-            is_answered: false,
+            unusual: UnusualParts::default(),
         }
     }
 
     /// Clears the fields, but keeps their memory. An unused box must not keep replaced rules alive.
+    #[inline]
     pub(super) fn clear(&mut self) {
         self.rules = None;
         self.matches.clear();
-        self.denied_by = None;
         self.denying = None;
-        self.to_log.clear();
         self.decisions.clear();
-        self.on_drop = None;
-        self.queued = None;
-        self.settled_to_zero.clear();
-        self.charged_free.clear();
-        self.started_at = None;
-        self.is_peek = false;
-        self.is_answered = false;
+        self.unusual.clear();
     }
 }

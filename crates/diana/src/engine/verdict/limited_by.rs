@@ -93,7 +93,7 @@ impl Verdict {
 
     /// Returns why it was denied, if not by a count.
     fn reason_regardless_of_counts(&self) -> Option<&'static str> {
-        Some(match self.parts().denied_by?.why {
+        Some(match self.parts().unusual.denied_by?.why {
             DenyReason::Listed => "listed in `deny`",
             DenyReason::Missing => "no key",
             DenyReason::Cost => "the cost can't be computed",
@@ -110,13 +110,13 @@ impl Verdict {
     /// Returns `true` if something about it is to be logged: a denial, a delay, or a denial by a shadow rule.
     #[inline]
     pub fn has_log_entries(&self) -> bool {
-        !self.parts().to_log.is_empty()
+        !self.parts().unusual.to_log.is_empty()
     }
 
     /// Logs what is to be logged about it, as events of `tracing`. Front ends call this once for each verdict.
     #[cold]
     pub fn log(&self, request: &LoggedRequest<'_>) {
-        for entry in &self.parts().to_log {
+        for entry in &self.parts().unusual.to_log {
             let Some(limiting) = self.limiting(entry.rule, entry.key) else { continue };
             let level = match (limiting.rule.log, entry.outcome) {
                 (LogLevel::Warn, LoggedOutcome::Delayed) => tracing::Level::INFO,

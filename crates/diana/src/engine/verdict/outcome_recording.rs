@@ -9,6 +9,7 @@ use std::time::Duration;
 
 impl Verdict {
     /// Updates the counters of each rule, and records the request's keys.
+    #[inline]
     pub(super) fn count(&mut self, wait: Option<Duration>) {
         let Some(wait) = wait else {
             self.count_queue_wait();
@@ -17,14 +18,29 @@ impl Verdict {
         if !self.matches().denied().is_empty() {
             self.count_shadow_denials();
         }
-        let is_immediate = self.parts().queued.is_none() && wait.is_zero();
         let sampled = sample(self.at());
+        if self.parts().unusual.queued.is_some() || !wait.is_zero() {
+            return self.count_delay(sampled);
+        }
+        let (rules, matches) = (self.rules(), self.matches());
+        for matched in matches.matched().iter().filter(|matched| matched.mode == Mode::Enforced) {
+            let Some(rule) = rules.rule(matched.rule) else { continue };
+            rule.count(RequestOutcome::Granted);
+            if let Some(weight) = sampled {
+                rule.record(KeyOutcome::Allowed, matches.key(matched), weight, self.at());
+            }
+        }
+    }
+
+    /// Updates the counters of each rule for a request that had to wait for some of them.
+    #[inline(never)]
+    fn count_delay(&mut self, sampled: Option<u64>) {
         for index in 0..self.matches().matched().len() {
             let matched = &self.matches().matched()[index];
             let Some(rule) = self.rules().rule(matched.rule).filter(|_| matched.mode == Mode::Enforced) else {
                 continue;
             };
-            if !is_immediate && self.has_waited_for(rule.rule()) {
+            if self.has_waited_for(rule.rule()) {
                 rule.count(RequestOutcome::Waited);
                 rule.count_wait(self.wait_for(rule.rule()));
                 let (rule, key) = (matched.rule, matched.key_range());
@@ -41,11 +57,13 @@ impl Verdict {
     /// Counts a denial for the rule that denied the request, and records its key.
     fn count_denial(&mut self) {
         let Some(DenyingRule { rule: number, key }) = self.parts().denying else { return };
+        let Some(rule) = self.rules().rule(number) else { return };
         let is_denied = self.over_limit() == Some(&OverLimit::Deny);
-        if let Some(rule) = self.rules().rule(number) {
-            rule.count(if is_denied { RequestOutcome::Denied } else { RequestOutcome::Rerouted });
+        rule.count(if is_denied { RequestOutcome::Denied } else { RequestOutcome::Rerouted });
+        if rule.record(KeyOutcome::Denied, self.matches().key_at(key), 1, self.at()) {
+            let outcome = if is_denied { LoggedOutcome::Denied } else { LoggedOutcome::Rerouted };
+            self.parts_mut().unusual.to_log.push(LogEntry { rule: number, key, outcome });
         }
-        self.record(number, key, if is_denied { LoggedOutcome::Denied } else { LoggedOutcome::Rerouted });
     }
 
     /// Counts the denials of shadow rules that do not depend on counts.
@@ -68,7 +86,7 @@ impl Verdict {
         };
         let Some(by) = self.rules().rule(rule) else { return };
         if by.record(recorded, self.matches().key_at(key), 1, self.at()) {
-            self.parts_mut().to_log.push(LogEntry { rule, key, outcome });
+            self.parts_mut().unusual.to_log.push(LogEntry { rule, key, outcome });
         }
     }
 }

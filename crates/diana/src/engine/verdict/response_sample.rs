@@ -19,29 +19,29 @@ impl Verdict {
     /// Records that the request starts now; adaptive limits measure its latency from here. Only the first call counts;
     /// without one, it starts right after [`wait`](Self::wait).
     pub fn begin(&mut self) {
-        if self.rules().has_adaptive() && self.parts().started_at.is_none() {
-            self.parts_mut().started_at = self.parts().on_drop.as_ref().map(|(counts, _)| counts.now());
+        if self.rules().has_adaptive() && self.parts().unusual.started_at.is_none() {
+            self.parts_mut().unusual.started_at = self.parts().unusual.on_drop.as_ref().map(|(counts, _)| counts.now());
         }
     }
 
     /// Records time that was spent waiting for the client, such as for its body; it is subtracted from the latency.
     pub fn waited_for_client(&mut self, time: Duration) {
-        if let Some(started_at) = &mut self.parts_mut().started_at {
-            *started_at = *started_at + time;
+        if let Some(started_at) = self.parts().unusual.started_at {
+            self.parts_mut().unusual.started_at = Some(started_at + time);
         }
     }
 
     /// Records that the response head has arrived now. Adaptive limits learn from the latency since
     /// [`begin`](Self::begin); other limits ignore it. Only the first call counts.
     pub fn answered(&mut self, class: ResponseClass) {
-        if self.parts().is_answered || !self.rules().has_adaptive() {
+        if self.parts().unusual.is_answered || !self.rules().has_adaptive() {
             return;
         }
-        self.parts_mut().is_answered = true;
+        self.parts_mut().unusual.is_answered = true;
         let parts = self.parts();
-        let (Some((counts, _)), Some(wait)) = (&parts.on_drop, self.wait()) else { return };
+        let (Some((counts, _)), Some(wait)) = (&parts.unusual.on_drop, self.wait()) else { return };
         let now = counts.now();
-        let latency = now.since(parts.started_at.unwrap_or(self.at() + wait));
+        let latency = now.since(parts.unusual.started_at.unwrap_or(self.at() + wait));
         let kind = match class {
             ResponseClass::Ok => SampleKind::Answered,
             ResponseClass::Overloaded => SampleKind::Dropped,
