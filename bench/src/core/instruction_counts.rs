@@ -14,13 +14,18 @@ struct Group {
     /// Its name on the command line under valgrind.
     name: &'static str,
     title: &'static str,
-    /// Name of a line, contender, and its peers.
-    lines: &'static [(&'static str, usize, &'static [usize])],
+    lines: &'static [Line],
 }
 
-const ONE_LIMIT: &[(&str, usize, &[usize])] =
-    &[("  check", 0, &[1, 2, 3, 4]), ("  check, whole answer written out", 5, &[6])];
-const ONE_KEY: &[(&str, usize, &[usize])] = &[("  String", 0, &[1]), ("  String, whole answer", 2, &[3])];
+/// Name of a line, contender, and its peers, each with its goal.
+type Line = (&'static str, usize, &'static [(usize, Goal)]);
+
+const INFORMATION: Goal = Goal::Information;
+const ONE_LIMIT: &[Line] = &[
+    ("  check", 0, &[(1, INFORMATION), (2, INFORMATION), (3, INFORMATION), (4, INFORMATION)]),
+    ("  check, whole answer written out", 5, &[(6, INFORMATION)]),
+];
+const ONE_KEY: &[Line] = &[("  String", 0, &[(1, INFORMATION)]), ("  String, whole answer", 2, &[(3, INFORMATION)])];
 
 const GROUPS: [Group; 5] = [
     Group { name: "limit-granted", title: "one limit, granted", lines: ONE_LIMIT },
@@ -31,9 +36,10 @@ const GROUPS: [Group; 5] = [
         name: "store",
         title: "the in-process store, 1,000 keys, granted",
         lines: &[
-            ("  decide, 1 ask", 1, &[0]),
-            ("  decide, 3 limits, 3 keys", 2, &[0]),
-            ("  decide, 3 limits, 1 key", 3, &[0]),
+            ("  decide, 1 ask", 1, &[(0, INFORMATION)]),
+            // No goal: each key has its own hash, lock and lookup, so little is done once for all three.
+            ("  decide, 3 limits, 3 keys", 2, &[(1, INFORMATION)]),
+            ("  decide, 3 limits, 1 key", 3, &[(1, Goal::AtMost(2.5))]),
         ],
     },
 ];
@@ -70,10 +76,10 @@ fn sections(report: &mut Report) -> Result<(), String> {
         let names = names(name);
         for (what, own, peers) in lines {
             let count = count(name, *own)?;
-            for peer_index in *peers {
+            for (peer_index, goal) in *peers {
                 let theirs = self::count(name, *peer_index)?;
                 let peer = format!("{} {theirs:.0}", names[*peer_index]);
-                report.compare(what, format!("{count:.0}"), peer, count / theirs, Goal::Information);
+                report.compare(what, format!("{count:.0}"), peer, count / theirs, *goal);
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Type-erased tables, so that the keys of limits of different kinds can be in one list.
 
 use super::budget::Budget;
-use super::table::{OnFull, Table, Usage};
+use super::table::{OnFull, Table, TentativeTake, Usage};
 use crate::algorithm::Packed;
 use crate::algorithm::erased_algorithm::AnyAlgorithm;
 use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::Arc;
 use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Sample, Timestamp};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -15,6 +16,16 @@ pub(crate) trait AnyTable: Debug + Send {
     fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool;
+    fn take_tentatively(
+        &mut self,
+        hash: u64,
+        now: Timestamp,
+        cost: Cost,
+        max_wait: MaxWait,
+        answers: &mut SmallVec<[Answer; 8]>,
+    ) -> TentativeTake;
+    fn undo_take(&mut self, hash: u64);
+    fn take_if_granted(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost);
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample);
@@ -46,6 +57,25 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
         self.grants(hash, now, cost, max_wait)
+    }
+
+    fn take_tentatively(
+        &mut self,
+        hash: u64,
+        now: Timestamp,
+        cost: Cost,
+        max_wait: MaxWait,
+        answers: &mut SmallVec<[Answer; 8]>,
+    ) -> TentativeTake {
+        self.take_tentatively(hash, now, cost, max_wait, answers)
+    }
+
+    fn undo_take(&mut self, hash: u64) {
+        self.undo_take(hash);
+    }
+
+    fn take_if_granted(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        self.take_if_granted(hash, now, cost, max_wait)
     }
 
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
@@ -121,6 +151,10 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
 /// A table whose type is known at compile time in the common case, which avoids dynamic dispatch.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most are packed, and a box would be one more cache miss for each decision"
+)]
 pub(crate) enum Keys {
     /// One-word token buckets: the most common limit.
     Packed(Table<PackedBucket>),
@@ -197,6 +231,30 @@ impl Keys {
     /// Returns `true` if [`take`](Self::take) would grant.
     pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
         either!(self, table => table.grants(hash, now, cost, max_wait))
+    }
+
+    /// Takes so that [`undo_take`](Self::undo_take) can undo a grant. Appends the
+    /// answer to `answers`.
+    #[inline(always)]
+    pub(crate) fn take_tentatively(
+        &mut self,
+        hash: u64,
+        now: Timestamp,
+        cost: Cost,
+        max_wait: MaxWait,
+        answers: &mut SmallVec<[Answer; 8]>,
+    ) -> TentativeTake {
+        either!(self, table => table.take_tentatively(hash, now, cost, max_wait, answers))
+    }
+
+    /// Undoes the last [tentative take](Self::take_tentatively), which was granted to the key with `hash`.
+    pub(crate) fn undo_take(&mut self, hash: u64) {
+        either!(self, table => table.undo_take(hash));
+    }
+
+    /// [`take`](Self::take), but a denial does not record the time.
+    pub(crate) fn take_if_granted(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        either!(self, table => table.take_if_granted(hash, now, cost, max_wait))
     }
 
     pub(crate) fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {

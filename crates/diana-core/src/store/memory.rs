@@ -1,8 +1,8 @@
 //! The in-process store: every limit's keys, sharded by key.
 //!
 //! A shard is one lock over the keys of *all* limits with the same hash bits. So the limits of one key (100/s and
-//! 20,000/h for the same account) share one lock, and a request that spans keys takes a few locks in ascending order,
-//! checks everything, and charges only if all limits grant. That makes a decision all or nothing.
+//! 20,000/h for the same account) share one lock, and a request that spans keys takes a few locks in ascending order, and
+//! charges all limits or none while it has them. `one_pass` does that for most requests, `check_then_take` for the rest.
 
 use super::budget::Budget;
 use super::erased_table::Keys;
@@ -10,13 +10,15 @@ use super::limit_versions::Changes;
 use super::shards::Shards;
 use super::table::OnFull;
 use super::{Ask, LocalStore, StoreError};
-use crate::sync::{Arc, MutexGuard};
-use crate::{Answer, ClThrottle, ClThrottleAnswer, Cost, Decision, Limit, LimitId, LimitIdHasher, MaxWait, Sample};
+use crate::sync::Arc;
+use crate::{Answer, ClThrottle, ClThrottleAnswer, Decision, Limit, LimitId, LimitIdHasher, MaxWait, Sample};
 use crate::{TimeDebt, Timestamp};
-use smallvec::SmallVec;
-use std::any::Any;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
+
+mod check_then_take;
+mod one_pass;
 
 /// Options of a table of keys: its memory, its locks, and what happens when it is full.
 ///
@@ -121,22 +123,6 @@ struct LimitKeys {
     version: u64,
     keys: Keys,
 }
-
-/// An ask and its location.
-struct Location {
-    hash: u64,
-    shard: usize,
-    /// The earlier ask with the same count, which is charged for both, if any.
-    same_as: Option<usize>,
-}
-
-/// How the keys of a limit are looked up: `MemoryStore::keys` or `keys_for_read`.
-type FindKeys = for<'a> fn(&MemoryStore, &'a mut Shard, &Limit, Timestamp) -> &'a mut Keys;
-type Answers = SmallVec<[Answer; 8]>;
-type Locations = SmallVec<[Location; 8]>;
-/// The states of keys before they were charged, by the index of the ask; `None` if a refund restores the state.
-type Saved = SmallVec<[(usize, Option<Box<dyn Any>>); 4]>;
-type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
 
 impl Shard {
     /// Lets one limit at a time scan for keys to drop: one limit's idle keys must not exclude another's active ones.
@@ -261,26 +247,8 @@ impl MemoryStore {
         }
     }
 
-    /// Finds the location of each ask, and which asks use the same count.
-    fn locate(&self, asks: &[Ask<'_>]) -> Locations {
-        let mut locations = Locations::with_capacity(asks.len());
-        for (index, ask) in asks.iter().enumerate() {
-            let hash = self.shards.hash_bytes(ask.key);
-            let same_as = asks[..index].iter().position(|earlier| earlier.same_count(ask));
-            locations.push(Location { hash, shard: self.shards.index(hash), same_as });
-        }
-        locations
-    }
-
-    /// Locks every shard of `locations`, in ascending order.
-    fn lock(&self, locations: &Locations) -> Locked<'_> {
-        let mut indexes: SmallVec<[usize; 8]> = locations.iter().map(|location| location.shard).collect();
-        indexes.sort_unstable();
-        indexes.dedup();
-        indexes.into_iter().map(|index| (index, self.shards.lock_at(index))).collect()
-    }
-
     /// The keys of `limit` in a shard, for a change: if memory is short, this also scans for keys to drop.
+    #[inline(always)]
     fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         if self.budget.is_short() {
             shard.sweep_some(now);
@@ -291,137 +259,38 @@ impl MemoryStore {
     /// The keys of `limit` in a shard: created if they are new, changed if the limit has changed.
     ///
     /// A read may be for a future time, so it drops nothing.
+    #[inline(always)]
     fn keys_for_read<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
-        let entry = shard.limits.entry(limit.id()).or_insert_with(|| {
-            shard.order.push(limit.id());
-            let (first, changes) = self.changes.begin(limit, now);
-            let mut keys = Keys::new(first.erased(), self.on_full, Arc::clone(&self.budget));
-            for (changed, at) in changes {
-                keys.change_to(changed.erased(), self.on_full, &self.budget, at);
+        let entry = match shard.limits.entry(limit.id()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                shard.order.push(limit.id());
+                new.insert(self.new_keys(limit, now))
             }
-            LimitKeys { version: limit.version(), keys }
-        });
+        };
         if entry.version < limit.version() {
-            for (changed, at) in self.changes.since(entry.version, limit, now) {
-                entry.keys.change_to(changed.erased(), self.on_full, &self.budget, at);
-            }
-            entry.version = limit.version();
+            self.change_keys(entry, limit, now);
         }
         &mut entry.keys
     }
 
-    /// Calls `ask` for each ask; one with the same count as an earlier one gets that one's answer.
-    fn answers(
-        &self,
-        find: FindKeys,
-        asks: &[Ask<'_>],
-        locations: &Locations,
-        locked: &mut Locked<'_>,
-        now: Timestamp,
-        ask: impl Fn(&mut Keys, u64, Cost, MaxWait) -> Answer,
-    ) -> Decision {
-        let mut answers = Answers::with_capacity(asks.len());
-        for (index, location) in locations.iter().enumerate() {
-            let answer = match location.same_as {
-                Some(first) => answers[first],
-                None => {
-                    let keys = find(self, shard_of(locked, location), asks[index].limit, now);
-                    let (cost, own_max_wait) = charge_of(asks, locations, index);
-                    ask(keys, location.hash, cost, own_max_wait)
-                }
-            };
-            answers.push(answer);
+    #[cold]
+    fn new_keys(&self, limit: &Limit, now: Timestamp) -> LimitKeys {
+        let (first, changes) = self.changes.begin(limit, now);
+        let mut keys = Keys::new(first.erased(), self.on_full, Arc::clone(&self.budget));
+        for (changed, at) in changes {
+            keys.change_to(changed.erased(), self.on_full, &self.budget, at);
         }
-        Decision::from(answers)
+        LimitKeys { version: limit.version(), keys }
     }
 
-    /// `decide` for more than one ask.
-    fn decide_together(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        let locations = self.locate(asks);
-        let mut locked = self.lock(&locations);
-        let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
-        let all_grant = locations.iter().enumerate().all(|(index, location)| {
-            let (cost, own_max_wait) = charge_of(asks, &locations, index);
-            location.same_as.is_some()
-                || self.keys(shard_of(&mut locked, location), asks[index].limit, now).grants(
-                    location.hash,
-                    now,
-                    cost,
-                    own_max_wait.min(max_wait),
-                )
-        });
-        if !all_grant {
-            let peeked = self.answers(Self::keys, asks, &locations, &mut locked, now, peek);
-            // In a table that was full, the second lookup may have freed memory.
-            if !peeked.is_granted() {
-                return peeked;
-            }
+    #[cold]
+    fn change_keys(&self, known: &mut LimitKeys, limit: &Limit, now: Timestamp) {
+        for (changed, at) in self.changes.since(known.version, limit, now) {
+            known.keys.change_to(changed.erased(), self.on_full, &self.budget, at);
         }
-        // Near the bound there may be memory for one new key but not for two, which is known only while charging.
-        let mut saved = Saved::new();
-        if self.budget.is_nearly_used_up() {
-            for (index, location) in locations.iter().enumerate().filter(|(_, location)| location.same_as.is_none()) {
-                let keys = self.keys(shard_of(&mut locked, location), asks[index].limit, now);
-                saved.push((index, keys.save(location.hash, now)));
-            }
-        }
-        let take = |keys: &mut Keys, hash, cost, own: MaxWait| keys.take(hash, now, cost, own.min(max_wait));
-        let taken = self.answers(Self::keys, asks, &locations, &mut locked, now, take);
-        if taken.is_granted() {
-            return taken;
-        }
-        if saved.is_empty() {
-            // One key's heap memory exceeded all free memory.
-            self.refund_locked(asks, &locations, &mut locked, &taken, now);
-        }
-        for (index, before) in saved {
-            let location = &locations[index];
-            let keys = self.keys(shard_of(&mut locked, location), asks[index].limit, now);
-            match (before, taken.answers()[index].receipt()) {
-                (Some(before), _) => keys.restore(location.hash, before, now),
-                (None, Some(receipt)) => drop(keys.refund(location.hash, now, &receipt)),
-                (None, None) => {}
-            }
-        }
-        let restored = self.answers(Self::keys, asks, &locations, &mut locked, now, peek);
-        let answers = restored.answers().iter().zip(taken.answers());
-        Decision::new(answers.map(|(restored, taken)| if taken.is_granted() { *restored } else { *taken }))
+        known.version = limit.version();
     }
-
-    fn refund_locked(
-        &self,
-        asks: &[Ask<'_>],
-        locations: &Locations,
-        locked: &mut Locked<'_>,
-        decision: &Decision,
-        now: Timestamp,
-    ) {
-        for ((ask, location), answer) in asks.iter().zip(locations).zip(decision.answers()) {
-            let (None, Some(receipt)) = (location.same_as, answer.receipt()) else { continue };
-            // A late refund does not recreate a limit that was dropped.
-            if !shard_of(locked, location).limits.contains_key(&ask.limit.id()) {
-                continue;
-            }
-            let keys = self.keys(shard_of(locked, location), ask.limit, now);
-            // A receipt is valid only for the kind of algorithm that created it.
-            if keys.is_of_kind(ask.limit.erased()) {
-                keys.refund(location.hash, now, &receipt);
-            }
-        }
-    }
-}
-
-/// What the ask at `index` is charged: the highest cost and the shortest maximum wait of all asks with its count.
-fn charge_of(asks: &[Ask<'_>], locations: &Locations, index: usize) -> (Cost, MaxWait) {
-    let same = asks.iter().zip(locations).filter(|(_, location)| location.same_as == Some(index));
-    let Ask { cost, max_wait, .. } = asks[index];
-    same.fold((cost, max_wait), |(cost, max_wait), (ask, _)| (cost.max(ask.cost), max_wait.min(ask.max_wait)))
-}
-
-/// The locked shard of a location.
-fn shard_of<'a>(locked: &'a mut Locked<'_>, location: &Location) -> &'a mut Shard {
-    let found = locked.iter_mut().find(|(shard, _)| *shard == location.shard);
-    found.map_or_else(|| unreachable!("the shard of every location was locked"), |(_, shard)| shard)
 }
 
 impl LocalStore for MemoryStore {
@@ -429,7 +298,11 @@ impl LocalStore for MemoryStore {
         if let [ask] = asks {
             return Decision::new([self.decide_one(*ask, now, max_wait)]);
         }
-        self.decide_together(asks, now, max_wait)
+        let mut decision = Decision::empty();
+        if self.take_in_one_pass(asks, now, max_wait, decision.answers_mut()) {
+            return decision;
+        }
+        self.check_then_take(asks, now, max_wait)
     }
 
     fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {

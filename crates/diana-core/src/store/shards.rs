@@ -13,7 +13,7 @@ type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 /// The top bits select the shard; the table uses the rest.
 const SHARD_SHIFT: u32 = 56;
 /// The number of shards that these bits can select.
-const MAX_SHARDS: usize = 256;
+pub(crate) const MAX_SHARDS: usize = 256;
 
 /// Values with one lock each, each on its own cache lines.
 #[derive(Debug)]

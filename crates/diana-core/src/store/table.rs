@@ -31,12 +31,15 @@ use smallvec::{SmallVec, smallvec};
 mod grow_and_sweep;
 mod limit_change;
 mod packed_bucket_take;
+mod tentative_take;
 mod undo;
 mod update;
 
 use grow_and_sweep::SWEEP_INTERVAL;
 use limit_change::OldParameters;
 pub(crate) use limit_change::Usage;
+use tentative_take::BeforeTake;
+pub(crate) use tentative_take::TentativeTake;
 
 /// What happens to new keys when the memory is used up and no entry can be dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -73,6 +76,7 @@ pub(crate) struct Table<A: Algorithm> {
     segments: SmallVec<[Segment<A::State>; 1]>,
     past: Vec<OldParameters<A>>,
     cells: Option<Box<[A::State]>>,
+    before: BeforeTake<A::State>,
     len: usize,
     /// The next segment to sweep, and the checks paid for it.
     next_sweep: usize,
@@ -92,6 +96,7 @@ impl<A: Algorithm> Table<A> {
             directory: vec![0],
             segments: smallvec![Segment::empty()],
             cells: None,
+            before: BeforeTake::default(),
             len: 0,
             next_sweep: 0,
             sweep_credit: 0,
@@ -157,7 +162,14 @@ impl<A: Algorithm> Table<A> {
 
     /// Returns `true` if [`take`](Self::take) would grant: a peek without computing the status.
     pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
-        self.peek(hash, now, cost, max_wait).is_granted()
+        let index = self.touch(hash);
+        let at = self.latest.max(now);
+        match self.segments[index].get(hash) {
+            Some(state) if self.algorithm.heap_growth(state, at) == 0 => {
+                self.algorithm.peek(state, at, cost, max_wait).is_granted()
+            }
+            _ => self.peek(hash, now, cost, max_wait).is_granted(),
+        }
     }
 
     /// Returns the answer that [`take`](Self::take) would give, with the status before it.

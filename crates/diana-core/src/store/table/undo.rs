@@ -1,7 +1,7 @@
 //! Undoing a grant exactly, where a refund would not be exact.
 //!
-//! A request of several asks is charged only if all grant. That is known before anything is charged, except when memory
-//! runs out in between. Then the charged keys are restored: a refund is exact for most algorithms, but not for those
+//! Near the memory bound, a request of several asks is charged only after all have been found to grant. So it is undone
+//! only when memory runs out in between (elsewhere `tentative_take` undoes what was taken). Then the charged keys are restored: a refund is exact for most algorithms, but not for those
 //! that store the time of the last ask. States with much heap memory (the windows, for which a refund is exact) are
 //! refunded nevertheless: copying them would take longer than everything else.
 
