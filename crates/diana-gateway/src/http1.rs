@@ -170,7 +170,11 @@ impl Http1 {
 
     /// Passes the connection on, if its last response was an upgrade.
     pub(crate) fn finish(self) {
-        if let Some(upgrade) = self.upgrade {
+        // A connection that was given up may have a request for an upgrade, but no response to it.
+        if let Some(upgrade) = self.upgrade
+            && matches!(self.state, State::Closing)
+            && self.output.is_empty()
+        {
             let _ = upgrade.send(Rewind::new(self.input.freeze(), self.io));
         }
     }
@@ -357,6 +361,10 @@ impl Http1 {
         info: RequestInfo,
         context: &mut Context<'_>,
     ) -> Result<(), Http1Error> {
+        // If the rest of the request is not wanted, the response says that the connection ends.
+        if self.upload.as_ref().is_some_and(|upload| upload.demand(context) == Demand::Stop) {
+            self.poll_upload(context);
+        }
         let (head, body) = response.into_parts();
         let info = self.current(info);
         let mut text = std::mem::take(self.text());
@@ -478,13 +486,19 @@ impl Http1 {
                 Poll::Ready(Advanced::Yes)
             }
             Ok(None) => {
-                let max = upload.decoder.expects().clamp(MIN_READ, MAX_READ);
+                let max = upload.decoder.expects().clamp(MIN_READ, upload.read_size);
                 // A long body is read into memory of its own, which its frames share.
                 if self.input.capacity() - self.input.len() < max.min(MIN_READ / 2) || max > MIN_READ {
                     self.input.reserve(max);
                 }
                 match pin!(self.io.read_buf(&mut (&mut self.input).limit(max))).poll(context) {
-                    Poll::Ready(Ok(1..)) => Poll::Ready(Advanced::No),
+                    Poll::Ready(Ok(read @ 1..)) => {
+                        // A client that announces a long body, but does not send it, gets no more memory.
+                        if read >= upload.read_size {
+                            upload.read_size = (upload.read_size * 4).min(MAX_READ);
+                        }
+                        Poll::Ready(Advanced::No)
+                    }
                     Poll::Pending if self.discard != Some(0) => Poll::Pending,
                     Poll::Ready(Ok(0) | Err(_)) | Poll::Pending => Poll::Ready(self.stop_reading(context)),
                 }

@@ -10,6 +10,7 @@
 //! request (PING) do not extend its timeout. Its client may read from the socket and still accept no data of one
 //! response (by granting no flow-control window): each stream has its own timeout for that.
 
+use super::SHUTDOWN_GRACE;
 use super::coarse_timer::Deadline;
 use crate::section::GatewaySection;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl ConnTimeouts {
         if self.is_write_blocked.load(Ordering::Relaxed) {
             self.is_write_blocked.store(false, Ordering::Relaxed);
             if self.in_flight.load(Ordering::Relaxed) == 0 {
-                self.deadline.set(self.gateway.timeouts.idle);
+                self.deadline.set(self.idle_timeout());
             } else {
                 self.deadline.clear();
             }
@@ -120,8 +121,13 @@ impl ConnTimeouts {
     /// Records that the rest of an answered request has been received: what comes next is another request.
     pub(crate) fn drained(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0 && self.is_header.swap(false, Ordering::Relaxed) {
-            self.deadline.set(self.gateway.timeouts.idle);
+            self.deadline.set(self.idle_timeout());
         }
+    }
+
+    /// Returns how long the connection may be idle; at shutdown, how long it waits for a request in transit.
+    fn idle_timeout(&self) -> Duration {
+        if self.deadline.all().is_stopping() { SHUTDOWN_GRACE } else { self.gateway.timeouts.idle }
     }
 
     /// Returns the deadline of the current state.

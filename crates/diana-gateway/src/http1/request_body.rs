@@ -4,6 +4,7 @@
 //! - One frame is buffered at most, and nothing is read before the receiver asks for a frame.
 //! - A receiver that is dropped stops the body; the connection discards the rest, or closes ([`Demand`]).
 
+use super::MIN_READ;
 use super::body_decoder::BodyDecoder;
 use crate::request::BodyFault;
 use bytes::Bytes;
@@ -27,6 +28,8 @@ pub(super) struct BodySender {
     pub(super) decoder: BodyDecoder,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub(super) expects_continue: bool,
+    /// How much is read at once, at most: more if the client sends much.
+    pub(super) read_size: usize,
 }
 
 #[derive(Debug)]
@@ -66,14 +69,14 @@ pub(super) fn channel(decoder: BodyDecoder, expects_continue: bool) -> (BodySend
     let shared = Shared { frame: None, state: State::Open, demand: Demand::Nothing, receiver: None, connection: None };
     let shared = Arc::new(Mutex::new(shared));
     let body = Http1RequestBody { shared: Arc::clone(&shared), remaining, is_over: false };
-    (BodySender { shared, decoder, expects_continue }, body)
+    (BodySender { shared, decoder, expects_continue, read_size: MIN_READ }, body)
 }
 
 impl BodySender {
-    /// Returns what the receiver wants. If nothing, the task is woken when that changes.
+    /// Returns what the receiver wants. The task is woken when that changes, unless it is the one that changes it.
     pub(super) fn demand(&self, context: &Context<'_>) -> Demand {
         let mut shared = self.shared.lock();
-        if shared.demand == Demand::Nothing
+        if matches!(shared.demand, Demand::Nothing | Demand::Frame)
             && !shared.connection.as_ref().is_some_and(|known| known.will_wake(context.waker()))
         {
             shared.connection = Some(context.waker().clone());
@@ -140,7 +143,8 @@ impl Http1RequestBody {
             shared.demand = demand;
         }
         shared.frame = None;
-        let connection = shared.connection.take();
+        // Of a complete body there is nothing to discard.
+        let connection = shared.connection.take().filter(|_| shared.state == State::Open);
         drop(shared);
         if let Some(connection) = connection {
             connection.wake();

@@ -163,10 +163,24 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        let this = self.get_mut();
+        let stream = match &mut this.stream {
+            // Nothing is buffered.
+            Stream::Plain(_) => return Poll::Ready(Ok(())),
+            Stream::Tls(stream) => &mut **stream,
+        };
+        let written = |stream: &Rewind<TlsStream<Rewind<ClientSocket>>>| stream.stream.get_ref().0.stream.written();
+        let before = written(stream);
+        let flushed = Pin::new(&mut *stream).poll_flush(context);
+        // TLS accepts bytes while the client reads none, so only the socket shows whether it does.
+        let timeouts = &this.connection.timeouts;
+        if flushed.is_ready() || written(stream) > before {
+            timeouts.wrote();
         }
+        if flushed.is_pending() {
+            timeouts.write_blocked();
+        }
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -12,20 +12,32 @@ use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A client's socket. Cloning is cheap; clones share the socket, and one task uses all of them.
 #[derive(Clone)]
-pub(crate) struct ClientSocket(Arc<TcpStream>);
+pub(crate) struct ClientSocket(Arc<Shared>);
+
+struct Shared {
+    stream: TcpStream,
+    /// How many bytes have been written. TLS accepts more bytes than the socket does.
+    written: AtomicU64,
+}
 
 impl ClientSocket {
     /// Whether [`closed`](Self::closed) detects the end of the stream on this system.
     pub(crate) const DETECTS_END: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self(Arc::new(stream))
+        Self(Arc::new(Shared { stream, written: AtomicU64::new(0) }))
+    }
+
+    /// Returns how many bytes have been written.
+    pub(crate) fn written(&self) -> u64 {
+        self.0.written.load(Ordering::Relaxed)
     }
 
     /// Returns when the client has closed the connection, or its sending half, or has reset it.
@@ -33,7 +45,7 @@ impl ClientSocket {
     pub(crate) async fn closed(self) {
         // `PRIORITY` waits for urgent data, which is not registered for, or for the end of the stream (`EPOLLRDHUP`).
         // `READABLE` would return as long as anything is unread.
-        let _ = self.0.ready(Interest::PRIORITY).await;
+        let _ = self.0.stream.ready(Interest::PRIORITY).await;
     }
 
     /// On other systems, only reading detects the end.
@@ -45,7 +57,7 @@ impl ClientSocket {
 
 impl AsyncRead for ClientSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let stream = &*self.0;
+        let stream = &self.0.stream;
         loop {
             // First, so that the task yields to others now and then, however fast the client sends.
             ready!(stream.poll_read_ready(context))?;
@@ -74,10 +86,15 @@ impl ClientSocket {
         mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            match write(&self.0) {
+            match write(&self.0.stream) {
                 // Only now: registering costs more than a look at the readiness.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.0.poll_write_ready(context))?,
-                written => return Poll::Ready(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.0.stream.poll_write_ready(context))?
+                }
+                written => {
+                    self.0.written.fetch_add(*written.as_ref().unwrap_or(&0) as u64, Ordering::Relaxed);
+                    return Poll::Ready(written);
+                }
             }
         }
     }
@@ -105,7 +122,7 @@ impl AsyncWrite for ClientSocket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match SockRef::from(&*self.0).shutdown(Shutdown::Write) {
+        match SockRef::from(&self.0.stream).shutdown(Shutdown::Write) {
             // The client has disconnected already.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             ended => Poll::Ready(ended),

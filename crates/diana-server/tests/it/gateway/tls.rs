@@ -59,6 +59,26 @@ async fn alpn_selects_the_http_version() {
     }
 }
 
+/// TLS accepts bytes for a client that reads none, so the timeout must be that of the socket.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_is_disconnected() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")?;
+        loop {
+            exchange.send([b"5000\r\n".as_slice(), &[b'x'; 0x5000], b"\r\n"].concat())?;
+        }
+    });
+    let timeouts = "  timeouts: {body: 500ms, response: 60s}";
+    let diana = serve(with_certificates(), &upstream.url(), timeouts);
+    let one = diana.folder().join("one.pem");
+    let mut stream = tls(diana.tls_port(), &[&one], "one.example.com", &["http/1.1"]).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: one.example.com\r\n\r\n").await.unwrap();
+    stream.flush().await.unwrap();
+    // The upstream sends forever and the client does not read: only the gateway can end this.
+    upstream.wait_for_closed(1);
+    drop(stream);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sni_selects_the_certificate() {
     let upstream = Upstream::echo();
