@@ -89,7 +89,7 @@ impl ClientSocket {
             match write(&self.0.stream) {
                 // Only now: registering costs more than a look at the readiness.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.0.stream.poll_write_ready(context))?
+                    ready!(self.0.stream.poll_write_ready(context))?;
                 }
                 written => {
                     self.0.written.fetch_add(*written.as_ref().unwrap_or(&0) as u64, Ordering::Relaxed);
