@@ -23,6 +23,13 @@ pub(crate) fn text(rules: usize) -> String {
     text
 }
 
+/// Returns rules that all match every request, by account. Their limits differ, since identical rules are rejected.
+pub(crate) fn text_matching(rules: usize) -> String {
+    let rule = |index| format!("  - {{name: rule-{index}, by: account, limit: {}/s}}\n", 1_000_000_000 - index);
+    let rules = (0..rules).map(rule).collect::<String>();
+    format!("identity: {{account: header(x-account-id)}}\nrules:\n{rules}")
+}
+
 pub(crate) fn file(text: &str) -> RuleFile {
     let document = Document::new("bench.yaml", text);
     RuleFile::read(&document, &diana::registry()).unwrap_or_else(|problems| panic!("{problems}"))

@@ -7,6 +7,7 @@ mod part;
 
 use crate::attributes::{Attribute, Attributes};
 pub use bytes::KeyBytes;
+use bytes::PrefixLengths;
 use ipnet::IpNet;
 use part::{MissingKey, Part};
 use std::convert::Infallible;
@@ -44,6 +45,37 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeySpec {
     parts: Vec<Part>,
+}
+
+/// A key of one part or none, as most rules have.
+#[derive(Debug)]
+pub(crate) enum SimpleKey {
+    /// An attribute as the request has it.
+    Attribute(Attribute),
+    /// The client's address, or a prefix of it.
+    Address(PrefixLengths),
+    /// All requests share one count.
+    Everyone,
+}
+
+impl SimpleKey {
+    /// Appends the key of a request like [`KeySpec::key`]. If the request does not have it, returns `false`, and `key` is
+    /// unchanged.
+    #[inline]
+    pub(crate) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> bool {
+        match self {
+            Self::Attribute(attribute) => match request.get(attribute) {
+                Some(text) if !text.is_empty() => key.extend_from_slice(text.as_bytes()),
+                _ => return false,
+            },
+            Self::Address(prefix) => match request.ip() {
+                Some(address) => prefix.write(address, key),
+                None => return false,
+            },
+            Self::Everyone => {}
+        }
+        true
+    }
 }
 
 /// Whether the expressions in a call's key succeeded.
@@ -86,24 +118,12 @@ impl KeySpec {
         self.write_key(key, |part, key| part.write(request, key))
     }
 
-    /// Returns `true` if [`simple_key`](Self::simple_key) can write it: it has one part or none, which is an attribute as the
-    /// request has it, or the address.
-    pub(crate) fn is_simple(&self) -> bool {
+    /// Returns how the key is written if that needs no more than an attribute as the request has it, or the address.
+    pub(crate) fn simple(&self) -> Option<SimpleKey> {
         match &*self.parts {
-            [] => true,
-            [part] => part.is_simple(),
-            _ => false,
-        }
-    }
-
-    /// Appends the key of a request like [`key`](Self::key), if it [is simple](Self::is_simple) and the request has it. Else
-    /// it returns `false`, and `key` is unchanged.
-    #[inline]
-    pub(crate) fn simple_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> bool {
-        match &*self.parts {
-            [] => true,
-            [part] => part.write_simple(request, key),
-            _ => false,
+            [] => Some(SimpleKey::Everyone),
+            [part] => part.simple(),
+            _ => None,
         }
     }
 

@@ -317,12 +317,14 @@ impl RuleSet {
         let seen = RequestView::new(request, self.needed);
         found.candidates.clear();
         self.index.candidates(&seen, &mut found.candidates);
+        // The cost of several hits, and a rule that was added for another part, are not simple.
+        let is_one = hits == Hits::Charge(1) && !found.has_parts();
         let mut next = 0;
         while let Some(candidate) = found.candidates.get(next).copied() {
             next += 1;
             let Some(rule) = self.rule(candidate.rule) else { continue };
-            let is_indexed = candidate.indexed == IndexedMatch::HostAndPath;
-            if !(is_indexed && rule.apply_simple(candidate.rule, request, hits, found)) {
+            let is_simple = is_one && candidate.indexed == IndexedMatch::HostAndPath;
+            if !(is_simple && rule.apply_simple(candidate.rule, request, found)) {
                 check_and_apply(rule, candidate, &seen, hits, found);
             }
         }

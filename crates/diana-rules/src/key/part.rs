@@ -1,5 +1,6 @@
 //! One part of a key.
 
+use super::SimpleKey;
 use super::bytes::{KeyBytes, PrefixLengths};
 use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL, doubt_about};
 use crate::expression::Expression;
@@ -101,31 +102,15 @@ impl Part {
         Ok(())
     }
 
-    /// Returns `true` if [`write_simple`](Self::write_simple) can write it.
-    pub(super) fn is_simple(&self) -> bool {
+    /// Returns the key of a rule that has this part only, if it is simple.
+    pub(super) fn simple(&self) -> Option<SimpleKey> {
         match self {
-            Self::Of(attribute) | Self::Named(_, attribute) => !WithParameters::is_about(attribute),
-            Self::Address(_) => true,
-            Self::Expression(_) | Self::Registered(..) | Self::Request => false,
+            Self::Of(attribute) | Self::Named(_, attribute) => {
+                (!WithParameters::is_about(attribute)).then(|| SimpleKey::Attribute(attribute.clone()))
+            }
+            Self::Address(prefix) => Some(SimpleKey::Address(*prefix)),
+            Self::Expression(_) | Self::Registered(..) | Self::Request => None,
         }
-    }
-
-    /// Writes this part like [`write`](Self::write), if it [is simple](Self::is_simple) and the request has it. It is a separate
-    /// function since it is on the hot path.
-    #[inline]
-    pub(super) fn write_simple(&self, request: &dyn Attributes, key: &mut KeyBytes) -> bool {
-        match self {
-            Self::Of(attribute) | Self::Named(_, attribute) => match request.get(attribute) {
-                Some(text) if !text.is_empty() => key.extend_from_slice(text.as_bytes()),
-                _ => return false,
-            },
-            Self::Address(prefix) => match request.ip() {
-                Some(address) => prefix.write(address, key),
-                None => return false,
-            },
-            Self::Expression(_) | Self::Registered(..) | Self::Request => return false,
-        }
-        true
     }
 
     /// Returns why a request does not have this part.

@@ -50,9 +50,8 @@ impl HostPattern {
 /// Normalises a host: lower case, without the port and the trailing dot, since all of these forms reach the same
 /// server.
 pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
-    // Most hosts are already normalised; one branch-free pass over the bytes checks that.
-    let is_odd = host.bytes().fold(false, |odd, byte| odd | byte.is_ascii_uppercase() | (byte == b':'));
-    if !is_odd && !host.ends_with('.') {
+    // Most hosts are already normalised.
+    if !has_uppercase_or_colon(host.as_bytes()) && !host.ends_with('.') {
         return Cow::Borrowed(host);
     }
     let name = match (split_host(host.as_bytes()), host.split_once(':')) {
@@ -66,6 +65,32 @@ pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
     }
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) { Cow::Owned(name.to_ascii_lowercase()) } else { name.into() }
+}
+
+/// Returns `true` if a text has an ASCII uppercase letter or a colon. It checks eight bytes at a time, since this is on the path
+/// of every request.
+fn has_uppercase_or_colon(text: &[u8]) -> bool {
+    let Some(end) = text.last_chunk::<8>() else {
+        return text.iter().any(|byte| byte.is_ascii_uppercase() || *byte == b':');
+    };
+    // The last eight bytes may overlap with the ones before them.
+    let (words, _) = text.as_chunks::<8>();
+    let found = words.iter().fold(0, |found, word| found | uppercase_or_colon(*word));
+    found | uppercase_or_colon(*end) != 0
+}
+
+/// Returns a number that is 0 unless one of eight bytes is an ASCII uppercase letter or a colon.
+#[inline]
+fn uppercase_or_colon(bytes: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    let word = u64::from_le_bytes(bytes);
+    let low = word & !HIGH;
+    // The high bit of a byte is set by a sum if its low bits are at least `A`, or above `Z`. No sum carries into the next byte.
+    let (from_a, after_z) = (low + u64::from(0x80 - b'A') * ONES, low + u64::from(0x7f - b'Z') * ONES);
+    // The same for bits that differ from a colon: if there are any, the sum sets the high bit.
+    let not_colon = (low ^ (u64::from(b':') * ONES)) + 0x7f * ONES;
+    ((from_a ^ after_z) | !not_colon) & !word & HIGH
 }
 
 /// The longest host, 255 bytes, with a port.
@@ -163,6 +188,21 @@ impl fmt::Display for HostPattern {
 #[allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn uppercase_letters_and_colons_are_found_at_every_position() {
+        for length in 0..=25 {
+            let mut text = vec![b'a'; length];
+            assert!(!has_uppercase_or_colon(&text));
+            for at in 0..length {
+                for byte in 0..=u8::MAX {
+                    text[at] = byte;
+                    let expected = byte.is_ascii_uppercase() || byte == b':';
+                    assert_eq!(has_uppercase_or_colon(&text), expected, "{byte} at {at} of {length}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn hosts_are_compared_normalised() {

@@ -26,7 +26,7 @@ use super::host::HostPattern;
 use super::name_map::NameMap;
 use super::path::{PathPattern, Segment, after_segment, segments, without_slashes};
 use super::{IndexedMatch, Match, RequestView};
-use crate::attributes::{Attribute, Attributes, SEVERAL};
+use crate::attributes::{Attribute, SEVERAL};
 use hashbrown::HashMap;
 
 /// A rule, by its number, that may match the request.
@@ -47,6 +47,8 @@ pub(crate) struct Index {
     any_host: Tree,
     exact: NameMap<Tree>,
     below: NameMap<Tree>,
+    /// Whether there are rules for hosts.
+    has_hosts: bool,
 }
 
 /// Rules by path.
@@ -105,6 +107,7 @@ impl Index {
                 }
             }
         }
+        index.has_hosts = !(index.exact.is_empty() && index.below.is_empty());
         index.any_host.plan();
         index.exact.values_mut().chain(index.below.values_mut()).for_each(Tree::plan);
         index
@@ -114,29 +117,33 @@ impl Index {
     #[inline]
     pub(crate) fn candidates(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.any_host.collect(seen, found);
-        if !(self.exact.is_empty() && self.below.is_empty())
-            && let Some(host) = seen.host()
-        {
-            if let Some(tree) = self.exact.get(host) {
-                tree.collect(seen, found);
-            }
-            if !self.below.is_empty() {
-                let mut rest = host;
-                while let Some((_, above)) = rest.split_once('.') {
-                    // A subdomain has at least one more label, and no name is longer than this.
-                    let is_below = host.len() - above.len() > 1 && above.len() <= LONGEST_NAME;
-                    if is_below && let Some(tree) = self.below.get(above) {
-                        tree.collect(seen, found);
-                    }
-                    rest = above;
-                }
-            }
+        if self.has_hosts {
+            self.collect_by_host(seen, found);
         }
         // A rule with several paths, and a path with several forms, may be found more than once.
         if !found.is_sorted_by(|one, next| one.rule < next.rule) {
             // Indexed matches first.
             found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.indexed == IndexedMatch::None));
             found.dedup_by_key(|candidate| candidate.rule);
+        }
+    }
+
+    fn collect_by_host(&self, seen: &RequestView<'_>, found: &mut Candidates) {
+        let Some(host) = seen.host() else { return };
+        if let Some(tree) = self.exact.get(host) {
+            tree.collect_of_host(seen, found);
+        }
+        if self.below.is_empty() {
+            return;
+        }
+        let mut rest = host;
+        while let Some((_, above)) = rest.split_once('.') {
+            // A subdomain has at least one more label, and no name is longer than this.
+            let is_below = host.len() - above.len() > 1 && above.len() <= LONGEST_NAME;
+            if is_below && let Some(tree) = self.below.get(above) {
+                tree.collect_of_host(seen, found);
+            }
+            rest = above;
         }
     }
 }
@@ -181,56 +188,77 @@ impl Tree {
 
     /// Plans the walk from this node and all below it.
     fn plan(&mut self) {
-        let is_few = self.globs.is_empty() && self.any_one.is_none();
-        self.step = match self.literal.few() {
-            Some([]) if is_few && self.ends.is_empty() => Step::End,
-            Some(_) if is_few => Step::FewNames,
-            _ => Step::Search,
+        let is_search = self.literal.is_many() || !self.globs.is_empty() || self.any_one.is_some();
+        let is_end = self.literal.is_empty() && self.ends.is_empty();
+        self.step = match (is_search, is_end) {
+            (true, _) => Step::Search,
+            (false, true) => Step::End,
+            (false, false) => Step::FewNames,
         };
         let others = self.globs.iter_mut().map(|(_, tree)| tree).chain(self.any_one.as_deref_mut());
         self.literal.values_mut().chain(others).for_each(Self::plan);
     }
 
-    #[inline]
+    #[inline(never)]
+    fn collect_of_host(&self, seen: &RequestView<'_>, found: &mut Candidates) {
+        self.collect(seen, found);
+    }
+
+    #[inline(always)]
     fn collect(&self, seen: &RequestView<'_>, found: &mut Candidates) {
-        self.below.collect(seen.request, found);
+        self.below.collect(seen, found);
         if self.step == Step::End {
             return;
         }
         if let Some(path) = seen.path() {
-            self.walk(path, seen.request, found);
+            self.walk_names(path, seen, found, Self::walk);
         }
         for path in seen.other_paths() {
-            self.walk(path, seen.request, found);
+            self.walk(path, seen, found);
         }
     }
 
     /// Walks down by the segments of a path. No deeper than the longest pattern, whatever the path.
-    fn walk(&self, path: &str, request: &dyn Attributes, found: &mut Candidates) {
+    #[inline(never)]
+    fn walk(&self, path: &str, seen: &RequestView<'_>, found: &mut Candidates) {
+        self.walk_names(path, seen, found, Self::search);
+    }
+
+    /// Walks down by the segments of a path, and calls `search` with the rest of it where several children may match. It is
+    /// inlined, since most rules need no more than these steps.
+    #[inline(always)]
+    fn walk_names(
+        &self,
+        path: &str,
+        seen: &RequestView<'_>,
+        found: &mut Candidates,
+        search: impl Fn(&Self, &str, &RequestView<'_>, &mut Candidates),
+    ) {
         let (mut tree, mut remaining) = (self, path);
         while tree.step != Step::End {
             remaining = without_slashes(remaining);
             if remaining.is_empty() {
-                return tree.ends.collect(request, found);
+                return tree.ends.collect(seen, found);
             }
             if tree.step == Step::Search {
-                return tree.search(remaining, request, found);
+                return search(tree, remaining, seen, found);
             }
-            let mut names = tree.literal.few().unwrap_or_default().iter();
+            let mut names = tree.literal.few().iter();
             let child = names.find_map(|(name, child)| Some((child, after_segment(remaining, name)?)));
             let Some((child, rest)) = child else { return };
-            child.below.collect(request, found);
+            child.below.collect(seen, found);
             (tree, remaining) = (child, rest);
         }
     }
 
     /// Goes on with all children that match the first segment of the remaining path.
-    fn search(&self, remaining: &str, request: &dyn Attributes, found: &mut Candidates) {
+    #[inline(always)]
+    fn search(&self, remaining: &str, seen: &RequestView<'_>, found: &mut Candidates) {
         let mut rest = segments(remaining);
         let Some(segment) = rest.next() else { return };
         let step = |tree: &Self, found: &mut Candidates| {
-            tree.below.collect(request, found);
-            tree.walk(rest.remaining(), request, found);
+            tree.below.collect(seen, found);
+            tree.walk(rest.remaining(), seen, found);
         };
         if let Some(tree) = self.literal.get(segment) {
             step(tree, found);
@@ -276,15 +304,16 @@ impl Bucket {
     }
 
     #[inline]
-    fn collect(&self, request: &dyn Attributes, found: &mut Candidates) {
+    fn collect(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.plain.iter().for_each(|candidate| found.push(*candidate));
         if !self.by_value.is_empty() {
-            self.collect_by_value(request, found);
+            self.collect_by_value(seen, found);
         }
     }
 
     #[inline(never)]
-    fn collect_by_value(&self, request: &dyn Attributes, found: &mut Candidates) {
+    fn collect_by_value(&self, seen: &RequestView<'_>, found: &mut Candidates) {
+        let request = seen.request;
         for (attribute, values) in &self.by_value {
             if let Attribute::Descriptor(key) = attribute {
                 // A descriptor may have several entries with this key.

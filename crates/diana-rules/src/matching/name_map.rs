@@ -44,10 +44,15 @@ impl<T: Default> NameMap<T> {
         self.many.entry(name.into()).or_default()
     }
 
-    /// Returns all values with their names, if there are only a few.
+    /// Returns all values with their names, if there are only a few; else none.
     #[inline]
-    pub(super) fn few(&self) -> Option<&[(Box<str>, T)]> {
-        self.many.is_empty().then_some(&self.few)
+    pub(super) fn few(&self) -> &[(Box<str>, T)] {
+        &self.few
+    }
+
+    /// Returns `true` if there are many values.
+    pub(super) fn is_many(&self) -> bool {
+        !self.many.is_empty()
     }
 
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {

@@ -5,7 +5,7 @@ use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest
 use super::previous_limits;
 use super::top_keys::{DeniedMinute, KeyOutcome, KeyRecorder, TopKeys, Window};
 use crate::attributes::Attributes;
-use crate::key::{KeyBytes, KeyExpressions};
+use crate::key::{KeyBytes, KeyExpressions, SimpleKey};
 use crate::limit::LimitRule;
 use crate::logged_keys::LogLevel;
 use crate::matching::{RequestView, WithParameters};
@@ -26,8 +26,8 @@ pub struct CompiledRule {
     bandwidth: Option<Limit>,
     /// Whether the rule needs its own view of a request, for the parameters of the path.
     needs_view: bool,
-    /// The cost of a request, if only the key depends on the request: see [`apply_simple`](Self::apply_simple).
-    simple_cost: Option<Cost>,
+    /// The key and the cost of a request, if they are all that must be known: see [`apply_simple`](Self::apply_simple).
+    simple: Option<(SimpleKey, Cost)>,
     /// Whether the rule has a limit whose permits are released.
     is_held: bool,
     /// Where the counts are stored: in this process, if all limits are local.
@@ -143,12 +143,7 @@ impl CompiledRule {
         let keys = || known.and_then(|known| known.keys.clone()).unwrap_or_default();
         let keys = records_keys.then(keys);
         let needs_view = rule.by.has_registered() || rule.attributes().any(WithParameters::is_about);
-        let simple_cost = match &rule.cost {
-            _ if !is_simple(&rule) => None,
-            CostOf::Request => Some(Cost::ONE),
-            CostOf::Fixed(cost) => Some(*cost),
-            CostOf::Expression(_) => None,
-        };
+        let simple = simple(&rule);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
         let is_local = limits.iter().flatten().all(|limit| limit.counted_in == CountedIn::Local);
         let counted_in = if is_local { CountedIn::Local } else { rule.counted_in };
@@ -159,7 +154,7 @@ impl CompiledRule {
             overrides,
             bandwidth,
             needs_view,
-            simple_cost,
+            simple,
             is_held,
             counted_in,
             charges: None,
@@ -315,15 +310,15 @@ impl CompiledRule {
     /// It has the same result as [`Match::check`](crate::matching::Match::check) and [`apply`](Self::apply), which most rules
     /// do not need.
     #[inline]
-    pub(super) fn apply_simple(&self, number: u32, request: &dyn Attributes, hits: Hits, found: &mut Matches) -> bool {
-        let (Some(cost), Hits::Charge(1)) = (self.simple_cost, hits) else { return false };
+    pub(super) fn apply_simple(&self, number: u32, request: &dyn Attributes, found: &mut Matches) -> bool {
+        let Some((key, cost)) = &self.simple else { return false };
         let start = found.keys.len();
-        if !self.rule.by.simple_key(request, &mut found.keys) {
+        if !key.write(request, &mut found.keys) {
             return false;
         }
         let key = KeyRange::new(start, found.keys.len());
         let (mode, counted_in) = (self.rule.mode, self.counted_in);
-        found.add(MatchedRule { rule: number, limits: 0, cost, key, mode, counted_in }, self.is_held);
+        found.add_first(MatchedRule { rule: number, limits: 0, cost: *cost, key, mode, counted_in }, self.is_held);
         true
     }
 
@@ -425,11 +420,18 @@ impl CompiledRule {
     }
 }
 
-/// Returns `true` if only the key of a rule depends on the request, once its host and path match.
-fn is_simple(rule: &Rule) -> bool {
+/// Returns the key and the cost of a rule, if nothing else depends on the request once its host and path match.
+fn simple(rule: &Rule) -> Option<(SimpleKey, Cost)> {
     let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
-    let has_others = has_lists || !rule.overrides.is_empty() || rule.charges.is_some();
-    !has_others && rule.matches.is_host_and_path() && rule.by.is_simple()
+    if has_lists || !rule.overrides.is_empty() || rule.charges.is_some() || !rule.matches.is_host_and_path() {
+        return None;
+    }
+    let cost = match &rule.cost {
+        CostOf::Request => Cost::ONE,
+        CostOf::Fixed(cost) => *cost,
+        CostOf::Expression(_) => return None,
+    };
+    Some((rule.by.simple()?, cost))
 }
 
 /// When the keys of requests are recorded.

@@ -242,6 +242,17 @@ impl Matches {
         if !self.parts.is_empty() {
             return self.add_to_part(applied, is_held);
         }
+        self.add_first(applied, is_held);
+    }
+
+    /// Returns `true` if several requests are decided together.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Adds a rule that has not been added yet.
+    #[inline]
+    pub(super) fn add_first(&mut self, applied: MatchedRule, is_held: bool) {
         self.is_held |= is_held;
         self.has_shadows |= applied.mode == Mode::Shadow;
         self.applied.push(applied);
@@ -256,11 +267,7 @@ impl Matches {
         let index = known.unwrap_or(self.applied.len());
         match self.applied.get_mut(index) {
             Some(earlier) => earlier.cost = earlier.cost.max(applied.cost),
-            None => {
-                self.is_held |= is_held;
-                self.has_shadows |= applied.mode == Mode::Shadow;
-                self.applied.push(applied);
-            }
+            None => self.add_first(applied, is_held),
         }
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         if let Some(part) = self.parts.last_mut()

@@ -91,49 +91,45 @@ struct Lists {
 /// added to the windows before these are changed or read.
 #[derive(Debug)]
 struct LastDenied {
-    /// When the current period begins, in nanoseconds.
+    /// When the period of that denial begins, in nanoseconds.
     from: u64,
     /// The number of denials that are not in the windows yet.
     again: u64,
     hash: u64,
-    /// The length of the key; `None` if there is no key, or if it is too long to be compared.
-    length: Option<usize>,
+    /// The length of the key; [`NO_KEY`] if there is none, or if it is too long to be compared.
+    length: usize,
     text: [u8; MAX_TEXT],
 }
 
+/// No key is that long.
+const NO_KEY: usize = usize::MAX;
+
 impl LastDenied {
-    const NONE: Self = Self { from: 0, again: 0, hash: 0, length: None, text: [0; MAX_TEXT] };
+    const NONE: Self = Self { from: 0, again: 0, hash: 0, length: NO_KEY, text: [0; MAX_TEXT] };
 
     fn new(key: &[u8], hash: u64, period: u64) -> Self {
         let mut text = [0; MAX_TEXT];
         let Some(kept) = text.get_mut(..key.len()) else { return Self::NONE };
         kept.copy_from_slice(key);
-        Self { from: period * PERIOD_NANOS, again: 0, hash, length: Some(key.len()), text }
+        Self { from: period * PERIOD_NANOS, again: 0, hash, length: key.len(), text }
     }
 
     fn text(&self) -> &[u8] {
-        self.text.get(..self.length.unwrap_or_default()).unwrap_or_default()
+        self.text.get(..self.length).unwrap_or_default()
     }
 
-    /// Returns `true` if it is this key, and the time is in the current period.
+    /// Returns `true` if it is this key, and the time is in the same period.
     #[inline]
     fn is(&self, key: &[u8], now: Timestamp) -> bool {
         // A time before the period wraps around.
-        self.length == Some(key.len())
-            && now.as_nanos().wrapping_sub(self.from) < PERIOD_NANOS
-            && self.text.get(..key.len()).is_some_and(|text| is_same(text, key))
-    }
-}
-
-/// Compares two texts of the same length: eight bytes at a time, which is faster than a call for short ones.
-#[inline]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    match (one.last_chunk::<8>(), other.last_chunk::<8>()) {
-        (Some(end), Some(other_end)) => {
-            let (chunks, other_chunks) = (one.chunks_exact(8), other.chunks_exact(8));
-            end == other_end && chunks.zip(other_chunks).all(|(chunk, other)| chunk == other)
+        if key.len() != self.length || now.as_nanos().wrapping_sub(self.from) >= PERIOD_NANOS {
+            return false;
         }
-        _ => one == other,
+        // The first and the last eight bytes are all of a short key; comparing them is cheaper than a call.
+        if let (8..=16, Some(start), Some(end)) = (key.len(), key.first_chunk::<8>(), key.last_chunk::<8>()) {
+            return self.text[..8] == *start && self.text[key.len() - 8..key.len()] == *end;
+        }
+        self.text() == key
     }
 }
 
@@ -181,9 +177,7 @@ impl KeyRecorder {
         let is_new = windows.add(period, hash, key, weight);
         if outcome == KeyOutcome::Denied {
             lists.denied += 1;
-            if windows.is_current(period) {
-                lists.last_denied = LastDenied::new(key, hash, period);
-            }
+            lists.last_denied = LastDenied::new(key, hash, period);
         }
         is_new && lists.log(outcome, hash)
     }
@@ -246,7 +240,7 @@ impl Lists {
             windows.add_to_current(self.last_denied.hash, self.last_denied.text(), self.last_denied.again);
             self.denied += self.last_denied.again;
         }
-        (self.last_denied.length, self.last_denied.again) = (None, 0);
+        (self.last_denied.length, self.last_denied.again) = (NO_KEY, 0);
     }
 
     /// Returns `true` if a request whose key is new in this period is to be logged.
@@ -289,4 +283,74 @@ impl Drop for Lists {
 /// Returns the number of the period of a time.
 fn period(now: Timestamp) -> u64 {
     now.as_nanos() / PERIOD_NANOS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One step of a random history.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Record {
+            outcome: KeyOutcome,
+            key: usize,
+            weight: u64,
+        },
+        Top,
+        FinishMinute,
+        /// The time changes by seconds, also backwards.
+        Pause(i64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let outcomes = prop::sample::select(vec![
+            KeyOutcome::Denied,
+            KeyOutcome::Denied,
+            KeyOutcome::Denied,
+            KeyOutcome::Delayed,
+            KeyOutcome::Allowed,
+        ]);
+        let record = (outcomes, 0_usize..6, prop::sample::select(vec![1_u64, 1, 1, 64]));
+        prop_oneof![
+            12 => record.prop_map(|(outcome, key, weight)| Step::Record { outcome, key, weight }),
+            1 => Just(Step::Top),
+            1 => Just(Step::FinishMinute),
+            2 => (-15_i64..40).prop_map(Step::Pause),
+        ]
+    }
+
+    proptest! {
+        /// The comparison with the last denied key changes no count and no line of the log.
+        #[test]
+        fn a_key_that_is_denied_again_is_counted_like_any_other(steps in prop::collection::vec(step(), 1..200)) {
+            // Shorter than eight bytes, up to 16, longer, as long as the text that is kept, and longer than that.
+            let long = |length, last| [vec![b'k'; length - 1], vec![last]].concat();
+            let keys = [vec![], long(3, b'a'), long(15, b'a'), long(15, b'b'), long(MAX_TEXT, b'a'), long(MAX_TEXT + 1, b'a')];
+            let (fast, plain) = (KeyRecorder::default(), KeyRecorder::default());
+            let mut seconds = 1_000_i64;
+            for step in steps {
+                let now = Timestamp::from_secs(seconds.unsigned_abs());
+                match step {
+                    Step::Record { outcome, key, weight } => {
+                        let is_logged = plain.record_any(outcome, &keys[key], weight, now);
+                        prop_assert_eq!(fast.record(outcome, &keys[key], weight, now), is_logged);
+                    }
+                    Step::Top => {
+                        for window in [Window::Minute, Window::Hour] {
+                            let top = |of: &KeyRecorder| of.top(KeyOutcome::Denied, window, 10, now);
+                            prop_assert_eq!(top(&fast), top(&plain));
+                        }
+                    }
+                    Step::FinishMinute => prop_assert_eq!(fast.finish_minute(now), plain.finish_minute(now)),
+                    Step::Pause(time) => seconds += time,
+                }
+            }
+            let now = Timestamp::from_secs(seconds.unsigned_abs());
+            for outcome in [KeyOutcome::Denied, KeyOutcome::Delayed, KeyOutcome::Allowed] {
+                prop_assert_eq!(fast.top(outcome, Window::Hour, 10, now), plain.top(outcome, Window::Hour, 10, now));
+            }
+        }
+    }
 }

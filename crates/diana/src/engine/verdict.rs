@@ -264,7 +264,24 @@ impl Verdict {
     /// Returns `true` if the request is granted (after [`wait`](Self::wait)).
     #[inline]
     pub fn is_granted(&self) -> bool {
-        self.wait().is_some()
+        match self.only_answer() {
+            Some(answer) => answer.is_granted(),
+            None => self.is_granted_by_all(),
+        }
+    }
+
+    #[inline(never)]
+    fn is_granted_by_all(&self) -> bool {
+        self.parts().unusual.denied_by.is_none() && self.decisions().all(Decision::is_granted)
+    }
+
+    /// Returns the answer that decided, if it is the only one, as for most requests.
+    #[inline]
+    fn only_answer(&self) -> Option<&Answer> {
+        let VerdictParts { decisions, unusual, .. } = self.parts();
+        let only = decisions.only()?;
+        let [answer] = only.decision.answers() else { return None };
+        (unusual.denied_by.is_none() && !only.scope.is_shadow()).then_some(answer)
     }
 
     /// Returns the decisions of active rules: the local and the shared one.
@@ -286,16 +303,10 @@ impl Verdict {
     /// Returns how long a granted request must wait; `None` if it was denied.
     #[inline]
     pub fn wait(&self) -> Option<Duration> {
-        // Most requests have a single decision, with a single answer.
-        let VerdictParts { decisions, unusual, .. } = self.parts();
-        if let Some(only) = decisions.only()
-            && let [answer] = only.decision.answers()
-            && unusual.denied_by.is_none()
-            && !only.scope.is_shadow()
-        {
-            return answer.wait();
+        match self.only_answer() {
+            Some(answer) => answer.wait(),
+            None => self.longest_wait(),
         }
-        self.longest_wait()
     }
 
     #[inline(never)]

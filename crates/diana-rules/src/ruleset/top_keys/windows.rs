@@ -106,11 +106,6 @@ impl Windows {
         self.current.add(hash, key, weight)
     }
 
-    /// Returns `true` if this is the current period.
-    pub(super) fn is_current(&self, period: u64) -> bool {
-        period == self.period
-    }
-
     /// Counts a key in the current period.
     pub(super) fn add_to_current(&mut self, hash: u64, key: &[u8], weight: u64) {
         self.current.add(hash, key, weight);

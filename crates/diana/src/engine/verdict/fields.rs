@@ -140,7 +140,7 @@ impl Decisions {
     }
 
     /// Adds the decision of this process about one query.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn push_local(&mut self, scope: Scope, answer: Answer) {
         let Some(slot) = self.slots.get_mut(self.len) else { return self.push_new(scope, answer) };
         (slot.scope, slot.is_local) = (scope, true);
