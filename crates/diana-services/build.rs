@@ -1,4 +1,4 @@
-//! Generates the messages and services of `proto/`. The compiler is a crate, so that no `protoc` is needed.
+//! Generates the messages of `proto/`. The compiler is a crate, so that no `protoc` is needed.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // For reflection.
     let descriptors = Path::new(&std::env::var("OUT_DIR")?).join("descriptors.bin");
     std::fs::write(descriptors, compiler.encode_file_descriptor_set())?;
-    let generator = tonic_prost_build::configure().build_client(false).include_file("_includes.rs");
+    let generator = tonic_prost_build::configure().build_client(false).build_server(false).include_file("_includes.rs");
     generator.compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

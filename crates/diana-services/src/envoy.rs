@@ -13,33 +13,38 @@ mod ext_authz;
 mod health;
 mod overrides;
 mod rate_limit;
+mod unary_call;
 
 use bytes::{Bytes, BytesMut};
-use call::{CallPeer, CallService, CallTimeouts};
-use diana::{Clock, Engine, SystemClock, Timestamp};
+use call::{CallService, CallTimeouts};
+use diana::Engine;
 use diana_gateway::listener::Rewind;
 use diana_gateway::section::GatewaySection;
 use diana_http::{Filter, FilterOptions};
 use diana_metrics::{ServiceMetrics, ServiceShard};
-use ext_authz::ExtAuthz;
 use health::HealthService;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 pub(crate) use overrides::Overrides;
-use proto::auth::authorization_server::AuthorizationServer;
-use proto::ratelimit::rate_limit_service_server::RateLimitServiceServer;
-use rate_limit::RateLimit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
+use tonic::Status;
 use tonic::service::Routes;
-use tonic::{Request, Status};
 use tonic_health::pb::health_server::HealthServer;
 
 /// The messages, generated from `proto/`.
-#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
+#[allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated"
+)]
 mod proto {
     /// `envoy.service.ratelimit.v3`
     pub(crate) mod ratelimit {
@@ -70,8 +75,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The services on one thread.
 #[derive(Clone)]
 pub(crate) struct EnvoyService {
-    rate_limit: RateLimitServiceServer<RateLimit>,
-    /// The other services.
+    state: Arc<EnvoyState>,
+    /// Health and reflection.
     routes: Routes,
     /// How long the first bytes of a connection may take.
     preface_timeout: Duration,
@@ -93,17 +98,6 @@ struct EnvoyState {
 impl EnvoyState {
     fn metrics(&self) -> &ServiceShard {
         self.metrics.shard(self.thread)
-    }
-
-    /// Counts a call that arrived at `start`, and returns its result.
-    fn counted<T>(&self, start: Timestamp, result: Result<(T, Allowed), Status>) -> Result<tonic::Response<T>, Status> {
-        self.metrics().answered(SystemClock.now().since(start));
-        match &result {
-            Ok((_, Allowed::Yes)) => self.metrics().allowed(),
-            Ok((_, Allowed::No)) => self.metrics().denied(),
-            Err(_) => self.metrics().failed(),
-        }
-        result.map(|(message, _)| tonic::Response::new(message))
     }
 }
 
@@ -127,11 +121,8 @@ impl EnvoyService {
         let (preface_timeout, message_timeout) = (gateway.timeouts.header, gateway.timeouts.body);
         let filter = Filter::with_options(Arc::clone(&engine), FilterOptions::new(gateway.http.clone()));
         let state = Arc::new(EnvoyState { engine, filter, gateway, denies_when_down, overrides, metrics, thread });
-        let rate_limit = RateLimitServiceServer::new(RateLimit(Arc::clone(&state)));
-        let ext_authz = AuthorizationServer::new(ExtAuthz(state));
         let health = HealthServer::new(HealthService::new(stop));
-        let rate_limit = rate_limit.max_decoding_message_size(MAX_MESSAGE);
-        let mut routes = Routes::new(ext_authz.max_decoding_message_size(MAX_MESSAGE)).add_service(health);
+        let mut routes = Routes::new(health);
         // Without reflection, clients need the files of the protocol; nothing else.
         let reflection =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
@@ -139,7 +130,7 @@ impl EnvoyService {
             (Ok(newer), Ok(older)) => routes = routes.add_service(newer).add_service(older),
             (Err(error), _) | (_, Err(error)) => tracing::warn!("no gRPC reflection: {error}"),
         }
-        Self { rate_limit, routes: routes.prepare(), preface_timeout, message_timeout }
+        Self { state, routes: routes.prepare(), preface_timeout, message_timeout }
     }
 
     /// Serves one connection until it ends or, at shutdown, its calls are answered.
@@ -165,7 +156,7 @@ impl EnvoyService {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         let timeouts = CallTimeouts { message: self.message_timeout, stop: stop.clone() };
-        let service = CallService::new(self.rate_limit, self.routes, peer.ip().to_canonical(), timeouts);
+        let service = CallService::new(self.state, self.routes, peer.ip().to_canonical(), timeouts);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             // Errors of a client are not logged.
@@ -186,23 +177,6 @@ async fn read_preface(stream: &mut (impl AsyncRead + Unpin)) -> Option<Bytes> {
         }
     }
     Some(read.freeze())
-}
-
-/// Returns how long the caller of a call waits for the response, if it says so.
-fn deadline<T>(request: &Request<T>) -> Option<Duration> {
-    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    // At most 8 digits, by the specification.
-    let number = number.parse::<u64>().ok().filter(|_| number.len() <= 8)?;
-    Some(match unit {
-        "H" => Duration::from_secs(number * 3600),
-        "M" => Duration::from_secs(number * 60),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
 }
 
 /// Waits for a decision as long as the caller does.

@@ -1,22 +1,21 @@
 //! A call: its peer, and how long its message may take to arrive.
 
-use super::proto::ratelimit::rate_limit_service_server::RateLimitServiceServer;
-use super::rate_limit::RateLimit;
+use super::EnvoyState;
+use super::ext_authz::CHECK;
+use super::rate_limit::SHOULD_RATE_LIMIT;
+use super::unary_call::answer;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::codegen::Service;
 use tonic::service::Routes;
-
-/// The address of the caller, in the extensions of a call of the external authorization.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CallPeer(pub(super) IpAddr);
 
 /// When the message of a call is no longer waited for.
 #[derive(Clone, Debug)]
@@ -28,29 +27,19 @@ pub(super) struct CallTimeouts {
 
 /// The calls of one connection.
 pub(super) struct CallService {
-    /// Almost all calls are for it, so it is not looked for in the routes.
-    rate_limit: RateLimitServiceServer<RateLimit>,
+    state: Arc<EnvoyState>,
     routes: Routes,
     peer: IpAddr,
     timeouts: CallTimeouts,
 }
 
 impl CallService {
-    pub(super) fn new(
-        rate_limit: RateLimitServiceServer<RateLimit>,
-        routes: Routes,
-        peer: IpAddr,
-        timeouts: CallTimeouts,
-    ) -> Self {
-        Self { rate_limit, routes, peer, timeouts }
+    pub(super) fn new(state: Arc<EnvoyState>, routes: Routes, peer: IpAddr, timeouts: CallTimeouts) -> Self {
+        Self { state, routes, peer, timeouts }
     }
 }
 
-/// The beginning of the paths of the rate limit service.
-const RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/";
-/// That of the external authorization, which uses the peer.
-const AUTHORIZATION: &str = "/envoy.service.auth.";
-/// That of reflection, the only service to which clients send streams.
+/// The beginning of the paths of reflection, the only service to which clients send streams.
 const REFLECTION: &str = "/grpc.reflection.";
 
 impl hyper::service::Service<http::Request<Incoming>> for CallService {
@@ -59,16 +48,22 @@ impl hyper::service::Service<http::Request<Incoming>> for CallService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let (mut head, body) = request.into_parts();
-        if head.uri.path().starts_with(AUTHORIZATION) {
-            head.extensions.insert(CallPeer(self.peer));
-        }
+        let (head, body) = request.into_parts();
         let kind = if head.uri.path().starts_with(REFLECTION) { CallKind::Stream } else { CallKind::Unary };
         let body = CallBody { body, kind, timeouts: self.timeouts.clone(), timeout: None };
-        let is_rate_limit = head.uri.path().starts_with(RATE_LIMIT);
-        let request = http::Request::from_parts(head, body);
-        // Both are always ready.
-        if is_rate_limit { self.rate_limit.clone().call(request) } else { Box::pin(self.routes.clone().call(request)) }
+        let (state, peer) = (Arc::clone(&self.state), self.peer);
+        match head.uri.path() {
+            SHOULD_RATE_LIMIT => Box::pin(async move {
+                let decide = |request, deadline| state.should_rate_limit(request, deadline);
+                Ok(answer(&state, head.headers, body, decide).await)
+            }),
+            CHECK => Box::pin(async move {
+                let decide = |request, deadline| state.check(request, peer, deadline);
+                Ok(answer(&state, head.headers, body, decide).await)
+            }),
+            // The other services are always ready.
+            _ => Box::pin(self.routes.clone().call(http::Request::from_parts(head, body))),
+        }
     }
 }
 

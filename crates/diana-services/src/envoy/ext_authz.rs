@@ -1,7 +1,6 @@
 //! Envoy's external authorization, version 3: Envoy sends the head of each request, so the rules of a gateway apply
 //! unchanged.
 
-use super::proto::auth::authorization_server::Authorization;
 use super::proto::auth::check_response::HttpResponse;
 use super::proto::auth::{
     AttributeContext, CheckRequest, CheckResponse, DeniedHttpResponse, OkHttpResponse, attribute_context,
@@ -11,9 +10,8 @@ use super::proto::envoy::config::core::v3::header_value_option::HeaderAppendActi
 use super::proto::envoy::config::core::v3::{HeaderValueOption, SocketAddress};
 use super::proto::envoy::r#type::v3::HttpStatus;
 use super::proto::google::rpc;
-use super::{Allowed, CallPeer, EnvoyState, deadline, descriptor_status, within};
+use super::{Allowed, EnvoyState, descriptor_status, within};
 use bytes::Bytes;
-use diana::{Clock, SystemClock};
 use diana_gateway::{RejectedRequest, prepare_head};
 use diana_http::CheckResult;
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
@@ -21,26 +19,15 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Empty, Full};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Status};
 
-/// The service.
-pub(super) struct ExtAuthz(pub(super) Arc<EnvoyState>);
-
-#[tonic::async_trait]
-impl Authorization for ExtAuthz {
-    async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
-        let (start, deadline) = (SystemClock.now(), deadline(&request));
-        let Some(CallPeer(caller)) = request.extensions().get().copied() else {
-            return Err(Status::internal("the address of the caller is unknown"));
-        };
-        self.0.counted(start, self.0.check(request.into_inner(), caller, deadline).await)
-    }
-}
+/// The path of the service's only call.
+pub(super) const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 
 impl EnvoyState {
-    async fn check(
+    /// Decides about the request that a caller describes.
+    pub(super) async fn check(
         &self,
         request: CheckRequest,
         caller: IpAddr,

@@ -1,7 +1,5 @@
 //! gRPC's health checks: of the whole program, and of each service by its name.
 
-use super::proto::auth::authorization_server;
-use super::proto::ratelimit::rate_limit_service_server;
 use futures_util::{Stream, StreamExt, stream};
 use std::pin::Pin;
 use tokio::sync::watch;
@@ -11,7 +9,7 @@ use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 /// The names that clients can ask for; the empty one is that of the whole program.
-const NAMES: [&str; 3] = ["", rate_limit_service_server::SERVICE_NAME, authorization_server::SERVICE_NAME];
+const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"];
 
 /// The health of the services: serving, until they stop.
 pub(super) struct HealthService {

@@ -6,34 +6,21 @@
 use super::descriptor::Descriptor;
 use super::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use super::proto::ratelimit::rate_limit_response::{Code, DescriptorStatus};
-use super::proto::ratelimit::rate_limit_service_server::RateLimitService;
 use super::proto::ratelimit::{RateLimitRequest, RateLimitResponse};
-use super::{Allowed, EnvoyState, deadline, descriptor_status, overrides, within};
+use super::{Allowed, EnvoyState, descriptor_status, overrides, within};
 use diana::store::{Ask, Limit};
-use diana::{Clock, Cost, LimitsGuard, LoggedRequest, Retry, SystemClock, Verdict, VerdictGuard};
+use diana::{Cost, LimitsGuard, LoggedRequest, Retry, Verdict, VerdictGuard};
 use diana_rules::Attributes;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
-use std::sync::Arc;
 use std::time::Duration;
-use tonic::{Request, Response, Status};
+use tonic::Status;
 
 /// The maximum number of descriptors of a request, and of entries of a descriptor.
 const MAX_DESCRIPTORS: usize = 64;
 const MAX_ENTRIES: usize = 64;
 
-/// The service.
-pub(super) struct RateLimit(pub(super) Arc<EnvoyState>);
-
-#[tonic::async_trait]
-impl RateLimitService for RateLimit {
-    async fn should_rate_limit(
-        &self,
-        request: Request<RateLimitRequest>,
-    ) -> Result<Response<RateLimitResponse>, Status> {
-        let (start, deadline) = (SystemClock.now(), deadline(&request));
-        self.0.counted(start, self.0.decide(request.into_inner(), deadline).await)
-    }
-}
+/// The path of the service's only call.
+pub(super) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// What is done for a descriptor, with its index among those for which the same is done.
 #[derive(Clone, Copy)]
@@ -79,7 +66,8 @@ impl Descriptors<'_> {
 }
 
 impl EnvoyState {
-    async fn decide(
+    /// Decides about the descriptors of a request.
+    pub(super) async fn should_rate_limit(
         &self,
         request: RateLimitRequest,
         deadline: Option<Duration>,
@@ -106,7 +94,7 @@ impl EnvoyState {
         if !is_over {
             if !sorted.refunded.is_empty() {
                 let refund = self.engine.refund_all(&attributes(&sorted.refunded));
-                let refund = within(deadline, refund).await?;
+                let refund = Box::pin(within(deadline, refund)).await?;
                 refund.map_err(|error| Status::unavailable(error.to_string()))?;
             }
             if let Ok(mut guard) = decisions.charged {
@@ -119,21 +107,23 @@ impl EnvoyState {
 
     /// Decides first about the descriptors that only look, then about the others. Once one is over its limit, nothing more
     /// is charged, but each still has a status.
+    ///
+    /// Futures that wait are boxed: most calls have none, and would copy tens of kilobytes with room for them.
     async fn decisions(&self, sorted: &Descriptors<'_>, deadline: Option<Duration>) -> Result<Decisions, Status> {
         let mut looked = None;
         if !sorted.looking.is_empty() {
             let peek = self.engine.peek_all(&attributes(&sorted.looking));
-            looked = Some(within(deadline, peek).await?);
+            looked = Some(Box::pin(within(deadline, peek)).await?);
         }
         let is_denied = sorted.is_denied();
         let charged = if is_denied || looked.as_ref().is_some_and(|verdict| !verdict.is_granted()) {
             let peek = self.engine.peek_all(&attributes(&sorted.charged));
-            Err(within(deadline, peek).await?)
+            Err(Box::pin(within(deadline, peek)).await?)
         } else {
             let acquire = self.engine.acquire_all(&attributes(&sorted.charged));
             match acquire.now() {
                 Ok(acquired) => acquired,
-                Err(waiting) => within(deadline, waiting).await?,
+                Err(waiting) => Box::pin(within(deadline, waiting)).await?,
             }
         };
         let verdict = charged.as_ref().map_or_else(|denied| denied, VerdictGuard::verdict);
@@ -145,8 +135,10 @@ impl EnvoyState {
             .iter()
             .map(|(limit, key, cost)| Ask::new(limit, key, if charged.is_err() { Cost::ZERO } else { *cost }));
         let asks = asks.collect::<Vec<_>>();
-        let overridden =
-            if asks.is_empty() { None } else { Some(within(deadline, self.engine.acquire_limits(&asks)).await?) };
+        let overridden = match asks.is_empty() {
+            true => None,
+            false => Some(Box::pin(within(deadline, self.engine.acquire_limits(&asks))).await?),
+        };
         Ok(Decisions { looked, charged, overridden, is_denied })
     }
 

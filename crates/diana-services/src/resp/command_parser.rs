@@ -16,6 +16,7 @@ use std::ops::Range;
 
 /// The maximum length of a line with a number.
 const MAX_NUMBER_LINE: usize = 32;
+const LINE_END: &[u8] = b"\r\n";
 
 /// The bounds of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,16 +107,16 @@ impl<'a> Command<'a> {
         self.ranges.iter().skip(skipped).map(move |range| bytes.get(range.clone()).unwrap_or_default())
     }
 
-    /// The bytes from the start of the argument at `first` to the end of the last one, with what separates them; `None` if
-    /// nothing does. Two commands with as many arguments, of which the one at `first` is as long, are equal from there
-    /// on if these are.
-    #[inline]
-    pub(super) fn raw(&self, first: usize) -> Option<&'a [u8]> {
-        if self.is_joined {
+    /// The bytes of the command before the length of the argument at `index`, and after that argument; `None` unless it was sent
+    /// as an array.
+    pub(super) fn around(&self, index: usize) -> Option<(&'a [u8], &'a [u8])> {
+        if self.is_joined || self.bytes.first() != Some(&b'*') {
             return None;
         }
-        let (first, last) = (self.ranges.get(first)?, self.ranges.last()?);
-        self.bytes.get(first.start..last.end)
+        let (before, own) = (self.ranges.get(index.checked_sub(1)?)?, self.ranges.get(index)?);
+        let end = self.ranges.last()?.end + LINE_END.len();
+        let start = before.end + LINE_END.len() + 1; // `$`
+        Some((self.bytes.get(..start)?, self.bytes.get(own.end..end)?))
     }
 
     /// The memory that a copy of the arguments takes: their bytes, and where each one is.
@@ -159,7 +160,7 @@ impl Parser {
     /// A command of no arguments is complete, and has no name: skip it.
     #[inline]
     pub(super) fn parse(&mut self, input: &[u8], bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
-        if self.expected == Expected::Start {
+        if self.is_at_start() {
             match input.first() {
                 None => return Ok(None),
                 Some(b'*') => match self.array_length(input, bounds)? {
@@ -177,6 +178,12 @@ impl Parser {
             return self.inline(input, seen, bounds);
         }
         self.bulks(input, bounds)
+    }
+
+    /// Returns `true` if no part of the next command has been parsed.
+    #[inline]
+    pub(super) fn is_at_start(&self) -> bool {
+        self.expected == Expected::Start
     }
 
     /// The command that was parsed last, in the same `input`.

@@ -186,25 +186,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let start = SystemClock.now();
         loop {
             let available = self.input.get(self.start..).unwrap_or_default();
-            match self.parser.parse(available, self.session.bounds()) {
-                Ok(None) => break,
-                Ok(Some(length)) => {
-                    let command = self.parser.command(available);
-                    self.start += length;
-                    if command.len() == 0 {
-                        continue;
+            let mark = self.replies.len();
+            let repeated = match self.parser.is_at_start() {
+                true => self.session.repeat_throttle(available, &mut self.replies),
+                false => None,
+            };
+            let (length, step) = match repeated {
+                Some(found) => found,
+                None => match self.parser.parse(available, self.session.bounds()) {
+                    Ok(None) => break,
+                    Ok(Some(length)) => {
+                        let command = self.parser.command(available);
+                        let is_empty = command.len() == 0;
+                        (length, if is_empty { Step::Done } else { self.session.execute(command, &mut self.replies) })
                     }
-                    let mark = self.replies.len();
-                    let step = self.session.execute(command, &mut self.replies);
-                    if !(matches!(step, Step::Done) && self.pending.is_empty()) {
-                        self.go_on(step, mark).await?;
+                    Err(error) => {
+                        self.drain().await;
+                        self.replies.error(&format!("ERR Protocol error: {error}"));
+                        self.session.is_closing = true;
+                        break;
                     }
-                }
-                Err(error) => {
-                    self.drain().await;
-                    self.replies.error(&format!("ERR Protocol error: {error}"));
-                    self.session.is_closing = true;
-                }
+                },
+            };
+            self.start += length;
+            if !(matches!(step, Step::Done) && self.pending.is_empty()) {
+                self.go_on(step, mark).await?;
             }
             if self.session.is_closing {
                 break;

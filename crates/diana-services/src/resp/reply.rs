@@ -103,12 +103,12 @@ impl ReplyBuffer {
     /// A list of five integers, in one piece: the most frequent reply.
     #[inline]
     fn five_integers(&mut self, numbers: [i64; 5]) {
-        let mut line = LineBuffer::<{ 4 + 5 * MAX_NUMBER }>::default();
-        line.push(b"*5\r\n");
-        for number in numbers {
-            line.number(b':', number);
+        let mut lines = LineBuffer::<{ 4 + 5 * MAX_NUMBER }>::default();
+        for number in numbers.into_iter().rev() {
+            lines.prepend_number(b':', number);
         }
-        self.bytes.extend_from_slice(line.as_bytes());
+        lines.prepend(b"*5\r\n");
+        self.bytes.extend_from_slice(lines.as_bytes());
     }
 
     /// A string of any bytes.
@@ -168,7 +168,7 @@ impl ReplyBuffer {
     #[inline]
     fn number(&mut self, kind: u8, number: i64) {
         let mut line = LineBuffer::<MAX_NUMBER>::default();
-        line.number(kind, number);
+        line.prepend_number(kind, number);
         self.bytes.extend_from_slice(line.as_bytes());
     }
 
@@ -182,49 +182,75 @@ impl ReplyBuffer {
 /// The longest number: its kind, a sign, 19 digits, and CRLF.
 const MAX_NUMBER: usize = 23;
 
-/// A few lines, before they are copied to the replies at once.
+/// The digits of the numbers below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < pairs.len() {
+        #[allow(clippy::cast_possible_truncation, reason = "less than 10")]
+        let digits = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        pairs[number] = digits;
+        number += 1;
+    }
+    pairs
+};
+
+/// A few lines, before they are copied to the replies at once. They are written from the last one to the first, since the last
+/// digit of a number is the first that is known.
 struct LineBuffer<const SIZE: usize> {
     bytes: [u8; SIZE],
-    length: usize,
+    start: usize,
 }
 
 impl<const SIZE: usize> Default for LineBuffer<SIZE> {
     #[inline]
     fn default() -> Self {
-        Self { bytes: [0; SIZE], length: 0 }
+        Self { bytes: [0; SIZE], start: SIZE }
     }
 }
 
 impl<const SIZE: usize> LineBuffer<SIZE> {
     #[inline]
     fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
+        self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Adds bytes; those that do not fit are left out.
+    /// Adds bytes before the others; those that do not fit are left out.
     #[inline]
-    fn push(&mut self, bytes: &[u8]) {
-        if let Some(free) = self.bytes.get_mut(self.length..self.length + bytes.len()) {
-            free.copy_from_slice(bytes);
-            self.length += bytes.len();
+    fn prepend<const LENGTH: usize>(&mut self, bytes: &[u8; LENGTH]) {
+        let start = self.start.wrapping_sub(LENGTH);
+        if let Some(free) = self.bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+            *free = *bytes;
+            self.start = start;
         }
     }
 
     #[inline]
-    fn number(&mut self, kind: u8, number: i64) {
-        // Most numbers have one or two digits.
-        match u8::try_from(number) {
-            Ok(digit @ 0..=9) => self.push(&[kind, b'0' + digit, b'\r', b'\n']),
-            Ok(number @ 10..=99) => self.push(&[kind, b'0' + number / 10, b'0' + number % 10, b'\r', b'\n']),
-            _ => self.long_number(kind, number),
+    fn prepend_number(&mut self, kind: u8, number: i64) {
+        let mut rest = number.unsigned_abs();
+        match rest {
+            0..=9 => self.prepend(&[last_digit(rest), b'\r', b'\n']),
+            _ => {
+                self.prepend(b"\r\n");
+                while rest >= 10 {
+                    self.prepend(&PAIRS[(rest % 100) as usize]);
+                    rest /= 100;
+                }
+                if rest > 0 {
+                    self.prepend(&[last_digit(rest)]);
+                }
+            }
         }
+        if number < 0 {
+            self.prepend(b"-");
+        }
+        self.prepend(&[kind]);
     }
+}
 
-    fn long_number(&mut self, kind: u8, number: i64) {
-        self.push(&[kind]);
-        self.push(itoa::Buffer::new().format(number).as_bytes());
-        self.push(b"\r\n");
-    }
+#[inline]
+fn last_digit(number: u64) -> u8 {
+    b'0' + (number % 10) as u8
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::resp_support::*;
 use diana::ManualClock;
 use diana_services::resp::RespState;
+use proptest::prelude::*;
 
 async fn server() -> Server {
     Server::with(RULES, ManualClock::new(), RespState::default()).await
@@ -126,4 +127,85 @@ async fn a_flood_of_keys_is_bounded() {
     let totals = server.metrics.totals();
     assert!(totals.denied > 25_000, "{totals:?}");
     assert_eq!(client.ask("CL.THROTTLE 0:0 0 1 3600").await, "[1 1 0 3600 3600]");
+}
+
+/// A part of a pipeline.
+#[derive(Clone, Debug)]
+enum Part {
+    /// A call with this key and these parameters, in the bytes of a client that writes lengths in two digits or not.
+    Throttle {
+        key: String,
+        parameters: &'static [&'static str],
+        has_long_length: bool,
+    },
+    Other(&'static str),
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let parameters = prop::sample::select(vec![
+        &["3", "1", "60"][..],
+        &["3", "1", "60", "1"],
+        &["3", "1", "60", "2"],
+        &["30", "1", "6"],
+        &["x", "1", "60"],
+        &["3", "1"],
+    ]);
+    let throttle = ("[ab]{0,2}", parameters, any::<bool>())
+        .prop_map(|(key, parameters, has_long_length)| Part::Throttle { key, parameters, has_long_length });
+    let others = vec!["PING", "EXEC", "DISCARD", "SELECT 1", "SELECT 0", "RESET", "CL.THROTTLE a 3 1 60", "NOPE"];
+    prop_oneof![8 => throttle, 2 => prop::sample::select(others).prop_map(Part::Other)]
+}
+
+impl Part {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Other(line) => format!("{line}\r\n").into_bytes(),
+            Self::Throttle { key, parameters, has_long_length } => {
+                let words = [&["CL.THROTTLE", key], *parameters].concat();
+                let bytes = String::from_utf8(encode(&words)).unwrap();
+                let (short, long) = (format!("${}\r\n{key}\r\n", key.len()), format!("$0{}\r\n{key}\r\n", key.len()));
+                if *has_long_length { bytes.replacen(&short, &long, 1) } else { bytes }.into_bytes()
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A call that equals the last one but for its key is not parsed, so this compares with clients whose first command it is.
+    #[test]
+    fn a_repeated_call_is_answered_as_the_first_one(parts in prop::collection::vec(part(), 1..24), piece in 1_usize..80) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answers = |parts: Vec<Part>, is_repeated: bool| {
+            runtime.block_on(async {
+                let server = server().await;
+                let mut client = server.client().await;
+                let mut replies = Vec::new();
+                for part in &parts {
+                    if !is_repeated {
+                        // Another call, of a key of its own, so that none equals the last one.
+                        client.send(&encode(&["CL.THROTTLE", "(other)", "1000000", "1", "1"])).await;
+                        client.reply().await;
+                    }
+                    for bytes in part.bytes().chunks(if is_repeated { piece } else { usize::MAX }) {
+                        client.send(bytes).await;
+                    }
+                    replies.push(client.reply().await);
+                }
+                replies
+            })
+        };
+        prop_assert_eq!(answers(parts.clone(), true), answers(parts, false));
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_call_is_queued_in_a_transaction() {
+    let server = server().await;
+    let mut client = server.client().await;
+    let call = encode(&["CL.THROTTLE", "k", "3", "1", "60"]);
+    client.send(&[call.clone(), encode(&["MULTI"]), call.clone(), encode(&["EXEC"]), call].concat()).await;
+    assert_eq!(client.replies(4).await, ["[0 4 3 -1 60]", "OK", "QUEUED", "[[0 4 2 -1 120]]"]);
+    assert_eq!(client.reply().await, "[0 4 1 -1 180]");
 }
