@@ -103,11 +103,11 @@ impl ReplyBuffer {
     /// A list of five integers, in one piece: the most frequent reply.
     #[inline]
     fn five_integers(&mut self, numbers: [i64; 5]) {
-        let mut lines = LineBuffer::<{ 4 + 5 * MAX_NUMBER }>::default();
+        let mut lines = LineBuffer::<{ (4 + 5 * MAX_NUMBER).next_power_of_two() }>::default();
         for number in numbers.into_iter().rev() {
             lines.prepend_number(b':', number);
         }
-        lines.prepend(b"*5\r\n");
+        b"*5\r\n".iter().rev().for_each(|byte| lines.prepend(*byte));
         self.bytes.extend_from_slice(lines.as_bytes());
     }
 
@@ -167,7 +167,7 @@ impl ReplyBuffer {
 
     #[inline]
     fn number(&mut self, kind: u8, number: i64) {
-        let mut line = LineBuffer::<MAX_NUMBER>::default();
+        let mut line = LineBuffer::<{ MAX_NUMBER.next_power_of_two() }>::default();
         line.prepend_number(kind, number);
         self.bytes.extend_from_slice(line.as_bytes());
     }
@@ -197,6 +197,8 @@ const PAIRS: [[u8; 2]; 100] = {
 
 /// A few lines, before they are copied to the replies at once. They are written from the last one to the first, since the last
 /// digit of a number is the first that is known.
+///
+/// `SIZE` is a power of two, so that an index is brought into the range by a single instruction.
 struct LineBuffer<const SIZE: usize> {
     bytes: [u8; SIZE],
     start: usize,
@@ -205,6 +207,7 @@ struct LineBuffer<const SIZE: usize> {
 impl<const SIZE: usize> Default for LineBuffer<SIZE> {
     #[inline]
     fn default() -> Self {
+        const { assert!(SIZE.is_power_of_two(), "a power of two") };
         Self { bytes: [0; SIZE], start: SIZE }
     }
 }
@@ -215,42 +218,32 @@ impl<const SIZE: usize> LineBuffer<SIZE> {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Adds bytes before the others; those that do not fit are left out.
+    /// Adds a byte before the others, for which there must be room.
     #[inline]
-    fn prepend<const LENGTH: usize>(&mut self, bytes: &[u8; LENGTH]) {
-        let start = self.start.wrapping_sub(LENGTH);
-        if let Some(free) = self.bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-            *free = *bytes;
-            self.start = start;
-        }
+    fn prepend(&mut self, byte: u8) {
+        self.start = self.start.wrapping_sub(1) % SIZE;
+        self.bytes[self.start] = byte;
     }
 
     #[inline]
     fn prepend_number(&mut self, kind: u8, number: i64) {
+        self.prepend(b'\n');
+        self.prepend(b'\r');
         let mut rest = number.unsigned_abs();
-        match rest {
-            0..=9 => self.prepend(&[last_digit(rest), b'\r', b'\n']),
-            _ => {
-                self.prepend(b"\r\n");
-                while rest >= 10 {
-                    self.prepend(&PAIRS[(rest % 100) as usize]);
-                    rest /= 100;
-                }
-                if rest > 0 {
-                    self.prepend(&[last_digit(rest)]);
-                }
-            }
+        while rest >= 10 {
+            let [tens, ones] = PAIRS[(rest % 100) as usize];
+            rest /= 100;
+            self.prepend(ones);
+            self.prepend(tens);
+        }
+        if rest > 0 || number == 0 {
+            self.prepend(b'0' + (rest % 10) as u8);
         }
         if number < 0 {
-            self.prepend(b"-");
+            self.prepend(b'-');
         }
-        self.prepend(&[kind]);
+        self.prepend(kind);
     }
-}
-
-#[inline]
-fn last_digit(number: u64) -> u8 {
-    b'0' + (number % 10) as u8
 }
 
 #[cfg(test)]

@@ -318,3 +318,27 @@ fn a_reset_and_a_reload_wake_queued_requests() {
     gate.open();
     assert!(clients.iter_mut().all(|client| client.response().status == 200));
 }
+
+#[test]
+fn the_memory_of_closed_connections_is_returned() {
+    let rules = "gateway: {listen: $LISTEN}\nrules: [{name: one, by: ip, limit: 1/h}]\n";
+    let diana = Diana::serve_by(rules, Stderr::Read, |file| {
+        let mut command = serve(file);
+        // Soon, so that the test does not wait for it.
+        command.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:100,muzzy_decay_ms:0");
+        command
+    });
+    let connect = || {
+        let mut client = Client::connect(diana.port());
+        client.get("/");
+        client
+    };
+    drop((0..50).map(|_| connect()).collect::<Vec<_>>());
+    let before = diana.memory();
+    let clients = (0..4_000).map(|_| connect()).collect::<Vec<_>>();
+    let grown = diana.memory() - before;
+    assert!(grown > 2 << 20, "{grown} bytes");
+    drop(clients);
+    let is_returned = || (diana.memory() < before + grown / 3).then_some(());
+    wait_until("the memory to be returned", LONG, is_returned).unwrap();
+}
