@@ -22,6 +22,7 @@ pub mod describe;
 pub mod document;
 pub mod expression;
 pub mod file;
+mod foreign_words;
 pub mod http_settings;
 pub mod identity;
 pub mod key;

@@ -1,6 +1,7 @@
 //! Reads a map field by field, and reports unknown fields.
 
 use crate::document::{Entry, Node, Span, Value};
+use crate::foreign_words;
 use crate::problem::Problem;
 
 /// The fields of one map, which are taken out one by one. Fields that remain at the end are unknown.
@@ -94,10 +95,10 @@ impl<'a> MapReader<'a> {
     pub fn finish(self, problems: &mut Vec<Problem>) {
         for entry in &self.remaining {
             let what = format!("unknown {} field `{}`", self.of, entry.key);
-            let expected = match nearest(&entry.key, &self.known) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("expected one of {}", all(&self.known)),
-            };
+            let meant = nearest(&entry.key, &self.known).map(|meant| format!("did you mean `{meant}`?"));
+            let expected = meant
+                .or_else(|| foreign_words::field(&entry.key, &self.known))
+                .unwrap_or_else(|| format!("expected one of {}", all(&self.known)));
             problems.push(Problem::new(entry.span, what).expected(expected));
         }
     }

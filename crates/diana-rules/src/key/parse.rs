@@ -4,6 +4,7 @@ use super::bytes::PrefixLengths;
 use super::{KeySpec, Part};
 use crate::attributes::Attribute;
 use crate::document::{Node, Span, Value};
+use crate::foreign_words;
 use crate::identity::Identity;
 use crate::map_reader::nearest;
 use crate::names_in_scope::{NamesInScope, Wanted};
@@ -177,8 +178,8 @@ fn unknown(text: &str, scope: &NamesInScope<'_>) -> Invalid {
     let expected = match nearest(text, &known) {
         Some(meant) if WITH_NAME.contains(&meant) => format!("did you mean `{meant}(NAME)`?"),
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => "expected global, account, device, resource, ip, ip/24, host, method, domain, request, header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x), cel(\"...\") or a name of `identity`"
-            .to_owned(),
+        None => foreign_words::key(text).unwrap_or_else(|| "expected global, account, device, resource, ip, ip/24, host, method, domain, request, header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x), cel(\"...\") or a name of `identity`"
+            .to_owned()),
     };
     (format!("unknown key `{text}`"), expected)
 }
