@@ -96,9 +96,9 @@ pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
-    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeySpace,
-    KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest, Reason, ResponseClass, RuleExplanation,
-    ThrottleFuture, Verdict, VerdictGuard, WeakEngine,
+    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
+    KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest, Reason,
+    ResponseClass, RuleExplanation, ThrottleFuture, Verdict, VerdictGuard, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;
