@@ -242,9 +242,10 @@ rules: [{name: each-account, by: account, limit: 5/h, status: 429}]
     wait_for_text(&browser, "#audit li:first-child", HOSTILE);
     wait_for_text(&browser, "#audit li:first-child .quiet", "alice, admin, 127.0.0.1:");
     click(&browser, "#reload");
-    wait_for_text(&browser, "#reloaded", "Reloaded: 1 rules.");
+    wait_for_text(&browser, "#reloaded", "Reloaded: 1 rule.");
     wait_for_text(&browser, "#audit li:first-child", "reload of rules and certificates");
-    wait_for_text(&browser, "#audit li:last-child", "start with 1 rules");
+    wait_for_text(&browser, "#audit li:last-child", "start with 1 rule");
+    browser.run("document.querySelector('#audit-card').scrollIntoView()").unwrap();
     screenshot(&browser, "audit.png");
     assert_eq!(browser.run("return [document.images.length, document.title]").unwrap(), json!([0, "Diana"]));
 }

@@ -6,6 +6,8 @@ const left = limits => (limits.length ? limits.map(limit => `${number(limit.rema
 
 const link = rule => make('a', { href: `#/rule/${encodeURIComponent(rule)}`, textContent: rule });
 
+const rules = count => `${number(count)} ${count === 1 ? 'rule' : 'rules'}`;
+
 function described(entry) {
   if (entry.rule) {
     const cost = entry.cost === undefined ? '' : ` ${number(entry.cost)}`;
@@ -13,7 +15,7 @@ function described(entry) {
     return [make('b', { textContent: `${entry.action}${cost}` }), ...key, ' in ', link(entry.rule), `: ${left(entry.before)} → ${left(entry.after)}`];
   }
   if (entry.action === 'reload') return [make('b', { textContent: 'reload' }), ' of rules and certificates'];
-  if (entry.action === 'start') return [make('b', { textContent: 'start' }), ` with ${number(entry.rules)} rules`];
+  if (entry.action === 'start') return [make('b', { textContent: 'start' }), ` with ${rules(entry.rules)}`];
   if (!entry.ok) return [make('b', { textContent: 'rules' }), ' rejected; the active rules stay'];
   const lists = [['added', entry.added], ['removed', entry.removed], ['changed', entry.changed.map(changed => changed.rule)]];
   const texts = lists.filter(([, names]) => names.length).map(([what, names]) => `${what} ${names.join(', ')}`);
@@ -47,7 +49,7 @@ export function start() {
     at('reload').disabled = true;
     try {
       const reloaded = await request('/reload', {});
-      setText(at('reloaded'), reloaded.ok ? `Reloaded: ${number(reloaded.rules)} rules.` : 'Reloaded, with errors.');
+      setText(at('reloaded'), reloaded.ok ? `Reloaded: ${rules(reloaded.rules)}.` : 'Reloaded, with errors.');
     } catch (error) {
       setText(at('reloaded'), error.message);
     }
