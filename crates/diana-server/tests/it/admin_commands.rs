@@ -151,7 +151,7 @@ fn a_token_comes_from_a_variable_an_option_or_a_file_and_is_never_shown() {
     );
 
     let wrong = ask(&url, &["status"], &[("DIANA_TOKEN", "hunter2-hunter2")]);
-    let rejects = "rejects the token: compare it with `admin.token` of the rule file";
+    let rejects = "rejects the token: compare it with `admin.token` and `admin.tokens` of the rule file";
     assert_fails(&wrong, &format!("Diana's admin server at {url} {rejects}"));
     let invalid = ask(&url, &["status"], &[("DIANA_TOKEN", "hunter2\nhunter2")]);
     assert_eq!((err(&invalid).contains("hunter2"), invalid.status.code()), (false, Some(2)), "{}", err(&invalid));

@@ -62,7 +62,10 @@ fn over_accept_count_a_job_is_rejected() {
     let pool = Pool::new("requests", 1).unwrap().with_resource_name("thread").with_max_waiting(1);
     let barrier = Arc::new(Barrier::new(2));
     let blocked = Arc::clone(&barrier);
-    execute(&pool, move || drop(blocked.wait())).unwrap();
+    let job = move || {
+        blocked.wait();
+    };
+    execute(&pool, job).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| execute(&pool, || {}));
         while pool.waiting() == 0 {
