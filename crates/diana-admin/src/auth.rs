@@ -1,26 +1,88 @@
-//! Access control: the token, and without one the origin of requests that browsers send.
+//! Access control: tokens and their roles, and without tokens the origin of requests that browsers send.
 
 use super::AdminState;
-use super::response::{HandlerResult, Problem};
+use super::audit::Actor;
+use super::connections::ClientAddress;
+use super::response::{HandlerResult, Problem, json};
+use super::section::{AdminToken, Role};
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use std::net::IpAddr;
+use serde::Serialize;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use subtle::ConstantTimeEq;
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-/// Passes requests that have the token, if there is one.
-pub(super) async fn token(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> HandlerResult {
-    if let Some(token) = &state.token {
-        let sent = bearer(request.headers()).unwrap_or_default();
-        // Compares in constant time, so that the timing does not reveal how much of a guess is right.
-        if !bool::from(sent.as_bytes().ct_eq(token.reveal().as_bytes())) {
-            let detail = "missing or invalid token: send `Authorization: Bearer TOKEN`";
-            return Err(Problem::new(StatusCode::UNAUTHORIZED, detail));
-        }
+/// The client of a request. Without tokens, every client may do everything.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    /// The name of its token.
+    name: Option<String>,
+    role: Role,
+    address: Option<SocketAddr>,
+}
+
+impl Caller {
+    /// The client, for the audit log.
+    pub(super) fn actor(&self) -> Actor<'_> {
+        Actor { source: "admin", name: self.name.as_deref(), client: self.address }
     }
+}
+
+#[derive(Debug, Serialize)]
+struct WhoAmI<'a> {
+    /// `null` without tokens.
+    name: Option<&'a str>,
+    role: &'static str,
+}
+
+pub(super) async fn who_am_i(Extension(caller): Extension<Caller>) -> HandlerResult {
+    json(WhoAmI { name: caller.name.as_deref(), role: caller.role.name() })
+}
+
+/// Passes requests that have a token, if there are any.
+pub(super) async fn read(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> HandlerResult {
+    pass(&state, Role::Read, request, next).await
+}
+
+/// Passes requests that have a token with the role `operate`, if there are any tokens.
+pub(super) async fn operate(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> HandlerResult {
+    pass(&state, Role::Operate, request, next).await
+}
+
+async fn pass(state: &AdminState, needed: Role, mut request: Request, next: Next) -> HandlerResult {
+    let address = request.extensions().get::<ClientAddress>().map(|client| client.0);
+    let caller = if state.tokens.is_empty() {
+        Caller { name: None, role: Role::Operate, address }
+    } else {
+        let sent = bearer(request.headers()).unwrap_or_default();
+        let token = find(&state.tokens, sent).ok_or_else(|| {
+            let detail = "missing or invalid token: send `Authorization: Bearer TOKEN`";
+            Problem::new(StatusCode::UNAUTHORIZED, detail)
+        })?;
+        Caller { name: Some(token.name.clone()), role: token.role, address }
+    };
+    if caller.role < needed {
+        let (name, role, needed) = (caller.name.unwrap_or_default(), caller.role.name(), needed.name());
+        let (client, path) = (address.map(|client| client.to_string()), request.uri().path());
+        tracing::warn!(who = name, client, path, "admin: denied, the role `{needed}` is needed");
+        let detail = format!("this needs the role `{needed}`; the token of `{name}` has the role `{role}`");
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
+}
+
+/// Returns the token that was sent. Compares it with all of them, each in constant time, so that the time reveals neither
+/// how much of a guess is right nor which token it resembles.
+fn find<'a>(tokens: &'a [AdminToken], sent: &str) -> Option<&'a AdminToken> {
+    let mut found = 0_u64;
+    for (number, token) in (1..).zip(tokens) {
+        found.conditional_assign(&number, sent.as_bytes().ct_eq(token.token.reveal().as_bytes()));
+    }
+    usize::try_from(found).ok()?.checked_sub(1).and_then(|index| tokens.get(index))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -30,7 +92,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Without a token, rejects requests that a browser sends for a page of another origin.
 pub(super) fn check_origin(state: &AdminState, request: &Request) -> Result<(), Problem> {
-    if state.token.is_some() {
+    if !state.tokens.is_empty() {
         return Ok(());
     }
     let headers = request.headers();
@@ -64,6 +126,16 @@ fn is_address(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use diana_rules::Secret;
+
+    #[test]
+    fn a_token_is_found_among_several() {
+        let token = |name: &str, secret: &str| AdminToken::new(name, Secret::new(secret), Role::Read);
+        let tokens = [token("a", "one"), token("b", "three"), token("c", "three more")];
+        let found = |sent: &str| find(&tokens, sent).map(|token| token.name.as_str());
+        assert_eq!(["one", "three", "three more"].map(found), [Some("a"), Some("b"), Some("c")]);
+        assert_eq!(["", "thre", "three ", "four"].map(found), [None; 4]);
+    }
 
     #[test]
     fn only_addresses_and_localhost_are_hosts() {

@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,15 +51,19 @@ struct Connection {
     is_serving: Arc<AtomicBool>,
 }
 
+/// The address of a request's client, in the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientAddress(pub(super) SocketAddr);
+
 async fn accept(router: Router, listener: TcpListener, connections: Arc<Connections>) {
     let warnings = OncePerSecond::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, client)) => {
                 while connections.len() >= MAX_CONNECTIONS {
                     connections.close_one().await;
                 }
-                connections.add(router.clone(), stream);
+                connections.add(router.clone(), stream, client);
             }
             Err(error) => {
                 if warnings.check() {
@@ -77,14 +82,14 @@ impl Connections {
         self.open.lock().1.len()
     }
 
-    fn add(self: &Arc<Self>, router: Router, stream: TcpStream) {
+    fn add(self: &Arc<Self>, router: Router, stream: TcpStream, client: SocketAddr) {
         let mut open = self.open.lock();
         open.0 += 1;
         let number = open.0;
         let is_serving = Arc::new(AtomicBool::new(false));
         let (connections, serving) = (Arc::clone(self), Arc::clone(&is_serving));
         let task = tokio::spawn(async move {
-            serve_connection(router, stream, serving).await;
+            serve_connection(router, stream, client, serving).await;
             // No deadlock: `add` releases the lock without waiting for this task.
             connections.open.lock().1.remove(&number);
         });
@@ -116,11 +121,12 @@ impl Drop for AbortGuard {
     }
 }
 
-async fn serve_connection(router: Router, stream: TcpStream, is_serving: Arc<AtomicBool>) {
+async fn serve_connection(router: Router, stream: TcpStream, client: SocketAddr, is_serving: Arc<AtomicBool>) {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
     let router = TowerToHyperService::new(router);
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ClientAddress(client));
         is_serving.store(true, Ordering::Relaxed);
         let (response, is_serving) = (hyper::service::Service::call(&router, request), Arc::clone(&is_serving));
         async move {

@@ -1,13 +1,14 @@
 //! Single keys: peek, reset, refund and charge.
 
 use super::AdminState;
+use super::auth::Caller;
 use super::parameters::Parameters;
 use super::response::{HandlerResult, Problem, json};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use diana::store::StoreError;
-use diana::{Cost, Retry};
-use diana::{KeyAdminError, KeyStatus};
+use diana::{Cost, KeyAdminError, KeyOperation, KeyStatus, Retry};
 use diana_rules::rule::CountedIn;
 use diana_rules::ruleset::Listed;
 use serde::Serialize;
@@ -45,21 +46,31 @@ pub(super) async fn peek(State(state): State<Arc<AdminState>>, parameters: Param
     key.respond(state.engine.peek_key(key.rule, &key.key).await)
 }
 
-pub(super) async fn reset(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
+pub(super) async fn reset(
+    State(state): State<Arc<AdminState>>,
+    Extension(caller): Extension<Caller>,
+    parameters: Parameters,
+) -> HandlerResult {
     let key = KeyName::parse(&parameters, &["rule", "key"])?;
-    key.changed("reset", None, state.engine.reset_key(key.rule, &key.key).await)
+    key.change(&state, &caller, KeyOperation::Reset).await
 }
 
-pub(super) async fn refund(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
+pub(super) async fn refund(
+    State(state): State<Arc<AdminState>>,
+    Extension(caller): Extension<Caller>,
+    parameters: Parameters,
+) -> HandlerResult {
     let key = KeyName::parse(&parameters, &["rule", "key", "cost"])?;
-    let cost = cost(&parameters)?;
-    key.changed("refund", Some(cost), state.engine.refund_key(key.rule, &key.key, cost).await)
+    key.change(&state, &caller, KeyOperation::Refund(cost(&parameters)?)).await
 }
 
-pub(super) async fn charge(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
+pub(super) async fn charge(
+    State(state): State<Arc<AdminState>>,
+    Extension(caller): Extension<Caller>,
+    parameters: Parameters,
+) -> HandlerResult {
     let key = KeyName::parse(&parameters, &["rule", "key", "cost"])?;
-    let cost = cost(&parameters)?;
-    key.changed("charge", Some(cost), state.engine.charge_key(key.rule, &key.key, cost).await)
+    key.change(&state, &caller, KeyOperation::Charge(cost(&parameters)?)).await
 }
 
 fn cost(parameters: &Parameters) -> Result<Cost, Problem> {
@@ -79,12 +90,12 @@ impl<'a> KeyName<'a> {
         Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
     }
 
-    /// Logs a successful change; a failed change is not logged.
-    fn changed(&self, action: &str, cost: Option<Cost>, result: Result<KeyStatus, KeyAdminError>) -> HandlerResult {
-        if result.is_ok() {
-            tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {action}");
-        }
-        self.respond(result)
+    /// Changes the key, and records it. An invalid request changes nothing, and is not recorded.
+    async fn change(&self, state: &AdminState, caller: &Caller, operation: KeyOperation) -> HandlerResult {
+        let change = state.engine.change_key(self.rule, &self.key, operation).await;
+        let change = change.map_err(|error| problem(&error))?;
+        state.audit.key_changed(caller.actor(), &change);
+        self.respond(change.after.map_err(KeyAdminError::Store))
     }
 
     fn respond(&self, result: Result<KeyStatus, KeyAdminError>) -> HandlerResult {

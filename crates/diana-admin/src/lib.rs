@@ -10,20 +10,24 @@
 //! | `GET /rules?find=..&limit=..&offset=..&sort=denied` | the active rules, in words, with their counts |
 //! | `GET /rule?name=..` | one rule, and its text in the file |
 //! | `GET /changes` | the last changes of the rules, and rejected documents |
+//! | `GET /audit?limit=..` | the last changes of keys and rules: who, what, when, before and after |
+//! | `GET /whoami` | the name and the role of the token |
 //! | `GET /explain?method=..&path=..&ip=..&host=..&header=name:value&account=..` | each rule's decision about a request |
 //! | `GET /top?rule=..&window=minute\|hour&limit=..&find=..` | the heaviest keys of each rule: denied, delayed and allowed |
 //! | `GET /what-if?rule=..&limit=..` | an estimate of what another limit would deny |
 //! | `GET /peek?rule=..&key=..` | the status of a key |
 //! | `POST /reset?rule=..&key=..` | resets a key |
 //! | `POST /refund?rule=..&key=..&cost=..`, `POST /charge?..` | refunds or charges a cost |
+//! | `POST /reload` | reads the sources of the rules and the certificates again |
 //!
 //! Responses are JSON; `/explain` and `/rules` are text if the client accepts `text/plain`. Query parameters may also
 //! be sent in the body, as a JSON object.
 //!
 //! # Access (tests/it/admin.rs)
-//! - With a token, every client that sends it: `Authorization: Bearer ..`. The page itself and the two health checks
-//!   contain no secrets and are open; the page asks for the token.
-//! - Without one, every client that reaches the address, which is a loopback address unless the file sets another.
+//! - With tokens, every client that sends one of them: `Authorization: Bearer ..`. A token with the role `read` permits
+//!   everything that changes nothing. The page itself and the two health checks contain no secrets and are open; the page
+//!   asks for the token.
+//! - Without any, every client that reaches the address, which is a loopback address unless the file sets another.
 //!   Other web pages in a user's browser are kept out: the host must be an address or `localhost` (against DNS
 //!   rebinding), and a request that changes something must not come from another origin.
 //!
@@ -33,7 +37,8 @@
 //! |---|---|
 //! | [`connections`] | connections: how many, and for how long |
 //! | [`middleware`] | every request and response: the origin check, a timeout, headers |
-//! | [`auth`] | the token, and requests from other web pages |
+//! | [`auth`] | tokens, their roles, and requests from other web pages; `/whoami` |
+//! | [`audit`] | the audit log of all changes, and `/audit` |
 //! | [`parameters`], [`response`] | shared by all endpoints: query parameters, JSON and errors |
 //! | [`page`] | the web page |
 //! | [`status`], [`readiness`] | `/status`, `/healthz` and `/readyz` |
@@ -44,7 +49,9 @@
 //! | [`explain`] | `/explain` |
 //! | [`top`], [`what_if`] | `/top`, `/what-if` |
 //! | [`key`] | `/peek`, `/reset`, `/refund` and `/charge` |
+//! | [`reload`] | `/reload` |
 
+mod audit;
 mod auth;
 mod connections;
 mod degraded;
@@ -56,6 +63,7 @@ mod page;
 mod parameters;
 mod prometheus;
 mod readiness;
+mod reload;
 mod response;
 mod rule_log;
 mod rules;
@@ -64,10 +72,12 @@ mod status;
 mod top;
 mod what_if;
 
+pub use audit::{Actor, AuditLog};
 pub use history::{History, Sampler};
 pub use readiness::{Phase, Readiness};
+pub use reload::Reload;
 pub use rule_log::RuleLog;
-pub use section::AdminSection;
+pub use section::{AdminSection, AdminToken, Role};
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -76,7 +86,6 @@ use diana_config::SourceStatus;
 use diana_gateway::section::GatewaySection;
 use diana_gateway::{CertificateStatus, UpstreamStatus};
 use diana_metrics::{DroppedLines, Metrics, ServiceTotals};
-use diana_rules::Secret;
 use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -112,6 +121,10 @@ pub struct AdminState {
     pub history: Arc<History>,
     /// The texts and the changes of the rules.
     pub rule_log: Arc<RuleLog>,
+    /// Records every change.
+    pub audit: Arc<AuditLog>,
+    /// Reads the sources of the rules and the certificates again, if they can change.
+    pub reload: Option<Reload>,
     /// The upstreams of the gateway.
     pub upstreams: ReportUpstreams,
     /// The certificates of the gateway and of the services.
@@ -120,13 +133,13 @@ pub struct AdminState {
     pub access_log: Option<DroppedLines>,
     /// The number of lines that the program's own log dropped, if there is one.
     pub program_log: Option<DroppedLines>,
-    /// The token that clients must send; `None` if every client that reaches the address has access.
-    pub token: Option<Secret>,
+    /// The tokens, one of which clients must send; if there are none, every client that reaches the address has access.
+    pub tokens: Vec<AdminToken>,
 }
 
 impl fmt::Debug for AdminState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminState").field("engine", &self.engine).field("token", &self.token).finish_non_exhaustive()
+        f.debug_struct("AdminState").field("engine", &self.engine).field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }
 
@@ -140,21 +153,26 @@ impl Admin {
     /// Creates a server for this state.
     pub fn new(state: AdminState) -> Self {
         let state = Arc::new(state);
-        let protected = Router::new()
+        let reading = Router::new()
             .route("/metrics", get(prometheus::metrics))
             .route("/status", get(status::status))
             .route("/rules", get(rules::rules))
             .route("/rule", get(rule_log::rule))
             .route("/changes", get(rule_log::changes))
+            .route("/audit", get(audit::audit))
+            .route("/whoami", get(auth::who_am_i))
             .route("/history", get(history::history))
             .route("/explain", get(explain::explain).post(explain::explain))
             .route("/top", get(top::top))
             .route("/what-if", get(what_if::what_if))
             .route("/peek", get(key::peek).post(key::peek))
+            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::read));
+        let operating = Router::new()
             .route("/reset", post(key::reset))
             .route("/refund", post(key::refund))
             .route("/charge", post(key::charge))
-            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::token));
+            .route("/reload", post(reload::reload))
+            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::operate));
         let open = Router::new()
             .route("/", get(page::html))
             .route("/page.css", get(page::css))
@@ -162,7 +180,8 @@ impl Admin {
             .route("/page/{module}", get(page::module))
             .route("/healthz", get(readiness::healthz))
             .route("/readyz", get(readiness::readyz));
-        let router = protected
+        let router = reading
+            .merge(operating)
             .merge(open)
             .fallback(response::not_found)
             .method_not_allowed_fallback(response::method_not_allowed);

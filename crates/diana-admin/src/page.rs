@@ -6,8 +6,10 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 /// The modules of the script, below `/page/`.
-const MODULES: [(&str, &str); 9] = [
+const MODULES: [(&str, &str); 11] = [
+    ("access.js", include_str!("page/modules/access.js")),
     ("api.js", include_str!("page/modules/api.js")),
+    ("audit.js", include_str!("page/modules/audit.js")),
     ("changes.js", include_str!("page/modules/changes.js")),
     ("chart.js", include_str!("page/modules/chart.js")),
     ("dom.js", include_str!("page/modules/dom.js")),

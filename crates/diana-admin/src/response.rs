@@ -48,8 +48,8 @@ pub(super) fn wants_text(headers: &HeaderMap) -> bool {
     accept.split(',').next().is_some_and(|first| first.trim().starts_with("text/plain"))
 }
 
-const PATHS: &str = "GET / /healthz /readyz /metrics /status /history /rules /rule /changes /explain /top /what-if /peek, \
-                     POST /reset /refund /charge";
+const PATHS: &str = "GET / /healthz /readyz /metrics /status /history /rules /rule /changes /audit /whoami /explain /top \
+                     /what-if /peek, POST /reset /refund /charge /reload";
 
 pub(super) async fn not_found() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("unknown path, expected one of {PATHS}"))

@@ -8,10 +8,11 @@
 mod difference;
 mod endpoint;
 
+use crate::audit::AuditLog;
 use diana::{Clock, Timestamp};
 use diana_config::{Origin, SourceError};
 use diana_rules::{Document, RuleFile};
-use difference::{Changed, shortened};
+pub(super) use difference::{Changed, shortened};
 pub(super) use endpoint::{changes, rule};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -27,6 +28,7 @@ const MAX_LISTED: usize = 100;
 pub struct RuleLog {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    audit: Option<Arc<AuditLog>>,
 }
 
 #[derive(Debug, Default)]
@@ -50,23 +52,29 @@ struct LoadedRules {
 
 /// One change of the rules, or a document that was rejected.
 #[derive(Clone, Debug)]
-struct Change {
+pub(super) struct Change {
     when: Timestamp,
-    source: String,
-    is_start: bool,
-    rules: usize,
-    added: Vec<String>,
-    removed: Vec<String>,
-    changed: Vec<Changed>,
+    pub(super) source: String,
+    pub(super) is_start: bool,
+    pub(super) rules: usize,
+    pub(super) added: Vec<String>,
+    pub(super) removed: Vec<String>,
+    pub(super) changed: Vec<Changed>,
     /// The number of rules that are not listed.
-    more: usize,
-    error: Option<String>,
+    pub(super) more: usize,
+    pub(super) error: Option<String>,
 }
 
 impl RuleLog {
     /// Creates an empty log.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, state: Mutex::default() }
+        Self { clock, state: Mutex::default(), audit: None }
+    }
+
+    /// Also records each loaded and each rejected document in an audit log.
+    #[must_use]
+    pub fn audited(self, audit: Arc<AuditLog>) -> Self {
+        Self { audit: Some(audit), ..self }
     }
 
     /// Stores rules that were applied, and the document that they come from; [`loaded`](Self::loaded) follows.
@@ -85,7 +93,7 @@ impl RuleLog {
         change.is_start = state.active.is_none();
         let since = state.compare(&loaded, &mut change);
         (state.since, state.active) = (since, Some(loaded));
-        state.push(change);
+        self.record(state, change);
     }
 
     /// Records that a document was rejected.
@@ -98,7 +106,15 @@ impl RuleLog {
         change.error = Some(shortened(&error.what));
         let state = &mut *self.state.lock();
         change.rules = state.active.as_ref().map_or(0, |active| active.file.rules.len());
-        state.push(change);
+        self.record(state, change);
+    }
+
+    fn record(&self, state: &mut State, change: Change) {
+        if let Some(audit) = &self.audit {
+            audit.rules_loaded(&change);
+        }
+        state.changes.truncate(MAX_CHANGES - 1);
+        state.changes.push_front(change);
     }
 }
 
@@ -131,11 +147,6 @@ impl State {
             listed(&mut change.removed, &mut change.more, || rule.name.clone());
         }
         since
-    }
-
-    fn push(&mut self, change: Change) {
-        self.changes.truncate(MAX_CHANGES - 1);
-        self.changes.push_front(change);
     }
 }
 

@@ -72,7 +72,7 @@ struct Certificate {
 
 /// A source of the rules.
 #[derive(Debug, Serialize)]
-struct Source {
+pub(super) struct Source {
     in_force: String,
     name: String,
     version: String,
@@ -83,14 +83,14 @@ struct Source {
     #[serde(skip_serializing_if = "Option::is_none")]
     connected: Option<bool>,
     /// The current errors.
-    failing: Vec<SourceError>,
+    pub(super) failing: Vec<SourceError>,
     /// The last error, which may be resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<SourceError>,
 }
 
 #[derive(Debug, Serialize)]
-struct SourceError {
+pub(super) struct SourceError {
     origin: String,
     what: String,
     when: String,
@@ -139,7 +139,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
     })
 }
 
-fn source(status: SourceStatus) -> Source {
+pub(super) fn source(status: SourceStatus) -> Source {
     let reported = |error: diana_config::SourceError| SourceError {
         origin: error.origin.to_string(),
         what: error.what,

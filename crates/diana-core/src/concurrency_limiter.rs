@@ -1,7 +1,10 @@
 //! A pool of permits, for resources with bounded concurrency.
 
+use crate::clock::LimiterClock;
+use crate::limiter::MAX_WAITING;
 use crate::sync::Arc;
-use crate::{Answer, Clock, Concurrency, InvalidCost, InvalidQuota, Limiter, MaxWait, Receipt, Status};
+use crate::wait::Source;
+use crate::{Answer, Clock, Concurrency, InvalidCost, InvalidQuota, Limiter, MaxWait, Receipt, Status, Timestamp};
 use std::fmt;
 use std::time::Duration;
 
@@ -29,14 +32,15 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct ConcurrencyLimiter {
-    pool: Arc<Pool>,
+    pool: Arc<PermitPool>,
 }
 
-struct Pool {
+struct PermitPool {
     resource: Box<str>,
     limiter: Limiter,
     /// The initial parameters of the pool.
     initial: Concurrency,
+    max_waiting: usize,
 }
 
 impl ConcurrencyLimiter {
@@ -44,20 +48,24 @@ impl ConcurrencyLimiter {
     pub fn new(resource: impl Into<Box<str>>, limit: u64) -> Result<Self, InvalidQuota> {
         let initial = Concurrency::new(limit)?;
         let limiter = Limiter::with_algorithm(initial.clone());
-        Ok(Self { pool: Arc::new(Pool { resource: resource.into(), limiter, initial }) })
+        Ok(Self {
+            pool: Arc::new(PermitPool { resource: resource.into(), limiter, initial, max_waiting: MAX_WAITING }),
+        })
     }
 
     /// Returns a pool like this one on another clock. For setup only: permits in use belong to the old pool.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        self.rebuilt(|limiter| limiter.with_clock(clock))
+        let max_waiting = self.pool.max_waiting;
+        self.rebuilt(LimiterClock::from_clock(clock), max_waiting)
     }
 
     /// Returns a pool like this one with at most `max` queued requests; the default is 10,000. For setup only: permits
     /// in use belong to the old pool.
     #[must_use]
     pub fn with_max_waiting(self, max: usize) -> Self {
-        self.rebuilt(|limiter| limiter.with_max_waiting(max))
+        let time = self.pool.limiter.time().clone();
+        self.rebuilt(time, max)
     }
 
     /// Takes `n` permits without waiting.
@@ -114,10 +122,20 @@ impl ConcurrencyLimiter {
         self.pool.limiter.waiting()
     }
 
-    fn rebuilt(self, change: impl FnOnce(Limiter) -> Limiter) -> Self {
+    /// The maximum number of queued requests.
+    pub fn max_waiting(&self) -> usize {
+        self.pool.max_waiting
+    }
+
+    /// The time of the pool's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.pool.limiter.time().now()
+    }
+
+    fn rebuilt(self, time: LimiterClock, max_waiting: usize) -> Self {
         let (resource, initial) = (self.pool.resource.clone(), self.pool.initial.clone());
-        let limiter = change(Limiter::with_algorithm(initial.clone()));
-        Self { pool: Arc::new(Pool { resource, limiter, initial }) }
+        let limiter = Limiter::with_algorithm(initial.clone()).with_max_waiting(max_waiting).with_time(time);
+        Self { pool: Arc::new(PermitPool { resource, limiter, initial, max_waiting }) }
     }
 
     fn guard(&self, n: u64, answer: Answer) -> Result<Permit, PermitError> {
@@ -148,7 +166,7 @@ impl fmt::Debug for ConcurrencyLimiter {
 /// Permits of a pool, released when this is dropped.
 #[must_use = "dropping it releases the permits"]
 pub struct Permit {
-    pool: Arc<Pool>,
+    pool: Arc<PermitPool>,
     receipt: Receipt,
 }
 

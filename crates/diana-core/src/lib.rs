@@ -3,7 +3,8 @@
 //! No I/O, no async runtime, no unsafe.
 //!
 //! # Where to start
-//! - One limit: [`Limiter`]. One limit for each key: [`KeyedLimiter`]. A cap on concurrent use: [`ConcurrencyLimiter`].
+//! - One limit: [`Limiter`]. One limit for each key: [`KeyedLimiter`]. A cap on concurrent use: [`ConcurrencyLimiter`],
+//!   and with the resources themselves: [`Pool`].
 //! - Rate and burst: [`Quota`], which parses `100/s` and `5/10min`.
 //! - How to limit: [`TokenBucket`] by default; the other [`Algorithm`]s are listed below.
 //! - Several limits in one decision: [`Limit`], [`Ask`], [`MemoryStore`].
@@ -47,6 +48,7 @@ mod keyed;
 mod limit;
 mod limiter;
 mod max_wait;
+mod pool;
 mod quota;
 pub mod store;
 mod sync;
@@ -75,6 +77,7 @@ pub use keyed::{KeyedLimiter, KeyedPermit};
 pub use limit::{Limit, LimitId, LimitIdHasher};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
+pub use pool::{Pool, PoolError, Pooled};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{
     Ask, KeyUsage, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions,

@@ -65,7 +65,10 @@ impl Limiter {
     /// Returns the same limit, unused, on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        let time = LimiterClock::from_clock(clock);
+        self.with_time(LimiterClock::from_clock(clock))
+    }
+
+    pub(crate) fn with_time(self, time: LimiterClock) -> Self {
         self.cell.restart(time.now());
         Self { time, ..self }
     }

@@ -8,6 +8,8 @@
 
 #[path = "shuttle/limit_change.rs"]
 mod limit_change;
+#[path = "shuttle/pool.rs"]
+mod pool;
 #[path = "shuttle/store.rs"]
 mod store;
 #[path = "shuttle/wait_queue.rs"]

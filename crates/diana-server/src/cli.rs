@@ -2,7 +2,7 @@
 //!
 //! Each command is a file in `command/`, with its arguments and its `run`; this file only lists them.
 
-use crate::command::{check, completions, explain, import, key, schema, serve, status, top, what_if};
+use crate::command::{audit, check, completions, explain, import, key, reload, schema, serve, status, top, what_if};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -26,6 +26,7 @@ Examples:
   diana status                                              show what a running Diana does
   diana peek each-account alice                             show what is left for a key
   diana what-if each-account 200/min                        what would another limit deny?
+  diana audit                                               show who changed what
   diana schema > diana.schema.json                          the JSON Schema of the rule file, for editors
   diana import nginx /etc/nginx/nginx.conf > diana.yaml     convert nginx's limits
   diana import envoy config.yaml > diana.yaml               convert the limits of Envoy's rate limit service
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Reset(key::Reset),
     Refund(key::Refund),
     WhatIf(what_if::WhatIf),
+    Reload(reload::Reload),
+    Audit(audit::Audit),
     Schema(schema::Schema),
     Import(import::Import),
     Completions(completions::Completions),
@@ -61,6 +64,8 @@ impl Command {
             Self::Reset(reset) => reset.run(),
             Self::Refund(refund) => refund.run(),
             Self::WhatIf(what_if) => what_if.run(),
+            Self::Reload(reload) => reload.run(),
+            Self::Audit(audit) => audit.run(),
             Self::Schema(schema) => schema.run(),
             Self::Import(import) => import.run(),
             Self::Completions(completions) => completions.run(),

@@ -1,6 +1,7 @@
 //! The commands, one file each: its arguments, and a `run` that returns the exit code.
 
 pub(crate) mod admin;
+pub(crate) mod audit;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod explain;
@@ -9,6 +10,7 @@ mod input;
 mod json;
 pub(crate) mod key;
 mod output;
+pub(crate) mod reload;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod status;

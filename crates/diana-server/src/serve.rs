@@ -12,6 +12,7 @@
 mod banner;
 mod config_reload;
 mod error;
+mod log_files;
 mod options;
 mod periodic_tasks;
 mod signals;
@@ -24,15 +25,17 @@ use config_reload::ConfigReload;
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions, Reloader, SystemClock};
 use diana_admin::{
-    Admin, AdminSection, AdminState, History, Readiness, ReportCertificates, ReportUpstreams, RuleLog, Sampler,
+    Actor, Admin, AdminSection, AdminState, AuditLog, History, Readiness, Reload, ReportCertificates, ReportUpstreams,
+    RuleLog, Sampler,
 };
 use diana_config::{Sources, WatchHandle};
-use diana_gateway::access_log::{AccessLog, LogFile, LogFormat};
-use diana_gateway::section::{AccessLogFormat, GatewaySection};
+use diana_gateway::access_log::AccessLog;
+use diana_gateway::section::GatewaySection;
 use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
 use diana_metrics::Metrics;
 use diana_rules::{Document, Problems, RuleFile};
 use diana_services::{RunningServices, ServiceCertificates, Services};
+use log_files::LogFiles;
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,8 +60,8 @@ struct Serving {
     readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
     admin: Vec<SocketAddr>,
-    /// The file of the access log.
-    log_file: Option<LogFile>,
+    audit: Arc<AuditLog>,
+    log_files: LogFiles,
     /// The time that active requests have after a stop signal.
     stop_timeout: Duration,
 }
@@ -92,15 +95,23 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     // signals during a reload cause one more.
     let reload = Arc::new(Notify::new());
     let certificates = (serving.gateway.certificates(), serving.services.certificates());
-    runtime.spawn(reload_on_notify(Arc::clone(&reload), certificates, Arc::clone(&serving.sources)));
+    let read_again = reload_sources(certificates, &serving.sources);
+    let requested = Arc::clone(&reload);
+    runtime.spawn(async move {
+        loop {
+            requested.notified().await;
+            read_again().await;
+        }
+    });
     loop {
         match runtime.block_on(signals.next()) {
             Signal::Stop => break,
             Signal::Reload => {
                 tracing::info!("reloading rules and certificates");
+                serving.audit.reload_requested(Actor { source: "signal", name: None, client: None });
                 reload.notify_one();
             }
-            Signal::ReopenLog => reopen_log(serving.log_file.as_ref()),
+            Signal::ReopenLog => serving.log_files.reopen(),
         }
     }
     let (connections, timeout) = (serving.metrics.totals().connections, serving.stop_timeout);
@@ -132,23 +143,21 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
             "permits of the last requests not released in the shared store within {RELEASE_TIMEOUT:?}; they will expire"
         );
     }
+    serving.audit.flush(FLUSH_TIMEOUT);
     tracing::info!("stopped");
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())
 }
 
-/// Reloads certificates and rules on each notification.
-async fn reload_on_notify(
-    requested: Arc<Notify>,
-    (gateway, services): (CertificateWatch, ServiceCertificates),
-    sources: Arc<WatchHandle>,
-) {
-    loop {
-        requested.notified().await;
+/// Returns a function that reads certificates and rules again.
+fn reload_sources((gateway, services): (CertificateWatch, ServiceCertificates), sources: &Arc<WatchHandle>) -> Reload {
+    let sources = Arc::clone(sources);
+    Arc::new(move || {
         gateway.refresh();
         services.refresh();
-        sources.reload().await;
-    }
+        let sources = Arc::clone(&sources);
+        Box::pin(async move { sources.reload().await })
+    })
 }
 
 async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> Result<Serving, ServeError> {
@@ -157,23 +166,31 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         None => None,
     };
     let engine = Arc::new(EngineOptions::of(file).build_with(file, shared));
-    let rule_log = Arc::new(RuleLog::new(Arc::new(SystemClock)));
+    let section = file.section_or_default::<AdminSection>()?;
+    let log_files = LogFiles::open(file)?;
+    let audit = AuditLog::new(Arc::new(SystemClock));
+    let audit = Arc::new(match &log_files.audit {
+        Some(file) => audit.write_to(file.clone()).map_err(ServeError::Runtime)?,
+        None => audit,
+    });
+    let rule_log = Arc::new(RuleLog::new(Arc::new(SystemClock)).audited(Arc::clone(&audit)));
     let sources = watch_sources(options, document, file, &engine, &rule_log).await?;
     let mut gateway = Gateway::new(file, Arc::clone(&engine))?;
-    let mut services = Services::new(file, Arc::clone(&engine))?;
+    let changes = Arc::clone(&audit);
+    let mut services = Services::new(file, Arc::clone(&engine))?.key_changes(Arc::new(move |client, change| {
+        changes.key_changed(Actor { source: "resp", name: None, client }, change);
+    }));
     let metrics = Metrics::new(gateway.workers());
     gateway = gateway.metrics(Arc::clone(&metrics));
-    let log_file = log_file(file)?;
-    let log = access_log(file, log_file.clone())?;
+    let log = log_files.start_access_log(file)?;
     let drops = log.as_ref().map(AccessLog::drops);
     if let Some(log) = log {
         gateway = gateway.access_log(log.clone());
         services = services.access_log(Some(log));
     }
     let readiness = Arc::new(Readiness::new());
-    let section = file.section_or_default::<AdminSection>()?;
     let (mut listeners, mut admin) = (Vec::new(), Vec::new());
-    for address in section.listen {
+    for &address in &section.listen {
         let failed = |error| ServeError::Admin { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         admin.push(listener.local_addr().map_err(failed)?);
@@ -197,16 +214,18 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         services: services.report(),
         history,
         rule_log,
+        audit: Arc::clone(&audit),
+        reload: Some(reload_sources((gateway.certificates(), services.certificates()), &sources)),
         upstreams: report_upstreams(&gateway),
         certificates: report_certificates(&gateway, &services),
         access_log: drops,
         program_log: options.log().map(ProgramLog::drops),
-        token: section.token,
+        tokens: section.all_tokens(),
     };
     tokio::spawn(Admin::new(state).serve(listeners));
     periodic_tasks::start(&engine, &metrics, gateway.certificates(), services.certificates());
     readiness.ready();
-    Ok(Serving { gateway, services, engine, sources, readiness, metrics, admin, log_file, stop_timeout })
+    Ok(Serving { gateway, services, engine, sources, readiness, metrics, admin, audit, log_files, stop_timeout })
 }
 
 fn report_upstreams(gateway: &RunningGateway) -> ReportUpstreams {
@@ -238,36 +257,4 @@ async fn watch_sources(
     let reload = ConfigReload::new(Reloader::new(Arc::clone(engine), crate::registry()), Arc::clone(rule_log));
     let handle = sources.start(reload).await.map_err(|error| ServeError::Sources(error.to_string()))?;
     Ok(Arc::new(handle))
-}
-
-/// Opens the access log's file again, after it was renamed.
-fn reopen_log(file: Option<&LogFile>) {
-    let Some(file) = file else { return tracing::info!("no log is reopened: the access log has no file") };
-    let path = file.path().display();
-    match file.reopen() {
-        Ok(()) => tracing::info!("access log reopened: {path}"),
-        Err(error) => tracing::warn!(%error, "can't reopen the access log {path}: its lines go to the old file"),
-    }
-}
-
-/// Opens the file of the access log, if it has one.
-fn log_file(file: &RuleFile) -> Result<Option<LogFile>, ServeError> {
-    let gateway = file.section::<GatewaySection>()?;
-    let path = gateway.filter(|gateway| gateway.access_log != AccessLogFormat::Off);
-    let Some(path) = path.and_then(|gateway| gateway.access_log_file.as_ref()) else { return Ok(None) };
-    let failed = |error| ServeError::AccessLog { path: path.clone(), error };
-    LogFile::open(path).map(Some).map_err(failed)
-}
-
-fn access_log(file: &RuleFile, log_file: Option<LogFile>) -> Result<Option<AccessLog>, ServeError> {
-    let format = match file.section::<GatewaySection>()?.map(|gateway| gateway.access_log) {
-        Some(AccessLogFormat::Text) => LogFormat::Text,
-        Some(AccessLogFormat::Json) => LogFormat::Json,
-        _ => return Ok(None),
-    };
-    let log = match log_file {
-        Some(file) => AccessLog::start(format, file),
-        None => AccessLog::start(format, std::io::stdout()),
-    };
-    log.map(Some).map_err(ServeError::Runtime)
 }

@@ -21,13 +21,18 @@ mod session;
 mod transaction;
 
 pub use connection::serve;
-use diana::Engine;
+use diana::{Engine, KeyChange};
 use diana_metrics::{OncePerSecond, ServiceMetrics, ServiceShard};
 use diana_rules::Secret;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+/// Receives each change of a key by a client, with the client's address.
+pub type ReportKeyChange = Arc<dyn Fn(Option<SocketAddr>, &KeyChange) + Send + Sync>;
+
 /// What the connections of one thread share: the password, the timeout and the counts.
-#[derive(Debug)]
 pub struct RespState {
     password: Option<Secret>,
     idle_timeout: Duration,
@@ -35,14 +40,30 @@ pub struct RespState {
     thread: usize,
     /// Of clients that send HTTP.
     warnings: OncePerSecond,
+    key_changes: Option<ReportKeyChange>,
+}
+
+impl fmt::Debug for RespState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { password, idle_timeout, thread, .. } = self;
+        let mut state = f.debug_struct("RespState");
+        state.field("password", password).field("idle_timeout", idle_timeout).field("thread", thread);
+        state.finish_non_exhaustive()
+    }
 }
 
 impl Default for RespState {
     /// Without a password; idle connections are closed after five minutes.
     fn default() -> Self {
         let metrics = ServiceMetrics::new("resp", 1);
-        let warnings = OncePerSecond::default();
-        Self { password: None, idle_timeout: Duration::from_secs(300), metrics, thread: 0, warnings }
+        Self {
+            password: None,
+            idle_timeout: Duration::from_secs(300),
+            metrics,
+            thread: 0,
+            warnings: OncePerSecond::default(),
+            key_changes: None,
+        }
     }
 }
 
@@ -65,6 +86,12 @@ impl RespState {
     #[must_use]
     pub fn metrics(self, metrics: ServiceMetrics, thread: usize) -> Self {
         Self { metrics, thread, ..self }
+    }
+
+    /// Reports each `DIANA.RESET` and `DIANA.REFUND`, for an audit log. It must not block.
+    #[must_use]
+    pub fn key_changes(self, report: ReportKeyChange) -> Self {
+        Self { key_changes: Some(report), ..self }
     }
 
     fn shard(&self) -> &ServiceShard {

@@ -5,7 +5,7 @@
 mod thread;
 
 use crate::envoy::{EnvoyService, Overrides};
-use crate::resp::RespState;
+use crate::resp::{ReportKeyChange, RespState};
 use crate::section::{ServiceSettings, ServicesSection};
 use diana::Engine;
 use diana_gateway::access_log::AccessLog;
@@ -16,6 +16,7 @@ use diana_metrics::{ServiceMetrics, ServiceTotals};
 use diana_rules::RuleFile;
 use diana_rules::file::WhenRedisIsDown;
 use diana_rules::section::SectionNotRegistered;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -28,7 +29,6 @@ use tokio::sync::watch;
 pub type ReportServices = Arc<dyn Fn() -> Vec<(&'static str, ServiceTotals)> + Send + Sync>;
 
 /// The services of a file that are not started yet.
-#[derive(Debug)]
 pub struct Services {
     section: ServicesSection,
     gateway: GatewaySection,
@@ -36,6 +36,13 @@ pub struct Services {
     /// Whether requests are denied while the shared store is unreachable.
     denies_when_down: bool,
     log: Option<AccessLog>,
+    key_changes: Option<ReportKeyChange>,
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").field("section", &self.section).finish_non_exhaustive()
+    }
 }
 
 /// Running services. Dropping them shuts them down.
@@ -113,13 +120,19 @@ impl Services {
         let denies_when_down =
             file.store.redis.as_ref().is_some_and(|redis| redis.when_down == Some(WhenRedisIsDown::Deny));
         let (section, gateway) = (file.section_or_default()?, file.section_or_default()?);
-        Ok(Self { section, gateway, engine, denies_when_down, log: None })
+        Ok(Self { section, gateway, engine, denies_when_down, log: None, key_changes: None })
     }
 
     /// Writes an access log entry for each check of the service `http`.
     #[must_use]
     pub fn access_log(self, log: Option<AccessLog>) -> Self {
         Self { log, ..self }
+    }
+
+    /// Reports each change of a key through the Redis protocol, for an audit log. It must not block.
+    #[must_use]
+    pub fn key_changes(self, report: ReportKeyChange) -> Self {
+        Self { key_changes: Some(report), ..self }
     }
 
     /// Returns the settings of the gateway that serves `http`, if the file has that service: those of `gateway`, on the
@@ -148,7 +161,10 @@ impl Services {
 
     /// Returns the state of the Redis protocol for one thread.
     fn resp_state(&self, metrics: ServiceMetrics, thread: usize) -> RespState {
-        let state = RespState::default().metrics(metrics, thread);
+        let mut state = RespState::default().metrics(metrics, thread);
+        if let Some(report) = &self.key_changes {
+            state = state.key_changes(Arc::clone(report));
+        }
         match self.section.resp.as_ref().and_then(|resp| resp.password.clone()) {
             Some(password) => state.password(password),
             None => state,

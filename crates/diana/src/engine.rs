@@ -42,7 +42,7 @@ use diana_rules::{Attributes, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
 pub use future::{AcquireFuture, DecideFuture};
 pub use guard::VerdictGuard;
-pub use key_admin::{KeyAdminError, KeyStatus, LimitStatus};
+pub use key_admin::{KeyAdminError, KeyChange, KeyOperation, KeyStatus, LimitStatus};
 use local_counts::LocalCounts;
 pub use options::EngineOptions;
 pub use own_limits::LimitsGuard;

@@ -2,7 +2,7 @@
 //!
 //! # Where to begin
 //! - Rules in a file, one decision for each request: `Engine` (feature `rules`).
-//! - One limit in code: [`Limiter`], [`KeyedLimiter`], [`ConcurrencyLimiter`].
+//! - One limit in code: [`Limiter`], [`KeyedLimiter`], [`ConcurrencyLimiter`]; and with the resources themselves [`Pool`].
 //! - Streams, queues and bytes at an even rate: `pace` (feature `pace`).
 //! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`); by a rule
 //!   of a file `#[limited]` (with feature `rules`).
@@ -76,9 +76,9 @@ pub use diana_core::TokioClock;
 pub use diana_core::{
     AcquireError, Adaptive, Answer, ClThrottle, ClThrottleAnswer, ClThrottleError, Clock, Concurrency,
     ConcurrencyLimiter, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit,
-    LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, Permit, PermitError, Quota, Receipt,
-    RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Status, SystemClock,
-    TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
+    LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, Permit, PermitError, Pool, PoolError,
+    Pooled, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
 };
 pub use diana_core::{algorithm, store};
 #[cfg(feature = "macros")]
@@ -96,9 +96,9 @@ pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
-    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeySpace,
-    KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest, Reason, ResponseClass, RuleExplanation,
-    ThrottleFuture, Verdict, VerdictGuard, WeakEngine,
+    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
+    KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest, Reason,
+    ResponseClass, RuleExplanation, ThrottleFuture, Verdict, VerdictGuard, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;

@@ -1,4 +1,5 @@
 // The web page: sign-in, the two views, and polling once a second while the page is visible.
+import * as access from './page/access.js';
 import { hasToken, setToken, text } from './page/api.js';
 import { at, setHidden, setText } from './page/dom.js';
 import * as keys from './page/keys.js';
@@ -30,12 +31,14 @@ async function refreshOnce() {
   const seconds = Number(document.querySelector('input[name="span"]:checked').value);
   try {
     const view = currentView();
+    await access.load();
     await view.refresh({ seconds, step: STEPS[seconds] });
     show(view);
     setHidden(at('lost'), true);
     setHidden(at('error'), true);
     isSignedOut = false;
   } catch (error) {
+    access.forget();
     showError(error);
   }
 }
@@ -62,6 +65,8 @@ function showError(error) {
 
 function signOut(message) {
   setToken('');
+  access.forget();
+  setHidden(at('who'), true);
   isSignedOut = true;
   setHidden(at('main'), true);
   setHidden(at('controls'), true);

@@ -10,8 +10,8 @@ const MAX_LENGTH: usize = 2000;
 
 /// A rule before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Changed {
-    rule: String,
+pub(crate) struct Changed {
+    pub(crate) rule: String,
     before: String,
     after: String,
 }
@@ -64,7 +64,7 @@ fn lines((before, after): &(String, String)) -> (String, String) {
 }
 
 /// Returns a text of bounded length.
-pub(super) fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= MAX_LENGTH {
         return text.to_owned();
     }

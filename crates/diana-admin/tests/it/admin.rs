@@ -1,10 +1,10 @@
 //! The admin server, called over TCP: its reports, its changes, and the requests that it rejects.
 
 use crate::support::{LIMIT, Server};
-use diana_admin::ReportSources;
+use diana_admin::{AdminToken, ReportSources, Role};
 use diana_config::{Apply, Sources};
 use diana_metrics::Outcome;
-use diana_rules::{Document, Problems};
+use diana_rules::{Document, Problems, Secret};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn the_page_uses_and_allows_no_other_origin() {
         let new = imported.filter(|path| !parts.contains(path)).collect::<Vec<_>>();
         parts.extend(new);
     }
-    assert_eq!(parts.len(), 11, "{parts:?}");
+    assert_eq!(parts.len(), 13, "{parts:?}");
     assert_eq!(server.get("/page/other.js").await.status, 404);
     assert!(!page.body.contains("style=") && !page.body.contains("onclick"), "no inline style, no inline script");
 }
@@ -320,6 +320,51 @@ async fn with_a_token_requests_need_it() {
     }
     let named = [valid[0], ("host", "diana.example.com")];
     assert_eq!(server.send("GET", "/rules", &named, "").await.status, 200);
+}
+
+/// Everything that changes nothing is permitted by the role `read`, and nothing else.
+#[tokio::test]
+async fn a_token_permits_what_its_role_says() {
+    let server = Server::start_with(RULES, |state| {
+        let token = |name: &str, role| AdminToken::new(name, Secret::new(format!("{name}-token")), role);
+        state.tokens = vec![token("alice", Role::Operate), token("grafana", Role::Read)];
+        state.reload = Some(Arc::new(|| Box::pin(std::future::ready(()))));
+    })
+    .await;
+    let as_client = async |method: &str, path: &str, name: &str| {
+        server.send(method, path, &[("authorization", &format!("Bearer {name}-token"))], "").await
+    };
+    for path in
+        ["/metrics", "/status", "/rules", "/rule?name=both", "/changes", "/audit", "/whoami", "/history", "/top"]
+    {
+        for name in ["alice", "grafana"] {
+            assert_eq!(as_client("GET", path, name).await.status, 200, "{name} {path}");
+        }
+        assert_eq!(
+            (as_client("GET", path, "mallory").await.status, server.get(path).await.status),
+            (401, 401),
+            "{path}"
+        );
+    }
+    for path in ["/explain?path=/", "/peek?rule=each-account&key=a"] {
+        assert_eq!(as_client("POST", path, "grafana").await.status, 200, "{path}");
+    }
+    let key = "rule=each-account&key=a";
+    for path in
+        ["/charge", "/refund", "/reset"].map(|path| format!("{path}?{key}")).into_iter().chain(["/reload".into()])
+    {
+        let denied = as_client("POST", &path, "grafana").await;
+        let detail = "this needs the role `operate`; the token of `grafana` has the role `read`";
+        assert_eq!((denied.status, &*denied.detail()), (403, detail), "{path}");
+        assert_eq!(as_client("POST", &path, "mallory").await.status, 401, "{path}");
+        assert_eq!(as_client("POST", &path, "alice").await.status, 200, "{path}");
+    }
+    let who = async |name: &str| as_client("GET", "/whoami", name).await.json();
+    assert_eq!(who("alice").await, json!({"name": "alice", "role": "operate"}));
+    assert_eq!(who("grafana").await, json!({"name": "grafana", "role": "read"}));
+    let open = Server::start(RULES).await;
+    assert_eq!(open.get("/whoami").await.json(), json!({"name": null, "role": "operate"}));
+    assert_eq!(open.post("/reload", "").await.detail(), "the rules have no source that can be read again");
 }
 
 #[tokio::test]

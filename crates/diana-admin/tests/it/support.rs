@@ -1,7 +1,7 @@
 //! An admin server on its own port, and a client that sends exact bytes.
 
 use diana::{Engine, EngineOptions, SystemClock};
-use diana_admin::{Admin, AdminState, Readiness, RuleLog};
+use diana_admin::{Admin, AdminState, AdminToken, AuditLog, Readiness, Role, RuleLog};
 use diana_gateway::section::GatewaySection;
 use diana_metrics::Metrics;
 use diana_rules::attributes::SyntheticRequest;
@@ -80,11 +80,13 @@ impl Server {
             services: Arc::new(Vec::new),
             history: Arc::default(),
             rule_log: Arc::new(RuleLog::new(Arc::new(SystemClock))),
+            audit: Arc::new(AuditLog::new(Arc::new(SystemClock))),
+            reload: None,
             upstreams: Arc::new(Vec::new),
             certificates: Arc::new(Vec::new),
             access_log: None,
             program_log: None,
-            token: None,
+            tokens: Vec::new(),
         };
         change(&mut state);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -100,7 +102,8 @@ impl Server {
     }
 
     pub(crate) async fn start_with_token(text: &str, token: &str) -> Self {
-        Self::start_with(text, |state| state.token = Some(Secret::new(token))).await
+        let token = AdminToken::new("admin", Secret::new(token), Role::Operate);
+        Self::start_with(text, |state| state.tokens.push(token)).await
     }
 
     /// Decides a request of an account.

@@ -46,6 +46,26 @@ fn a_full_queue_denies_the_next_request() {
     });
 }
 
+/// Regression: the second of two settings undid the first.
+#[test]
+fn settings_are_kept_whatever_their_order() {
+    let clock = ManualClock::new();
+    let pools = [
+        pool(1).with_max_waiting(0).with_clock(clock.clone()),
+        pool(1).with_clock(clock.clone()).with_max_waiting(0),
+        pool(1).with_clock(clock.clone()).with_max_waiting(1),
+    ];
+    assert_eq!(pools.each_ref().map(ConcurrencyLimiter::max_waiting), [0, 0, 1]);
+    let held = pools.each_ref().map(|pool| pool.blocking_acquire(1).unwrap());
+    let start = clock.now();
+    for pool in &pools {
+        assert!(pool.blocking_acquire_timeout(1, Duration::from_secs(5)).is_err());
+    }
+    // Only the last one may wait, and its wait advances the manual clock.
+    assert_eq!(clock.now().since(start), Duration::from_secs(5));
+    drop(held);
+}
+
 #[test]
 fn a_large_request_at_the_head_is_not_overtaken() {
     let pool = pool(2);

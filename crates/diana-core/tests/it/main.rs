@@ -22,6 +22,7 @@ mod leaky_bucket;
 mod limiter;
 mod memory_store;
 mod min_interval;
+mod pool;
 mod quota;
 mod reference_examples;
 mod reference_script_bugs;

@@ -1,4 +1,4 @@
-//! The file of the access log, which can be reopened after another program, such as logrotate, has renamed it.
+//! The file of the access log or of another log, which can be reopened after another program, such as logrotate, has renamed it.
 
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
@@ -26,19 +26,36 @@ use std::sync::Arc;
 pub struct LogFile {
     path: Arc<Path>,
     file: Arc<Mutex<File>>,
+    access: FileAccess,
+}
+
+/// Who may read a file that is created. An existing file keeps its permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileAccess {
+    Group,
+    Owner,
 }
 
 impl LogFile {
     /// Opens a file to append to it; creates it if it does not exist, readable by its owner and group.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
-        let path: Arc<Path> = path.into().into();
-        let file = Arc::new(Mutex::new(append(&path)?));
-        Ok(Self { path, file })
+        Self::open_for(path.into(), FileAccess::Group)
+    }
+
+    /// The same, but a file that is created is readable by its owner only.
+    pub fn open_private(path: impl Into<PathBuf>) -> io::Result<Self> {
+        Self::open_for(path.into(), FileAccess::Owner)
+    }
+
+    fn open_for(path: PathBuf, access: FileAccess) -> io::Result<Self> {
+        let path: Arc<Path> = path.into();
+        let file = Arc::new(Mutex::new(append(&path, access)?));
+        Ok(Self { path, file, access })
     }
 
     /// Opens the path again: later lines go to the file that has this name now. If that fails, they go to the old file.
     pub fn reopen(&self) -> io::Result<()> {
-        let file = append(&self.path)?;
+        let file = append(&self.path, self.access)?;
         *self.file.lock() = file;
         Ok(())
     }
@@ -49,11 +66,18 @@ impl LogFile {
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
+#[cfg_attr(not(unix), expect(unused_variables, reason = "permissions are those of the folder"))]
+fn append(path: &Path, access: FileAccess) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
+    {
+        let mode = match access {
+            FileAccess::Group => 0o640,
+            FileAccess::Owner => 0o600,
+        };
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    }
     options.open(path)
 }
 

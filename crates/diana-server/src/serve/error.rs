@@ -59,6 +59,15 @@ pub enum ServeError {
         #[source]
         error: io::Error,
     },
+    /// The file of the audit log can't be opened.
+    #[error("can't open the audit log {}: {error}; set another file with `admin: {{audit_log: ...}}`", path.display())]
+    AuditLog {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
     /// The system denies threads or signal handlers.
     #[error("can't start threads or signal handlers: {0}")]
     Runtime(#[source] io::Error),

@@ -99,7 +99,7 @@ impl ServeOptions {
         if let Some(admin) = self.admin {
             let mut section = file.section_or_default::<AdminSection>()?;
             section.listen = vec![admin];
-            if section.token.is_none() && !admin.ip().is_loopback() {
+            if section.all_tokens().is_empty() && !admin.ip().is_loopback() {
                 return Err(ServeError::OpenAdmin(admin));
             }
             file.set_section(section);

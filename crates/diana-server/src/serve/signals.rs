@@ -1,4 +1,4 @@
-//! Signals: stop (SIGTERM, SIGINT), reload (SIGHUP), or reopen the access log (SIGUSR1).
+//! Signals: stop (SIGTERM, SIGINT), reload (SIGHUP), or reopen the access log and the audit log (SIGUSR1).
 
 use std::io;
 

@@ -151,7 +151,7 @@ fn a_token_comes_from_a_variable_an_option_or_a_file_and_is_never_shown() {
     );
 
     let wrong = ask(&url, &["status"], &[("DIANA_TOKEN", "hunter2-hunter2")]);
-    let rejects = "rejects the token: compare it with `admin.token` of the rule file";
+    let rejects = "rejects the token: compare it with `admin.token` and `admin.tokens` of the rule file";
     assert_fails(&wrong, &format!("Diana's admin server at {url} {rejects}"));
     let invalid = ask(&url, &["status"], &[("DIANA_TOKEN", "hunter2\nhunter2")]);
     assert_eq!((err(&invalid).contains("hunter2"), invalid.status.code()), (false, Some(2)), "{}", err(&invalid));
@@ -182,6 +182,8 @@ fn an_unreachable_server_is_reported_with_what_to_do() {
         &["reset", "a"],
         &["refund", "a"],
         &["what-if", "a", "1/s"],
+        &["reload"],
+        &["audit"],
         &["top", "--once"],
     ] {
         assert_fails(
@@ -211,7 +213,12 @@ fn other_servers_and_older_dianas_are_recognised() {
         _ => (404, r#"{"detail": "unknown path, expected one of GET /healthz"}"#.to_owned()),
     });
     let url = old.url();
-    for (args, path) in [(&["top", "--once"][..], "/top"), (&["what-if", "a", "1/s"], "/what-if")] {
+    for (args, path) in [
+        (&["top", "--once"][..], "/top"),
+        (&["what-if", "a", "1/s"], "/what-if"),
+        (&["audit"], "/audit"),
+        (&["reload"], "/reload"),
+    ] {
         let expected =
             format!("Diana at {url} has no `{path}`: it is an older version than this program, or not Diana");
         assert_fails(&ask(&url, args, &[]), &expected);

@@ -78,6 +78,17 @@ fn the_session_about_alice_is_as_it_really_is() {
     assert_eq!(replay(session, &server.url()), session);
 }
 
+#[test]
+fn the_session_about_the_audit_log_is_as_it_really_is() {
+    let recorded = std::fs::read_to_string(folder("top").join("audit.json")).unwrap();
+    let server = FakeAdmin::on(0, move |request| match request {
+        "GET /audit?limit=20" => (200, recorded.clone()),
+        _ => (404, String::new()),
+    });
+    let session = block(PAGE, "\n### audit\n", "console");
+    assert_eq!(replay(session, &server.url()), session);
+}
+
 /// The view's own tests compare it with this file.
 #[test]
 fn the_view_on_the_page_is_the_recorded_one() {
@@ -134,7 +145,7 @@ fn the_page_lists_every_json_field() {
         let output = diana_in(Path::new("."), args, rules, &[]);
         fields(&serde_json::from_str(&out(&output)).unwrap(), &mut names);
     }
-    for recorded in ["top.json", "what_if.json", "peek.json"] {
+    for recorded in ["top.json", "what_if.json", "peek.json", "audit.json"] {
         let text = std::fs::read_to_string(folder("top").join(recorded)).unwrap();
         fields(&serde_json::from_str(&text).unwrap(), &mut names);
     }

@@ -195,6 +195,61 @@ fn the_page_signs_in_once_and_survives_a_restart_of_the_program() {
     );
 }
 
+/// The page shows who is signed in, hides what the role does not permit, and lists who changed what.
+#[test]
+fn the_page_permits_what_the_role_permits_and_shows_who_changed_what() {
+    let rules = "
+admin:
+  listen: $ADMIN
+  tokens: [{name: alice, token: opensesame, role: operate}, {name: grafana, token: lookonly, role: read}]
+gateway: {listen: $LISTEN, echo: true}
+identity: {account: header(x-account-id)}
+rules: [{name: each-account, by: account, limit: 5/h, status: 429}]
+";
+    let (diana, browser) = (Diana::serve(rules), Browser::start().unwrap());
+    requests(&diana, HOSTILE, 7);
+    open(&diana, &browser);
+    let sign_in = |token: &str| {
+        wait_for_text(&browser, "#login", "Sign in");
+        type_into(&browser, "#token", token);
+        browser.press(&["Enter"]).unwrap();
+        wait_for_text(&browser, "#keys", HOSTILE);
+    };
+    // The buttons that a user can see, by their text.
+    let buttons = || {
+        let script = "return [...document.querySelectorAll('#keys button, #key-choices button, #reload')]
+                      .filter(e => e.checkVisibility()).map(e => e.textContent)";
+        browser.run(script).unwrap()
+    };
+    sign_in("lookonly");
+    wait_for_text(&browser, "#who", "grafana, read");
+    assert_eq!(buttons(), json!(["Peek"]));
+    click(&browser, "#keys button");
+    wait_for_text(&browser, "#key-status", "0 of 5 remaining");
+    assert_eq!(buttons(), json!(["Peek", "Peek again"]));
+    screenshot(&browser, "read-only.png");
+    browser.press(&["Escape"]).unwrap();
+    click(&browser, "#sign-out");
+
+    sign_in("opensesame");
+    wait_for_text(&browser, "#who", "alice, operate");
+    assert_eq!(buttons(), json!(["Peek", "Refund", "Reset", "Reload"]));
+    click(&browser, "#keys button[aria-label^=Reset]");
+    click(&browser, "#key-do");
+    wait_for_text(&browser, "#key-status", "Reset.");
+    browser.press(&["Escape"]).unwrap();
+    wait_for_text(&browser, "#audit li:first-child", "0 of 5 left → 5 of 5 left");
+    wait_for_text(&browser, "#audit li:first-child", HOSTILE);
+    wait_for_text(&browser, "#audit li:first-child .quiet", "alice, admin, 127.0.0.1:");
+    click(&browser, "#reload");
+    wait_for_text(&browser, "#reloaded", "Reloaded: 1 rule.");
+    wait_for_text(&browser, "#audit li:first-child", "reload of rules and certificates");
+    wait_for_text(&browser, "#audit li:last-child", "start with 1 rule");
+    browser.run("document.querySelector('#audit-card').scrollIntoView()").unwrap();
+    screenshot(&browser, "audit.png");
+    assert_eq!(browser.run("return [document.images.length, document.title]").unwrap(), json!([0, "Diana"]));
+}
+
 #[test]
 fn the_page_fits_400_pixels_and_is_dark_or_light() {
     let upstream = Upstream::echo();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 mod admin_commands;
+mod audit_log;
 mod check;
 mod command_line;
 mod command_line_page;

@@ -14,7 +14,7 @@ mod ordinary_rules;
 mod page;
 mod rate_limit;
 mod redis_clients;
-mod resp_client;
+pub(crate) mod resp_client;
 mod resp_operations;
 mod robustness;
 mod several_envoys;

@@ -42,6 +42,36 @@ pub struct LimitStatus {
     pub retry: Option<Retry>,
 }
 
+/// An operation that changes a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyOperation {
+    /// Resets its counts.
+    Reset,
+    /// Refunds a cost, up to its usage.
+    Refund(Cost),
+    /// Charges a cost, even over the limit.
+    Charge(Cost),
+}
+
+/// An operation on a key with the status before and after it, for audit logs.
+///
+/// Requests that are decided at the same time are part of the difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyChange {
+    /// The rule.
+    pub rule: String,
+    /// The key as the file's `log_keys` says: as it is, its hash, or `None`. Also `None` for a rule without `by`.
+    pub logged_key: Option<String>,
+    /// The operation.
+    pub operation: KeyOperation,
+    /// The status before it.
+    pub before: KeyStatus,
+    /// The status after it. An error means that the store failed halfway: some limits may have been changed.
+    pub after: Result<KeyStatus, StoreError>,
+}
+
 /// Why an operation on a key failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -113,28 +143,21 @@ impl Engine {
     /// ```
     pub async fn peek_key(&self, rule: &str, key: &[&str]) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
-        self.status(&named).await
+        Ok(self.status(&named).await?)
     }
 
     /// Resets a key of a rule. With `concurrent`, in-flight requests are no longer counted.
     pub async fn reset_key(&self, rule: &str, key: &[&str]) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
-        let asks = named.asks();
-        for ask in &asks {
-            self.reset_count(ask, named.counted_in()).await?;
-        }
-        // Waiters can be granted earlier than predicted.
-        self.state.counts.wake(&asks);
-        self.status(&named).await
+        self.change(&named, KeyOperation::Reset).await?;
+        Ok(self.status(&named).await?)
     }
 
     /// Charges `cost` to every limit of a key unconditionally, even over the limit.
     pub async fn charge_key(&self, rule: &str, key: &[&str], cost: Cost) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
-        for ask in named.asks() {
-            self.charge_count(Ask { cost, ..ask }, named.counted_in()).await?;
-        }
-        self.status(&named).await
+        self.change(&named, KeyOperation::Charge(cost)).await?;
+        Ok(self.status(&named).await?)
     }
 
     /// Refunds `cost` to every limit of a key, up to its usage.
@@ -144,8 +167,64 @@ impl Engine {
     /// requests themselves.
     pub async fn refund_key(&self, rule: &str, key: &[&str], cost: Cost) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
-        self.refund_limits(named.limits(), &named.key, named.counted_in(), cost).await?;
-        self.status(&named).await
+        self.change(&named, KeyOperation::Refund(cost)).await?;
+        Ok(self.status(&named).await?)
+    }
+
+    /// Does one of the operations above, and returns the status before and after it.
+    ///
+    /// # Errors
+    /// Nothing was changed. An error of the store during the change is in [`KeyChange::after`].
+    ///
+    /// ```
+    /// # use diana::rules::{Document, Registry, RuleFile};
+    /// # use diana::{Cost, Engine, KeyOperation};
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = Document::new("diana.yaml", "rules: [{name: each-account, by: account, limit: 5/h}]");
+    /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
+    /// let change = engine.change_key("each-account", &["alice"], KeyOperation::Charge(Cost::new(2)?)).await?;
+    /// assert_eq!(change.logged_key.as_deref(), Some("alice"));
+    /// assert_eq!((change.before.limits[0].remaining, change.after?.limits[0].remaining), (5, 3));
+    /// # Ok(())
+    /// # }
+    /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
+    /// ```
+    pub async fn change_key(
+        &self,
+        rule: &str,
+        key: &[&str],
+        operation: KeyOperation,
+    ) -> Result<KeyChange, KeyAdminError> {
+        let named = self.named(rule, key)?;
+        let before = self.status(&named).await?;
+        let after = match self.change(&named, operation).await {
+            Ok(()) => self.status(&named).await,
+            Err(KeyAdminError::Store(error)) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let by = named.rules.rules().get(named.rule).map(|rule| &rule.rule().by);
+        let logged_key = by.and_then(|by| named.rules.log_keys().show(by, &named.key));
+        Ok(KeyChange { rule: rule.to_owned(), logged_key, operation, before, after })
+    }
+
+    async fn change(&self, named: &Named, operation: KeyOperation) -> Result<(), KeyAdminError> {
+        let (asks, counted_in) = (named.asks(), named.counted_in());
+        match operation {
+            KeyOperation::Reset => {
+                for ask in &asks {
+                    self.reset_count(ask, counted_in).await?;
+                }
+                // Waiters can be granted earlier than predicted.
+                self.state.counts.wake(&asks);
+            }
+            KeyOperation::Charge(cost) => {
+                for ask in asks {
+                    self.charge_count(Ask { cost, ..ask }, counted_in).await?;
+                }
+            }
+            KeyOperation::Refund(cost) => self.refund_limits(named.limits(), &named.key, counted_in, cost).await?,
+        }
+        Ok(())
     }
 
     /// Refunds `cost` to each of these limits of a key, up to its usage.
@@ -194,7 +273,7 @@ impl Engine {
         self.state.shared.as_deref().filter(|_| counted_in == CountedIn::Shared)
     }
 
-    async fn status(&self, named: &Named) -> Result<KeyStatus, KeyAdminError> {
+    async fn status(&self, named: &Named) -> Result<KeyStatus, StoreError> {
         let shared = self.shared_for(named.counted_in());
         let seen = self.peek_counts(&named.asks(), named.counted_in()).await?;
         let is_fallback = shared.is_some_and(|shared| shared.is_fallback(&seen));

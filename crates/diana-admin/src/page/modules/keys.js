@@ -36,7 +36,8 @@ function createRow(row, withRule) {
 function actions(row) {
   if (!row.key) return [];
   return [['peek', 'Peek'], ['refund', 'Refund'], ['reset', 'Reset']].map(([action, label]) => {
-    const button = make('button', { type: 'button', className: 'plain small', textContent: label, 'aria-label': `${label} ${row.text} in ${row.rule}` });
+    const className = action === 'peek' ? 'plain small' : 'plain small operate';
+    const button = make('button', { type: 'button', className, textContent: label, 'aria-label': `${label} ${row.text} in ${row.rule}` });
     button.addEventListener('click', () => openKey(row.rule, row.key, action));
     return button;
   });

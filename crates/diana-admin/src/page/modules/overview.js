@@ -1,5 +1,6 @@
 // The overview: counts now, charts, who is limited, the rules, and a search over rules and keys.
 import { optional, request } from './api.js';
+import * as audit from './audit.js';
 import { Chart } from './chart.js';
 import { ago, at, badge, keyed, make, milliseconds, number, rate, setHidden, setText, sum } from './dom.js';
 import { keyForm, OUTCOMES as KEY_OUTCOMES, rowsOf, showRows } from './keys.js';
@@ -9,6 +10,7 @@ import { explainForm } from './tools.js';
 
 const PAGE_SIZE = 50; // rules shown at once
 const KEYS = 10;
+const AUDITED = 20; // changes in the audit log
 const RECENT = 10; // seconds that "now" is the mean of
 
 const OUTCOMES = [
@@ -38,6 +40,7 @@ export function start() {
   at('rules-previous').addEventListener('click', () => turn(-PAGE_SIZE));
   at('rules-next').addEventListener('click', () => turn(PAGE_SIZE));
   explainForm(at('explain'), at('explained'));
+  audit.start();
   keyForm(at('key'), data => data.get('rule').trim());
 }
 
@@ -53,12 +56,13 @@ const chosen = name => document.querySelector(`input[name="${name}"]:checked`).v
 export async function refresh({ seconds, step }) {
   const find = at('find').value.trim();
   const text = encodeURIComponent(find);
-  const [status, history, rules, top, found] = await Promise.all([
+  const [status, history, rules, top, found, audited] = await Promise.all([
     request('/status'),
     optional(`/history?seconds=${seconds}&step=${step}&sums=true`),
     request(`/rules?limit=${PAGE_SIZE}&offset=${offset}&find=${text}&sort=denied`),
     optional(`/top?window=${chosen('keys-window')}&limit=${KEYS}`),
     find ? optional(`/top?window=hour&limit=5&find=${text}`) : null,
+    optional(`/audit?limit=${AUDITED}`),
   ]);
   if (at('find').value.trim() !== find) return;
   last = { status, history, rules, top, found, find, seconds };
@@ -67,6 +71,7 @@ export async function refresh({ seconds, step }) {
   drawKeys();
   showFound();
   showRules();
+  audit.showAudit(audited);
   at('changes').querySelectorAll('time').forEach(time => setText(time, `${ago(time.dateTime)} ago`));
   if (!status.source || status.source.loads + status.source.errors !== loads) {
     const changes = await optional('/changes');

@@ -99,6 +99,11 @@ impl AdminClient {
         self.send(Method::GET, path, parameters).await
     }
 
+    /// Returns the response to a POST without parameters, as the server's JSON.
+    pub(crate) async fn post(&self, path: &'static str) -> Result<Value, AdminError> {
+        self.send(Method::POST, path, &[]).await
+    }
+
     /// Reads the fields of a response that this program knows.
     pub(crate) fn parse<T: DeserializeOwned>(&self, path: &'static str, response: Value) -> Result<T, AdminError> {
         serde_json::from_value(response).map_err(|error| self.unexpected(path, error.to_string()))

@@ -2,6 +2,8 @@
 //!
 //! Texts of the server may come from clients (a key is any text that they send), so each is made visible first.
 
+mod audit;
+
 use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, WhatIf};
 use crate::command::output::{count_of, visible};
 

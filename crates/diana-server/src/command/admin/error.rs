@@ -16,7 +16,9 @@ pub(crate) enum AdminError {
     TimedOut { admin: String, after: Duration },
     #[error("Diana's admin server at {admin} needs a token: set DIANA_TOKEN, or use `--token-file`")]
     MissingToken { admin: String },
-    #[error("Diana's admin server at {admin} rejects the token: compare it with `admin.token` of the rule file")]
+    #[error(
+        "Diana's admin server at {admin} rejects the token: compare it with `admin.token` and `admin.tokens` of the rule file"
+    )]
     WrongToken { admin: String },
     #[error("Diana at {admin} has no `{path}`: it is an older version than this program, or not Diana")]
     UnknownPath { admin: String, path: &'static str },

@@ -255,3 +255,49 @@ pub(crate) struct WhatIfKey {
     pub(crate) denied: u64,
     pub(crate) would_deny: u64,
 }
+
+/// `/audit`: the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Audit {
+    pub(crate) dropped: u64,
+    pub(crate) entries: Vec<AuditEntry>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct AuditEntry {
+    pub(crate) when: String,
+    pub(crate) action: String,
+    pub(crate) source: String,
+    pub(crate) who: Option<String>,
+    pub(crate) client: Option<String>,
+    pub(crate) rule: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) cost: Option<u64>,
+    pub(crate) before: Vec<KeyLimit>,
+    pub(crate) after: Vec<KeyLimit>,
+    pub(crate) rules: u64,
+    pub(crate) added: Vec<String>,
+    pub(crate) removed: Vec<String>,
+    pub(crate) changed: Vec<AuditedRule>,
+    pub(crate) more: u64,
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct AuditedRule {
+    pub(crate) rule: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+}
+
+/// `/reload`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Reloaded {
+    pub(crate) ok: bool,
+    pub(crate) rules: u64,
+    pub(crate) source: Option<Source>,
+}

@@ -166,9 +166,9 @@ fn logs_successful_admin_changes_only() {
     // A rule without `by` has one count.
     assert_eq!(post("/reset?rule=all").status, 200);
     assert_eq!(get(diana.port(), "/all").status, 204);
-    let logged = || diana.output().contains("admin: reset").then_some(());
+    let logged = || diana.output().contains("audit: reset").then_some(());
     wait_until("the change", LONG, logged).unwrap();
     let output = diana.output();
-    let logged: Vec<&str> = output.lines().filter(|line| line.contains("admin: ")).collect();
+    let logged: Vec<&str> = output.lines().filter(|line| line.contains("audit: ")).collect();
     assert!(logged.len() == 1 && logged[0].contains("all"), "{logged:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::valid::VALID;
 use crate::common::{good, problems_of};
-use diana_admin::AdminSection;
+use diana_admin::{AdminSection, Role};
 use diana_gateway::section::{AccessLogFormat, GatewayLimits, GatewaySection, Timeouts};
 use diana_rules::Document;
 use diana_rules::attributes::SyntheticRequest;
@@ -49,6 +49,11 @@ fn every_field_is_parsed() {
     assert_eq!((gateway.http.escaped_slash, gateway.methods.any_case), (SpellingPolicy::Deny, SpellingPolicy::Allow));
     let admin = file.section::<AdminSection>().unwrap().unwrap().clone();
     assert_eq!((admin.listen.len(), admin.token.as_ref().unwrap().reveal()), (2, "hunter2"));
+    let tokens = admin.all_tokens();
+    let tokens = tokens.iter().map(|token| (&*token.name, token.token.reveal(), token.role)).collect::<Vec<_>>();
+    let named = [("alice@example.com", "hunter3", Role::Operate), ("grafana", "hunter4", Role::Read)];
+    assert_eq!(tokens, [&[("admin", "hunter2", Role::Operate)][..], &named].concat());
+    assert_eq!(admin.audit_log.unwrap().to_str(), Some("/var/log/diana/audit.jsonl"));
 }
 
 #[test]
@@ -291,8 +296,65 @@ fn admin_needs_a_token_on_public_addresses() {
         |text| format!("{text}\nrules: []\n"),
     );
     good("admin: {listen: [127.0.0.1:1, '[::1]:2', '[::ffff:127.0.0.1]:3']}\nrules: []\n");
+    good("admin: {listen: 0.0.0.0:9090, tokens: [{name: a, token: b, role: read}]}\nrules: []\n");
     // Port 0 is a different port each time.
     good("gateway: {listen: 127.0.0.1:0}\nadmin: {listen: 127.0.0.1:0}\nrules: []\n");
+}
+
+#[test]
+fn tokens_have_a_name_of_their_own_a_value_of_their_own_and_a_role() {
+    check(
+        &[
+            (
+                "admin: {tokens: {name: a}}",
+                &["[{] invalid `tokens`: expected a list, found a map: start each token with `- name: ...`"],
+            ),
+            ("admin: {tokens: []}", &["[[] invalid `tokens`: it has 0: expected 1 to 100"]),
+            ("admin: {tokens: [{name: a, token: b}]}", &["[{] missing `role` in token"]),
+            (
+                "admin: {tokens: [{name: a, token: b, role: write}]}",
+                &["[write] invalid value `write` for `role`: expected one of `read`, `operate`"],
+            ),
+            (
+                "admin: {tokens: [{name: a b, token: b, role: read}]}",
+                &["[a b] invalid token name `a b`: expected at most 64 letters, digits, `.`, `_`, `-` and `@`"],
+            ),
+            (
+                "admin: {tokens: [{name: a, token: b, role: read}, {name: a, token: c, role: read}]}",
+                &["[a] duplicate token name `a`: use another name"],
+            ),
+            (
+                "admin: {token: b, tokens: [{name: admin, token: c, role: read}]}",
+                &["[admin] duplicate token name `admin`: `token` has it: use another name"],
+            ),
+            (
+                "admin:\n  tokens:\n  - {name: a, token: b, role: read}\n  - {name: c, role: read, token: b}",
+                &["[…] `a` and `c` have the same token: use another token for one of them"],
+            ),
+            (
+                "admin:\n  token: b\n  tokens:\n  - {name: c, role: read, token: b}",
+                &["[…] `admin` and `c` have the same token: use another token for one of them"],
+            ),
+            (
+                "admin: {audit_log: ''}",
+                &[
+                    "[''] invalid value `` for `audit_log`: expected the path of a file, such as /var/log/diana/audit.jsonl",
+                ],
+            ),
+        ],
+        |text| format!("{text}\nrules: []\n"),
+    );
+}
+
+/// The values of variables are not known to `check`, so those of two tokens are not compared.
+#[test]
+fn variables_of_tokens_are_not_compared_without_an_environment() {
+    let text =
+        "admin: {tokens: [{name: a, token: '${A}', role: read}, {name: b, token: '${B}', role: read}]}\nrules: []\n";
+    let document = Document::new("diana.yaml", text);
+    let (file, not_checked) =
+        diana_rules::RuleFile::read_without_environment(&document, &diana_server::registry()).unwrap();
+    assert_eq!((file.rules.len(), not_checked.len()), (0, 2));
 }
 
 #[test]

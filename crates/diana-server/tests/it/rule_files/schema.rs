@@ -79,6 +79,7 @@ const MAPS: &[(&str, &str)] = &[
     ("{rules: [], gateway: {methods: {@: 5}}}", "/properties/gateway/properties/methods/properties"),
     ("{rules: [], answer: {@: 5}}", "/$defs/answer/properties"),
     ("{rules: [], admin: {@: 5}}", "/properties/admin/properties"),
+    ("{rules: [], admin: {tokens: [{@: 5}]}}", "/properties/admin/properties/tokens/items/properties"),
     ("{rules: [], identity: {jwt: {@: 5}}}", "/properties/identity/properties/jwt/properties"),
     ("{rules: [], store: {@: 5}}", "/properties/store/properties"),
     ("{rules: [], remote: {@: 5}}", "/properties/remote/properties"),

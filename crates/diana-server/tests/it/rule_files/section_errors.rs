@@ -96,7 +96,9 @@ fn gateway_addresses_are_validated() {
             ),
             (
                 "admin: {listen: 127.0.0.1:9090, password: x}",
-                &["[password] unknown `admin` field `password`: expected one of `listen`, `token`"],
+                &[
+                    "[password] unknown `admin` field `password`: expected one of `listen`, `token`, `tokens`, `audit_log`",
+                ],
             ),
         ],
         |text| format!("{text}\nrules: []\n"),
@@ -314,6 +316,7 @@ fn passwords_are_redacted() {
         "gateway: {signature: {secret: hunter2, headr: x}}\nrules: []\n",
         "admin: {listen: [0.0.0.0:1], token: hunter2, lisen: 5}\nrules: []\n",
         "remote:\n  token: \"hunter2\" x\nrules: []\n",
+        "admin: {tokens: [{name: a, token: hunter2, role: read}, {name: b, token: hunter2, role: read}]}\nrules: []\n",
     ] {
         let document = diana_rules::Document::new("diana.yaml", text);
         let problems = diana_rules::RuleFile::read(&document, &diana_server::registry());

@@ -4,41 +4,41 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 /// A connection.
-pub(super) struct RespClient {
+pub(crate) struct RespClient {
     stream: BufReader<TcpStream>,
 }
 
 impl RespClient {
-    pub(super) fn connect(port: u16) -> Self {
+    pub(crate) fn connect(port: u16) -> Self {
         Self { stream: BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()) }
     }
 
     /// Sends a command, in words separated by blanks.
-    pub(super) fn send(&mut self, command: &str) {
+    pub(crate) fn send(&mut self, command: &str) {
         let words = command.split_ascii_whitespace().map(|word| format!("${}\r\n{word}\r\n", word.len()));
         let words = words.collect::<Vec<_>>();
         self.try_send(&format!("*{}\r\n{}", words.len(), words.concat())).unwrap();
     }
 
-    pub(super) fn try_send(&mut self, text: &str) -> std::io::Result<()> {
+    pub(crate) fn try_send(&mut self, text: &str) -> std::io::Result<()> {
         self.stream.get_mut().write_all(text.as_bytes())
     }
 
     /// Sends a command, and returns its reply.
-    pub(super) fn ask(&mut self, command: &str) -> String {
+    pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.reply().expect("the server closed the connection")
     }
 
     /// Whether a request with these attributes is allowed.
-    pub(super) fn allows(&mut self, attributes: &str) -> bool {
+    pub(crate) fn allows(&mut self, attributes: &str) -> bool {
         let reply = self.ask(&format!("DIANA.CHECK {attributes}"));
         assert!(reply.starts_with("[0 ") || reply.starts_with("[1 "), "{reply}");
         reply.starts_with("[0 ")
     }
 
     /// Returns the next reply, lists in brackets; `None` if the server has closed the connection.
-    pub(super) fn reply(&mut self) -> Option<String> {
+    pub(crate) fn reply(&mut self) -> Option<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).ok()? == 0 {
             return None;

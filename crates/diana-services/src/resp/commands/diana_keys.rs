@@ -4,7 +4,7 @@ use super::diana_check::{count, retry_after, seconds, write_invalid, write_verdi
 use super::{Command, ReplyBuffer, Session, Step, integer};
 use crate::resp::session::Outcome;
 use diana::rules::describe;
-use diana::{Cost, KeyStatus};
+use diana::{Cost, KeyOperation, KeyStatus};
 use std::sync::Arc;
 
 /// A rule, and the values of a key of it.
@@ -25,29 +25,21 @@ impl KeyName {
     }
 }
 
-/// An operation on a key.
-#[derive(Clone, Copy)]
-enum Operation {
-    Peek,
-    Reset,
-    Refund(Cost),
-}
-
 /// `DIANA.PEEK rule key ...`
 pub(super) fn peek(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
-    start(session, command, 2, Operation::Peek, replies)
+    start(session, command, 2, None, replies)
 }
 
 /// `DIANA.RESET rule key ...`
 pub(super) fn reset(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
-    start(session, command, 2, Operation::Reset, replies)
+    start(session, command, 2, Some(KeyOperation::Reset), replies)
 }
 
 /// `DIANA.REFUND rule cost key ...`
 pub(super) fn refund(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     let cost = integer(command.arg(2)).and_then(|cost| u64::try_from(cost).ok());
     match cost.and_then(|cost| Cost::new(cost).ok()).filter(|cost| cost.get() > 0) {
-        Some(cost) => start(session, command, 3, Operation::Refund(cost), replies),
+        Some(cost) => start(session, command, 3, Some(KeyOperation::Refund(cost)), replies),
         None => {
             replies.error("ERR cost is not an integer of at least 1");
             Step::Done
@@ -55,24 +47,30 @@ pub(super) fn refund(session: &mut Session, command: Command<'_>, replies: &mut 
     }
 }
 
+/// Starts an operation; without one, the key is only read.
 fn start(
     session: &Session,
     command: Command<'_>,
     first: usize,
-    operation: Operation,
+    operation: Option<KeyOperation>,
     replies: &mut ReplyBuffer,
 ) -> Step {
     let Some(name) = KeyName::parse(command, first) else {
         replies.error("ERR rule and key must be UTF-8");
         return Step::Done;
     };
-    let engine = Arc::clone(&session.engine);
+    let (engine, state, peer) = (Arc::clone(&session.engine), Arc::clone(&session.state), session.peer);
     Step::Later(Box::pin(async move {
         let (rule, key) = (&*name.rule, &*name.values());
-        Outcome::Key(match operation {
-            Operation::Peek => engine.peek_key(rule, key).await,
-            Operation::Reset => engine.reset_key(rule, key).await,
-            Operation::Refund(cost) => engine.refund_key(rule, key, cost).await,
+        let Some(operation) = operation else { return Outcome::Key(engine.peek_key(rule, key).await) };
+        Outcome::Key(match engine.change_key(rule, key, operation).await {
+            Err(error) => Err(error),
+            Ok(change) => {
+                if let Some(report) = &state.key_changes {
+                    report(peer, &change);
+                }
+                change.after.map_err(Into::into)
+            }
         })
     }))
 }
