@@ -3,6 +3,7 @@
 use super::AdminState;
 use super::parameters::Parameters;
 use super::response::{HandlerResult, Problem, json};
+use super::status::formatted;
 use axum::extract::State;
 use axum::http::StatusCode;
 use diana_rules::key::KeySpec;
@@ -51,6 +52,8 @@ struct Key {
     key: Option<Vec<String>>,
     text: String,
     count: u64,
+    /// When it was first counted in the window, to ten seconds.
+    since: String,
 }
 
 pub(super) async fn top(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
@@ -123,7 +126,7 @@ impl List {
         let by = &rule.rule().by;
         let keys = top.keys.iter().map(|top| {
             let key = if top.is_cut { None } else { by.values(&top.key) };
-            Key { key, text: text_of(by, top), count: top.count }
+            Key { key, text: text_of(by, top), count: top.count, since: formatted(top.since) }
         });
         let keys = keys.filter(|key| find.is_empty() || key.text.to_lowercase().contains(find)).take(limit);
         Self { total: top.total, max_error: top.max_error, keys: keys.collect() }

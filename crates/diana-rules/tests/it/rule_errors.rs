@@ -40,9 +40,9 @@ fn reports_invalid_keys() {
             ("by: [ip, ip]\ntotal: 1", &["[ip] duplicate key `ip`: remove one of the two"]),
             ("by: {ip: 24}\ntotal: 1", &["[{] invalid `by`: expected a string, found a map"]),
             (
-                "by: user\ntotal: 1",
+                "by: planet\ntotal: 1",
                 &[
-                    "[user] unknown key `user`: expected global, account, device, resource, ip, ip/24, host, method, domain, request, header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x), cel(\"...\") or a name of `identity`",
+                    "[planet] unknown key `planet`: expected global, account, device, resource, ip, ip/24, host, method, domain, request, header(x), cookie(x), query(x), jwt(x), param(x), descriptor(x), cel(\"...\") or a name of `identity`",
                 ],
             ),
             ("by: true\ntotal: 1", &["[true] invalid `by`: expected a string, found a boolean"]),

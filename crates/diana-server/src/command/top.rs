@@ -77,7 +77,7 @@ Examples:
   diana top --once --json --window hour | jq -r '.rules[].denied.keys[0].text'";
 
 impl Window {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",
             Self::Hour => "hour",

@@ -2,12 +2,13 @@
 
 use super::admin::{AdminOptions, model, print_json};
 use super::output;
+use super::top::Window;
 use clap::Args;
 use std::process::ExitCode;
 
 /// Estimate what another limit of a rule would deny
 ///
-/// The estimate is made from the heaviest keys of the last minute. For a lower limit, a shadow rule counts exactly; with
+/// The estimate is made from the heaviest keys of the last minute or hour. For a lower limit, a shadow rule counts exactly; with
 /// `--shadow-rule` it is printed, to be added to the rule file. For a higher one it can't: a shadow rule only sees requests
 /// that the other rules allow.
 #[derive(Debug, Args)]
@@ -16,9 +17,12 @@ pub(crate) struct WhatIf {
     /// The name of the rule
     #[arg(value_name = "RULE")]
     rule: String,
-    /// The limit to try, as in the rule file: 200/min
+    /// The limit to try: 200/min, or `200/min burst 50`
     #[arg(value_name = "LIMIT")]
     limit: String,
+    /// The time of which the keys are
+    #[arg(long, value_enum, default_value_t = Window::Minute)]
+    window: Window,
     /// Print only the shadow rule, as YAML
     #[arg(long, conflicts_with = "json")]
     shadow_rule: bool,
@@ -43,7 +47,7 @@ impl WhatIf {
     }
 
     fn try_run(&self) -> Result<(), ExitCode> {
-        let parameters = [("rule", &*self.rule), ("limit", &*self.limit)];
+        let parameters = [("rule", &*self.rule), ("limit", &*self.limit), ("window", self.window.name())];
         self.admin.ask(async |client| {
             let response = client.get("/what-if", &parameters).await?;
             if self.json {

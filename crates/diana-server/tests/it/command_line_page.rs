@@ -58,14 +58,14 @@ fn the_session_about_alice_is_as_it_really_is() {
         };
         let body = match request {
             "GET /top?window=minute&limit=10" => r#"{"window": "minute", "rules": [{"rule": "each-account", "by": "account", "shadow": false,
-                "denied": {"total": 21, "max_error": 0, "keys": [{"key": ["alice"], "text": "alice", "count": 21}]},
+                "denied": {"total": 21, "max_error": 0, "keys": [{"key": ["alice"], "text": "alice", "count": 21, "since": "2026-11-18T08:59:10Z"}]},
                 "delayed": {"total": 0, "max_error": 0, "keys": []},
-                "allowed": {"total": 10, "max_error": 0, "keys": [{"key": ["alice"], "text": "alice", "count": 10}]}}]}"#
+                "allowed": {"total": 10, "max_error": 0, "keys": [{"key": ["alice"], "text": "alice", "count": 10, "since": "2026-11-18T08:59:10Z"}]}}]}"#
                 .to_owned(),
             "GET /peek?rule=each-account&key=alice" => {
                 key(0, r#""reset": 1.99, "grants": false, "retry_after": 0.19"#)
             }
-            "GET /what-if?rule=each-account&limit=20%2Fs" => r#"{"rule": "each-account", "limit": "20/s", "now": "5/s", "window": "minute",
+            "GET /what-if?rule=each-account&limit=20%2Fs&window=minute" => r#"{"rule": "each-account", "limit": "20/s", "now": "5/s", "window": "minute",
                 "denied": 21, "would_deny": 0, "keys": [{"text": "alice", "denied": 21, "would_deny": 0}],
                 "note": "an estimate from the heaviest keys; a shadow rule can't count it, since it only sees requests that the current limit allows"}"#
                 .to_owned(),

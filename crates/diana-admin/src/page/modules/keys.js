@@ -1,6 +1,6 @@
 // Keys: the heaviest ones of each rule, and one key with peek, refund, charge and reset.
 import { request } from './api.js';
-import { at, keyed, make, number, setText, span } from './dom.js';
+import { at, clock, keyed, make, number, setText, span } from './dom.js';
 
 export const OUTCOMES = ['denied', 'delayed', 'allowed'];
 
@@ -16,6 +16,7 @@ export function showRows(body, rows, withRule) {
   const keyOf = row => `${row.rule}\n${row.text}\n${row.outcome || ''}`;
   keyed(body, rows, keyOf, row => createRow(row, withRule), (element, row) => {
     setText(element.querySelector('.count'), row.label || number(row.count));
+    setText(element.querySelector('.since'), clock(Date.parse(row.since) / 1000));
     element.querySelector('.bar').style.width = `${100 * row.count / heaviest}%`;
     element.querySelector('.bar').className = `bar c-${row.shadow ? 'shadow_denied' : row.outcome || 'denied'}`;
   });
@@ -29,7 +30,7 @@ function createRow(row, withRule) {
     cells.push(make('td', { className: 'of-rule' }, link, ...(row.shadow ? [make('small', { textContent: 'shadow' })] : [])));
   }
   const bar = make('td', { className: 'share', 'aria-hidden': 'true' }, make('div', { className: 'bar' }));
-  cells.push(make('td', { className: 'number count' }), bar, make('td', { className: 'actions' }, ...actions(row)));
+  cells.push(make('td', { className: 'number since wide' }), make('td', { className: 'number count' }), bar, make('td', { className: 'actions' }, ...actions(row)));
   return make('tr', {}, ...cells);
 }
 

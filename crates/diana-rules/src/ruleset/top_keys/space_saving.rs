@@ -28,18 +28,20 @@ pub(super) struct Counter {
     pub(super) count: u64,
     /// How much of the count may belong to keys that had this counter before.
     pub(super) error: u64,
+    /// The number of the short period in which it was first counted.
+    pub(super) since: u64,
     text: [u8; MAX_TEXT],
     length: u8,
     pub(super) is_cut: bool,
 }
 
 impl Counter {
-    fn new(hash: u64, key: &[u8], count: u64, error: u64) -> Self {
+    fn new(hash: u64, key: &[u8], count: u64, since: u64) -> Self {
         let kept = &key[..key.len().min(MAX_TEXT)];
         let mut text = [0; MAX_TEXT];
         text[..kept.len()].copy_from_slice(kept);
         let length = u8::try_from(kept.len()).unwrap_or_default();
-        Self { hash, count, error, text, length, is_cut: key.len() > MAX_TEXT }
+        Self { hash, count, error: 0, since, text, length, is_cut: key.len() > MAX_TEXT }
     }
 
     /// The key, or as much of it as is kept.
@@ -51,6 +53,8 @@ impl Counter {
 /// The counters of the most frequent keys.
 #[derive(Clone, Debug)]
 pub(super) struct SpaceSaving {
+    /// The number of the current short period, for new counters.
+    period: u64,
     total: u64,
     /// By how much the count of a key may be too low, since a merged period had no counter for it.
     missed: u64,
@@ -63,13 +67,11 @@ pub(super) struct SpaceSaving {
     cursor: usize,
 }
 
-impl Default for SpaceSaving {
-    fn default() -> Self {
-        Self { total: 0, missed: 0, counters: Vec::new(), index: [0; SLOTS], floor: 0, cursor: 0 }
-    }
-}
-
 impl SpaceSaving {
+    pub(super) fn new(period: u64) -> Self {
+        Self { period, total: 0, missed: 0, counters: Vec::new(), index: [0; SLOTS], floor: 0, cursor: 0 }
+    }
+
     /// Counts a key. Returns `true` if it had no counter before.
     #[inline]
     pub(super) fn add(&mut self, hash: u64, key: &[u8], weight: u64) -> bool {
@@ -81,11 +83,11 @@ impl SpaceSaving {
             }
             Err(slot) => slot,
         };
-        self.insert(Counter::new(hash, key, weight, 0), slot);
+        self.insert(Counter::new(hash, key, weight, self.period), slot);
         true
     }
 
-    /// Adds the counters of another period, and its total.
+    /// Adds the counters of a later period, and its total.
     pub(super) fn merge(&mut self, counters: &[Counter], total: u64) {
         self.total += total;
         self.missed += missing(counters);
@@ -100,8 +102,9 @@ impl SpaceSaving {
         }
     }
 
-    /// Removes all counters; their memory is kept.
-    pub(super) fn clear(&mut self) {
+    /// Removes all counters, and begins a period; their memory is kept.
+    pub(super) fn clear(&mut self, period: u64) {
+        self.period = period;
         self.counters.clear();
         self.index = [0; SLOTS];
         (self.total, self.missed, self.floor, self.cursor) = (0, 0, 0, 0);
@@ -250,7 +253,7 @@ mod tests {
 
         #[test]
         fn a_count_is_wrong_by_at_most_a_64th_of_the_total(stream in keys()) {
-            let (mut sketch, mut exact) = (SpaceSaving::default(), HashMap::new());
+            let (mut sketch, mut exact) = (SpaceSaving::new(0), HashMap::new());
             for (key, weight) in stream {
                 let is_new = !sketch.counters().iter().any(|counter| counter.hash == hash(key));
                 prop_assert_eq!(sketch.add(hash(key), &key.to_be_bytes(), weight), is_new);
@@ -261,9 +264,9 @@ mod tests {
 
         #[test]
         fn a_merged_count_is_wrong_by_at_most_a_32nd_of_the_total(streams in prop::collection::vec(keys(), 1..6)) {
-            let (mut merged, mut exact) = (SpaceSaving::default(), HashMap::new());
+            let (mut merged, mut exact) = (SpaceSaving::new(0), HashMap::new());
             for stream in streams {
-                let mut sketch = SpaceSaving::default();
+                let mut sketch = SpaceSaving::new(0);
                 for (key, weight) in stream {
                     sketch.add(hash(key), &key.to_be_bytes(), weight);
                     *exact.entry(key).or_default() += weight;
@@ -282,7 +285,7 @@ mod tests {
     #[test]
     fn a_long_key_is_cut_but_not_confused_with_another() {
         let (one, other) = ([b'a'; MAX_TEXT + 1], [b'a'; MAX_TEXT + 2]);
-        let mut sketch = SpaceSaving::default();
+        let mut sketch = SpaceSaving::new(0);
         sketch.add(hash(1), &one, 1);
         sketch.add(hash(2), &other, 1);
         sketch.add(hash(3), b"alice", 1);
@@ -293,7 +296,7 @@ mod tests {
 
     #[test]
     fn replacing_rare_keys_takes_few_steps() {
-        let mut sketch = SpaceSaving::default();
+        let mut sketch = SpaceSaving::new(0);
         for key in 0..100_000 {
             sketch.add(hash(key), b"", 1);
         }

@@ -8,6 +8,7 @@
 //! So the "last minute" is 50 to 60 seconds, and the "last hour" 55 to 60 minutes.
 
 use super::space_saving::{Counter, SpaceSaving, missing};
+use diana_core::Timestamp;
 use hashbrown::HashMap;
 use std::array;
 use std::ops::Range;
@@ -55,6 +56,8 @@ pub struct TopKey {
     pub is_cut: bool,
     /// The number of its requests.
     pub count: u64,
+    /// When it was first counted in the window, to ten seconds: the start of the period.
+    pub since: Timestamp,
     /// Identifies the key, also if only its beginning is known.
     pub hash: u64,
 }
@@ -90,9 +93,9 @@ impl Windows {
     pub(super) fn new(period: u64) -> Self {
         Self {
             period,
-            current: SpaceSaving::default(),
+            current: SpaceSaving::new(period),
             short: array::from_fn(|_| Closed::default()),
-            current_long: SpaceSaving::default(),
+            current_long: SpaceSaving::new(period),
             long: array::from_fn(|_| Closed::default()),
         }
     }
@@ -122,7 +125,13 @@ impl Windows {
             counts.entry(counter.hash).or_insert((counter, 0)).1 += counter.count;
         }
         let (counter, count) = counts.into_values().max_by_key(|(counter, count)| (*count, counter.hash))?;
-        Some(TopKey { key: counter.text().to_vec(), is_cut: counter.is_cut, hash: counter.hash, count })
+        Some(TopKey {
+            key: counter.text().to_vec(),
+            is_cut: counter.is_cut,
+            hash: counter.hash,
+            count,
+            since: start_of(counter.since),
+        })
     }
 
     /// Closes the periods before `period`.
@@ -138,13 +147,13 @@ impl Windows {
             self.current_long.merge(self.current.counters(), total);
             self.short.rotate_right(1);
             self.short[0] = Closed { total, missed: 0, counters: self.current.counters().into() };
-            self.current.clear();
             self.period += 1;
+            self.current.clear(self.period);
             if self.period.is_multiple_of(PERIODS_OF_LONG) {
                 let (total, missed) = (self.current_long.total(), self.current_long.missed());
                 self.long.rotate_right(1);
                 self.long[0] = Closed { total, missed, counters: self.current_long.counters().into() };
-                self.current_long.clear();
+                self.current_long.clear(self.period);
             }
         }
     }
@@ -168,6 +177,7 @@ impl Windows {
             error: u64,
             /// What it may have had in the periods that count it.
             found: u64,
+            since: u64,
         }
         let missed = self.periods(window).map(|period| period.missed).sum::<u64>();
         let all_missing = self.periods(window).map(|period| missing(period.counters)).sum::<u64>();
@@ -175,7 +185,9 @@ impl Windows {
         for period in self.periods(window) {
             let missing = missing(period.counters);
             for counter in period.counters {
-                let sum = sums.entry(counter.hash).or_insert(Sum { counter, count: 0, error: 0, found: 0 });
+                let sum =
+                    sums.entry(counter.hash).or_insert(Sum { counter, count: 0, error: 0, found: 0, since: u64::MAX });
+                sum.since = sum.since.min(counter.since);
                 sum.count += counter.count;
                 sum.error += counter.error;
                 sum.found += missing;
@@ -192,6 +204,7 @@ impl Windows {
             is_cut: sum.counter.is_cut,
             count: sum.count,
             hash: sum.counter.hash,
+            since: start_of(sum.since),
         });
         TopKeys { total: self.total(window), max_error, keys: keys.collect() }
     }
@@ -209,6 +222,10 @@ impl Windows {
     }
 }
 
+fn start_of(period: u64) -> Timestamp {
+    Timestamp::from_secs(period.saturating_mul(PERIOD_SECONDS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,6 +238,25 @@ mod tests {
 
     fn counts(top: &TopKeys) -> Vec<(&[u8], u64)> {
         top.keys.iter().map(|key| (&*key.key, key.count)).collect()
+    }
+
+    #[test]
+    fn a_key_is_counted_since_its_first_period() {
+        let mut windows = Windows::new(1_000);
+        let since = |windows: &Windows, window| {
+            let top = windows.top(window, 10);
+            top.keys.iter().map(|key| key.since.as_nanos() / 1_000_000_000 / PERIOD_SECONDS).collect::<Vec<_>>()
+        };
+        for period in 1_002..1_012 {
+            windows.add(period, hash(1), b"alice", 3);
+        }
+        windows.add(1_011, hash(2), b"bob", 2);
+        assert_eq!(since(&windows, Window::Hour), [1_002, 1_011]);
+        assert_eq!(since(&windows, Window::Minute), [1_006, 1_011]);
+        // A long period begins with 1,020.
+        windows.add(1_031, hash(1), b"alice", 1);
+        windows.advance(1_100);
+        assert_eq!(since(&windows, Window::Hour), [1_002, 1_011]);
     }
 
     #[test]

@@ -177,7 +177,8 @@ impl Top {
         }
         let window = visible(&self.window);
         if self.rules.is_empty() {
-            return format!("no rule has counted a request in the last {window}\n");
+            let hint = if window == "minute" { "; for the last hour use `--window hour`" } else { "" };
+            return format!("no rule has counted a request in the last {window}{hint}\n");
         }
         self.rules.iter().map(|rule| rule.describe(&window)).collect::<Vec<_>>().join("\n")
     }
@@ -187,17 +188,26 @@ impl TopRule {
     fn describe(&self, window: &str) -> String {
         let by = if self.by.is_empty() { String::new() } else { format!(", by {}", visible(&self.by)) };
         let shadow = if self.shadow { " (shadow)" } else { "" };
-        let lists = [("denied", &self.denied), ("delayed", &self.delayed), ("allowed", &self.allowed)];
+        let denied = if self.shadow { "would deny" } else { "denied" };
+        let lists = [(denied, &self.denied), ("delayed", &self.delayed), ("allowed", &self.allowed)];
         let totals = lists.map(|(name, keys)| format!("{} {name}", number(keys.total))).join(", ");
         let mut text = format!("{}{shadow}{by}, last {window}: {totals}\n", visible(&self.rule));
         for (name, TopKeys { keys, .. }) in lists {
             for (index, key) in keys.iter().enumerate() {
                 let name = if index == 0 { name } else { "" };
-                text.push_str(&format!("  {name:<8} {:>12}  {}\n", number(key.count), key_text(&key.text)));
+                let since = time_of(&key.since).map(|time| format!("  since {time}")).unwrap_or_default();
+                text.push_str(&format!("  {name:<10} {:>12}  {}{since}\n", number(key.count), key_text(&key.text)));
             }
         }
         text
     }
+}
+
+/// Returns the time of day of a date, such as `08:59:10Z`.
+fn time_of(date: &str) -> Option<String> {
+    let (_, time) = date.split_once('T')?;
+    let (time, _) = time.split_once(['.', 'Z'])?;
+    Some(format!("{}Z", visible(time)))
 }
 
 #[cfg(test)]

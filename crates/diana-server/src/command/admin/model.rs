@@ -180,6 +180,8 @@ pub(crate) struct TopKey {
     pub(crate) key: Option<Vec<String>>,
     pub(crate) text: String,
     pub(crate) count: u64,
+    /// When it was first counted in the window; empty if an older server does not say.
+    pub(crate) since: String,
 }
 
 /// `/history`: counts per step, oldest first.
