@@ -35,7 +35,7 @@ pub(crate) fn with_one_key<T>(rate: Rate, then: impl FnOnce(Vec<Contender<'_>>) 
 
 fn one_key(report: &mut Report, what: &str, effort: Effort, rate: Rate, expect: Expect) {
     let times = with_one_key(rate, |contenders| measure(effort, expect, contenders));
-    line(report, what, &times, 0, 1, Goal::AtMost(0.5));
+    line(report, what, &times, 0, 1, Goal::AtMost(0.75));
     line(report, &format!("{what}, whole answer"), &times, 2, 3, Goal::Information);
 }
 

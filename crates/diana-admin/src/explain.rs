@@ -87,8 +87,8 @@ fn explained(explanation: &Explanation) -> Explained {
 fn rule(explanation: &RuleExplanation) -> Rule {
     let limits = explanation.limits.iter().map(|(name, answer)| Limit {
         name: name.clone(),
-        limit: answer.status.limit,
-        remaining: answer.status.remaining,
+        limit: answer.status().limit,
+        remaining: answer.status().remaining,
         grants: answer.is_granted(),
         wait: answer.wait().unwrap_or_default().as_secs_f64(),
     });

@@ -76,8 +76,8 @@ impl Answer {
     /// ```
     pub fn into_result(self) -> Result<Grant, AcquireError> {
         match self.outcome {
-            Outcome::Granted { wait, receipt } => Ok(Grant { waited: wait, receipt, status: self.status }),
-            Outcome::Denied { retry } => Err(AcquireError::Denied { retry, status: self.status }),
+            Outcome::Granted { wait, receipt } => Ok(Grant { waited: wait, receipt, status: self.status() }),
+            Outcome::Denied { retry } => Err(AcquireError::Denied { retry, status: self.status() }),
         }
     }
 }

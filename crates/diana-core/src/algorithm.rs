@@ -127,7 +127,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     #[inline(always)]
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let outcome = self.take(state, now, cost, max_wait);
-        Answer { outcome, status: self.status(state, now) }
+        Answer::new(outcome, self.status(state, now))
     }
 
     /// Records the result of one response. Only an [adaptive](crate::Adaptive) limit uses it.

@@ -1,6 +1,7 @@
 //! The answer of one limit: the outcome, the status of the key, and the receipt of a grant.
 
 use crate::{Cost, Timestamp};
+use std::fmt;
 use std::time::Duration;
 
 /// The result of one ask.
@@ -51,8 +52,23 @@ pub struct Status {
 pub struct Answer {
     /// Granted or denied.
     pub outcome: Outcome,
-    /// The status of the key now; granted permits are already subtracted.
-    pub status: Status,
+    status: LazyStatus,
+}
+
+/// A status, or the usage of a bucket from which it is computed when it is read: that takes divisions, and most statuses
+/// are never read.
+///
+/// It is as large as a status. An enum of both would not be.
+#[derive(Clone, Copy)]
+pub(crate) struct LazyStatus {
+    limit: u64,
+    /// The permits that remain, or a bucket's ticks per permit.
+    remaining_or_interval: u64,
+    /// The whole seconds until it resets, or a bucket's usage in ticks.
+    reset_or_used: u64,
+    reset_nanos: u32,
+    /// A bucket's ticks per nanosecond; 0 if this is a known status.
+    scale: u32,
 }
 
 /// The record of a grant, for a refund.
@@ -136,6 +152,34 @@ impl Outcome {
 }
 
 impl Answer {
+    /// Creates the answer of a limit whose key has this status now; granted permits are already subtracted.
+    #[inline]
+    pub const fn new(outcome: Outcome, status: Status) -> Self {
+        Self { outcome, status: LazyStatus::known(status) }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn with_lazy_status(outcome: Outcome, status: LazyStatus) -> Self {
+        Self { outcome, status }
+    }
+
+    /// The status of the key; granted permits are already subtracted. It is computed by this call, so that requests for
+    /// which nobody reads it don't pay for it.
+    #[inline]
+    pub fn status(&self) -> Status {
+        self.status.get()
+    }
+
+    /// Returns the same answer with another status.
+    pub fn with_status(self, status: Status) -> Self {
+        Self::new(self.outcome, status)
+    }
+
+    /// Returns the same answer with another outcome.
+    pub fn with_outcome(self, outcome: Outcome) -> Self {
+        Self { outcome, ..self }
+    }
+
     /// Returns `true` if the permits were taken.
     #[inline]
     pub const fn is_granted(&self) -> bool {
@@ -155,6 +199,61 @@ impl Answer {
     /// The receipt of a granted request; `None` if it was denied.
     pub const fn receipt(&self) -> Option<Receipt> {
         self.outcome.receipt()
+    }
+}
+
+impl LazyStatus {
+    #[inline(always)]
+    pub(crate) const fn known(status: Status) -> Self {
+        let Status { limit, remaining, reset } = status;
+        let (reset_or_used, reset_nanos) = (reset.as_secs(), reset.subsec_nanos());
+        Self { limit, remaining_or_interval: remaining, reset_or_used, reset_nanos, scale: 0 }
+    }
+
+    /// The status of a bucket of `limit` permits of `interval` ticks each, of which `used` ticks are in use; a nanosecond
+    /// has `scale` ticks. `None` if these numbers are too large to store.
+    #[inline(always)]
+    pub(crate) fn of_bucket(limit: u64, interval: u64, used: u128, scale: u64) -> Option<Self> {
+        let (Ok(used), Ok(scale)) = (u64::try_from(used), u32::try_from(scale)) else { return None };
+        Some(Self { limit, remaining_or_interval: interval, reset_or_used: used, reset_nanos: 0, scale })
+    }
+
+    #[inline]
+    fn get(&self) -> Status {
+        let Self { limit, remaining_or_interval, reset_or_used, reset_nanos, scale } = *self;
+        if scale == 0 {
+            let reset = Duration::new(reset_or_used, reset_nanos);
+            return Status { limit, remaining: remaining_or_interval, reset };
+        }
+        let (interval, used) = (remaining_or_interval, reset_or_used);
+        let remaining = match limit.checked_mul(interval) {
+            Some(capacity) => capacity.saturating_sub(used).checked_div(interval),
+            None => wide_remaining(limit, interval, used),
+        };
+        // Rounded up, so that a wait of it is long enough.
+        let reset = if scale == 1 { used } else { used.div_ceil(u64::from(scale)) };
+        Status { limit, remaining: remaining.unwrap_or(limit), reset: Duration::from_nanos(reset) }
+    }
+}
+
+/// The permits that remain, if the capacity in ticks needs more than 64 bits.
+#[cold]
+fn wide_remaining(limit: u64, interval: u64, used: u64) -> Option<u64> {
+    let capacity = u128::from(limit) * u128::from(interval);
+    u64::try_from(capacity.saturating_sub(u128::from(used)) / u128::from(interval)).ok()
+}
+
+impl PartialEq for LazyStatus {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for LazyStatus {}
+
+impl fmt::Debug for LazyStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
     }
 }
 

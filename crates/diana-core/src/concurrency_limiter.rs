@@ -142,7 +142,7 @@ impl ConcurrencyLimiter {
         if let Some(receipt) = answer.receipt() {
             return Ok(Permit { pool: Arc::clone(&self.pool), receipt });
         }
-        let Status { limit, remaining, .. } = answer.status;
+        let Status { limit, remaining, .. } = answer.status();
         let resource = self.pool.resource.to_string();
         Err(if n > limit {
             PermitError::TooMany { resource, requested: n, limit }

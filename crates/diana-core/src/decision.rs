@@ -99,7 +99,7 @@ impl Decision {
         let denied = self.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, answer.retry()?)));
         let longest = denied.reduce(|a, b| if a.1.later(b.1) == a.1 { a } else { b }).map(|(index, _)| index);
         longest.or_else(|| {
-            self.answers.iter().enumerate().min_by_key(|(_, answer)| answer.status.remaining).map(|(index, _)| index)
+            self.answers.iter().enumerate().min_by_key(|(_, answer)| answer.status().remaining).map(|(index, _)| index)
         })
     }
 

@@ -255,7 +255,7 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
     }
 
     fn status(&self, key: u64, now: Timestamp) -> Status {
-        self.shards.lock(key).peek(key, now, Cost::ONE, MaxWait::NONE).status
+        self.shards.lock(key).peek(key, now, Cost::ONE, MaxWait::NONE).status()
     }
 
     fn wait_mode(&self) -> WaitMode {

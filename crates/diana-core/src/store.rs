@@ -11,6 +11,7 @@ mod limit_versions;
 pub(crate) mod memory;
 mod segment;
 pub(crate) mod shards;
+mod siphash;
 pub(crate) mod table;
 
 pub use crate::decision::Decision;

@@ -45,7 +45,7 @@ pub(crate) trait Source: Send + Sync {
     #[cold]
     fn denied_by_queue(&self, key: u64, now: Timestamp) -> Answer {
         let status = self.status(key, now);
-        Answer { outcome: Outcome::Denied { retry: Retry::WhenReleased }, status }
+        Answer::new(Outcome::Denied { retry: Retry::WhenReleased }, status)
     }
 }
 
@@ -175,9 +175,7 @@ pub(crate) fn count_wait_from(answer: Answer, since: Timestamp) -> Answer {
 /// Returns a granted answer whose wait is the whole time from `start` to `end`.
 fn with_wait(answer: Answer, start: Timestamp, end: Timestamp) -> Answer {
     match answer.outcome {
-        Outcome::Granted { receipt, .. } => {
-            Answer { outcome: Outcome::Granted { wait: end.since(start), receipt }, ..answer }
-        }
+        Outcome::Granted { receipt, .. } => answer.with_outcome(Outcome::Granted { wait: end.since(start), receipt }),
         Outcome::Denied { .. } => answer,
     }
 }

@@ -129,7 +129,7 @@ impl Denial {
         let key = CacheKey {
             status: self.status(),
             headers: self.headers,
-            remaining: only.answer.status.remaining,
+            remaining: only.answer.status().remaining,
             reset: ratelimit_headers::reset(&only.answer),
             retry: self.retry_after(),
         };

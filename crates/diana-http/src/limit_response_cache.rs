@@ -45,7 +45,7 @@ thread_local! {
 
 /// Calls `act` with the cache entry of a limit.
 pub(crate) fn with<T>(asked: &CheckedLimit<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
-    let (limit, capacity) = (asked.limit, asked.answer.status.limit);
+    let (limit, capacity) = (asked.limit, asked.answer.status().limit);
     CACHE.with_borrow_mut(|cache| {
         if let Some(policy) = cache.get_mut(&limit.id())
             && policy.is_of(limit, capacity)
@@ -91,7 +91,7 @@ impl Policy {
 
     /// Returns `RateLimit` for this limit alone.
     pub(crate) fn status(&mut self, answer: &Answer) -> HeaderValue {
-        let (remaining, reset) = (answer.status.remaining, ratelimit_headers::reset(answer));
+        let (remaining, reset) = (answer.status().remaining, ratelimit_headers::reset(answer));
         if let Some((last_remaining, last_reset, value)) = &self.last
             && (*last_remaining, *last_reset) == (remaining, reset)
         {

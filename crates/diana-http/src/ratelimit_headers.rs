@@ -61,7 +61,7 @@ pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHe
 /// Returns `X-RateLimit-*`.
 fn x_fields(verdict: &Verdict) -> Option<[(HeaderName, HeaderValue); 3]> {
     let Some(Reason::Limit(asked)) = verdict.reason() else { return None };
-    let status = asked.answer.status;
+    let status = asked.answer.status();
     let reset = reset(&asked.answer).unwrap_or(0);
     Some([(X_LIMIT, number(status.limit)), (X_REMAINING, number(status.remaining)), (X_RESET, number(reset))])
 }
@@ -91,7 +91,7 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
         }
         limit_response_cache::with(&asked, |policy| {
             policies.extend_from_slice(policy.header.as_bytes());
-            policy.write_status(&mut statuses, asked.answer.status.remaining, reset(&asked.answer));
+            policy.write_status(&mut statuses, asked.answer.status().remaining, reset(&asked.answer));
         });
     });
     if policies.is_empty() {
@@ -102,7 +102,7 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
 
 /// Returns the seconds until a limit is reset, whether it granted or denied.
 pub(crate) fn reset(answer: &Answer) -> Option<u64> {
-    let time = answer.status.reset;
+    let time = answer.status().reset;
     (time > Duration::ZERO).then(|| whole_seconds(time))
 }
 

@@ -207,7 +207,7 @@ fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
         if !is_granted {
             return !answer.is_granted();
         }
-        if answer.status.remaining >= item.ask.cost.get() {
+        if answer.status().remaining >= item.ask.cost.get() {
             return false;
         }
         let next = |seen: &ScriptView| {

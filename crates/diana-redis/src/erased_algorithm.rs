@@ -109,10 +109,10 @@ impl<A: ScriptedAlgorithm> ErasedAlgorithm for Erased<A> {
 
     fn answer_from_cache(&self, cached: &ErasedCachedState, ask: &AskArgs, now: Timestamp) -> Option<Answer> {
         match cached.get::<A::State>()? {
-            CachedState::State(state) => Some(Answer {
-                outcome: self.algorithm.peek(state, now, ask.cost, ask.max_wait),
-                status: self.algorithm.status(state, now),
-            }),
+            CachedState::State(state) => {
+                let outcome = self.algorithm.peek(state, now, ask.cost, ask.max_wait);
+                Some(Answer::new(outcome, self.algorithm.status(state, now)))
+            }
             CachedState::Report(report) => report.answer(ask, now),
         }
     }

@@ -68,12 +68,11 @@ impl Fallback {
             (policy, _) => {
                 // Nothing is counted, so each status is that of a new key.
                 let statuses = self.counts.peek(&asks, now, max_wait);
-                let answers = statuses.answers().iter().zip(items).map(|(answer, item)| Answer {
-                    outcome: match policy {
+                let answers = statuses.answers().iter().zip(items).map(|(answer, item)| {
+                    answer.with_outcome(match policy {
                         WhenDown::Deny => Outcome::Denied { retry: Retry::After(RETRY_AFTER) },
                         _ => Outcome::granted(Receipt::new(item.ask.cost, now)),
-                    },
-                    status: answer.status,
+                    })
                 });
                 (Decision::new(answers), 0)
             }
@@ -141,7 +140,7 @@ impl Fallback {
         let share = self.shares.lock().get(&config.limit.id()).map(|share| share.limit.clone());
         let limit = share.unwrap_or_else(|| self.limit(config, instances));
         let seen = self.counts.peek(&[Ask::one(&limit, name)], now, MaxWait::NONE);
-        seen.answers().first().map_or(0, |answer| answer.status.limit.saturating_sub(answer.status.remaining))
+        seen.answers().first().map_or(0, |answer| answer.status().limit.saturating_sub(answer.status().remaining))
     }
 
     /// Removes the share of a limit that is no longer used.

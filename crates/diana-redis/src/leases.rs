@@ -195,7 +195,7 @@ impl LeasePools {
         let Ok(seen) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), context).await else {
             return (None, None);
         };
-        let remaining = seen.first().map_or(0, |answer| answer.status.remaining);
+        let remaining = seen.first().map_or(0, |answer| answer.status().remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
         item.ask.cost = cost;
         item.ask.ticket = self.client.ticket();
@@ -209,10 +209,10 @@ impl LeasePools {
             remaining: cost.get(),
             requested_at,
             // A total is not refilled by time, so it has no window.
-            until: if answer.status.reset.is_zero() { Timestamp::MAX } else { requested_at + answer.status.reset },
+            until: if answer.status().reset.is_zero() { Timestamp::MAX } else { requested_at + answer.status().reset },
             receipt: Some(receipt),
         });
-        (block, Some(answer.status))
+        (block, Some(answer.status()))
     }
 
     /// Releases the blocks of idle keys, or of all keys, and those that were held for too long.

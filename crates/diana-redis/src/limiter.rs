@@ -176,7 +176,7 @@ impl SharedLimiter {
         let waited = |answer: &Answer| match answer.outcome {
             Outcome::Granted { receipt, .. } => {
                 let outcome = Outcome::Granted { wait: SystemClock.now().since(began), receipt };
-                Answer { outcome, ..*answer }
+                answer.with_outcome(outcome)
             }
             Outcome::Denied { .. } => *answer,
         };

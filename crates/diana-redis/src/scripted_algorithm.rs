@@ -67,9 +67,7 @@ pub(crate) trait ScriptedAlgorithm: Algorithm {
     fn answer_to_state(&self, mut state: Self::State, ask: &AskArgs, now: Timestamp, effect: Effect) -> Answer {
         match effect {
             Effect::Taken => Algorithm::answer(self, &mut state, now, ask.cost, ask.max_wait),
-            Effect::None => {
-                Answer { outcome: self.peek(&state, now, ask.cost, ask.max_wait), status: self.status(&state, now) }
-            }
+            Effect::None => Answer::new(self.peek(&state, now, ask.cost, ask.max_wait), self.status(&state, now)),
         }
     }
 
@@ -197,7 +195,7 @@ impl Report {
             let (_, until) = self.denied.filter(|(denied, _)| *denied == cost)?;
             Outcome::Denied { retry: Retry::After(until.checked_sub(passed).filter(|after| !after.is_zero())?) }
         };
-        Some(Answer { outcome, status })
+        Some(Answer::new(outcome, status))
     }
 }
 

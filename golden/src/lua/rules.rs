@@ -86,7 +86,7 @@ pub(super) fn all_or_nothing<A: Algorithm>(
     };
     let mut reply = Vec::new();
     for ((rule, window, _), answer) in asked.iter().zip(decision.answers()) {
-        let (granted, status) = (rule.limit > 0 && answer.is_granted(), answer.status);
+        let (granted, status) = (rule.limit > 0 && answer.is_granted(), answer.status());
         let is_unused = status.remaining == status.limit;
         // The scripts return the end of an unused window, too.
         let reset = if is_unused { restored_at(window, now).since(now) } else { status.reset };

@@ -164,7 +164,7 @@ fn count(
     };
     let window = FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest);
     let answer = keys.ask(store, &call.key(), &window, now, Cost::ONE)?;
-    let counted = answer.status.limit - answer.status.remaining;
+    let counted = answer.status().limit - answer.status().remaining;
     Ok(Answer::Reply(match (format, answer.is_granted()) {
         (ReplyFormat::Granted, granted) => json!(i64::from(granted)),
         (ReplyFormat::Count, true) => json!(counted),
@@ -188,7 +188,7 @@ fn bucket_hm(keys: &mut Keys<RefillingBucket>, store: &ScenarioStore<'_>, call: 
         Some(Retry::After(wait)) => values::units(wait),
         Some(_) => Value::Null,
     };
-    Ok(Answer::Reply(json!([i64::from(answer.is_granted()), answer.status.remaining, burst, wait])))
+    Ok(Answer::Reply(json!([i64::from(answer.is_granted()), answer.status().remaining, burst, wait])))
 }
 
 /// token_bucket_004: the remaining tokens, or -1.
@@ -199,7 +199,7 @@ fn bucket_004(keys: &mut Keys<RefillingBucket>, store: &ScenarioStore<'_>, call:
     let now = call.now(Some(3))?;
     let Some(bucket) = bucket(add, every, capacity) else { return Ok(Answer::Rejected) };
     let answer = keys.ask(store, &call.key(), &bucket, now, Cost::ONE)?;
-    Ok(Answer::Reply(if answer.is_granted() { json!(answer.status.remaining) } else { json!(-1) }))
+    Ok(Answer::Reply(if answer.is_granted() { json!(answer.status().remaining) } else { json!(-1) }))
 }
 
 /// sliding_log: [now, the newest accepted times before, passed by each rule or nil].

@@ -26,7 +26,8 @@
 //! segment extends past it, and a debt that would is clamped. So both widths give the same answers up to the last
 //! nanosecond.
 
-use crate::{Cost, MaxWait, Outcome, Quota, Receipt, Refund, Timestamp};
+use crate::answer::LazyStatus;
+use crate::{Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -193,7 +194,7 @@ impl Gcra<u64> {
     /// The parameters for `interval` whole nanoseconds per permit; the capacity is known to fit.
     #[inline(always)]
     pub(crate) fn whole(interval: u64, limit: u64) -> Self {
-        Self { interval, scale: 1, limit, capacity: interval.saturating_mul(limit) }
+        Self { interval, scale: 1, limit, capacity: interval.wrapping_mul(limit) }
     }
 }
 
@@ -258,7 +259,9 @@ impl<T: Ticks> Gcra<T> {
         }
         *tat = mark;
         let receipt = Receipt::new(cost, now).with_mark(mark.wide());
-        Outcome::Granted { wait: self.duration(wait), receipt }
+        // Most requests don't wait, and a duration takes a division.
+        let wait = if wait == T::ZERO { Duration::ZERO } else { self.duration(wait) };
+        Outcome::Granted { wait, receipt }
     }
 
     /// Advances `tat` by `cost` unconditionally.
@@ -294,17 +297,20 @@ impl<T: Ticks> Gcra<T> {
         Refund::Returned
     }
 
-    /// The number of permits that fit now.
+    /// The number of permits that fit now, and the time until everything is refilled.
     #[inline(always)]
-    pub(crate) fn remaining(&self, tat: T, now: Timestamp) -> u64 {
+    pub(crate) fn status(&self, tat: T, now: Timestamp) -> Status {
         let used = self.ahead(tat, now);
-        u64::narrow(self.capacity.saturating_sub(used).div_floor(self.interval).wide())
+        let remaining = u64::narrow(self.capacity.saturating_sub(used).div_floor(self.interval).wide());
+        Status { limit: self.limit, remaining, reset: self.duration(used) }
     }
 
-    /// The time until everything is refilled.
+    /// The same, computed when it is read.
     #[inline(always)]
-    pub(crate) fn reset(&self, tat: T, now: Timestamp) -> Duration {
-        self.duration(self.ahead(tat, now))
+    pub(crate) fn lazy_status(&self, tat: T, now: Timestamp) -> LazyStatus {
+        let used = self.ahead(tat, now).wide();
+        LazyStatus::of_bucket(self.limit, self.interval, used, self.scale)
+            .unwrap_or_else(|| LazyStatus::known(self.status(tat, now)))
     }
 
     /// Returns `true` if everything is refilled.

@@ -29,7 +29,7 @@
 //! - No more than `queue + 1` permits are in the bucket at any time.
 
 use super::gcra::{Departure, Gcra, WideTicks};
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 
 /// A queue that drains at an even rate: nginx's `limit_req`.
 ///
@@ -188,9 +188,14 @@ impl Algorithm for LeakyBucket {
     }
 
     #[inline]
+    fn answer(&self, state: &mut LeakyBucketState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        let outcome = self.take(state, now, cost, max_wait);
+        Answer::with_lazy_status(outcome, self.gcra.lazy_status(state.0.get(), now))
+    }
+
+    #[inline]
     fn status(&self, state: &LeakyBucketState, now: Timestamp) -> Status {
-        let tat = state.0.get();
-        Status { limit: self.gcra.limit(), remaining: self.gcra.remaining(tat, now), reset: self.gcra.reset(tat, now) }
+        self.gcra.status(state.0.get(), now)
     }
 
     fn charge(&self, state: &mut LeakyBucketState, now: Timestamp, cost: Cost) {

@@ -20,8 +20,8 @@
 //! - A grant of `a + b` costs what a grant of `a` and one of `b` cost.
 
 use super::Packed;
-use super::gcra::{Departure, Gcra, Ticks, WideTicks};
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use super::gcra::{Departure, Gcra, WideTicks};
+use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 
 /// A bucket of `burst` tokens that refills evenly: the default algorithm.
 ///
@@ -79,8 +79,14 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
+    fn answer(&self, state: &mut BucketState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        let outcome = self.take(state, now, cost, max_wait);
+        Answer::with_lazy_status(outcome, self.gcra.lazy_status(state.0.get(), now))
+    }
+
+    #[inline]
     fn status(&self, state: &BucketState, now: Timestamp) -> Status {
-        status(&self.gcra, state.0.get(), now)
+        self.gcra.status(state.0.get(), now)
     }
 
     fn charge(&self, state: &mut BucketState, now: Timestamp, cost: Cost) {
@@ -163,8 +169,14 @@ impl Algorithm for PackedBucket {
     }
 
     #[inline(always)]
+    fn answer(&self, full_at: &mut u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        let outcome = self.take(full_at, now, cost, max_wait);
+        Answer::with_lazy_status(outcome, self.0.lazy_status(*full_at, now))
+    }
+
+    #[inline(always)]
     fn status(&self, full_at: &u64, now: Timestamp) -> Status {
-        status(&self.0, *full_at, now)
+        self.0.status(*full_at, now)
     }
 
     fn charge(&self, full_at: &mut u64, now: Timestamp, cost: Cost) {
@@ -187,11 +199,6 @@ impl Algorithm for PackedBucket {
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Reserve
     }
-}
-
-#[inline(always)]
-fn status<T: Ticks>(gcra: &Gcra<T>, full_at: T, now: Timestamp) -> Status {
-    Status { limit: gcra.limit(), remaining: gcra.remaining(full_at, now), reset: gcra.reset(full_at, now) }
 }
 
 #[cfg(test)]

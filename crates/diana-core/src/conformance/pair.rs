@@ -148,7 +148,7 @@ impl<S: Store> Pair<S> {
             (Outcome::Denied { retry }, Outcome::Denied { retry: other }) => retry == other,
             _ => false,
         };
-        let (a, b) = (model.status, store.status);
+        let (a, b) = (model.status(), store.status());
         outcomes && a.limit == b.limit && a.remaining == b.remaining && self.options.same(a.reset, b.reset)
     }
 }
@@ -186,6 +186,6 @@ fn describe_answer(answer: &Answer) -> String {
         Outcome::Denied { retry: Retry::WhenReleased } => "denied, retry when permits are released".to_owned(),
         Outcome::Denied { retry: Retry::Never } => "denied permanently".to_owned(),
     };
-    let status = answer.status;
+    let status = answer.status();
     format!("{outcome}, {} of {} remaining, reset in {:?}", status.remaining, status.limit, status.reset)
 }

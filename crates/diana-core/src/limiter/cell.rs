@@ -53,10 +53,7 @@ impl Cell {
 
     pub(crate) fn peek(&self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         self.with(
-            |bucket, state| Answer {
-                outcome: bucket.peek(state, now, cost, max_wait),
-                status: bucket.status(state, now),
-            },
+            |bucket, state| Answer::new(bucket.peek(state, now, cost, max_wait), bucket.status(state, now)),
             |state| state.peek(now, cost, max_wait),
         )
     }
@@ -197,7 +194,7 @@ impl<A: Algorithm> AnyState for AlgorithmState<A> {
     fn peek(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let now = self.latest.max(now);
         let outcome = self.algorithm.peek(&self.state, now, cost, max_wait);
-        Answer { outcome, status: self.algorithm.status(&self.state, now) }
+        Answer::new(outcome, self.algorithm.status(&self.state, now))
     }
 
     fn charge(&mut self, now: Timestamp, cost: Cost) {

@@ -6,6 +6,8 @@ use crate::sync::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Budget {
     max_bytes: usize,
+    /// With more than this in use, one request could reach the bound; `None` if it always could.
+    max_ample: Option<usize>,
     used: AtomicUsize,
     /// 1 after a reservation failed, until an eighth is free.
     short: AtomicUsize,
@@ -13,7 +15,8 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, used: AtomicUsize::new(0), short: AtomicUsize::new(0) }
+        let max_ample = max_bytes.checked_sub((max_bytes / 16).max(64 << 10));
+        Self { max_bytes, max_ample, used: AtomicUsize::new(0), short: AtomicUsize::new(0) }
     }
 
     /// Reserves `bytes` if they fit within the bound.
@@ -45,8 +48,7 @@ impl Budget {
     /// Returns `true` if one request could reach the bound: less than a sixteenth, or less than 64 KiB, is free.
     #[inline]
     pub(crate) fn is_nearly_used_up(&self) -> bool {
-        let free = self.max_bytes.saturating_sub(self.used.load(Ordering::Relaxed));
-        free < (self.max_bytes / 16).max(64 << 10)
+        self.max_ample.is_none_or(|ample| self.used.load(Ordering::Relaxed) > ample)
     }
 
     /// Records `bytes` that are already in use, even over the bound; returns whether they fit within it.

@@ -89,7 +89,7 @@ impl TableOptions {
 ///
 /// let denied = store.decide(&asks, now, MaxWait::NONE);
 /// assert_eq!(denied.binding(), Some(1)); // alice's own limit
-/// assert_eq!(denied.answers()[0].status.remaining, 999); // and `everyone` was not charged for it
+/// assert_eq!(denied.answers()[0].status().remaining, 999); // and `everyone` was not charged for it
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Debug)]

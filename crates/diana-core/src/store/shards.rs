@@ -1,14 +1,8 @@
 //! Sharded locks, and the hash that selects one.
 
+use super::siphash::SipKeys;
 use crate::sync::{Mutex, MutexGuard};
 use std::hash::{BuildHasher, Hash, Hasher as _};
-
-/// The hasher of keys. Random for each process, so that clients cannot make keys collide; fixed under the model
-/// checkers, which must be able to repeat a run.
-#[cfg(not(any(loom, shuttle)))]
-type Hasher = std::hash::RandomState;
-#[cfg(any(loom, shuttle))]
-type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 /// The top bits select the shard; the table uses the rest.
 const SHARD_SHIFT: u32 = 56;
@@ -19,7 +13,7 @@ pub(crate) const MAX_SHARDS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Shards<T> {
     shards: Box<[Padded<T>]>,
-    hasher: Hasher,
+    hasher: SipKeys,
 }
 
 /// Two cache lines each, since the prefetcher fetches them in pairs: this avoids false sharing between locks.
@@ -32,7 +26,7 @@ impl<T> Shards<T> {
     pub(crate) fn new(count: usize, make: impl FnMut() -> T) -> Self {
         let count = count.min(MAX_SHARDS).next_power_of_two();
         let shards = std::iter::repeat_with(make).take(count).map(|value| Padded(Mutex::new(value))).collect();
-        Self { shards, hasher: Hasher::default() }
+        Self { shards, hasher: SipKeys::random() }
     }
 
     /// The 64-bit hash of `key`. Never 0, which marks an empty slot.

@@ -362,7 +362,7 @@ impl<A: Algorithm> Table<A> {
         let fresh = self.algorithm.status(&self.algorithm.fresh(now), now);
         // When another key's entry can be dropped is unknown; after this time a retry is worthwhile.
         let outcome = Outcome::Denied { retry: Retry::After(SWEEP_INTERVAL) };
-        Answer { outcome, status: Status { remaining: 0, ..fresh } }
+        Answer::new(outcome, Status { remaining: 0, ..fresh })
     }
 
     /// Called after a state's heap memory has changed: undoes a grant that exceeded the memory bound.
@@ -405,7 +405,7 @@ fn cell_mut<'a, A: Algorithm>(
 /// The outcome of an ask, with the status before it.
 #[inline(always)]
 fn peek_state<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
-    Answer { outcome: algorithm.peek(state, now, cost, max_wait), status: algorithm.status(state, now) }
+    Answer::new(algorithm.peek(state, now, cost, max_wait), algorithm.status(state, now))
 }
 
 fn cell_of(hash: u64) -> usize {

@@ -27,7 +27,7 @@ fn spends_the_burst_then_waits_one_interval() {
     assert!(limiter.check().is_granted());
     assert_eq!(limiter.check().retry(), Some(Retry::After(ms(500))));
     clock.advance(ms(500));
-    assert_eq!(limiter.check().status.remaining, 0);
+    assert_eq!(limiter.check().status().remaining, 0);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn granted(store: &MemoryStore, limit: &Limit, key: &str, now: Timestamp) -> boo
 }
 
 fn remaining(store: &MemoryStore, limit: &Limit, key: &str, now: Timestamp) -> u64 {
-    store.peek(&[Ask::one(limit, key)], now, MaxWait::NONE).answers()[0].status.remaining
+    store.peek(&[Ask::one(limit, key)], now, MaxWait::NONE).answers()[0].status().remaining
 }
 
 /// Adds keys of `limit` until the store has no memory for one more.
@@ -68,8 +68,8 @@ fn agrees_with_a_map<A: Algorithm>(algorithm: &A) {
         let expected = algorithm.answer(state, now, Cost::new(cost).unwrap(), MaxWait::NONE);
         let answer = limiter.check_n(&key, cost).unwrap();
         assert_eq!(
-            (answer.wait(), answer.retry(), answer.status),
-            (expected.wait(), expected.retry(), expected.status)
+            (answer.wait(), answer.retry(), answer.status()),
+            (expected.wait(), expected.retry(), expected.status())
         );
     }
     clock.advance(secs(100));
@@ -169,7 +169,7 @@ fn a_request_without_memory_for_all_keys_is_charged_to_none() {
             let (a, b) = (format!("a{n}"), format!("b{n}"));
             let asks = [Ask::one(&known, "everyone"), Ask::one(&window, &a), Ask::one(&log, &b), Ask::one(&log, &a)];
             let decision = store.decide(&asks, T0, MaxWait::NONE);
-            let remaining_before = decision.answers()[0].status.remaining;
+            let remaining_before = decision.answers()[0].status().remaining;
             assert_eq!(
                 remaining_before,
                 1_000 - charged - u64::from(decision.is_granted()),

@@ -280,7 +280,7 @@ fn b22_a_clock_that_is_behind_removes_no_tokens_in_a_store() {
     let limit = Limit::new("u", TokenBucket::new(quota("1/s burst 10")));
     let remaining = |at| {
         let decision = store.decide(&[Ask::one(&limit, "u")], Timestamp::from_secs(at), MaxWait::NONE);
-        decision.answers()[0].status.remaining
+        decision.answers()[0].status().remaining
     };
     assert_eq!([1_700_000_000, 1_700_000_000, 1_699_999_995, 1_699_999_993].map(remaining), [9, 8, 7, 6]);
 }

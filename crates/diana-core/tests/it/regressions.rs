@@ -128,7 +128,11 @@ fn a_request_without_memory_changes_no_state() {
                 let (actual, expected) = (store.peek(&ask, now, MaxWait::NONE), twin.peek(&ask, now, MaxWait::NONE));
                 // A request that got no memory at all is denied for that reason alone.
                 if actual.is_granted() == expected.is_granted() {
-                    assert_eq!(actual.answers()[0].status, expected.answers()[0].status, "{memory} bytes, request {n}");
+                    assert_eq!(
+                        actual.answers()[0].status(),
+                        expected.answers()[0].status(),
+                        "{memory} bytes, request {n}"
+                    );
                 }
             }
         }

@@ -136,7 +136,7 @@ fn requests_over_keys_in_opposite_orders_are_atomic_and_never_deadlock() {
     });
     for limit in &limits {
         let used = |key: &&str| {
-            let status = store.peek(&[Ask::one(limit, *key)], T0, MaxWait::NONE).answers()[0].status;
+            let status = store.peek(&[Ask::one(limit, *key)], T0, MaxWait::NONE).answers()[0].status();
             status.limit - status.remaining
         };
         assert_eq!(keys.iter().map(used).sum::<u64>(), granted, "{limit:?}");

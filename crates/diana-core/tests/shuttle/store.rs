@@ -35,7 +35,7 @@ impl Case {
 
     fn used(&self) -> Vec<u64> {
         let peeked = self.store.peek(&self.forward(), T0, MaxWait::NONE);
-        peeked.answers().iter().map(|answer| answer.status.limit - answer.status.remaining).collect()
+        peeked.answers().iter().map(|answer| answer.status().limit - answer.status().remaining).collect()
     }
 }
 
@@ -104,7 +104,7 @@ fn a_change_of_a_limit_loses_no_grant() {
         let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
         assert_eq!(granted, 3);
         let peeked = case.store.peek(&[Ask::one(&latest, "alice")], T0, MaxWait::NONE);
-        assert_eq!(peeked.answers()[0].status.remaining, 0);
+        assert_eq!(peeked.answers()[0].status().remaining, 0);
     });
 }
 
@@ -133,6 +133,6 @@ fn a_concurrent_reclaim_drops_no_usage() {
         assert!(sweeper.join().unwrap() <= 2);
         let asks = [Ask::one(&in_flight, "alice"), Ask::one(&case.bucket, "bob")];
         let peeked = case.store.peek(&asks, T0, MaxWait::NONE);
-        assert_eq!(peeked.answers().iter().map(|answer| answer.status.remaining).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(peeked.answers().iter().map(|answer| answer.status().remaining).collect::<Vec<_>>(), [1, 1]);
     });
 }

@@ -141,7 +141,7 @@ impl ThrottleState {
                     meter.charged = Some(answer);
                 }
                 None => {
-                    denied = Some(answer.status.limit.max(1));
+                    denied = Some(answer.status().limit.max(1));
                     break;
                 }
             }

@@ -30,7 +30,7 @@ fn remaining_after(costs: &[&str]) -> Vec<u64> {
 fn remaining(filter: &Filter) -> Vec<u64> {
     let request = get("/");
     let explained = crate::support::now(filter.engine().explain(&diana_http::HttpAttributes::of(&request, client())));
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status().remaining)).collect()
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_settlement_applies_to_a_rule_with_an_estimated_cost_of_zero() {
         let request = get("/?n=1");
         let attributes = diana_http::HttpAttributes::of(&request, client());
         let explained = crate::support::now(filter.engine().explain(&attributes));
-        explained.rules[0].limits[0].1.status.remaining
+        explained.rules[0].limits[0].1.status().remaining
     };
     assert_eq!(counted(&[]), 1000);
     assert_eq!(counted(&["tokens=250"]), 750);

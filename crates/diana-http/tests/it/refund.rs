@@ -29,7 +29,7 @@ fn remaining(filter: &Filter) -> Vec<u64> {
     let request = get("/");
     let attributes = diana_http::HttpAttributes::of(&request, client());
     let explained = now(filter.engine().explain(&attributes));
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status().remaining)).collect()
 }
 
 /// A body that yields nothing until the test allows it, in two chunks.

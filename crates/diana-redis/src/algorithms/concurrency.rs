@@ -82,7 +82,7 @@ impl ScriptedAlgorithm for Concurrency {
             answer.outcome = Outcome::Granted { wait, receipt };
         }
         if effect == Effect::None {
-            answer.status = self.status(&seen, now);
+            answer = answer.with_status(self.status(&seen, now));
         }
         Some(answer)
     }

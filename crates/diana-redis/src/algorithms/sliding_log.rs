@@ -75,7 +75,7 @@ impl ScriptedAlgorithm for SlidingLog {
         }
         let each = uses.iter().map(|each| each.status(now));
         let (remaining, reset) = each.min_by_key(|(remaining, reset)| (*remaining, Reverse(*reset)))?;
-        Some(Answer { outcome, status: Status { limit, remaining, reset } })
+        Some(Answer::new(outcome, Status { limit, remaining, reset }))
     }
 
     /// The log is not returned, but the report is valid until the oldest entry leaves its window.
@@ -86,7 +86,8 @@ impl ScriptedAlgorithm for SlidingLog {
         now: Timestamp,
         effect: Effect,
     ) -> Option<CachedState<SlidingLogState>> {
-        let Answer { outcome, status } = self.answer_to(numbers, ask, now, effect)?;
+        let answer = self.answer_to(numbers, ask, now, effect)?;
+        let (outcome, status) = (answer.outcome, answer.status());
         let denied = match outcome.retry() {
             Some(Retry::After(until)) => Some((ask.cost, until)),
             _ => None,

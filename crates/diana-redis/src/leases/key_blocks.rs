@@ -120,7 +120,7 @@ impl Pool {
         // The blocks of other instances, and permits refilled since, are unknown.
         let remaining = status.remaining.saturating_add(self.remaining()).min(status.limit);
         let receipt = Receipt::new(cost, now).with_mark(id);
-        Some(Answer { outcome: Outcome::granted(receipt), status: Status { remaining, ..status } })
+        Some(Answer::new(Outcome::granted(receipt), Status { remaining, ..status }))
     }
 
     /// Refunds a receipt to its block, if that still exists.

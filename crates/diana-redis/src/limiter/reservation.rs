@@ -28,7 +28,7 @@ impl Reservation {
 
     /// Converts it to a denial: other callers are queued before this one, so a grant must not be used.
     pub(super) fn denied(self) -> Self {
-        let denied = |answer: &Answer| Answer { outcome: Outcome::Denied { retry: Retry::WhenReleased }, ..*answer };
+        let denied = |answer: &Answer| answer.with_outcome(Outcome::Denied { retry: Retry::WhenReleased });
         let decision = Decision::new(self.decision().answers().iter().map(denied));
         Self::new(&self.limiter, &self.key, decision)
     }

@@ -61,7 +61,7 @@ impl LocalDebts {
             self.is_owed.store(!self.debts.is_empty(), Ordering::Release);
         }
         let seen = LocalStore::peek(&self.debts, &[Ask::one(&self.limit, name)], now, MaxWait::NONE);
-        let debt = seen.answers().first().map_or(Duration::ZERO, |answer| answer.status.reset);
+        let debt = seen.answers().first().map_or(Duration::ZERO, |answer| answer.status().reset);
         if debt.is_zero() {
             return debt;
         }

@@ -68,7 +68,7 @@ async fn a_cancelled_wait_refunds_its_reservation() {
         let ask = [diana_core::Ask::one(second.limit(), "x")];
         let store = store(&redis.url(), options()).await;
         let decision = store.peek(&ask, SystemClock.now(), MaxWait::NONE).await.unwrap();
-        decision.answers()[0].status.reset
+        decision.answers()[0].status().reset
     };
     let mut longest = Duration::ZERO;
     for _ in 0..100 {

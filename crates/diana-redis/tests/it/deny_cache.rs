@@ -29,7 +29,7 @@ async fn ask_all(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
 }
 
 fn remaining(decision: &Decision) -> Vec<u64> {
-    decision.answers().iter().map(|answer| answer.status.remaining).collect()
+    decision.answers().iter().map(|answer| answer.status().remaining).collect()
 }
 
 /// Repeats the request until it is answered without Redis. Returns that answer.
@@ -140,7 +140,7 @@ async fn a_cached_log_report_is_valid_until_an_entry_expires() {
             memory.decide(&asks, at, MaxWait::NONE).await.unwrap(),
             shared.decide(&asks, at, MaxWait::NONE).await.unwrap(),
         );
-        assert_eq!(from_memory.answers()[0].status, from_redis.answers()[0].status);
+        assert_eq!(from_memory.answers()[0].status(), from_redis.answers()[0].status());
     }
 }
 
@@ -284,7 +284,7 @@ fn same(memory: &Answer, shared: &Answer) -> bool {
         (Some(Retry::After(a)), Some(Retry::After(b))) => is_near(a, b),
         (a, b) => a == b,
     };
-    let (a, b) = (memory.status, shared.status);
+    let (a, b) = (memory.status(), shared.status());
     retries && a.limit == b.limit && a.remaining == b.remaining && is_near(a.reset, b.reset)
 }
 

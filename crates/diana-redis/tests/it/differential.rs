@@ -97,7 +97,7 @@ async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
         shared.refund(&ask, &taken_on_redis, now).await.unwrap();
         let from_memory = memory.peek(&ask, now, MaxWait::NONE).await.unwrap();
         let from_redis = shared.peek(&ask, now, MaxWait::NONE).await.unwrap();
-        assert_eq!(from_memory.answers()[0].status, from_redis.answers()[0].status, "{number}");
+        assert_eq!(from_memory.answers()[0].status(), from_redis.answers()[0].status(), "{number}");
     }
 }
 
@@ -191,7 +191,7 @@ impl<'a> Both<'a> {
         self.reported_wait = match (memory.retry(), memory.wait()) {
             (Some(Retry::After(after)), _) => after,
             (_, Some(wait)) if !wait.is_zero() => wait,
-            _ => answer.status.reset,
+            _ => answer.status().reset,
         };
         // Denials too: their refund has no effect.
         self.decided.push(Decided { specs: specs.to_vec(), memory, shared });
@@ -292,6 +292,6 @@ fn same(memory: &Answer, shared: &Answer) -> bool {
         (Outcome::Denied { retry }, Outcome::Denied { retry: other }) => retry == other,
         _ => false,
     };
-    let (a, b) = (memory.status, shared.status);
+    let (a, b) = (memory.status(), shared.status());
     outcomes && a.limit == b.limit && a.remaining == b.remaining && is_near(a.reset, b.reset)
 }

@@ -107,7 +107,7 @@ async fn the_limits_of_one_key_are_decided_in_one_call_all_or_nothing() {
     let denying = limits.iter().zip(denied.answers()).filter(|(_, answer)| !answer.is_granted());
     assert_eq!(denying.map(|(limit, _)| limit.name()).collect::<Vec<_>>(), ["leaky", "interval", "warming"]);
     let pool = limits.iter().position(|limit| limit.name() == "pool").unwrap();
-    assert_eq!(denied.answers()[pool].status.remaining, 8);
+    assert_eq!(denied.answers()[pool].status().remaining, 8);
 }
 
 /// The states of keys that were used up when the clock was an hour ahead, before it was set back.
@@ -125,7 +125,7 @@ async fn a_clock_that_was_set_back_blocks_no_key() {
     fields[1] = (fields[1].parse::<u64>().unwrap() + hour).to_string();
     redis.cli(&["set", name, &fields.join(" "), "px", "7200000"]).unwrap();
     let denied = ask(&store, &limit, "x").await;
-    let status = denied.answers()[0].status;
+    let status = denied.answers()[0].status();
     assert!(!denied.is_granted());
     // No further ahead than when it was written, to a second.
     assert!(status.reset <= Duration::from_secs(1), "{status:?}");
@@ -157,7 +157,7 @@ async fn the_newer_of_two_numbered_configurations_applies_to_both() {
     // If each migrated the key to its own parameters, back and forth, the old one would have 90 again each time.
     assert_eq!(granted(&old, &generous, "x", 50).await, 0);
     assert!(!ask(&new, &strict, "x").await.is_granted());
-    let status = ask(&old, &generous, "y").await.answers()[0].status;
+    let status = ask(&old, &generous, "y").await.answers()[0].status();
     assert_eq!((status.limit, status.remaining), (10, 9), "the newer configuration applies to other keys too");
     assert_eq!((old.link().adopted, new.link().adopted), (1, 0));
 }

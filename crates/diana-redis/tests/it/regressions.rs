@@ -68,7 +68,7 @@ async fn a_dropped_store_and_a_changed_limit_release_blocks() {
     drop(leasing);
     let remaining = async || {
         let seen = plain.peek(&[Ask::one(&larger, "x")], now(), MaxWait::NONE).await.unwrap();
-        seen.answers()[0].status.remaining
+        seen.answers()[0].status().remaining
     };
     let began = now();
     while remaining().await + used != 101 {
@@ -126,9 +126,9 @@ async fn a_refund_of_refilled_permits_has_no_effect_while_others_hold_leases() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     // Time has refilled it already, and the permits in use are other requests'.
     assert!(ask_for(&a, &limit, "x", 30).await.is_granted());
-    let before = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status.remaining;
+    let before = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status().remaining;
     a.refund(&asks, &decision, now()).await.unwrap();
-    let after = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status.remaining;
+    let after = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status().remaining;
     // Some are refilled between the two peeks; an effective refund would be ten.
     assert!(after <= before + 6, "{before} before the refund, {after} after");
 }
@@ -157,7 +157,7 @@ async fn two_limits_with_one_name_share_one_state() {
     let asks = [Ask::new(&one, "x", Cost::new(50).unwrap()), Ask::one(&other, "x")];
     let decision = store.decide(&asks, now(), MaxWait::NONE).await.unwrap();
     assert!(decision.is_granted());
-    assert_eq!(decision.answers()[1].status.remaining, 50);
+    assert_eq!(decision.answers()[1].status().remaining, 50);
     assert_eq!(granted(&store, &one, "x", 100).await, 50);
 }
 
@@ -184,7 +184,7 @@ async fn an_invalid_state_does_not_affect_other_states() {
         }
     }
     let seen = store.peek(&[Ask::one(&pool, "x")], now(), MaxWait::NONE).await.unwrap();
-    assert_eq!(seen.answers()[0].status.remaining, 10, "no permit is in use");
+    assert_eq!(seen.answers()[0].status().remaining, 10, "no permit is in use");
 }
 
 #[tokio::test]

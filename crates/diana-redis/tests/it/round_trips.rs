@@ -74,7 +74,7 @@ async fn a_denial_is_cached_for_equal_and_higher_costs() {
                 (100, retry) => assert_eq!(retry, Retry::Never),
                 (_, other) => panic!("{other:?}"),
             }
-            assert_eq!(denied.answers()[0].status.remaining, 2);
+            assert_eq!(denied.answers()[0].status().remaining, 2);
         }
     };
     assert_eq!(commands(&store, asked).await, 0);

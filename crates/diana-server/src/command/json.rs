@@ -225,8 +225,8 @@ impl Counted {
 fn rule(explanation: &RuleExplanation) -> RuleResult {
     let limits = explanation.limits.iter().map(|(name, answer)| LimitResult {
         name: name.clone(),
-        limit: answer.status.limit,
-        remaining: answer.status.remaining,
+        limit: answer.status().limit,
+        remaining: answer.status().remaining,
         allowed: answer.is_granted(),
         wait_seconds: answer.wait().map(|wait| wait.as_secs_f64()),
         retry_after_seconds: answer.retry().and_then(seconds),

@@ -16,7 +16,7 @@ pub(super) fn of_verdict(verdict: &Verdict, descriptor: usize) -> DescriptorStat
     let is_listed = verdict.matches().denied_of(descriptor).iter().any(|denied| is_enforced(denied.rule));
     // A denied limit comes first, then the one with the fewest permits left.
     let limits = verdict.limits_of(descriptor);
-    let closest = limits.min_by_key(|checked| (checked.answer.is_granted(), checked.answer.status.remaining));
+    let closest = limits.min_by_key(|checked| (checked.answer.is_granted(), checked.answer.status().remaining));
     match closest {
         _ if is_listed => over(),
         Some(checked) => of_answer(checked.limit, &checked.answer),
@@ -37,7 +37,7 @@ pub(super) fn over() -> DescriptorStatus {
 /// Returns the status of a limit.
 pub(super) fn of_answer(limit: &Limit, answer: &Answer) -> DescriptorStatus {
     let code = if answer.is_granted() { Code::Ok } else { Code::OverLimit };
-    let status = answer.status;
+    let status = answer.status();
     let (requests, unit) = match limit.quota() {
         Some(quota) => match unit_of(quota.period()) {
             Unit::Unknown => (status.limit, Unit::Unknown),

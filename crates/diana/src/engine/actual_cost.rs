@@ -102,7 +102,7 @@ impl<'a> Corrections<'a> {
             };
             let granted = |cost| {
                 let receipt = Receipt::new(cost, receipt.at()).with_mark(receipt.mark());
-                Answer { outcome: Outcome::Granted { wait, receipt }, status: answer.status }
+                answer.with_outcome(Outcome::Granted { wait, receipt })
             };
             let taken = if is_empty { 0 } else { receipt.cost().get() };
             let ask = |cost| Ask { cost, ..verdict.ask(matched, limit) };
@@ -113,12 +113,12 @@ impl<'a> Corrections<'a> {
                 all.returned.push(ask(less));
                 all.answers.push(granted(less));
             }
-            let status = corrected(&limit.limit, answer.status, taken, cost);
+            let status = corrected(&limit.limit, answer.status(), taken, cost);
             match Cost::new(cost) {
-                Ok(cost) => all.after.push(Answer { status, ..granted(cost) }),
+                Ok(cost) => all.after.push(granted(cost).with_status(status)),
                 Err(_) => {
                     all.zeroed.push((of.scope, index));
-                    all.after.push(Answer { status, ..*answer });
+                    all.after.push(answer.with_status(status));
                 }
             }
         }
@@ -168,7 +168,7 @@ impl Verdict {
             }
             let after = Corrections::of(self, of, costs).after;
             let answers = of.decision.answers().iter().zip(after);
-            let answers = answers.map(|(answer, after)| Answer { status: after.status, ..*answer });
+            let answers = answers.map(|(answer, after)| answer.with_status(after.status()));
             let expected = Decision::new(answers).with_note(of.decision.note());
             self.parts_mut().decisions[index].decision = expected;
         }
@@ -260,7 +260,7 @@ impl Engine {
         let seen = LocalStore::peek(self.local(), &verdict.asks(scope), now, MaxWait::FOREVER);
         for ((answer, seen), (_, limit)) in after.iter_mut().zip(seen.answers()).zip(verdict.limits_in(scope)) {
             if is_settled(limit) {
-                answer.status = seen.status;
+                *answer = answer.with_status(seen.status());
             }
         }
     }

@@ -170,7 +170,7 @@ impl fmt::Display for RuleExplanation {
 impl RuleExplanation {
     fn statuses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, answer) in &self.limits {
-            let status = answer.status;
+            let status = answer.status();
             write!(f, "\n    {name}: {} of {} left", status.remaining, status.limit)?;
             match (answer.wait(), answer.retry()) {
                 (Some(Duration::ZERO), _) => f.write_str(", granted")?,

@@ -241,7 +241,7 @@ impl Engine {
         let asks = limits.iter().map(|limit| Ask::one(&limit.limit, key)).collect::<Vec<_>>();
         let before = self.peek_counts(&asks, counted_in).await?;
         for (ask, answer) in asks.iter().zip(before.answers()) {
-            let used = answer.status.limit.saturating_sub(answer.status.remaining);
+            let used = answer.status().limit.saturating_sub(answer.status().remaining);
             if used == 0 {
                 continue;
             }
@@ -280,9 +280,9 @@ impl Engine {
         let counted_in = if shared.is_some() { CountedIn::Shared } else { CountedIn::Local };
         let limits = named.limits().iter().zip(seen.answers()).map(|(limit, answer)| LimitStatus {
             name: limit.limit.name().to_owned(),
-            limit: answer.status.limit,
-            remaining: answer.status.remaining,
-            reset: answer.status.reset,
+            limit: answer.status().limit,
+            remaining: answer.status().remaining,
+            reset: answer.status().reset,
             retry: answer.retry(),
         });
         Ok(KeyStatus { limits: limits.collect(), counted_in, is_fallback, listed: named.listed })

@@ -356,7 +356,7 @@ impl Verdict {
         let denied = |asked: &CheckedLimit<'_>| asked.answer.retry();
         let longest = self.checked_limits().filter_map(|asked| Some((denied(&asked)?, asked)));
         let longest = longest.reduce(|one, other| if one.0.later(other.0) == one.0 { one } else { other });
-        let least = || self.checked_limits().min_by_key(|asked| asked.answer.status.remaining);
+        let least = || self.checked_limits().min_by_key(|asked| asked.answer.status().remaining);
         longest.map(|(_, asked)| asked).or_else(least).map(Reason::Limit)
     }
 
@@ -524,7 +524,7 @@ impl fmt::Display for Verdict {
                 if !asked.key.is_empty() {
                     write!(f, " for {}", asked.rule.by.shown(asked.key))?;
                 }
-                let status = asked.answer.status;
+                let status = asked.answer.status();
                 write!(f, ": {} of {} left", status.remaining, status.limit)?;
                 match self.retry() {
                     None => Ok(()),

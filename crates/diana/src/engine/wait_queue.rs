@@ -247,13 +247,13 @@ impl Engine {
             if self.ticket(verdict, limit, verdict.at()).is_none_or(|other| other.queue != ticket.queue) {
                 return *answer;
             }
-            let mut status = answer.status;
+            let mut status = answer.status();
             if scope == Scope::Shared {
                 // The shared store has the actual count; it is too low, or the queue would be empty.
                 status.remaining = 0;
             }
             let retry = answer.retry().unwrap_or(Retry::WhenReleased);
-            Answer { outcome: Outcome::Denied { retry }, status }
+            Answer::new(Outcome::Denied { retry }, status)
         }));
         drop(asks);
         verdict.add(ScopedDecision { scope, decision, is_local: true });

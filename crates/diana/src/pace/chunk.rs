@@ -21,9 +21,9 @@ pub(super) fn try_acquire(limiter: &Limiter, bytes: u64, since: Timestamp) -> Re
         let Ok(answer) = limiter.check_since(requested, since) else { return Err(requested) };
         let max = match answer.outcome {
             Outcome::Granted { wait, receipt } => return Ok(Acquired { receipt, granted_at: since + wait }),
-            Outcome::Denied { retry: Retry::Never } if requested > answer.status.limit => answer.status.limit,
+            Outcome::Denied { retry: Retry::Never } if requested > answer.status().limit => answer.status().limit,
             // The rest of a total.
-            Outcome::Denied { retry: Retry::Never } => answer.status.remaining,
+            Outcome::Denied { retry: Retry::Never } => answer.status().remaining,
             Outcome::Denied { .. } => return Err(chunk_size(limiter, requested)),
         };
         if !(1..requested).contains(&max) {
@@ -47,7 +47,7 @@ fn chunk_size(limiter: &Limiter, wanted: u64) -> u64 {
 fn time_until(limiter: &Limiter, bytes: u64) -> Option<(u64, Duration)> {
     let answer = limiter.peek(bytes).ok()?;
     match answer.outcome {
-        Outcome::Granted { .. } => Some((answer.status.remaining.max(1), Duration::ZERO)),
+        Outcome::Granted { .. } => Some((answer.status().remaining.max(1), Duration::ZERO)),
         Outcome::Denied { retry: Retry::After(wait) } => Some((1, wait)),
         Outcome::Denied { .. } => None,
     }

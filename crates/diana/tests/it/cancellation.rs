@@ -54,7 +54,7 @@ fn delayed(rules: &str) -> (Engine, DelayedStore) {
 /// Returns the remaining permits of each limit of all rules.
 async fn remaining(engine: &Engine) -> Vec<u64> {
     let explained = engine.explain(&account("alice")).await;
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status().remaining)).collect()
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ impl Costs for Engine {
 
     fn remaining(&self) -> u64 {
         let explained = now(self.explain(&tokens(Some("1"))));
-        explained.rules[0].limits[0].1.status.remaining
+        explained.rules[0].limits[0].1.status().remaining
     }
 
     fn explained(&self, header: Option<&str>) -> String {

@@ -194,7 +194,7 @@ fn permits_are_released_when_the_request_finishes() {
     now(engine.refund(second));
     let third = decide(&engine, &request());
     assert_eq!(third.to_string(), "granted, closest to `uploads` for 203.0.113.7: 0 of 1 left");
-    let remaining = third.checked_limits().find(|asked| asked.rule.name == "rate").unwrap().answer.status.remaining;
+    let remaining = third.checked_limits().find(|asked| asked.rule.name == "rate").unwrap().answer.status().remaining;
     assert_eq!(remaining, 1, "two of three are used: the refunded one is not");
 }
 

@@ -27,7 +27,7 @@ async fn a_second_settlement_keeps_the_costs_of_the_first() {
         guard.begin();
         guard.settle(ActualCost::new().rule("a", 20).rule("b", 50));
         guard.settle(ActualCost::new().rule("a", 30));
-        let statuses = guard.verdict().checked_limits().map(|limit| limit.answer.status.remaining);
+        let statuses = guard.verdict().checked_limits().map(|limit| limit.answer.status().remaining);
         assert_eq!(statuses.collect::<Vec<_>>(), [70, 150], "shared: {}", engine.has_shared());
         drop(guard);
         engine.background_tasks_finished().await;

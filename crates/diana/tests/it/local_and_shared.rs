@@ -64,7 +64,7 @@ fn engine(text: &str) -> (Engine, Shared, ManualClock) {
 /// Returns the remaining permits of each limit of both rules.
 fn remaining(engine: &Engine) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status().remaining)).collect()
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn an_adaptive_limit_learns_from_responses() {
 #[test]
 fn time_spent_waiting_for_the_client_is_not_latency() {
     let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive}]");
-    let limit = |engine: &Engine| decide(engine, &request()).checked_limits().next().unwrap().answer.status.limit;
+    let limit = |engine: &Engine| decide(engine, &request()).checked_limits().next().unwrap().answer.status().limit;
     let upload = |millis: u64, is_reported: bool| {
         let mut verdict = decide(&engine, &request());
         verdict.begin();
@@ -158,7 +158,7 @@ fn an_adaptive_limit_is_lowered_by_overload_responses() {
         now(engine.finish(verdict));
     }
     let verdict = decide(&engine, &request());
-    assert!(verdict.checked_limits().next().unwrap().answer.status.limit < 20, "{verdict}");
+    assert!(verdict.checked_limits().next().unwrap().answer.status().limit < 20, "{verdict}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn repeated_slashes_do_not_create_another_count() {
 fn adding_or_removing_a_limit_keeps_the_counts_of_the_others() {
     let remaining = |engine: &diana::Engine| {
         let explained = now(engine.explain(&account("x")));
-        explained.rules[0].limits.iter().map(|(_, answer)| answer.status.remaining).collect::<Vec<_>>()
+        explained.rules[0].limits.iter().map(|(_, answer)| answer.status().remaining).collect::<Vec<_>>()
     };
     let (engine, _) = engine("rules: [{name: r, by: account, limit: [100/s, 10/h]}]");
     for _ in 0..10 {
@@ -49,7 +49,7 @@ fn adding_or_removing_an_override_keeps_the_counts() {
     }
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 10/h, overrides: {a: 5/h}}]"));
     assert!(!decide(&engine, &account("a")).is_granted(), "eight are used, and the limit is five");
-    let remaining = || now(engine.explain(&account("a"))).rules[0].limits[0].1.status.remaining;
+    let remaining = || now(engine.explain(&account("a"))).rules[0].limits[0].1.status().remaining;
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 10/h}]"));
     assert_eq!(remaining(), 2, "usage before the override is neither lost nor counted twice");
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 10/h, overrides: {a: 12/h}}]"));
@@ -85,7 +85,7 @@ fn a_denying_shadow_rule_releases_nothing() {
         assert_eq!(verdict.shadow_denials().count(), 1);
         now(engine.finish(verdict));
     }
-    let remaining = now(engine.explain(&request())).rules[0].limits[1].1.status.remaining;
+    let remaining = now(engine.explain(&request())).rules[0].limits[1].1.status().remaining;
     assert_eq!(remaining, 1);
     drop(running);
 }

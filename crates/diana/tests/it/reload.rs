@@ -27,7 +27,7 @@ fn a_changed_limit_keeps_the_usage_of_each_key_clamped() {
     assert!(decide(&engine, &account("bob")).is_granted());
     let remaining = |name: &str| {
         let explained = now(engine.explain(&account(name)));
-        explained.rules[0].limits[0].1.status.remaining
+        explained.rules[0].limits[0].1.status().remaining
     };
     engine.set_rules(&file("rules: [{name: a, by: account, limit: 20/h}]"));
     assert_eq!((remaining("alice"), remaining("bob"), remaining("carol")), (14, 19, 20));
@@ -126,7 +126,7 @@ fn a_thousand_changes_under_load_keep_exact_counts() {
     let remaining = explanation
         .rules
         .iter()
-        .flat_map(|rule| rule.limits.iter().map(|(name, answer)| (name.as_str(), answer.status.remaining)));
+        .flat_map(|rule| rule.limits.iter().map(|(name, answer)| (name.as_str(), answer.status().remaining)));
     let remaining = remaining.filter(|(name, _)| ["total", "bucket"].contains(name)).collect::<Vec<_>>();
     assert_eq!(remaining, [("total", 0), ("bucket", 10_000)]);
 }

@@ -25,7 +25,7 @@ fn shared() -> (Engine, ManualClock) {
 /// Returns the remaining permits of each limit.
 fn remaining(engine: &Engine) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status().remaining)).collect()
 }
 
 fn check_corrections(engine: &Engine) {

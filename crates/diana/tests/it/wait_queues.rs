@@ -144,7 +144,7 @@ async fn a_cancelled_request_makes_way_for_the_next() {
     drop(verdict);
     let last = engine.admit(&request()).await;
     assert_eq!(
-        last.checked_limits().map(|asked| asked.answer.status.remaining).collect::<Vec<_>>(),
+        last.checked_limits().map(|asked| asked.answer.status().remaining).collect::<Vec<_>>(),
         [0, 0],
         "the cancelled request was charged nothing"
     );

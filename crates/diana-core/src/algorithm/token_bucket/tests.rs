@@ -106,3 +106,34 @@ fn fractional_nanoseconds_or_a_huge_burst_cannot_be_packed() {
     assert!(packed("1/day burst 4294967295").is_none());
     assert!(packed("1/day burst 100000").is_some());
 }
+
+/// Any quota, with intervals and capacities of more than a word too.
+fn any_quotas() -> impl Strategy<Value = Quota> {
+    let numbers = || prop_oneof![1..20_u64, 1..2_000_000_000_u64, 1..=u64::MAX];
+    (numbers(), numbers(), numbers()).prop_filter_map("an invalid quota", |(permits, period, burst)| {
+        Quota::new(permits, Duration::from_nanos(period)).ok()?.with_burst(burst).ok()
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_status_of_an_answer_is_the_status_of_the_state(
+        quota in any_quotas(),
+        charged in prop_oneof![0..8_u64, 0..=u64::MAX],
+        times in prop::collection::vec(prop_oneof![0..4_000_000_000_u64, 0..200 * YEAR, any::<u64>()], 1..20),
+    ) {
+        let (bucket, leaky) = (TokenBucket::new(quota), crate::LeakyBucket::new(quota));
+        let (mut state, mut leaky_state) = (BucketState::default(), leaky.fresh(Timestamp::EPOCH));
+        if let Ok(cost) = Cost::new(charged) {
+            bucket.charge(&mut state, Timestamp::EPOCH, cost);
+            leaky.charge(&mut leaky_state, Timestamp::EPOCH, cost);
+        }
+        for now in times.into_iter().map(Timestamp::from_nanos) {
+            let answer = bucket.answer(&mut state, now, Cost::ONE, MaxWait::NONE);
+            prop_assert_eq!(answer.status(), bucket.status(&state, now));
+            prop_assert_eq!(answer, Answer::new(answer.outcome, bucket.status(&state, now)));
+            let answer = leaky.answer(&mut leaky_state, now, Cost::ONE, MaxWait::NONE);
+            prop_assert_eq!(answer.status(), leaky.status(&leaky_state, now));
+        }
+    }
+}

@@ -26,8 +26,7 @@ use std::time::Duration;
 const MAX_ASKS: usize = 8;
 
 /// Fills the place of an answer that is not known yet.
-const UNKNOWN: Answer =
-    Answer { outcome: Outcome::never(), status: Status { limit: 0, remaining: 0, reset: Duration::ZERO } };
+const UNKNOWN: Answer = Answer::new(Outcome::never(), Status { limit: 0, remaining: 0, reset: Duration::ZERO });
 
 /// Locked shards, each with its index.
 type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); MAX_ASKS]>;

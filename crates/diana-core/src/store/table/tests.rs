@@ -94,7 +94,7 @@ fn behaves_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
             11..=15 => {
                 let peeked = table.peek(hash, now, cost, MaxWait::FOREVER);
                 assert_eq!(peeked.outcome, algorithm.peek(state, now, cost, MaxWait::FOREVER), "step {step}");
-                assert_eq!(peeked.status, algorithm.status(state, now), "step {step}");
+                assert_eq!(peeked.status(), algorithm.status(state, now), "step {step}");
             }
             _ => {
                 let max_wait = if random & 4096 == 0 { MaxWait::NONE } else { MaxWait::up_to(ms(100)) };
@@ -258,13 +258,13 @@ fn a_changed_limit_migrates_all_segments() {
     for (change, permits) in (11..11 + 3 * MAX_PAST as u64).enumerate() {
         table.change(size(permits), T0);
         for key in (0..20).map(|n| mix(change as u64 * 20 + n) % 20_000) {
-            let status = table.peek(mix(key), T0, Cost::ONE, MaxWait::NONE).status;
+            let status = table.peek(mix(key), T0, Cost::ONE, MaxWait::NONE).status();
             assert_eq!((status.limit, status.remaining), (permits, permits - key % 10), "key {key}");
         }
     }
     table.change(size(4), T0);
     for key in 0..20_000 {
-        let status = table.peek(mix(key), T0, Cost::ONE, MaxWait::NONE).status;
+        let status = table.peek(mix(key), T0, Cost::ONE, MaxWait::NONE).status();
         assert_eq!((status.limit, status.remaining), (4, 4_u64.saturating_sub(key % 10)), "key {key}");
     }
     table.assert_consistent();
@@ -319,7 +319,7 @@ fn migrated_usage_without_memory_shares_cells_and_is_clamped() {
     assert!((0..500).all(|key| !full.one(mix(key), T0)), "usage was lost");
     // No key owes more than the limit, so a second later all cells are full again.
     let later = T0 + ms(1_000);
-    assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, MaxWait::NONE).status.limit == 5));
+    assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, MaxWait::NONE).status().limit == 5));
     assert!((0..super::CELLS as u64).all(|cell| full.cell_in_use(cell << super::DIRECTORY_SHIFT, later).is_none()));
 }
 
@@ -396,7 +396,7 @@ fn a_denial_without_memory_neither_copies_nor_moves_a_log() {
             let _ = table.take(hash, now, Cost::ONE, MaxWait::NONE);
         }
         assert!(last > 2_000, "{last}");
-        let (used, before) = (budget.used(), table.peek(hash, now, Cost::ONE, MaxWait::NONE).status);
+        let (used, before) = (budget.used(), table.peek(hash, now, Cost::ONE, MaxWait::NONE).status());
         COPIES.set(0);
         for _ in 0..100 {
             now = now + ms(1);
@@ -409,7 +409,7 @@ fn a_denial_without_memory_neither_copies_nor_moves_a_log() {
         // Expired entries free their slots: the log continues in its existing slots.
         now = now + Duration::from_secs(3_600);
         assert!(table.one(hash, now));
-        let after = table.peek(hash, now, Cost::ONE, MaxWait::NONE).status;
+        let after = table.peek(hash, now, Cost::ONE, MaxWait::NONE).status();
         assert!(after.remaining > before.remaining && budget.used() == used);
     }
 }

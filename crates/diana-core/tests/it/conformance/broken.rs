@@ -141,7 +141,7 @@ impl Broken {
             Fault::RetryForPermanentDenial => {
                 let decision = LocalStore::decide(&self.inner, asks, now, max_wait);
                 let later = |answer: &Answer| match answer.retry() {
-                    Some(Retry::Never) => Answer { outcome: Outcome::denied_for(1), ..*answer },
+                    Some(Retry::Never) => answer.with_outcome(Outcome::denied_for(1)),
                     _ => *answer,
                 };
                 Decision::new(decision.answers().iter().map(later))
@@ -205,8 +205,8 @@ impl Store for Broken {
             Fault::PeekTakes => LocalStore::decide(&self.inner, &asks, now, max_wait),
             Fault::PeekReturnsStatusAfter if peeked.is_granted() => {
                 let after = |answer: &Answer| {
-                    let remaining = answer.status.remaining.saturating_sub(1);
-                    Answer { status: Status { remaining, ..answer.status }, ..*answer }
+                    let remaining = answer.status().remaining.saturating_sub(1);
+                    answer.with_status(Status { remaining, ..answer.status() })
                 };
                 Decision::new(peeked.answers().iter().map(after))
             }

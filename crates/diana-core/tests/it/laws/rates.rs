@@ -147,7 +147,7 @@ proptest! {
             key.apply(&Event::Wait(wait), &[]);
             let answer = bucket.answer(&mut key.state, key.now, cost, MaxWait::NONE);
             prop_assert_eq!(answer.retry(), textbook.take(key.now.as_nanos(), cost.get()).err());
-            prop_assert_eq!(u128::from(answer.status.remaining), textbook.remaining());
+            prop_assert_eq!(u128::from(answer.status().remaining), textbook.remaining());
         }
     }
 

@@ -80,7 +80,7 @@ pub(super) fn write_verdict(verdict: &Verdict, replies: &mut ReplyBuffer) {
     let (numbers, rule) = match verdict.reason() {
         None => (NO_RULE, None),
         Some(Reason::Limit(checked)) => {
-            let status = checked.answer.status;
+            let status = checked.answer.status();
             let retry = retry_after(verdict.retry());
             ([limited, count(status.limit), count(status.remaining), retry, seconds(status.reset)], Some(checked.rule))
         }
