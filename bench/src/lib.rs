@@ -3,7 +3,7 @@
 //!
 //! Each bench is a binary: `core` is the library in process, `pace` streams and bytes at an even rate, `redis` the
 //! store on Redis, `rules` the engine, `gateway` the program, `services` its
-//! services for other gateways.
+//! services for other gateways, `scale` how costs grow.
 
 #![allow(clippy::missing_panics_doc, reason = "a bench stops with the line that failed")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench stops with the line that failed")]

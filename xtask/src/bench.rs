@@ -45,6 +45,13 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "the engine with 1 to 10,000 rules, beside the core alone: time, instructions (valgrind), loading; --quick for some 20 s",
     ),
     (
+        "scale",
+        "bench-scale",
+        "how costs grow with keys (to 10 million), rules, matching limits and connections (to 10,000): time, instructions \
+         (valgrind), memory, and the slope beside what the docs claim; some 5 min, --quick for some 2; --only NAME,... for some \
+         of keys, rules, limits, connections",
+    ),
+    (
         "services",
         "bench-services",
         "the services for other gateways beside Redis's INCR, a gRPC service that answers without looking, and nginx: CPU a \
@@ -92,6 +99,7 @@ fn programs(name: &str) -> Result<(), String> {
             // Without one of these its column is empty. Envoy comes with `cargo xtask install`.
             install::install_missing(&["haproxy"]).unwrap_or_else(|problem| eprintln!("bench: {problem}"));
         }
+        "scale" => install::install_missing(&["nginx", "wrk", "valgrind"])?,
         "services" => install::install_missing(&["nginx", "wrk", "redis-server"])?,
         _ => return Ok(()),
     }
