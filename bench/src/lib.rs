@@ -1,17 +1,23 @@
-//! Shared by the benches: the table that they print, and measuring time, wall and CPU.
+//! Shared by the benches: the table that they print, measuring time (wall and CPU) and instructions, and what they
+//! measure.
 //!
 //! Each bench is a binary: `core` is the library in process, `pace` streams and bytes at an even rate, `redis` the
 //! store on Redis, `rules` the engine, `gateway` the program, `services` its
-//! services for other gateways.
+//! services for other gateways, `scale` how costs grow.
 
 #![allow(clippy::missing_panics_doc, reason = "a bench stops with the line that failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench stops with the line that failed")]
 
 use std::time::Instant;
 
+pub mod alloc;
+pub mod gateways;
 pub mod instructions;
+pub mod keys;
 pub mod process_cpu;
 pub mod report;
 pub mod rounds;
+pub mod rule_sets;
 
 /// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A separate Envoy, which asks Diana by gRPC.
+//! A separate Envoy, which asks Diana by gRPC, or is the peer that Diana is compared with.
 //!
 //! ```no_run
 //! use diana_testing::EnvoyServer;
@@ -11,11 +11,10 @@
 //! ```
 
 use crate::ports::Port;
-use crate::process::Process;
+use crate::process::{Process, command_under};
 use crate::tools;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 /// An `envoy` with one worker, killed on drop.
@@ -26,16 +25,28 @@ pub struct EnvoyServer {
     folder: TempDir,
     port: Port,
     admin: Port,
+    prefix: Vec<String>,
 }
 
 impl EnvoyServer {
+    /// Returns the version of the installed program. Fails if it is not installed.
+    pub fn version() -> io::Result<String> {
+        tools::version_of(&tools::python_program("envoy")?, "--version")
+    }
+
     /// Starts Envoy, and waits until it serves. `config` gets a port for a listener on 127.0.0.1, and returns the
     /// bootstrap configuration as YAML; `admin.address` is added to it, or replaced.
     pub fn start(config: impl FnOnce(u16) -> String) -> io::Result<Self> {
+        Self::start_under(&[], config)
+    }
+
+    /// The same, started by another program that executes it: `&["taskset", "-c", "0"]`.
+    pub fn start_under(prefix: &[&str], config: impl FnOnce(u16) -> String) -> io::Result<Self> {
         let (port, admin) = (Port::claim()?, Port::claim()?);
         let folder = tempfile::Builder::new().prefix("diana-envoy-").tempdir()?;
         std::fs::write(folder.path().join(CONFIG), config(port.number()))?;
-        let server = Self { process: Self::spawn(folder.path(), &admin)?, folder, port, admin };
+        let prefix = prefix.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let server = Self { process: Self::spawn(&prefix, folder.path(), &admin)?, folder, port, admin, prefix };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -74,14 +85,14 @@ impl EnvoyServer {
     /// Kills it if it runs, and starts it again on the same port, with the same configuration.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
-        self.process = Self::spawn(self.folder.path(), &self.admin)?;
+        self.process = Self::spawn(&self.prefix, self.folder.path(), &self.admin)?;
         self.wait_until_ready()
     }
 
-    fn spawn(folder: &Path, admin: &Port) -> io::Result<Process> {
+    fn spawn(prefix: &[String], folder: &Path, admin: &Port) -> io::Result<Process> {
         let admin =
             format!("admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {}}}}}}}", admin.number());
-        let mut command = Command::new(tools::python_program("envoy")?);
+        let mut command = command_under(prefix, &tools::python_program("envoy")?);
         command.current_dir(folder).args(["--config-path", CONFIG, "--config-yaml", &admin]);
         // Hot restart is for another process that takes over; the shared memory for it would outlive this one.
         command.args(["--concurrency", "1", "--disable-hot-restart"]);

@@ -1,12 +1,13 @@
 //! Real servers for tests and benches: Redis alone, as a cluster, under sentinels; etcd; the proxies nginx, Envoy,
-//! Traefik and Caddy; Prometheus; an HTTP server and a proxy that misbehave on demand; wrk, a load generator; Chromium;
-//! and scripts with Redis clients of other languages.
+//! HAProxy, Traefik and Caddy; Prometheus; an HTTP server and a proxy that misbehave on demand; wrk and h2load, load
+//! generators; Chromium; and scripts with Redis clients of other languages.
 //!
 //! A mock answers what its author expects of Redis. The tests are about what Redis does when it is frozen, killed,
 //! full, moved or failed over, so these are the programs themselves (Redis 7 or later, on Linux): `redis-server`,
-//! `redis-sentinel`, `redis-cli`, `etcd`, `nginx`, `prometheus`, `wrk`, `chromium` and `chromedriver` from the `PATH`;
+//! `redis-sentinel`, `redis-cli`, `etcd`, `nginx`, `prometheus`, `wrk`, `h2load`, `chromium` and `chromedriver` from the `PATH`;
 //! Envoy, Traefik, Caddy and the clients from the folder that the environment variable `DIANA_TEST_TOOLS` names,
-//! `target/test-tools` by default. `cargo xtask test` installs missing ones.
+//! `target/test-tools` by default. `cargo xtask test` installs missing ones. Only benches start HAProxy, and `cargo xtask
+//! bench` installs it.
 //!
 //! # What always holds
 //! - Every server listens on loopback only, on ports that no other value of this crate has, in this process or another.
@@ -19,6 +20,8 @@ mod browser;
 mod caddy_server;
 mod envoy_server;
 mod etcd_server;
+mod h2load;
+mod haproxy_server;
 mod http_server;
 mod nginx_server;
 mod ports;
@@ -40,6 +43,8 @@ pub use browser::Browser;
 pub use caddy_server::CaddyServer;
 pub use envoy_server::EnvoyServer;
 pub use etcd_server::EtcdServer;
+pub use h2load::{H2load, H2loadRun};
+pub use haproxy_server::HaproxyServer;
 pub use http_server::{HttpServer, Misbehave};
 pub use nginx_server::NginxServer;
 pub use ports::Port;

@@ -9,11 +9,11 @@
 //! ```
 
 use crate::ports::Port;
-use crate::process::Process;
+use crate::process::{Process, command_under};
+use crate::tools;
 use crate::wait::{LONG, wait_until};
 use std::io;
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 /// An `nginx` with one worker, killed on drop.
@@ -26,6 +26,11 @@ pub struct NginxServer {
 }
 
 impl NginxServer {
+    /// Returns the version of the installed program. Fails if it is not installed.
+    pub fn version() -> io::Result<String> {
+        tools::version_of(&tools::system_program("nginx"), "-v")
+    }
+
     /// Starts nginx, and waits until it listens. `http` gets the port and returns the content of the `http` block.
     ///
     /// It logs neither requests nor messages below critical, so that denials cost no writes.
@@ -38,12 +43,8 @@ impl NginxServer {
         let port = Port::claim()?;
         let folder = tempfile::Builder::new().prefix("diana-nginx-").tempdir()?;
         std::fs::write(folder.path().join(CONFIG), config(folder.path(), &http(port.number())))?;
-        // Debian installs it in a directory that is only in root's PATH.
-        let program = if Path::new("/usr/sbin/nginx").is_file() { "/usr/sbin/nginx" } else { "nginx" };
-        let mut all = prefix.to_vec();
-        all.push(program);
-        let mut command = Command::new(all[0]);
-        command.args(&all[1..]).arg("-p").arg(folder.path()).args(["-e", LOG, "-c", CONFIG]);
+        let mut command = command_under(prefix, &tools::system_program("nginx"));
+        command.arg("-p").arg(folder.path()).args(["-e", LOG, "-c", CONFIG]);
         let server = Self { process: Process::start(&mut command)?, folder, port };
         server.wait_until_listening()?;
         Ok(server)

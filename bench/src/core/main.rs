@@ -9,10 +9,9 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
 use diana_bench::rounds::Effort;
-use diana_bench::{Length, instructions, length, report};
+use diana_bench::{Length, alloc, instructions, length, report};
 
 mod algorithms;
-mod alloc;
 mod bare_cas;
 mod direct;
 mod instruction_counts;

@@ -3,8 +3,9 @@
 //! The result is the average over many sizes: a table that doubles looks good just before and bad just after.
 
 use super::Length;
-use super::alloc::live;
-use super::setup::{NEVER_REFILLED, user};
+use super::setup::NEVER_REFILLED;
+use diana_bench::alloc::live;
+use diana_bench::keys::user;
 use diana_bench::report::{Goal, Report};
 use diana_core::{KeyedLimiter, Quota, TableOptions, TokenBucket};
 use governor::RateLimiter;

@@ -1,4 +1,4 @@
-//! Shared by the comparisons: quotas for each crate, keys, and pseudo-random numbers.
+//! Shared by the comparisons: quotas for each crate.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -30,38 +30,4 @@ impl Rate {
     pub(crate) fn bare(self) -> super::bare_cas::BareCas {
         super::bare_cas::BareCas::new(u64::try_from(self.interval.as_nanos()).unwrap(), u64::from(self.burst))
     }
-}
-
-/// `user-0000000` and so on.
-pub(crate) fn user(index: usize) -> String {
-    format!("user-{index:07}")
-}
-
-/// Pseudo-random numbers, the same in every run (SplitMix64).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// Returns a number below `end`.
-    #[inline]
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        ((self.next() >> 32) as usize * end) >> 32
-    }
-}
-
-/// Spreads a number over all 64 bits; different numbers stay different.
-#[inline]
-pub(crate) fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }

@@ -1,6 +1,7 @@
 //! The overhead of the in-process store over a limit: one query, and three that are allowed together or not at all.
 
-use super::setup::{UNREACHED, user};
+use super::setup::UNREACHED;
+use diana_bench::keys::user;
 use diana_bench::report::{Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MaxWait, MemoryStore, SystemClock, TokenBucket};

@@ -1,7 +1,8 @@
 //! Two threads: on separate keys, without contention, and on one key, with full contention.
 
 use super::bare_cas::BareTable;
-use super::setup::{UNREACHED, user};
+use super::setup::UNREACHED;
+use diana_bench::keys::user;
 use diana_bench::report::{Goal, Report};
 use diana_bench::rounds::Effort;
 use diana_bench::{median, now};

@@ -5,7 +5,8 @@
 //! in the same loop shows the share of the machine.
 
 use super::Length;
-use super::setup::{Random, Rate, mix};
+use super::setup::Rate;
+use diana_bench::keys::{Random, mix};
 use diana_bench::median;
 use diana_bench::report::{Goal, Report, ns};
 use diana_core::KeyedLimiter;

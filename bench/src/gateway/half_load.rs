@@ -1,9 +1,9 @@
 //! Latency at half of nginx's maximum load: what clients see under normal load.
 
-use crate::measure::{Effort, Figure, Load, measure};
 use crate::open_loop;
 use crate::options::Options;
-use crate::setup::{Gateway, SAME_AS_NGINX, Stage};
+use diana_bench::gateways::load::{Effort, Figure, Load, measure};
+use diana_bench::gateways::{ClientAddress, Diana, Gateway, Peer, Protocol, Stage};
 use diana_bench::median;
 use diana_bench::report::{Goal, Report, ns};
 
@@ -11,7 +11,7 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     if !options.wants("half-load") {
         return;
     }
-    let (diana, nginx) = (stage.diana("diana", "", SAME_AS_NGINX), stage.nginx());
+    let (diana, nginx) = (stage.diana(Diana::DEFAULT), stage.peer(Peer::Nginx, ClientAddress::Connection).unwrap());
     let max_rate = measure(Effort { rounds: 1, ..options.effort }, Load::FORWARD, &[&nginx]).median(0, Figure::Rate);
     let rate = max_rate / 2.0;
     report.section(&format!("all forwarded at half of nginx's load: {:.1} k/s, open loop", rate / 1e3));
@@ -33,7 +33,7 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
 
 /// Returns the median and the 99th percentile of the latency, in nanoseconds.
 fn percentiles(gateway: &Gateway, rate: f64, effort: Effort) -> (f64, f64) {
-    let latencies = open_loop::run(gateway.port, rate, effort.slice);
+    let latencies = open_loop::run(gateway.port(Protocol::Http1), rate, effort.slice);
     let at = |share: usize| latencies[latencies.len() * share / 100].as_nanos() as f64;
     (at(50), at(99))
 }

@@ -9,7 +9,7 @@
 //! for each `epoll_wait` depends on the machine's load: with 64 of them, two runs differ by 3 %.
 
 use crate::options::Options;
-use crate::setup::{Gateway, SAME_AS_NGINX, Stage};
+use diana_bench::gateways::{Diana, Gateway, Protocol, Stage};
 use diana_bench::report::{Goal, Report};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -39,7 +39,7 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     let file = folder.path().join("counts");
     let out = format!("--callgrind-out-file={}", file.display());
     let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &out];
-    let gateway = stage.diana_under(&valgrind, "diana under valgrind", "", SAME_AS_NGINX);
+    let gateway = stage.diana(Diana { name: "Diana under valgrind", wrapper: &valgrind, ..Diana::DEFAULT });
     for (dump, (what, path, expected, max)) in (1..).zip(SUBJECTS) {
         // Callgrind numbers its files.
         let counted = count(&gateway, path, expected, &file.with_extension(dump.to_string()));
@@ -54,7 +54,7 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
 
 /// Returns the instructions per request for `path`; `dump` is the next file that callgrind writes.
 fn count(gateway: &Gateway, path: &str, expected: Outcome, dump: &Path) -> io::Result<f64> {
-    let mut connection = Connection::open(gateway.port)?;
+    let mut connection = Connection::open(gateway.port(Protocol::Http1))?;
     connection.call_all(path, WARM_UP, expected)?;
     control(gateway, "zero")?;
     connection.call_all(path, REQUESTS, expected)?;

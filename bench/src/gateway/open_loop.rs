@@ -4,11 +4,10 @@
 //!
 //! One thread sends and receives on all connections, since it must leave most of its core to the upstream.
 
-use crate::setup::BODY;
+use diana_bench::gateways::connection::{Connection, LONG, Received};
 use diana_bench::now;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// The maximum number of active requests; a request that is due when all are active waits, and its latency grows.
@@ -17,7 +16,8 @@ const CONNECTIONS: usize = 32;
 /// Sends requests for `/open` to `port` at this rate, for this duration. Returns all latencies, sorted.
 pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
     let gap = Duration::from_secs_f64(1.0 / rate);
-    let mut connections: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(port).unwrap()).collect();
+    let mut connections: Vec<Connection<TcpStream>> =
+        (0..CONNECTIONS).map(|_| Connection::open(port).unwrap()).collect();
     let mut free: Vec<usize> = (0..CONNECTIONS).collect();
     let mut due_times = vec![now(); CONNECTIONS];
     let mut latencies = Vec::new();
@@ -45,66 +45,13 @@ pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
     latencies
 }
 
-/// The response timeout, after which the run fails.
-const LONG: Duration = Duration::from_secs(30);
-
 /// Returns the busy connections that are readable, as soon as there is one or the time has passed.
-fn readable(connections: &[Connection], free: &[usize], until: Duration) -> Vec<usize> {
+fn readable(connections: &[Connection<TcpStream>], free: &[usize], until: Duration) -> Vec<usize> {
     let busy: Vec<usize> = (0..connections.len()).filter(|index| !free.contains(index)).collect();
     let mut polled: Vec<PollFd<'_>> =
-        busy.iter().map(|&index| PollFd::new(&connections[index].stream, PollFlags::IN)).collect();
+        busy.iter().map(|&index| PollFd::new(connections[index].stream(), PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: until.as_secs().cast_signed(), tv_nsec: until.subsec_nanos().into() };
     let count = poll(&mut polled, Some(&timeout)).unwrap();
     assert!(count > 0 || until < LONG, "no response within {LONG:?}");
     busy.into_iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty()).map(|(index, _)| index).collect()
-}
-
-/// A keep-alive connection, with at most one active request.
-pub(crate) struct Connection {
-    stream: TcpStream,
-    received: Vec<u8>,
-}
-
-/// How much of a response was received.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Received {
-    Part,
-    All,
-}
-
-impl Connection {
-    pub(crate) fn open(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LONG))?;
-        Ok(Self { stream, received: Vec::new() })
-    }
-
-    /// Sends a request for `/open`.
-    pub(crate) fn send(&mut self) -> io::Result<()> {
-        self.received.clear();
-        self.stream.write_all(b"GET /open HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    }
-
-    /// Reads the available part of the response, or waits for some. Fails if it is not the upstream's response.
-    pub(crate) fn receive(&mut self) -> io::Result<Received> {
-        let mut buffer = [0; 4_096];
-        let read = self.stream.read(&mut buffer)?;
-        self.received.extend_from_slice(&buffer[..read]);
-        let is_ok = self.received.starts_with(b"HTTP/1.1 200 ") || self.received.len() < 13;
-        if read == 0 || !is_ok {
-            return Err(io::Error::other(format!(
-                "unexpected response: {:?}",
-                String::from_utf8_lossy(&self.received)
-            )));
-        }
-        Ok(if self.received.ends_with(BODY.as_bytes()) { Received::All } else { Received::Part })
-    }
-
-    /// Sends a request, and waits for the whole response.
-    pub(crate) fn call(&mut self) -> io::Result<()> {
-        self.send()?;
-        while self.receive()? != Received::All {}
-        Ok(())
-    }
 }

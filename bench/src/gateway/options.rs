@@ -1,19 +1,26 @@
 //! The command line: how long to measure, and which subjects.
 
-use crate::measure::Effort;
+use diana_bench::gateways::load::Effort;
 use std::time::Duration;
 
 /// The subjects, as `--only` names them.
 pub(crate) const SUBJECTS: &[&str] = &[
     "forward",
-    "half",
     "refuse",
+    "half",
     "close-forward",
     "close-refuse",
+    "h2c-forward",
+    "h2c-refuse",
+    "tls-forward",
+    "tls-refuse",
     "many-forward",
     "many-refuse",
     "half-load",
     "idle",
+    "idle-h2c",
+    "idle-tls",
+    "key-memory",
     "rules",
     "redis",
     "instructions",

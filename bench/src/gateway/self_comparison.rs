@@ -1,9 +1,9 @@
 //! Diana compared with itself: one rule and ten rules, local and shared counts.
 
-use crate::measure::{Figure, Load, measure};
 use crate::options::Options;
-use crate::setup::{Gateway, Stage};
-use crate::vs_nginx::lines;
+use crate::vs_peers::lines;
+use diana_bench::gateways::load::{Figure, Load, measure};
+use diana_bench::gateways::{Diana, Gateway, Stage};
 use diana_bench::process_cpu;
 use diana_bench::report::{Goal, Report, ns};
 use diana_testing::RedisServer;
@@ -38,9 +38,10 @@ pub(crate) fn rules(report: &mut Report, stage: &Stage, options: &Options) {
     if !options.wants("rules") {
         return;
     }
-    let one = stage.diana("1 rule", "", ONE);
-    let one_of_ten = stage.diana("10 rules, 1 of them matches", "", &one_of_ten());
-    let ten = stage.diana("10 rules, all match", "", TEN);
+    let with = |name, rules: &str| stage.diana(Diana { name, rules, ..Diana::DEFAULT });
+    let one = with("1 rule", ONE);
+    let one_of_ten = with("10 rules, 1 of them matches", &one_of_ten());
+    let ten = with("10 rules, all match", TEN);
     report.section("10 rules compared with 1 rule, all forwarded");
     let measured = measure(options.effort, Load::FORWARD, &[&one, &one_of_ten, &ten]);
     for (index, gateway) in [(1, &one_of_ten), (2, &ten)] {
@@ -59,10 +60,10 @@ pub(crate) fn redis(report: &mut Report, stage: &Stage, options: &Options) {
     // Long timeouts, so that Redis is measured and not the fallback on a busy machine.
     let shared = |name, lease| -> Gateway {
         let store = format!("store: {{redis: '{}', timeout: 1s, lease: {lease}}}", redis.url());
-        stage.diana(name, &store, ONE)
+        stage.diana(Diana { name, sections: &store, rules: ONE, ..Diana::DEFAULT })
     };
     let (own, plain, leases) = (
-        stage.diana("local counts", "", ONE),
+        stage.diana(Diana { name: "local counts", rules: ONE, ..Diana::DEFAULT }),
         shared("shared counts", "off"),
         shared("shared counts with leases", "auto"),
     );
@@ -71,7 +72,7 @@ pub(crate) fn redis(report: &mut Report, stage: &Stage, options: &Options) {
     let seconds = (process_cpu::nanos(redis.pid()) - before) as f64 / 1e9;
     for (index, gateway) in [(1, &plain), (2, &leases)] {
         report.section(&format!("{} on Redis compared with counts in the process, all forwarded", gateway.name));
-        lines(report, &measured, (index, 0), "local", Goal::Information);
+        lines(report, &measured, (index, 0), "local", &Figure::ALL, Goal::Information);
     }
     report.figure("  CPU of Redis in all", format!("{seconds:.1} s"), "on the core of wrk and the upstream".to_owned());
 }

@@ -1,7 +1,7 @@
 //! The time to load ten thousand rules.
 
-use super::setup::{engine, file, text};
 use diana_bench::report::{Goal, Report, ns};
+use diana_bench::rule_sets::{engine, file, text};
 use diana_bench::{Length, median, now};
 use std::hint::black_box;
 

@@ -4,14 +4,13 @@
 #![allow(clippy::panic, reason = "a bench stops with the line that failed")]
 
 mod load;
-mod setup;
 
 use diana::store::{Ask, Limit, LocalStore, MemoryStore};
 use diana::{Clock, Engine, KeyedLimiter, MaxWait, SystemClock, TokenBucket};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
+use diana_bench::rule_sets::{Request, decide, engine, file, text, text_matching};
 use diana_bench::{instructions, length};
-use setup::{Request, decide, engine, file, text, text_matching};
 use std::hint::black_box;
 
 /// The numbers of rules.

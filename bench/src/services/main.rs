@@ -67,7 +67,7 @@ fn main() {
         wrk.header("X-Forwarded-For: 203.0.113.7").run(&["/check"]).unwrap().answers
     };
     compare(&mut report, length, (&servers.http, &check), (&servers.nginx, &check), 1.2);
-    println!("{} in all; each server on its own core: {}", ns(start.elapsed().as_nanos() as f64), servers.has_own_core);
+    println!("{:.0?} in all; each server on its own core: {}", start.elapsed(), servers.has_own_core);
     report.print();
 }
 

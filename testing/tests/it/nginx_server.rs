@@ -1,6 +1,6 @@
 //! An nginx uses its configuration, reports errors in it, and cleans up.
 
-use diana_testing::{NginxServer, Wrk};
+use diana_testing::{H2load, NginxServer, Port, Wrk};
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,6 +34,53 @@ fn wrk_counts_denied_requests() {
     assert!((half.denied * 2).abs_diff(half.answers) <= 8, "{half:?}");
     let closing = wrk.header("Connection: close").run(&["/open"]).unwrap();
     assert!(closing.answers > 0 && closing.denied == 0, "{closing:?}");
+}
+
+#[test]
+fn h2load_counts_denied_requests() {
+    let http2 = Port::claim().unwrap();
+    let _nginx = NginxServer::start(|port| {
+        format!(
+            "keepalive_requests 1000000000;
+            server {{
+                listen 127.0.0.1:{port};
+                listen 127.0.0.1:{} http2;
+                location /open {{ return 200 ok; }}
+                location /shut {{ return 503; }}
+            }}",
+            http2.number()
+        )
+    })
+    .unwrap();
+    let load = H2load::new(&format!("http://127.0.0.1:{}", http2.number()));
+    let load = load.connections(2).streams(2).duration(Duration::from_millis(200));
+    let open = load.run(&["/open"]).unwrap();
+    assert!(open.answers > 0 && open.denied == 0 && open.errors == 0, "{open:?}");
+    let shut = load.run(&["/shut"]).unwrap();
+    assert!(shut.answers > 0 && shut.answers == shut.denied, "{shut:?}");
+    // In turn for each connection: half of them, except for those in flight at the end.
+    let half = load.run(&["/open", "/shut"]).unwrap();
+    assert!((half.denied * 2).abs_diff(half.answers) <= 16, "{half:?}");
+}
+
+#[test]
+fn every_request_comes_from_another_client() {
+    let nginx = NginxServer::start(|port| {
+        format!(
+            "limit_req_zone $http_x_forwarded_for zone=each:10m rate=1r/m;
+            server {{
+                listen 127.0.0.1:{port};
+                location / {{ limit_req zone=each; root /nowhere; try_files none @ok; }}
+                location @ok {{ return 200 ok; }}
+            }}"
+        )
+    })
+    .unwrap();
+    let wrk = Wrk::new(&nginx.url()).connections(4).duration(Duration::from_millis(1));
+    let one = wrk.clone().header("X-Forwarded-For: 192.0.2.1").run(&["/"]).unwrap();
+    assert!(one.answers - one.denied <= 1, "{one:?}");
+    let many = wrk.distinct_clients().run(&["/"]).unwrap();
+    assert!(many.answers > 0 && many.denied == 0 && many.errors == 0, "{many:?}");
 }
 
 #[test]

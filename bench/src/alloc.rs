@@ -7,12 +7,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The system's allocator with a count of the bytes in use.
-pub(crate) struct Counting;
+pub struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the bytes in use now.
-pub(crate) fn live() -> usize {
+pub fn live() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 

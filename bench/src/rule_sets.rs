@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// Returns rules with a path each, on a tenth as many hosts. Half of them are patterns.
-pub(crate) fn text(rules: usize) -> String {
+pub fn text(rules: usize) -> String {
     let mut text = "identity: {account: header(x-account-id)}\nrules:\n".to_owned();
     for index in 0..rules {
         let path = if index.is_multiple_of(2) {
@@ -23,39 +23,50 @@ pub(crate) fn text(rules: usize) -> String {
     text
 }
 
-/// Returns rules that all match every request, by account. Their limits differ, since identical rules are rejected.
-pub(crate) fn text_matching(rules: usize) -> String {
-    let rule = |index| format!("  - {{name: rule-{index}, by: account, limit: {}/s}}\n", 1_000_000_000 - index);
+/// Returns rules that all match every request, by account. Their bursts differ, since identical rules are rejected.
+pub fn text_matching(rules: usize) -> String {
+    let rule = |index| {
+        let burst = 1_000_000_000 + index;
+        format!("  - {{name: rule-{index}, by: account, limit: 1000000000/s, burst: {burst}}}\n")
+    };
     let rules = (0..rules).map(rule).collect::<String>();
     format!("identity: {{account: header(x-account-id)}}\nrules:\n{rules}")
 }
 
-pub(crate) fn file(text: &str) -> RuleFile {
+/// Returns rules that all match every request, each by a header of its own: `x-key-0` to `x-key-7`.
+pub fn text_matching_keys(rules: usize) -> String {
+    let rule = |index| format!("  - {{name: rule-{index}, by: header(x-key-{index}), limit: 1000000000/s}}\n");
+    format!("rules:\n{}", (0..rules).map(rule).collect::<String>())
+}
+
+pub fn file(text: &str) -> RuleFile {
     let document = Document::new("bench.yaml", text);
     RuleFile::read(&document, &diana::registry()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-pub(crate) fn engine(rules: usize) -> Engine {
+pub fn engine(rules: usize) -> Engine {
     Engine::new(&file(&text(rules)))
 }
 
 /// A request as a gateway has it: its parts are parsed, and only looked up.
-pub(crate) struct Request {
-    pub(crate) path: String,
-    pub(crate) host: String,
-    pub(crate) account: String,
-    pub(crate) ip: IpAddr,
+pub struct Request {
+    pub path: String,
+    pub host: String,
+    pub account: String,
+    pub keys: [String; 8],
+    pub ip: IpAddr,
 }
 
 impl Request {
     /// Creates a request that one rule in the middle matches.
-    pub(crate) fn new(rules: usize) -> Self {
+    pub fn new(rules: usize) -> Self {
         let index = rules / 2;
         let host = index % (rules / 10).max(1);
         Self {
             path: format!("/service-{index}/orders/7"),
             host: format!("h{host}.example.com"),
             account: "account-1234567".to_owned(),
+            keys: [0, 1, 2, 3, 4, 5, 6, 7].map(|index| format!("account-123456{index}")),
             ip: [203, 0, 113, 7].into(),
         }
     }
@@ -69,6 +80,10 @@ impl Attributes for Request {
             Attribute::Host => Some(Cow::Borrowed(&self.host)),
             Attribute::Method => Some(Cow::Borrowed("GET")),
             Attribute::Header(name) if &**name == "x-account-id" => Some(Cow::Borrowed(&self.account)),
+            Attribute::Header(name) => {
+                let index = name.strip_prefix("x-key-")?.parse::<usize>().ok()?;
+                Some(Cow::Borrowed(self.keys.get(index)?))
+            }
             _ => None,
         }
     }
@@ -80,7 +95,7 @@ impl Attributes for Request {
 
 /// Decides a request; local decisions are ready at once.
 #[inline]
-pub(crate) fn decide(engine: &Engine, request: &dyn Attributes) -> Verdict {
+pub fn decide(engine: &Engine, request: &dyn Attributes) -> Verdict {
     let decided = futures_util::FutureExt::now_or_never(engine.decide(request));
     decided.unwrap_or_else(|| unreachable!("local decisions are ready at once"))
 }
