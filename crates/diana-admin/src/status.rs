@@ -47,11 +47,28 @@ struct Upstream {
     healthy: bool,
     ejected_until: Option<String>,
     ejections: u64,
+    /// Its active checks; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Check>,
+    weight: u32,
     requests: u64,
     failures: u64,
+    retries: u64,
+    retries_denied: u64,
+    in_flight: u64,
     connections: u64,
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,
+}
+
+/// The active checks of an upstream.
+#[derive(Debug, Serialize)]
+struct Check {
+    passing: bool,
+    passed: u64,
+    failed: u64,
+    /// Why the last check failed.
+    error: Option<String>,
 }
 
 /// A part that does not work.
@@ -180,9 +197,20 @@ fn store(link: LinkStatus) -> Store {
 
 fn upstream(status: UpstreamStatus) -> Upstream {
     let millis = |share| status.totals.response_seconds.quantile(share).map(|seconds| seconds * 1_000.0);
+    let check = status.check.as_ref().map(|check| Check {
+        passing: check.passing,
+        passed: check.passed,
+        failed: check.failed,
+        error: check.error.clone(),
+    });
     Upstream {
         route: status.routes.join(", "),
-        healthy: status.ejected_until.is_none(),
+        healthy: status.is_healthy(),
+        check,
+        weight: status.weight,
+        retries: status.totals.retries,
+        retries_denied: status.totals.retries_denied,
+        in_flight: status.totals.in_flight,
         ejected_until: status.ejected_until.map(formatted),
         ejections: status.ejections,
         requests: status.totals.requests(),

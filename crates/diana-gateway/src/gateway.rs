@@ -9,17 +9,18 @@ use crate::connection::{Deadlines, StartTime, Ticker};
 use crate::http2;
 use crate::listener::{self, CertificateStatus, Certificates, ConnLimit};
 use crate::section::GatewaySection;
-use crate::upstream::{self, Connector, UpstreamRegistry, UpstreamWatch, Upstreams};
-use crate::worker::{RouteTarget, Worker, WorkerState};
+use crate::upstream::{self, Checker, Connector, UpstreamRegistry, UpstreamWatch, Upstreams};
+use crate::worker::{NoUpstream, Worker, WorkerState};
 use diana::Engine;
 use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter};
 use diana_metrics::Metrics;
 use diana_rules::RuleFile;
 use diana_rules::section::SectionNotRegistered;
 use http::HeaderName;
+use parking_lot::Mutex;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
 
@@ -33,18 +34,21 @@ pub struct Gateway {
     no_upstream: NoUpstream,
 }
 
-/// How requests are answered if no upstream is configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoUpstream {
-    Allow,
-    Echo,
-    /// Requests are checks of other gateways.
-    Check,
-}
-
 /// Reloads the certificates of a running gateway, and reports them.
 #[derive(Clone, Debug)]
 pub struct CertificateWatch(Option<Arc<Certificates>>);
+
+/// Replaces the upstreams and routes of a running gateway.
+#[derive(Clone, Debug)]
+pub struct UpstreamReload(Arc<ReloadState>);
+
+#[derive(Debug)]
+struct ReloadState {
+    registry: Arc<UpstreamRegistry>,
+    checker: Checker,
+    /// Not kept alive: their connections to upstreams end with them.
+    workers: Mutex<Vec<Weak<WorkerState>>>,
+}
 
 /// A running gateway. Dropping it shuts it down.
 #[derive(Debug)]
@@ -53,6 +57,7 @@ pub struct RunningGateway {
     metrics: Arc<Metrics>,
     certificates: CertificateWatch,
     upstreams: UpstreamWatch,
+    upstream_reload: UpstreamReload,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
     /// Dropped after the workers have ended.
@@ -137,11 +142,18 @@ impl Gateway {
         let http2_memory = Arc::new(http2::TotalMemory::new(self.section.bounds.memory));
         let start = StartTime::now();
         let registry = Arc::new(UpstreamRegistry::new(start, Arc::clone(&self.section)));
+        let reload = Arc::new(ReloadState {
+            registry: Arc::clone(&registry),
+            checker: Checker::new(connector.clone()),
+            workers: Mutex::default(),
+        });
+        let budgets = registry.retry_budgets();
         let mut running = RunningGateway {
             addresses,
             metrics: Arc::clone(&metrics),
             certificates: CertificateWatch(certificates),
             upstreams: UpstreamWatch(Arc::clone(&registry)),
+            upstream_reload: UpstreamReload(Arc::clone(&reload)),
             stop,
             workers: Vec::with_capacity(workers),
             ticker: Ticker::start().map_err(StartError::Thread)?,
@@ -155,33 +167,25 @@ impl Gateway {
                 Arc::clone(&registry),
                 metrics.shard(number),
             );
-            let default = match self.no_upstream {
-                NoUpstream::Check => RouteTarget::Check,
-                _ if !self.section.upstream.is_empty() => {
-                    RouteTarget::Upstreams(upstreams.balancer(&self.section.upstream))
-                }
-                // If there are routes, requests are meant to be forwarded: a request without a route gets a 404.
-                NoUpstream::Allow if !self.section.routes.is_empty() => RouteTarget::Upstreams(upstreams.balancer(&[])),
-                NoUpstream::Allow => RouteTarget::Allow,
-                NoUpstream::Echo => RouteTarget::Echo,
-            };
-            let routes = self.section.routes.iter().map(|route| upstreams.balancer(&route.upstream)).collect();
+            let routing = upstreams.routing(&self.section, &budgets);
             let worker = Arc::new(WorkerState {
                 gateway: Arc::clone(&self.section),
                 filter: self.filter.for_thread(),
                 chain: Arc::new(self.chain.clone()),
                 upstreams,
-                default,
-                routes,
+                routing: Mutex::new(routing),
+                no_upstream: self.no_upstream,
                 deadlines,
                 http2_memory: Arc::clone(&http2_memory),
                 metrics: metrics.shard(number),
                 log: self.log.clone(),
             });
+            reload.workers.lock().push(Arc::downgrade(&worker));
             let (conn_limit, ticks) = (Arc::clone(&conn_limit), running.ticker.ticks());
             let worker = Worker { worker, listeners, conn_limit, ticks, stop: stopped.clone() };
             running.workers.push(spawn(number, worker)?);
         }
+        reload.checker.set(registry.checks()).map_err(StartError::Thread)?;
         Ok(running)
     }
 
@@ -247,6 +251,11 @@ impl RunningGateway {
         self.upstreams.clone()
     }
 
+    /// Returns a handle that replaces the upstreams and routes.
+    pub fn upstream_reload(&self) -> UpstreamReload {
+        self.upstream_reload.clone()
+    }
+
     /// Shuts down gracefully: accepts no more connections, drains the requests in flight, and returns when all are done
     /// or after `timeouts.stop`.
     pub fn stop(mut self) {
@@ -258,6 +267,35 @@ impl RunningGateway {
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
+        self.upstream_reload.0.checker.stop();
+    }
+}
+
+impl UpstreamReload {
+    /// Replaces the upstreams and routes, with their weights, checks and retries, by those of `section`; its other
+    /// settings are ignored. Upstreams that stay keep their connections, health and counts, and requests in flight are
+    /// completed by the upstreams that they were sent to. Returns `false` if nothing has changed.
+    pub fn apply(&self, section: &GatewaySection) -> bool {
+        let ReloadState { registry, checker, workers } = &*self.0;
+        // Held to the end, so that two changes do not mix.
+        let workers = workers.lock();
+        let old = registry.section();
+        let new = Arc::new(old.with_upstreams_of(section));
+        if old == new {
+            return false;
+        }
+        let removed = registry.replace(Arc::clone(&new));
+        let budgets = registry.retry_budgets();
+        for worker in workers.iter().filter_map(Weak::upgrade) {
+            let routing = worker.upstreams.routing(&new, &budgets);
+            let old = std::mem::replace(&mut *worker.routing.lock(), routing);
+            drop(old);
+            worker.upstreams.remove(&removed);
+        }
+        if let Err(error) = checker.set(registry.checks()) {
+            tracing::error!("upstreams are not checked: can't start a thread: {error}");
+        }
+        true
     }
 }
 

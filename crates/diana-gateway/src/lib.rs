@@ -20,7 +20,7 @@
 //! | [`http2`] | HTTP/2 with clients: a task for each stream, bounded memory |
 //! | [`request`] | the life of a request, from its head to its response: the place to start reading; its head, its body, and its record for metrics and the log |
 //! | [`proxy`] | an allowed request on its way to an upstream and back; upgraded connections |
-//! | [`upstream`] | connections to upstreams: balancing, health, HTTP/1 and HTTP/2 |
+//! | [`upstream`] | connections to upstreams: balancing, health checks, retries, HTTP/1 and HTTP/2 |
 //! | [`response`] | the response to the client, also those that the gateway creates itself |
 //! | [`access_log`] | a line for each request |
 //! | [`section`] | the section `gateway` of the rule file |
@@ -62,7 +62,7 @@ mod upstream;
 mod worker;
 
 pub use connection::descriptors::raise_descriptor_limit;
-pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError};
+pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError, UpstreamReload};
 pub use listener::CertificateStatus;
 pub use request::{DescribedRequest, InvalidRequest, RejectedRequest, prepare_head};
-pub use upstream::{UpstreamStatus, UpstreamWatch};
+pub use upstream::{CheckStatus, UpstreamStatus, UpstreamWatch};

@@ -11,10 +11,10 @@ use crate::request::head::{self, TrailerFilter, UpstreamRequest};
 use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker, closing, respond};
 use crate::response::{ResponseBody, local_response};
 use crate::upstream::{Balancer, UpstreamError, UpstreamResponse};
-use crate::worker::RouteTarget;
+use crate::worker::NoUpstream;
 use bytes::Bytes;
 use diana::{Clock, SystemClock};
-use diana_http::{HttpAttributes, RequestPermit};
+use diana_http::RequestPermit;
 use diana_metrics::Outcome;
 use diana_rules::rule::HeldUntil;
 use diana_rules::ruleset::CompiledRule;
@@ -117,15 +117,12 @@ impl ProxyRequest {
             tracing::debug!("a request of {client} was denied by the filter `{}`", denial.by);
             return ProxyOutcome::Local(denial.response, Outcome::Rejected);
         }
-        let target = match (permit.reroute_to(), connection.route(head, client), &worker.default) {
-            (Some(upstream), _, _) => Target::One(upstream),
-            (_, Some(balancer), _) | (_, None, RouteTarget::Upstreams(balancer)) => Target::Balancer(balancer),
-            (_, None, RouteTarget::Echo) => {
-                return ProxyOutcome::Local(local_response::echo(head, client), Outcome::Answered);
-            }
-            (_, None, RouteTarget::Allow | RouteTarget::Check) => {
-                return ProxyOutcome::Local(local_response::allowed(), Outcome::Answered);
-            }
+        let target = match permit.reroute_to() {
+            Some(upstream) => Target::One(upstream),
+            None => match connection.target(head, client) {
+                Ok(balancer) => Target::Balancer(balancer),
+                Err(response) => return ProxyOutcome::Local(*response, Outcome::Answered),
+            },
         };
         // HTTP/1 requests with an `Upgrade` header have it.
         let client_upgrade = head.extensions.remove::<OnUpgrade>();
@@ -135,10 +132,10 @@ impl ProxyRequest {
         tracker.body(body_progress.as_ref());
         *progress = body_progress;
         let request = UpstreamRequest { head, conn_info: &connection.conn_info, upgrade: upgrade.as_ref() };
-        let start = SystemClock.now();
+        let mut start = SystemClock.now();
         let sent = match target {
-            Target::Balancer(balancer) => worker.upstreams.send(balancer, request, body).await,
-            Target::One(upstream) => Box::pin(worker.upstreams.send_to(upstream, request, body)).await,
+            Target::Balancer(balancer) => worker.upstreams.send(&balancer, request, body, &mut start).await,
+            Target::One(upstream) => Box::pin(worker.upstreams.send_to(upstream, request, body, &mut start)).await,
         };
         match sent {
             Ok(upstream) => ProxyOutcome::Responded { upstream, took: SystemClock.now().since(start), client_upgrade },
@@ -150,7 +147,11 @@ impl ProxyRequest {
     fn finish(self, outcome: ProxyOutcome) -> Response<ResponseBody> {
         let Self { connection, head, body, progress, mut permit, mut tracker, .. } = self;
         match outcome {
-            ProxyOutcome::Responded { upstream: UpstreamResponse { mut response, endpoint }, took, client_upgrade } => {
+            ProxyOutcome::Responded {
+                upstream: UpstreamResponse { mut response, in_flight },
+                took,
+                client_upgrade,
+            } => {
                 if response.status() == StatusCode::NO_CONTENT {
                     // RFC 9110, section 8.6. HTTP/2 clients treat it as a malformed response.
                     response.headers_mut().remove(CONTENT_LENGTH);
@@ -158,7 +159,7 @@ impl ProxyRequest {
                 if let Some(progress) = &progress {
                     permit.waited_for_client(progress.waited());
                 }
-                tracker.responded(endpoint, took);
+                tracker.responded(in_flight, took);
                 let is_rerouted = permit.reroute_to().is_some();
                 tracker.outcome = if is_rerouted { Outcome::Rerouted } else { Outcome::Forwarded };
                 tracker.status(response.status());
@@ -208,18 +209,23 @@ fn outlives_client(permit: &RequestPermit) -> bool {
 
 /// The upstreams a request is sent to.
 enum Target<'a> {
-    Balancer(&'a Balancer),
+    Balancer(Arc<Balancer>),
     One(&'a Upstream),
 }
 
 impl Connection {
-    /// Returns the upstreams of the route that a request matches.
-    fn route(&self, head: &Parts, client: IpAddr) -> Option<&Balancer> {
-        if self.worker.routes.is_empty() {
-            return None;
+    /// Returns the upstreams for a request, or the local response if there are none.
+    fn target(&self, head: &Parts, client: IpAddr) -> Result<Arc<Balancer>, Box<Response<Full<Bytes>>>> {
+        let routing = self.worker.routing.lock();
+        if let Some(balancer) = routing.balancer(head, client) {
+            return Ok(Arc::clone(balancer));
         }
-        let route = self.worker.gateway.route(&HttpAttributes::of_head(head, Some(client)))?;
-        self.worker.routes.get(route)
+        Err(Box::new(match self.worker.no_upstream {
+            NoUpstream::Echo => local_response::echo(head, client),
+            // If there are routes, requests are meant to be forwarded.
+            NoUpstream::Allow if routing.has_routes() => local_response::upstream_error(&UpstreamError::NoUpstream),
+            NoUpstream::Allow | NoUpstream::Check => local_response::allowed(),
+        }))
     }
 
     /// Returns the request's body as a stream to the upstream, and its progress.

@@ -30,7 +30,7 @@ pub(crate) use request_record::RequestTracker;
 use super::connection::{Connection, PeerTrust};
 use super::proxy::ProxyRequest;
 use super::response::{ResponseBody, local_response};
-use super::worker::{RouteTarget, WorkerState};
+use super::worker::{NoUpstream, WorkerState};
 use bytes::Bytes;
 use diana_http::{CheckResult, Denial, RequestPermit};
 use diana_metrics::Outcome;
@@ -126,7 +126,7 @@ impl Connection {
     /// Serves one request.
     pub(super) fn begin(self: &Arc<Self>, mut head: Parts, body: RequestBody) -> ResponseFuture {
         let worker = &self.worker;
-        if matches!(worker.default, RouteTarget::Check) {
+        if worker.no_upstream == NoUpstream::Check {
             return self.check(head, body);
         }
         let mut tracker = RequestTracker::begin(self, &head);

@@ -8,19 +8,23 @@
 
 mod client_bounds;
 mod describe;
+mod health_check;
+mod retry_policy;
 mod route;
 mod schema;
 mod signed_requests;
 mod timeouts;
 mod tls;
+mod upstream_group;
 
 pub use client_bounds::GatewayLimits;
 use diana_rules::document::{Node, Value};
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::map_reader::MapReader;
 use diana_rules::matching::first_route;
-use diana_rules::upstream_url::Upstream;
 use diana_rules::{Attributes, Problem, Section, scalar};
+pub use health_check::HealthCheck;
+pub use retry_policy::{RetryOn, RetryPolicy};
 pub use route::Route;
 pub use signed_requests::Signature;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,6 +32,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 pub use timeouts::Timeouts;
 pub use tls::{Certificate, Tls};
+pub use upstream_group::{Balance, UpstreamGroup, WeightedUpstream};
 
 /// The listeners and upstreams.
 ///
@@ -50,7 +55,7 @@ pub use tls::{Certificate, Tls};
 /// let gateway = file.section::<GatewaySection>()?.unwrap();
 /// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/v1/users")), Some(0));
 /// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/")), None);
-/// assert_eq!(gateway.upstream[0].to_string(), "http://127.0.0.1:3000");
+/// assert_eq!(gateway.upstream.endpoints[0].upstream.to_string(), "http://127.0.0.1:3000");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -60,8 +65,8 @@ pub struct GatewaySection {
     pub listen: Vec<SocketAddr>,
     /// The listeners with TLS.
     pub tls: Option<Tls>,
-    /// The upstreams of requests that match no route, used in turn. Empty if Diana forwards nothing.
-    pub upstream: Vec<Upstream>,
+    /// The upstreams of requests that match no route. Empty if Diana forwards nothing.
+    pub upstream: UpstreamGroup,
     /// Whether requests without an upstream are answered with their own content, for experiments.
     pub echo: bool,
     /// A PEM file of certificates that are trusted for upstreams, in addition to the system's.
@@ -116,7 +121,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 const MAX_WORKERS: u64 = 1_024;
 
 /// The fields of `gateway`.
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 19] = [
     "listen",
     "upstream",
     "trusted_proxies",
@@ -133,6 +138,9 @@ const FIELDS: [&str; 16] = [
     "bounds",
     "paths",
     "methods",
+    "balance",
+    "health",
+    "retries",
 ];
 /// The fields of `access_log`, if it is a map.
 const ACCESS_LOG: [&str; 2] = ["format", "file"];
@@ -180,7 +188,7 @@ impl Default for GatewaySection {
         Self {
             listen: vec![LISTEN],
             tls: None,
-            upstream: Vec::new(),
+            upstream: UpstreamGroup::default(),
             echo: false,
             upstream_ca: None,
             routes: Vec::new(),
@@ -203,6 +211,17 @@ impl GatewaySection {
     pub fn route(&self, request: &dyn Attributes) -> Option<usize> {
         first_route(request, self.routes.iter().map(|route| &route.matches))
     }
+
+    /// Returns the groups of upstreams: that of requests without a route, then those of the routes.
+    pub fn upstream_groups(&self) -> impl Iterator<Item = &UpstreamGroup> {
+        std::iter::once(&self.upstream).chain(self.routes.iter().map(|route| &route.upstream))
+    }
+
+    /// Returns these settings with the upstreams and routes of others: what can change while the gateway runs.
+    #[must_use]
+    pub fn with_upstreams_of(&self, other: &Self) -> Self {
+        Self { upstream: other.upstream.clone(), routes: other.routes.clone(), ..self.clone() }
+    }
 }
 
 impl Section for GatewaySection {
@@ -221,7 +240,8 @@ impl Section for GatewaySection {
             let problem = Problem::new(plain.span, format!("{duplicate} is used both with and without TLS"));
             problems.push(problem.expected("use another address for one of them"));
         }
-        let upstream = fields.take("upstream").map(|node| upstreams(node, problems));
+        let upstream = fields.take("upstream");
+        let upstream = UpstreamGroup::parse(upstream, &mut fields, problems);
         let echo = fields.take("echo").and_then(|node| scalar::flag(node, "`echo`", problems)).unwrap_or_default();
         let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::path(node, "upstream_ca", problems));
         let routes = fields.take("routes").map(|node| Route::parse_all(node, problems));
@@ -249,7 +269,7 @@ impl Section for GatewaySection {
         Some(Self {
             listen,
             tls,
-            upstream: upstream.unwrap_or_default(),
+            upstream,
             echo,
             upstream_ca,
             routes: routes.unwrap_or_default(),
@@ -281,9 +301,4 @@ impl Section for GatewaySection {
 /// Returns `true` if two listeners would use the same address. Port 0 is a different port each time.
 fn is_among(address: &SocketAddr, others: &[SocketAddr]) -> bool {
     address.port() != 0 && others.contains(address)
-}
-
-fn upstreams(node: &Node, problems: &mut Vec<Problem>) -> Vec<Upstream> {
-    let nodes = scalar::at_least_one(node, "`upstream`", problems).into_iter();
-    nodes.filter_map(|node| Upstream::parse_node(node, "`upstream`", problems)).collect()
 }

@@ -2,7 +2,7 @@
 
 mod state;
 
-pub(crate) use state::{RouteTarget, WorkerState};
+pub(crate) use state::{NoUpstream, WorkerState};
 
 use crate::listener::{Acceptor, Certificates, ConnLimit};
 use std::net::TcpListener;

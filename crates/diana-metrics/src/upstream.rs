@@ -1,4 +1,4 @@
-//! The counts of one upstream: its responses and their durations, its failures, and its connections.
+//! The counts of one upstream: its responses and their durations, its failures and their retries, and its connections.
 
 use crate::Buckets;
 use crate::histogram::Histogram;
@@ -15,6 +15,9 @@ pub struct UpstreamShard {
     aborted: AtomicU64,
     opened: AtomicU64,
     closed: AtomicU64,
+    in_flight: AtomicU64,
+    retries: AtomicU64,
+    retries_denied: AtomicU64,
 }
 
 /// The sums of one upstream over all workers.
@@ -29,6 +32,12 @@ pub struct UpstreamTotals {
     pub aborted: u64,
     /// Open connections.
     pub connections: u64,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Requests that it failed, and that were then sent to another upstream.
+    pub retries: u64,
+    /// Requests that it failed, and that were not retried as the retry budget was used up.
+    pub retries_denied: u64,
 }
 
 /// An open connection to an upstream; dropping it counts the end of the connection.
@@ -50,6 +59,28 @@ impl UpstreamShard {
     /// Counts a response that was aborted after its head.
     pub fn aborted(&self) {
         add(&self.aborted);
+    }
+
+    /// Counts a request in flight. [`request_ended`](Self::request_ended) must follow.
+    #[inline]
+    pub fn request_began(&self) {
+        add(&self.in_flight);
+    }
+
+    /// Counts the end of a request that was in flight.
+    #[inline]
+    pub fn request_ended(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a failed request that another upstream gets.
+    pub fn retried(&self) {
+        add(&self.retries);
+    }
+
+    /// Counts a failed request that was not retried as the retry budget was used up.
+    pub fn retry_denied(&self) {
+        add(&self.retries_denied);
     }
 
     /// Counts a connection, until the returned value is dropped.
@@ -90,6 +121,9 @@ impl UpstreamTotals {
         // Reads `closed` first: otherwise a connection closed in between would be subtracted without having been added.
         let closed = read(&shard.closed);
         self.connections += read(&shard.opened).saturating_sub(closed);
+        self.in_flight += read(&shard.in_flight);
+        self.retries += read(&shard.retries);
+        self.retries_denied += read(&shard.retries_denied);
     }
 
     /// Adds the sums of another upstream.
@@ -98,6 +132,9 @@ impl UpstreamTotals {
         self.unanswered += other.unanswered;
         self.aborted += other.aborted;
         self.connections += other.connections;
+        self.in_flight += other.in_flight;
+        self.retries += other.retries;
+        self.retries_denied += other.retries_denied;
     }
 
     /// Returns the number of requests that were sent to it, or that should have been sent.

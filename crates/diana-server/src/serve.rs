@@ -174,7 +174,9 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         None => audit,
     });
     let rule_log = Arc::new(RuleLog::new(Arc::new(SystemClock)).audited(Arc::clone(&audit)));
-    let sources = watch_sources(options, document, file, &engine, &rule_log).await?;
+    let reloader = Reloader::new(Arc::clone(&engine), crate::registry());
+    let reload = ConfigReload::new(reloader, Arc::clone(&rule_log), options.upstreams().to_vec());
+    let sources = watch_sources(options, document, file, Arc::clone(&reload)).await?;
     let mut gateway = Gateway::new(file, Arc::clone(&engine))?;
     let changes = Arc::clone(&audit);
     let mut services = Services::new(file, Arc::clone(&engine))?.key_changes(Arc::new(move |client, change| {
@@ -200,6 +202,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let gateway_section = file.section_or_default::<GatewaySection>()?;
     let stop_timeout = gateway_section.timeouts.stop;
     let gateway = gateway.start().map_err(ServeError::Gateway)?;
+    reload.gateway_started(gateway.upstream_reload());
     let services = services.start().map_err(ServeError::Services)?;
     let history = Arc::new(History::new());
     let sampled = (Arc::clone(&history), Arc::clone(&engine), Arc::clone(&metrics));
@@ -246,15 +249,13 @@ async fn watch_sources(
     options: &ServeOptions,
     document: &Document,
     file: &RuleFile,
-    engine: &Arc<Engine>,
-    rule_log: &Arc<RuleLog>,
+    reload: Arc<ConfigReload>,
 ) -> Result<Arc<WatchHandle>, ServeError> {
     let sources = match options.path() {
         Some(path) => Sources::new().local(path),
         None => Sources::new().document(document.clone()),
     };
     let sources = sources.remote_of(file).map_err(|error| ServeError::Sources(error.to_string()))?;
-    let reload = ConfigReload::new(Reloader::new(Arc::clone(engine), crate::registry()), Arc::clone(rule_log));
     let handle = sources.start(reload).await.map_err(|error| ServeError::Sources(error.to_string()))?;
     Ok(Arc::new(handle))
 }

@@ -10,7 +10,7 @@ use crate::section::{ServiceSettings, ServicesSection};
 use diana::Engine;
 use diana_gateway::access_log::AccessLog;
 use diana_gateway::listener::{self, Certificates};
-use diana_gateway::section::{GatewaySection, Tls};
+use diana_gateway::section::{GatewaySection, Tls, UpstreamGroup};
 use diana_gateway::{CertificateStatus, CertificateWatch, Gateway, RunningGateway};
 use diana_metrics::{ServiceMetrics, ServiceTotals};
 use diana_rules::RuleFile;
@@ -140,7 +140,7 @@ impl Services {
     fn http(&self) -> Option<GatewaySection> {
         let settings = self.section.http.as_ref()?;
         let mut gateway = self.gateway.clone();
-        gateway.upstream.clear();
+        gateway.upstream = UpstreamGroup::default();
         gateway.routes.clear();
         gateway.echo = false;
         gateway.signature = None;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Loads the documents of [`Sources`](diana_config::Sources) into an [`Engine`].
 ///
 /// Rules take effect immediately and keep their counts. Settings of the process (`gateway`, `admin`, `store`, `remote`)
-/// take effect at the next start.
+/// are up to the caller; the program `diana` applies the upstreams and routes, and the rest at the next start.
 ///
 /// ```no_run
 /// use diana::config::Sources;

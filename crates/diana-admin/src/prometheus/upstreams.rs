@@ -1,9 +1,9 @@
-//! The requests, failures, response times, connections and ejections of each upstream.
+//! The requests, failures, response times, connections, ejections, checks and retries of each upstream.
 //!
 //! At most [`LABELLED`] upstreams have samples of their own; the others are counted together.
 
 use super::text::{Kind, Text};
-use diana_gateway::UpstreamStatus;
+use diana_gateway::{CheckStatus, UpstreamStatus};
 use diana_metrics::UpstreamTotals;
 
 /// The maximum number of upstreams with samples of their own.
@@ -17,6 +17,9 @@ struct UpstreamSample {
     totals: UpstreamTotals,
     ejected: u64,
     ejections: u64,
+    /// The checks of the upstreams that have any.
+    checks: Vec<CheckStatus>,
+    weight: u64,
 }
 
 /// Writes the samples of all upstreams.
@@ -28,6 +31,8 @@ pub(super) fn upstreams(text: &mut Text, upstreams: &[UpstreamStatus]) {
         totals: upstream.totals.clone(),
         ejected: u64::from(upstream.ejected_until.is_some()),
         ejections: upstream.ejections,
+        checks: upstream.check.iter().cloned().collect(),
+        weight: u64::from(upstream.weight),
     };
     let (labelled, others) = upstreams.split_at(upstreams.len().min(LABELLED));
     let mut samples: Vec<_> = labelled.iter().map(|upstream| (&*upstream.address, sample(upstream))).collect();
@@ -37,6 +42,8 @@ pub(super) fn upstreams(text: &mut Text, upstreams: &[UpstreamStatus]) {
             sum.totals.add_totals(&other.totals);
             sum.ejected += other.ejected;
             sum.ejections += other.ejections;
+            sum.checks.extend(other.checks);
+            sum.weight += other.weight;
         }
         samples.push((OTHERS, sum));
     }
@@ -56,10 +63,40 @@ pub(super) fn upstreams(text: &mut Text, upstreams: &[UpstreamStatus]) {
     each("diana_upstream_ejected", Kind::Gauge, help, |sample| sample.ejected);
     let help = "How often each upstream was ejected.";
     each("diana_upstream_ejections_total", Kind::Counter, help, |sample| sample.ejections);
+    let help = "Requests in flight at each upstream.";
+    each("diana_upstream_in_flight", Kind::Gauge, help, |sample| sample.totals.in_flight);
+    let help = "The weight of each upstream, in the first of its routes.";
+    each("diana_upstream_weight", Kind::Gauge, help, |sample| sample.weight);
+    let help = "Requests that each upstream failed and that were sent to another one, as `retries` allows.";
+    each("diana_upstream_retries_total", Kind::Counter, help, |sample| sample.totals.retries);
+    let help = "Requests that each upstream failed and that were not retried, as the retry budget was used up.";
+    each("diana_upstream_retries_denied_total", Kind::Counter, help, |sample| sample.totals.retries_denied);
+    checks(text, &samples);
     let help = "Time to the head of the response of each upstream.";
     text.family("diana_upstream_response_seconds", Kind::Histogram, help);
     for (upstream, sample) in &samples {
         let name = "diana_upstream_response_seconds";
         text.buckets(name, &[("upstream", upstream)], &sample.totals.response_seconds);
+    }
+}
+
+/// Writes the samples of the upstreams that are checked.
+fn checks(text: &mut Text, samples: &[(&str, UpstreamSample)]) {
+    let checked: Vec<_> = samples.iter().filter(|(_, sample)| !sample.checks.is_empty()).collect();
+    if checked.is_empty() {
+        return;
+    }
+    let name = "diana_upstream_healthy";
+    text.family(name, Kind::Gauge, "Whether each upstream passes its active checks.");
+    for (upstream, sample) in &checked {
+        let is_passing = sample.checks.iter().all(|check| check.passing);
+        text.sample(name, &[("upstream", upstream)], u64::from(is_passing));
+    }
+    let name = "diana_upstream_checks_total";
+    text.family(name, Kind::Counter, "Active checks of each upstream, by their result.");
+    for (upstream, sample) in &checked {
+        let sum = |count: fn(&CheckStatus) -> u64| sample.checks.iter().map(count).sum::<u64>();
+        text.sample(name, &[("upstream", upstream), ("result", "passed")], sum(|check| check.passed));
+        text.sample(name, &[("upstream", upstream), ("result", "failed")], sum(|check| check.failed));
     }
 }

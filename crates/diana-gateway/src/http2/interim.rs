@@ -10,7 +10,7 @@ use super::memory::CHUNK_SIZE;
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
 /// Connects a request with the HTTP/2 stream that it came on. Cloning is cheap; clones share their state.
@@ -21,6 +21,8 @@ pub(crate) struct StreamHandle(Arc<Shared>);
 struct Shared {
     interim: Mutex<Interim>,
     read_size: AtomicUsize,
+    /// Whether an interim response of an upstream was forwarded.
+    has_forwarded: AtomicBool,
 }
 
 /// Interim responses that have not been sent yet.
@@ -33,15 +35,22 @@ struct Interim {
 
 impl StreamHandle {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Shared { interim: Mutex::default(), read_size: AtomicUsize::new(CHUNK_SIZE) }))
+        let (interim, read_size) = (Mutex::default(), AtomicUsize::new(CHUNK_SIZE));
+        Self(Arc::new(Shared { interim, read_size, has_forwarded: AtomicBool::new(false) }))
     }
 
     /// Forwards an interim response of an upstream. The caller bounds their number.
     pub(crate) fn forward(&self, response: Response<()>) {
         // The gateway sends `100 Continue` itself, and HTTP/2 has no upgrades.
         if !matches!(response.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
+            self.0.has_forwarded.store(true, Ordering::Relaxed);
             self.push(response);
         }
+    }
+
+    /// Returns `true` if an interim response of an upstream was forwarded.
+    pub(crate) fn has_forwarded(&self) -> bool {
+        self.0.has_forwarded.load(Ordering::Relaxed)
     }
 
     /// Sends `100 Continue`: the client should send the body.

@@ -18,7 +18,7 @@ pub(crate) use trailers::{Padded, TrailerFilter, is_trailer_allowed};
 pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, is_forwarded};
 
 use super::RejectedRequest;
-use crate::section::GatewaySection;
+use crate::section::{GatewaySection, UpstreamGroup};
 use diana_http::find_header;
 use http::Version;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
@@ -105,8 +105,7 @@ pub(crate) fn add_host(head: &mut Parts, gateway: &GatewaySection) {
     if head.version > Version::HTTP_10 || head.uri.authority().is_some() || head.headers.contains_key(HOST) {
         return;
     }
-    let upstreams = gateway.routes.iter().flat_map(|route| &route.upstream);
-    let first = gateway.upstream.iter().chain(upstreams).next();
+    let first = gateway.upstream_groups().flat_map(UpstreamGroup::upstreams).next();
     if let Some(host) = first.and_then(|first| HeaderValue::try_from(first.authority()).ok()) {
         head.headers.insert(HOST, host);
     }

@@ -3,7 +3,7 @@
 use super::body::BodyProgress;
 use crate::access_log::{Entry, LimitedBy};
 use crate::connection::Connection;
-use crate::upstream::Endpoint;
+use crate::upstream::InFlight;
 use diana::{Clock, Retry, SystemClock, Timestamp};
 use diana_metrics::Outcome;
 use http::header::{HOST, HeaderName, HeaderValue, REFERER, USER_AGENT};
@@ -21,8 +21,8 @@ pub(crate) struct RequestTracker {
     /// When the rules decided.
     decided: Timestamp,
     pub(crate) outcome: Outcome,
-    /// The upstream that responded.
-    upstream: Option<Arc<Endpoint>>,
+    /// The request at the upstream that responded.
+    upstream: Option<InFlight>,
     /// Present only if there is an access log.
     log_fields: Option<Box<LogFields>>,
 }
@@ -139,9 +139,9 @@ impl RequestTracker {
     }
 
     /// Records the upstream that responded, and how long it took.
-    pub(crate) fn responded(&mut self, upstream: Arc<Endpoint>, took: Duration) {
+    pub(crate) fn responded(&mut self, upstream: InFlight, took: Duration) {
         self.connection.worker.metrics.upstream(took);
-        upstream.counts.response(took);
+        upstream.endpoint.counts.response(took);
         self.upstream = Some(upstream);
         if let Some(fields) = &mut self.log_fields {
             fields.upstream_took = Some(took);
@@ -159,7 +159,7 @@ impl RequestTracker {
     pub(crate) fn upstream_aborted(&mut self) {
         self.connection.worker.metrics.upstream_failed();
         if let Some(upstream) = &self.upstream {
-            upstream.counts.aborted();
+            upstream.endpoint.counts.aborted();
         }
         self.outcome = Outcome::Failed;
     }
@@ -191,7 +191,7 @@ impl Drop for RequestTracker {
         let (Some(fields), Some(log)) = (&self.log_fields, &worker.log) else { return };
         // The host that rules match: the authority of an absolute URI, if there is one.
         let host = fields.uri.authority().map(|host| host.as_str().as_bytes());
-        let upstream = self.upstream.as_ref().map(|endpoint| endpoint.upstream.to_string());
+        let upstream = self.upstream.as_ref().map(|upstream| upstream.endpoint.upstream.to_string());
         let shadow_rules = fields.shadow_rules.iter().map(LimitingRule::logged).collect::<Vec<_>>();
         log.log(&Entry {
             at: self.start,

@@ -1,10 +1,9 @@
 //! The gateway in words: its listeners, upstreams and other settings. Defaults are not described, except for the
 //! addresses.
 
-use super::{AccessLogFormat, GatewaySection};
+use super::{AccessLogFormat, Balance, GatewaySection, RetryPolicy, UpstreamGroup};
 use diana_rules::describe::{and, duration};
 use diana_rules::http_settings::SpellingPolicy;
-use diana_rules::upstream_url::Upstream;
 
 impl GatewaySection {
     /// Describes the gateway, line by line.
@@ -13,7 +12,7 @@ impl GatewaySection {
     /// use diana_gateway::section::GatewaySection;
     ///
     /// let mut gateway = GatewaySection::default();
-    /// gateway.upstream = vec!["http://a".parse()?, "http://b".parse()?];
+    /// gateway.upstream = vec!["http://a".parse()?, "http://b".parse()?].into();
     /// assert_eq!(gateway.describe(), ["listens on 127.0.0.1:8080", "all requests go to http://a and http://b in turn"]);
     /// # Ok::<(), diana_rules::upstream_url::InvalidUpstream>(())
     /// ```
@@ -66,23 +65,44 @@ fn listeners(gateway: &GatewaySection) -> String {
 /// Describes the upstreams.
 fn upstreams(gateway: &GatewaySection) -> Vec<String> {
     let mut lines = Vec::new();
-    lines.extend(gateway.routes.iter().map(|route| format!("{} goes to {}", route.matches, in_turn(&route.upstream))));
+    lines.extend(gateway.routes.iter().map(|route| format!("{} goes to {}", route.matches, group(&route.upstream))));
     let rest = if gateway.routes.is_empty() { "all requests go" } else { "other requests go" };
-    lines.push(match &*gateway.upstream {
+    lines.push(match &*gateway.upstream.endpoints {
         [] if gateway.echo && gateway.routes.is_empty() => {
             "all requests are answered with their own content".to_owned()
         }
         [] if gateway.echo => "other requests are answered with their own content".to_owned(),
         [] if gateway.routes.is_empty() => "no upstream: allowed requests are answered with 204".to_owned(),
         [] => "other requests are answered with 404".to_owned(),
-        upstream => format!("{rest} to {}", in_turn(upstream)),
+        _ => format!("{rest} to {}", group(&gateway.upstream)),
     });
     lines
 }
 
-fn in_turn(upstream: &[Upstream]) -> String {
-    let turn = if upstream.len() > 1 { " in turn" } else { "" };
-    format!("{}{turn}", and(upstream))
+/// Describes a group of upstreams.
+fn group(group: &UpstreamGroup) -> String {
+    let has_weights = group.endpoints.iter().any(|endpoint| endpoint.weight != 1);
+    let names = group.endpoints.iter().map(|endpoint| match has_weights {
+        true => format!("{} (weight {})", endpoint.upstream, endpoint.weight),
+        false => endpoint.upstream.to_string(),
+    });
+    let mut text = and(&names.collect::<Vec<_>>());
+    if group.endpoints.len() > 1 {
+        text.push_str(match group.balance {
+            Balance::RoundRobin => " in turn",
+            Balance::LeastRequests => ", the one with the fewest requests",
+        });
+    }
+    if let Some(health) = &group.health {
+        text.push_str(&format!("; checked at {} every {}", health.path, duration(health.interval)));
+    }
+    if let Some(retries) = &group.retries {
+        let RetryPolicy { attempts, budget, .. } = retries;
+        text.push_str(&format!(
+            "; failed requests are retried {attempts} times at most, within {budget} of all requests"
+        ));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -125,6 +145,13 @@ mod tests {
                 "sends no rate limit headers",
                 "logs each request as JSON",
             ]
+        );
+        let text =
+            "{upstream: [{url: http://a, weight: 3}, http://b], balance: least_requests, health: /up, retries: {}}";
+        assert_eq!(
+            described(text)[1],
+            "all requests go to http://a (weight 3) and http://b (weight 1), the one with the fewest requests; checked at \
+             /up every 5 seconds; failed requests are retried 2 times at most, within 20% of all requests"
         );
         assert_eq!(
             described("{}"),

@@ -2,12 +2,11 @@
 //!
 //! The first matching route is used, so a duplicate of an earlier route is an error.
 
-use super::upstreams;
+use super::UpstreamGroup;
 use diana_rules::Problem;
 use diana_rules::document::{Node, Span, Value};
 use diana_rules::map_reader::MapReader;
 use diana_rules::matching::Match;
-use diana_rules::upstream_url::Upstream;
 
 /// Upstreams for some hosts and paths.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +14,13 @@ use diana_rules::upstream_url::Upstream;
 pub struct Route {
     /// The hosts and paths that the route matches.
     pub matches: Match,
-    /// The upstreams, used in turn.
-    pub upstream: Vec<Upstream>,
+    /// The upstreams.
+    pub upstream: UpstreamGroup,
 }
 
-pub(super) const FIELDS: [&str; 2] = ["match", "upstream"];
+pub(super) const FIELDS: [&str; 5] = ["match", "upstream", "balance", "health", "retries"];
+/// The fields that a route must have.
+pub(super) const REQUIRED: [&str; 2] = ["match", "upstream"];
 /// The maximum number of routes, since a request may check all of them.
 pub(super) const MAX_ROUTES: usize = 1_000;
 
@@ -64,9 +65,10 @@ impl Route {
             }
             Some((matches, node.span))
         });
-        let upstream = fields.require("upstream", problems).map(|node| upstreams(node, problems));
+        let upstream = fields.require("upstream", problems);
+        let group = UpstreamGroup::parse(upstream, &mut fields, problems);
         fields.finish(problems);
         let (matches, span) = matches?;
-        Some((Self { matches, upstream: upstream? }, span))
+        upstream.map(|_| (Self { matches, upstream: group }, span))
     }
 }

@@ -1,7 +1,8 @@
 //! The JSON Schema of `gateway`.
 
 use super::{
-    ACCESS_LOG, AccessLogFormat, Certificate, FIELDS, METHODS, client_bounds, route, signed_requests, timeouts, tls,
+    ACCESS_LOG, AccessLogFormat, Balance, Certificate, FIELDS, METHODS, RetryOn, client_bounds, health_check,
+    retry_policy, route, signed_requests, timeouts, tls, upstream_group,
 };
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::schema::{flag, listen, object, one_or_more, place, reference, reference_with, requiring, word};
@@ -14,14 +15,78 @@ pub(super) fn gateway() -> Value {
 
 fn upstream(description: &str) -> Value {
     let examples = ["http://127.0.0.1:3000", "https://api.example.com", "h2c://127.0.0.1:50051"];
-    one_or_more(json!({"$ref": "#/$defs/url"}), description, &examples)
+    let weighted = object("an upstream with a weight", &upstream_group::ENDPOINT, |field| match field {
+        "url" => reference("url", "the upstream"),
+        _ => {
+            let maximum = upstream_group::MAX_WEIGHT;
+            let description = "share of the requests, relative to the other weights: 1 to 1000; 1 by default";
+            json!({"description": description, "allOf": [{"$ref": "#/$defs/count"}, {"maximum": maximum}]})
+        }
+    });
+    let one = json!({"anyOf": [{"$ref": "#/$defs/url"}, requiring(weighted, &["url"])]});
+    one_or_more(one, description, &examples)
+}
+
+/// The fields beside `upstream` that belong to it.
+fn of_group(name: &str) -> Value {
+    match name {
+        "balance" => word("how an upstream is chosen for a request; round_robin by default", &Balance::WORDS),
+        "health" => {
+            let check = object("how each upstream is checked", &health_check::FIELDS, of_health_check);
+            json!({
+                "description": "requests each upstream at intervals; one that fails gets no requests until it passes again",
+                "anyOf": [{"type": "string", "pattern": r"^/|\$\{"}, requiring(check, &["path"])],
+                "examples": ["/healthz"],
+            })
+        }
+        _ => object("which failed requests are sent to another upstream", &retry_policy::FIELDS, of_retry_policy),
+    }
+}
+
+fn of_health_check(name: &str) -> Value {
+    match name {
+        "path" => reference_with("text", "the path that is requested with GET", &["/healthz"]),
+        "host" => reference_with("text", "the Host of the request; the upstream's by default", &["api.example.com"]),
+        "interval" => reference("duration", "time between two checks of an upstream, at least 100ms; 5s by default"),
+        "timeout" => reference("duration", "for the whole check; 1s by default"),
+        "healthy" => reference("count", "checks in a row that pass until it gets requests again; 2 by default"),
+        "unhealthy" => reference("count", "checks in a row that fail until it gets no requests; 3 by default"),
+        _ => {
+            let status = json!({"anyOf": [
+                {"type": "integer", "minimum": 200, "maximum": 599},
+                {"type": "string", "pattern": r"^[2-5]([0-9][0-9]|xx)$|\$\{"},
+            ]});
+            one_or_more(status, "statuses that pass; 2xx and 3xx by default", &["200", "2xx"])
+        }
+    }
+}
+
+fn of_retry_policy(name: &str) -> Value {
+    match name {
+        "on" => {
+            let words = RetryOn::WORDS;
+            let failure = json!({"anyOf": [
+                {"enum": words},
+                {"type": "integer", "minimum": 500, "maximum": 599},
+                {"type": "string", "pattern": r"^5[0-9][0-9]$|\$\{"},
+            ]});
+            one_or_more(
+                failure,
+                "failures after which a request is retried; connect_failure, reset, 502, 503 and 504 by default",
+                &["connect_failure", "503"],
+            )
+        }
+        "attempts" => reference("count", "maximum number of retries of a request: 1 to 10; 2 by default"),
+        "budget" => reference("percent", "share of the requests in 10 seconds that may be retries; 20% by default"),
+        _ => reference("count_or_none", "retries a second that are allowed in addition to the budget; 3 by default"),
+    }
 }
 
 fn of_gateway(name: &str) -> Value {
     match name {
         "listen" => listen("0.0.0.0:8080"),
         "tls" => requiring(object("listeners with TLS", &tls::FIELDS, of_tls), &tls::FIELDS),
-        "upstream" => upstream("upstreams of requests that match no route, used in turn"),
+        "upstream" => upstream("upstreams of requests that match no route"),
         "upstream_ca" => reference_with(
             "text",
             "a PEM file of certificates that are trusted for upstreams, in addition to the system's",
@@ -30,7 +95,7 @@ fn of_gateway(name: &str) -> Value {
         "routes" => json!({
             "description": "upstreams for some hosts and paths; the first matching route is used",
             "type": "array",
-            "items": requiring(object("upstreams for some hosts and paths", &route::FIELDS, of_route), &route::FIELDS),
+            "items": requiring(object("upstreams for some hosts and paths", &route::FIELDS, of_route), &route::REQUIRED),
             "maxItems": route::MAX_ROUTES,
         }),
         "echo" => flag("whether requests without an upstream are answered with their own content"),
@@ -61,6 +126,7 @@ fn of_gateway(name: &str) -> Value {
                 &SpellingPolicy::WORDS,
             )
         }),
+        "balance" | "health" | "retries" => of_group(name),
         field => HttpSettings::schema_of(field),
     }
 }
@@ -86,7 +152,8 @@ impl Certificate {
 fn of_route(name: &str) -> Value {
     match name {
         "match" => place(),
-        _ => upstream("upstreams, used in turn"),
+        "upstream" => upstream("upstreams of these requests"),
+        field => of_group(field),
     }
 }
 

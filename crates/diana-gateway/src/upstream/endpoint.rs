@@ -29,6 +29,13 @@ pub(crate) struct Endpoint {
     http2: Arc<http2::Pool>,
 }
 
+/// A request in flight at an upstream, until it is dropped.
+pub(crate) struct InFlight {
+    pub(crate) endpoint: Arc<Endpoint>,
+    /// Whether it is counted for all workers.
+    is_load: bool,
+}
+
 /// A connection that is ready for a request.
 pub(super) enum PooledConn {
     /// `ConnAge` states whether it was used before: then the upstream may just be closing it.
@@ -42,6 +49,15 @@ pub(super) enum ConnAge {
     New,
 }
 
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.endpoint.counts.request_ended();
+        if self.is_load {
+            self.endpoint.shared.load.remove();
+        }
+    }
+}
+
 impl Endpoint {
     pub(super) fn new(upstream: Upstream, shared: Arc<SharedUpstream>, metrics: Arc<Shard>) -> Self {
         let authority = upstream.authority();
@@ -51,6 +67,23 @@ impl Endpoint {
         }
         let counts = shared.add_worker();
         Self { upstream, shared, metrics, counts, authority, idle: Mutex::default(), http2 }
+    }
+
+    /// Counts a request, until the returned value is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> InFlight {
+        self.counts.request_began();
+        let is_load = self.shared.load.add();
+        InFlight { endpoint: Arc::clone(self), is_load }
+    }
+
+    /// Counts requests for all workers from now on.
+    pub(super) fn count_load(&self) {
+        self.shared.load.enable();
+    }
+
+    /// Returns the number of requests in flight of all workers, if it is counted.
+    pub(super) fn load(&self) -> u64 {
+        self.shared.load.get()
     }
 
     pub(super) fn is_healthy(&self, now: u64) -> bool {

@@ -1,11 +1,18 @@
-//! The health of an upstream, shared by all workers.
+//! The health of an upstream, shared by all workers. An upstream gets requests if it is not ejected and passes its checks.
 //!
 //! # Ejection
 //! An upstream that fails [`FAILURES`] times in a row (it is unreachable, aborts, or times out) is ejected for some
 //! time, longer each time. After that, one request tries it. If all are ejected, all are tried: that is better than
 //! failing every request.
+//!
+//! # Checks
+//! [`ActiveHealth`] is the state of the checks of an upstream, which the [checker](super::checker) runs. It starts as
+//! passing, so that a gateway serves from its first moment; an upstream that is down is then found by its checks, or by
+//! ejection. The two are independent: a passing check ends no ejection, since other requests failed.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::section::HealthCheck;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How many failures in a row eject an upstream.
 const FAILURES: u32 = 3;
@@ -62,6 +69,119 @@ impl Health {
     }
 }
 
+/// The number of requests in flight at an upstream, of all workers. It is counted only if a balancer reads it, as every
+/// change moves a cache line between the workers.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    is_enabled: AtomicBool,
+    count: OwnLine,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct OwnLine(AtomicU64);
+
+impl Load {
+    pub(super) fn enable(&self) {
+        self.is_enabled.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds a request. Returns `true` if it is counted, and must be removed.
+    pub(super) fn add(&self) -> bool {
+        let is_enabled = self.is_enabled.load(Ordering::Relaxed);
+        if is_enabled {
+            self.count.0.fetch_add(1, Ordering::Relaxed);
+        }
+        is_enabled
+    }
+
+    pub(super) fn remove(&self) {
+        self.count.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.count.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the checks of an upstream pass. The checker writes it, and the workers read it.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveHealth {
+    is_failing: AtomicBool,
+    /// Results in a row that differ from the state.
+    streak: AtomicU32,
+    passed: AtomicU64,
+    failed: AtomicU64,
+    /// Why the last check failed; `None` if it passed.
+    error: Mutex<Option<String>>,
+}
+
+/// The checks of an upstream so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckStatus {
+    /// Whether it gets requests, as far as its checks are concerned.
+    pub passing: bool,
+    /// How many checks have passed.
+    pub passed: u64,
+    /// How many checks have failed.
+    pub failed: u64,
+    /// Why the last check failed; `None` if it passed.
+    pub error: Option<String>,
+}
+
+impl ActiveHealth {
+    /// Creates the state of new checks: passing, or as in other checks of the same upstream.
+    pub(super) fn like(others: impl IntoIterator<Item = bool>) -> Self {
+        let is_failing = others.into_iter().any(|is_passing| !is_passing);
+        Self { is_failing: AtomicBool::new(is_failing), ..Self::default() }
+    }
+
+    pub(super) fn is_passing(&self) -> bool {
+        !self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Records the result of a check. Returns `true` if it changes whether the upstream gets requests.
+    pub(super) fn record(&self, result: Result<(), String>, check: &HealthCheck) -> bool {
+        let is_failure = result.is_err();
+        let count = if is_failure { &self.failed } else { &self.passed };
+        count.fetch_add(1, Ordering::Relaxed);
+        *self.error.lock() = result.err();
+        if is_failure == self.is_failing.load(Ordering::Relaxed) {
+            self.streak.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let threshold = if is_failure { check.unhealthy } else { check.healthy };
+        if self.streak.fetch_add(1, Ordering::Relaxed) + 1 < threshold {
+            return false;
+        }
+        self.streak.store(0, Ordering::Relaxed);
+        self.is_failing.store(is_failure, Ordering::Relaxed);
+        true
+    }
+
+    pub(super) fn status(&self) -> CheckStatus {
+        CheckStatus {
+            passing: self.is_passing(),
+            passed: self.passed.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            error: self.error.lock().clone(),
+        }
+    }
+}
+
+impl CheckStatus {
+    /// Adds other checks of the same upstream: it passes if all pass.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            passing: self.passing && other.passing,
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            error: self.error.or(other.error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +198,21 @@ mod tests {
         assert!(health.succeeded() && !health.succeeded());
         assert!(health.is_healthy(6_000) && health.ejected_for(6_000).is_none());
         assert!(!health.failed(6_000) && !health.succeeded(), "one failure ejects nothing");
+    }
+
+    #[test]
+    fn checks_in_a_row_change_the_state() {
+        let (health, check) = (ActiveHealth::default(), HealthCheck::new("/"));
+        let record = |results: &str| -> String {
+            let results = results.chars().map(|result| if result == '+' { Ok(()) } else { Err("down".to_owned()) });
+            results.map(|result| if health.record(result, &check) { '!' } else { '.' }).collect()
+        };
+        assert_eq!(record("--+---"), ".....!", "the third failure in a row");
+        assert_eq!(record("-+-++"), "....!", "the second success in a row");
+        assert_eq!(record("+--+--"), "......");
+        let status = health.status();
+        assert_eq!((status.passing, status.passed, status.failed), (true, 6, 11));
+        assert_eq!(status.error.as_deref(), Some("down"));
+        assert!(!ActiveHealth::like([true, false]).is_passing() && ActiveHealth::like([]).is_passing());
     }
 }

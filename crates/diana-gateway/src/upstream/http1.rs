@@ -25,6 +25,7 @@ use crate::request::RequestBodyStream;
 use crate::request::head::UpstreamRequest;
 use bytes::{BufMut, Bytes, BytesMut};
 use decode::ResponseHead;
+pub(super) use decode::{MAX_INTERIM, read as read_head};
 use encode::RequestWriter;
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -206,7 +207,7 @@ impl Http1 {
                     return Poll::Ready(Ok(head));
                 }
                 *interim += 1;
-                if *interim > decode::MAX_INTERIM {
+                if *interim > MAX_INTERIM {
                     return Poll::Ready(Err(WireError::InvalidHttp("too many interim responses")));
                 }
                 if let Some(client) = &self.client {

@@ -5,9 +5,10 @@ use crate::access_log::AccessLog;
 use crate::connection::Deadlines;
 use crate::http2::TotalMemory;
 use crate::section::GatewaySection;
-use crate::upstream::{Balancer, Upstreams};
+use crate::upstream::{Routing, Upstreams};
 use diana_http::{Filter, FilterChain};
 use diana_metrics::Shard;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The state that a worker needs to serve requests.
@@ -18,10 +19,9 @@ pub(crate) struct WorkerState {
     /// The filters that run after it.
     pub(crate) chain: Arc<FilterChain>,
     pub(crate) upstreams: Upstreams,
-    /// The target of requests that match no route.
-    pub(crate) default: RouteTarget,
-    /// The targets of the routes, in the order of the file.
-    pub(crate) routes: Vec<Balancer>,
+    /// The upstreams for each request; replaced when they change, which is the only time that the lock is contended.
+    pub(crate) routing: Mutex<Routing>,
+    pub(crate) no_upstream: NoUpstream,
     pub(crate) deadlines: Arc<Deadlines>,
     /// The memory that HTTP/2 clients occupy. All workers share it.
     pub(crate) http2_memory: Arc<TotalMemory>,
@@ -29,13 +29,13 @@ pub(crate) struct WorkerState {
     pub(crate) log: Option<AccessLog>,
 }
 
-/// The target of a request.
-pub(crate) enum RouteTarget {
-    Upstreams(Balancer),
-    /// The built-in upstream, which returns the request that it received.
-    Echo,
-    /// No upstream: the response only states that the request is allowed.
+/// How requests are answered if no upstream is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoUpstream {
+    /// The response only states that the request is allowed.
     Allow,
+    /// The built-in upstream returns the request that it received.
+    Echo,
     /// Requests are checks of other gateways, which describe the request that they ask about.
     Check,
 }

@@ -32,8 +32,18 @@ impl Percent {
         f64::from(self.0) / 1_000.0
     }
 
+    /// Returns a percentage without tenths, at most 100.
+    pub const fn whole(percent: u8) -> Self {
+        Self(if percent > 100 { 1_000 } else { percent as u16 * 10 })
+    }
+
+    /// The percentage in tenths of a percent, from 1 to 1000.
+    pub fn tenths(self) -> u16 {
+        self.0
+    }
+
     /// Reads `85%` or `99.5%`.
-    fn read(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub fn parse_node(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
         let number = node.text().and_then(|text| text.trim().strip_suffix('%')).map(str::trim_end);
         let tenths = number.and_then(|number| {
             let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
@@ -64,8 +74,8 @@ pub(crate) const FIELDS: [&str; 4] = ["cpu", "memory", "connections", "traffic"]
 impl Overload {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`load`", FIELDS, problems)?;
-        let cpu = fields.take("cpu").and_then(|node| Percent::read(node, "`cpu`", problems));
-        let memory = fields.take("memory").and_then(|node| Percent::read(node, "`memory`", problems));
+        let cpu = fields.take("cpu").and_then(|node| Percent::parse_node(node, "`cpu`", problems));
+        let memory = fields.take("memory").and_then(|node| Percent::parse_node(node, "`memory`", problems));
         let connections = fields.take("connections").and_then(|node| scalar::count(node, "`connections`", 1, problems));
         let traffic =
             fields.take("traffic").and_then(|node| scalar::parsed(node, "`traffic`", bytes::parse_byte_rate, problems));

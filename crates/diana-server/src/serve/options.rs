@@ -64,6 +64,11 @@ impl ServeOptions {
         self.log.as_ref()
     }
 
+    /// Returns the upstreams of the command line, which override those of the file.
+    pub(super) fn upstreams(&self) -> &[Upstream] {
+        &self.upstream
+    }
+
     /// Returns whether the embedded default is used.
     pub(crate) fn is_default(&self) -> bool {
         self.path.is_none()
@@ -113,7 +118,7 @@ impl ServeOptions {
             gateway.listen.clone_from(&self.listen);
         }
         if !self.upstream.is_empty() {
-            gateway.upstream.clone_from(&self.upstream);
+            gateway.upstream = self.upstream.clone().into();
         }
         if let Some(access_log) = self.access_log {
             gateway.access_log = access_log;

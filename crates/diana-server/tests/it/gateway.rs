@@ -1,12 +1,14 @@
 //! The running gateway: the program itself on real sockets, with an upstream that records every byte, and with
 //! well-behaved and malicious clients.
 
+mod balancing;
 mod bodies;
 mod clients;
 mod conformance_http1;
 mod disconnects;
 mod floods;
 mod heads;
+mod health_checks;
 mod http2;
 mod http2_interim;
 mod http2_memory;
@@ -16,6 +18,7 @@ mod operations;
 mod paths;
 mod regressions;
 mod reporting;
+mod retries;
 mod slow_clients;
 mod smuggling;
 mod tls;

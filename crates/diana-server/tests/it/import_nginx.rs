@@ -454,7 +454,7 @@ fn the_suggested_gateway_is_valid() {
             RuleFile::read_with(&Document::new("diana.yaml", &*uncommented), &diana_server::registry(), |_| None);
         let file = file.unwrap_or_else(|problems| panic!("{problems}\n{uncommented}"));
         let gateway = file.section::<GatewaySection>().unwrap().unwrap();
-        assert_eq!(gateway.upstream.iter().map(ToString::to_string).collect::<Vec<_>>(), ["http://10.0.0.1:3000"]);
+        assert_eq!(gateway.upstream.upstreams().map(ToString::to_string).collect::<Vec<_>>(), ["http://10.0.0.1:3000"]);
         assert_eq!(gateway.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:80"]);
         assert!(
             gateway.tls.is_some() && gateway.http.trusted_proxies.is_empty() == proxies.is_empty(),

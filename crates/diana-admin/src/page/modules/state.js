@@ -93,8 +93,12 @@ function showUpstreams(status) {
   setHidden(at('upstreams-table'), !upstreams.length);
   const cell = (text, className = 'number') => make('td', { className, textContent: text });
   at('upstreams').replaceChildren(...upstreams.map(upstream => {
-    const state = upstream.healthy ? badge('healthy', 'good') : badge('ejected', 'bad');
+    const check = upstream.check;
+    const state = upstream.healthy ? badge('healthy', 'good') : badge(check && !check.passing ? 'fails its checks' : 'ejected', 'bad');
+    if (check) state.title = `${number(check.passed)} checks passed, ${number(check.failed)} failed${check.error ? `; the last one: ${check.error}` : ''}`;
+    const retries = upstream.retries_denied ? `${number(upstream.retries)} (${number(upstream.retries_denied)} denied)` : number(upstream.retries ?? 0);
     return make('tr', {}, make('th', { scope: 'row' }, make('bdi', { className: 'key', textContent: upstream.address })), make('td', {}, state),
-      cell(number(upstream.requests)), cell(number(upstream.failures)), cell(milliseconds(upstream.p50_ms), 'number wide'), cell(milliseconds(upstream.p99_ms)), cell(number(upstream.connections ?? 0), 'number wide'));
+      cell(number(upstream.weight ?? 1), 'number wide'), cell(number(upstream.requests)), cell(number(upstream.failures)), cell(retries, 'number wide'), cell(milliseconds(upstream.p50_ms), 'number wide'), cell(milliseconds(upstream.p99_ms)),
+      cell(number(upstream.in_flight ?? 0), 'number wide'), cell(number(upstream.connections ?? 0), 'number wide'));
   }));
 }

@@ -13,19 +13,19 @@ use std::mem::MaybeUninit;
 const MAX_HEAD: usize = 64 << 10;
 const MAX_FIELDS: usize = 128;
 /// How many interim responses an upstream may send.
-pub(super) const MAX_INTERIM: usize = 16;
+pub(in crate::upstream) const MAX_INTERIM: usize = 16;
 
 /// The head of a response.
-pub(super) struct ResponseHead {
+pub(in crate::upstream) struct ResponseHead {
     /// Without hop-by-hop headers, except `Upgrade` in a 101 response.
-    pub(super) response: Response<()>,
-    pub(super) decoder: BodyDecoder,
+    pub(in crate::upstream) response: Response<()>,
+    pub(in crate::upstream) decoder: BodyDecoder,
     /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.
     pub(super) is_last: bool,
 }
 
 /// Parses and removes the head of a response from the input, if it is complete.
-pub(super) fn read(input: &mut BytesMut, method: &Method) -> Result<Option<ResponseHead>, WireError> {
+pub(in crate::upstream) fn read(input: &mut BytesMut, method: &Method) -> Result<Option<ResponseHead>, WireError> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();

@@ -4,7 +4,7 @@
 
 mod audit;
 
-use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, WhatIf};
+use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, UpstreamCheck, WhatIf};
 use crate::command::output::{count_of, visible};
 
 /// `1,234,567`
@@ -132,7 +132,14 @@ impl Status {
             line("redis", format!("reachable, {}", count_of(instances, "instance")));
         }
         for upstream in &self.upstreams {
-            let health = if upstream.healthy { "healthy" } else { "ejected" };
+            let health = match &upstream.check {
+                _ if upstream.healthy => "healthy".to_owned(),
+                Some(UpstreamCheck { passing: false, error }) => {
+                    let error = error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+                    format!("fails its checks{error}")
+                }
+                _ => "ejected".to_owned(),
+            };
             let (requests, failures) = (number(upstream.requests), number(upstream.failures));
             let times = [("p50", upstream.p50_ms), ("p99", upstream.p99_ms)].into_iter();
             let times = times.filter_map(|(name, ms)| Some(format!(", {name} {:.1} ms", ms?))).collect::<String>();

@@ -56,10 +56,19 @@ pub(crate) struct SharedStore {
 pub(crate) struct Upstream {
     pub(crate) address: String,
     pub(crate) healthy: bool,
+    pub(crate) check: Option<UpstreamCheck>,
     pub(crate) requests: u64,
     pub(crate) failures: u64,
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
+}
+
+/// The active checks of an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct UpstreamCheck {
+    pub(crate) passing: bool,
+    pub(crate) error: Option<String>,
 }
 
 /// A part that does not work.

@@ -36,7 +36,7 @@ impl Everything {
         let [envoy, http, resp] = [(); 3].map(|()| Port::claim().unwrap());
         let pair = "certificate: '$FOLDER/certificate.pem', key: '$FOLDER/key.pem'";
         let file = format!(
-            "gateway: {{listen: $LISTEN, upstream: '{}', access_log: json, tls: {{listen: $TLS, certificates: [{{{pair}}}]}}}}\n\
+            "gateway: {{listen: $LISTEN, upstream: '{}', health: /, access_log: json, tls: {{listen: $TLS, certificates: [{{{pair}}}]}}}}\n\
              services: {{envoy: '127.0.0.1:{}', http: '127.0.0.1:{}', resp: '127.0.0.1:{}'}}\n\
              store: {{redis: '{}'}}\nremote: {{from: 'etcd://127.0.0.1:{}/rules', keep: '{}'}}\nrules: []\n",
             upstream.url(),

@@ -21,8 +21,14 @@ fn valid_files_are_parsed() {
         good(text);
     }
     let file = good(VALID[1]);
-    let upstream =
-        file.section::<GatewaySection>().unwrap().unwrap().upstream.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let upstream = file
+        .section::<GatewaySection>()
+        .unwrap()
+        .unwrap()
+        .upstream
+        .upstreams()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>();
     assert_eq!(upstream, ["http://127.0.0.1:3000", "https://b.example.com"]);
     assert_eq!(file.store.redis.as_ref().unwrap().url.reveal(), "redis://127.0.0.1:6379");
     assert_eq!(file.rules[0].overrides[0].written, "vip-7, 192.0.2.7");

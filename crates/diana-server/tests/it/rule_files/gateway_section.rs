@@ -3,7 +3,9 @@
 use super::valid::VALID;
 use crate::common::{good, problems_of};
 use diana_admin::{AdminSection, Role};
-use diana_gateway::section::{AccessLogFormat, GatewayLimits, GatewaySection, Timeouts};
+use diana_gateway::section::{
+    AccessLogFormat, Balance, GatewayLimits, GatewaySection, HealthCheck, RetryOn, RetryPolicy, Timeouts, UpstreamGroup,
+};
 use diana_rules::Document;
 use diana_rules::attributes::SyntheticRequest;
 use diana_rules::http_settings::{RateLimitHeaders, SpellingPolicy};
@@ -32,8 +34,8 @@ fn every_field_is_parsed() {
     assert_eq!(tls.certificates[0].key.to_str(), Some("key.pem"));
     assert_eq!(gateway.upstream_ca.as_ref().unwrap().to_str(), Some("ca.pem"));
     assert_eq!(gateway.routes[0].matches.to_string(), "/v1/**, host api.example.com");
-    assert_eq!(gateway.routes[0].upstream.len(), 2);
-    let grpc = &gateway.routes[1].upstream[0];
+    assert_eq!(gateway.routes[0].upstream.endpoints.len(), 2);
+    let grpc = &gateway.routes[1].upstream.endpoints[0].upstream;
     assert_eq!((grpc.scheme, &*grpc.host, grpc.port), (Scheme::H2c, "::1", 50051));
     assert!(gateway.proxy_protocol);
     assert_eq!(gateway.http.rate_limit_headers, RateLimitHeaders::Both);
@@ -186,6 +188,113 @@ fn a_route_matches_host_and_path() {
         ["[[] too many routes: 1001: expected at most 1000"]
     );
     good(&gateway_file(&format!("routes: [{}]", routes[1..].join(", "))));
+}
+
+#[test]
+fn upstreams_have_weights_checks_and_retries() {
+    let group = |fields: &str| -> UpstreamGroup {
+        good(&gateway_file(fields)).section::<GatewaySection>().unwrap().unwrap().upstream.clone()
+    };
+    let full = group(
+        "upstream: [{url: http://a, weight: 3}, http://b, {url: http://a}], balance: least_requests, \
+         health: {path: '/healthz?a=b', host: 'a.com:81', interval: 100ms, timeout: 2s, healthy: 1, unhealthy: 5, \
+         status: [204, 3xx]}, retries: {on: [timeout, 500], attempts: 1, budget: 12.5%, min_per_second: 0}",
+    );
+    assert_eq!(full.endpoints.iter().map(|endpoint| endpoint.weight).collect::<Vec<_>>(), [3, 1, 1]);
+    assert_eq!(full.weight_of(&full.endpoints[0].upstream), Some(4));
+    assert_eq!(full.balance, Balance::LeastRequests);
+    let health = full.health.unwrap();
+    assert_eq!((&*health.path, health.host.as_deref()), ("/healthz?a=b", Some("a.com:81")));
+    assert_eq!([health.interval, health.timeout].map(|time| time.as_millis()), [100, 2_000]);
+    assert_eq!((health.healthy, health.unhealthy, health.status), (1, 5, vec![204..=204, 300..=399]));
+    let retries = full.retries.unwrap();
+    assert_eq!(retries.on, [RetryOn::Timeout, RetryOn::Status(500)]);
+    assert_eq!((retries.attempts, retries.budget.tenths(), retries.min_per_second), (1, 125, 0));
+
+    let short = group("upstream: http://a, health: /up, retries: {}");
+    assert_eq!((short.health, short.retries), (Some(HealthCheck::new("/up")), Some(RetryPolicy::default())));
+    assert_eq!(HealthCheck::new("/").status, [200..=299, 300..=399]);
+    let none = group("upstream: {url: http://a}");
+    assert_eq!((none.balance, none.health, none.retries), (Balance::RoundRobin, None, None));
+    // Routes inherit nothing.
+    let file = good(&gateway_file(
+        "upstream: http://a, health: /up, routes: [{match: {path: /b}, upstream: http://b, balance: least_requests}]",
+    ));
+    let route = file.section::<GatewaySection>().unwrap().unwrap().routes[0].upstream.clone();
+    assert_eq!((route.balance, route.health), (Balance::LeastRequests, None));
+}
+
+#[test]
+fn invalid_weights_checks_and_retries_are_reported() {
+    check(
+        &[
+            (
+                "upstream: [{url: http://a, weight: 0}, {url: b, weigth: 2}, {weight: 2}]",
+                &[
+                    "[0] invalid value `0` for `weight`: expected a whole number from 1 to 1000",
+                    "[b] invalid value `b` for `url`: expected a URL such as http://127.0.0.1:3000",
+                    "[weigth] unknown `upstream` field `weigth`: did you mean `weight`?",
+                    "[weight] missing `url` in `upstream`",
+                ],
+            ),
+            (
+                "upstream: http://a, balance: least_request",
+                &["[least_request] invalid value `least_request` for `balance`: did you mean `least_requests`?"],
+            ),
+            (
+                "upstream: http://a, balance: random",
+                &["[random] invalid value `random` for `balance`: expected one of `round_robin`, `least_requests`"],
+            ),
+            (
+                "balance: round_robin, health: /up",
+                &[
+                    "[balance] `balance` needs `upstream` beside it: it applies to that `upstream`: routes have their own",
+                    "[health] `health` needs `upstream` beside it: it applies to that `upstream`: routes have their own",
+                ],
+            ),
+            (
+                "upstream: http://a, health: healthz",
+                &["[healthz] invalid value `healthz` for `health`: expected a path such as /healthz"],
+            ),
+            (
+                "upstream: http://a, health: {intervall: 5s}",
+                &[
+                    "[intervall] missing `path` in `health`",
+                    "[intervall] unknown `health` field `intervall`: did you mean `interval`?",
+                ],
+            ),
+            (
+                "upstream: http://a, health: {path: /a b, host: a b, interval: 50ms, timeout: 0s, healthy: 0, status: [99, 6xx]}",
+                &[
+                    "[/a b] invalid value `/a b` for `path`: expected a path such as /healthz",
+                    "[a b] invalid value `a b` for `host`: expected a host such as api.example.com",
+                    "[50ms] invalid value `50ms` for `interval`: expected at least 100ms",
+                    "[0s] `timeout` must be greater than 0: expected a time such as 20ms",
+                    "[0] invalid value `0` for `healthy`: expected a whole number from 1 to 100",
+                    "[99] invalid value `99` for `status`: expected a status such as 200, or a class such as 2xx",
+                    "[6xx] invalid value `6xx` for `status`: expected a status such as 200, or a class such as 2xx",
+                ],
+            ),
+            (
+                "upstream: http://a, retries: 2",
+                &[
+                    "[2] invalid `retries`: expected a map, found a number: expected fields such as `on`, `attempts`, `budget`",
+                ],
+            ),
+            (
+                "upstream: http://a, retries: {on: [connect-failure, error, 404], attempts: 11, budget: 20, min_per_second: -1}",
+                &[
+                    "[connect-failure] invalid value `connect-failure` for `on`: did you mean `connect_failure`?",
+                    "[error] invalid value `error` for `on`: expected one of `connect_failure`, `reset`, `timeout`, `502`, `503`, `504`",
+                    "[404] invalid value `404` for `on`: expected a whole number from 500 to 599",
+                    "[11] invalid value `11` for `attempts`: expected a whole number from 1 to 10",
+                    "[20] invalid value `20` for `budget`: expected a percentage such as 85% or 99.5%",
+                    "[-1] invalid value `-1` for `min_per_second`: expected a whole number from 0 to 100000",
+                ],
+            ),
+        ],
+        gateway_file,
+    );
 }
 
 #[test]
