@@ -1,6 +1,8 @@
 //! The floor: a token bucket in one atomic word and nothing else. No limiter that reads a clock and counts can be
 //! faster.
 
+#![allow(clippy::disallowed_types, reason = "a floor has std's lock, as anybody would write it")]
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,9 +17,7 @@ use crate::options::WhenDown;
 use crate::script_call::{Item, Op};
 use debts::Debts;
 pub(crate) use debts::PendingCharges;
-use diana_core::{
-    Answer, Ask, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Receipt, Retry, Timestamp,
-};
+use diana_core::{Ask, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Receipt, Retry, Timestamp};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::HashMap;

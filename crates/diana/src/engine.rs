@@ -274,7 +274,7 @@ impl Engine {
         let now = self.now();
         let status = |limit, key: &[u8]| {
             let seen = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, MaxWait::NONE);
-            seen.answers().first().map(|answer| answer.status())
+            seen.answers().first().map(diana_core::Answer::status)
         };
         for Move { key, from, to } in moves {
             let (Some(before), Some(after)) = (status(from, key), status(to, key)) else { continue };

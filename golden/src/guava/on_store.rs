@@ -81,7 +81,7 @@ impl<'a> LimiterOnStore<'a> {
 
     fn status(&self, clock: u64) -> Result<Status, Stop> {
         let decision = self.store.peek(&[Ask::one(&self.limit, "")], self.time(clock)?, MaxWait::NONE)?;
-        decision.answers().first().map(|answer| answer.status()).ok_or_else(|| "the store returned no answer".into())
+        decision.answers().first().map(diana_core::Answer::status).ok_or_else(|| "the store returned no answer".into())
     }
 
     fn time(&self, clock: u64) -> Result<Timestamp, Stop> {

@@ -102,7 +102,7 @@ impl SipHasher {
 impl Hasher for SipHasher {
     #[inline(always)]
     fn write(&mut self, bytes: &[u8]) {
-        if self.len % 8 != 0 {
+        if !self.len.is_multiple_of(8) {
             return self.append_bytes(bytes);
         }
         for word in bytes.as_chunks().0 {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn texts_of_every_length_have_the_hashes_of_std() {
-        let text: String = (0..600).map(|index| char::from(b'!' + (index * 7 % 90) as u8)).collect();
+        let text: String = (0..600_u32).map(|index| char::from(b'!' + u8::try_from(index * 7 % 90).unwrap())).collect();
         for end in 0..text.len() {
             let text = &text[..end];
             assert_eq!(ours(text), of_std(text), "{end} bytes");
