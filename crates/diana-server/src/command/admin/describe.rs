@@ -135,7 +135,7 @@ impl Status {
             let health = match &upstream.check {
                 _ if upstream.healthy => "healthy".to_owned(),
                 Some(UpstreamCheck { passing: false, error }) => {
-                    let error = error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+                    let error = error.as_ref().map(|error| format!(" ({})", visible(error))).unwrap_or_default();
                     format!("fails its checks{error}")
                 }
                 _ => "ejected".to_owned(),
