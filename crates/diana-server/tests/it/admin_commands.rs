@@ -94,7 +94,9 @@ fn who_is_limited_in_a_running_diana_is_printed() {
     let top = asked_json(&admin, &["top", "--once", "--json"]);
     let rule = &top["rules"][0];
     assert_eq!((&rule["rule"], &rule["denied"]["total"]), (&json!("each-account"), &json!(11)), "{top}");
-    assert_eq!(rule["denied"]["keys"][0], json!({"key": ["alice"], "text": "alice", "count": 10}));
+    let since = &rule["denied"]["keys"][0]["since"];
+    assert!(since.as_str().is_some_and(|since| since.starts_with("20") && since.ends_with('Z')), "{since}");
+    assert_eq!(rule["denied"]["keys"][0], json!({"key": ["alice"], "text": "alice", "count": 10, "since": since}));
     let text = asked(&admin, &["what-if", "each-account", "2/h"]);
     assert!(text.contains("each-account"), "{text}");
     let shadow = asked(&admin, &["what-if", "each-account", "1/2h", "--shadow-rule"]);
@@ -244,18 +246,21 @@ fn the_heaviest_keys_are_printed_once() {
         text,
         "\
 each-account, by account, last minute: 1,203 denied, 0 delayed, 5,120 allowed
-  denied          1,003  alice
-                    180  bob
-                     20  a-very-long-account-name-that-was-truncated…
-  allowed         3,200  carol
-                    100  alice
+  denied            1,003  alice  since 08:59:10Z
+                      180  bob
+                       20  a-very-long-account-name-that-was-truncated…
+  allowed           3,200  carol
+                      100  alice
 "
     );
     assert_eq!(server.requests(), ["GET /top?window=hour&limit=3&find=a%20b"]);
     let shown = asked_json(&server.url(), &["top", "--once", "--json", "--rule", "each-account"]);
     assert_eq!(shown, serde_json::from_str::<Value>(&recorded("GET /top").1).unwrap());
     let empty = FakeAdmin::on(0, |_| (200, r#"{"window": "minute", "rules": []}"#.to_owned()));
-    assert_eq!(asked(&empty.url(), &["top", "--once"]), "no rule has counted a request in the last minute\n");
+    assert_eq!(
+        asked(&empty.url(), &["top", "--once"]),
+        "no rule has counted a request in the last minute; for the last hour use `--window hour`\n"
+    );
     let off = FakeAdmin::on(0, |_| (200, r#"{"window": "minute", "off": true, "rules": []}"#.to_owned()));
     assert_eq!(asked(&off.url(), &["top", "--once"]), "no keys are recorded: the rule file has `top_keys: off`\n");
 }
@@ -273,7 +278,7 @@ each-account with 200/min instead of 100/min, over the last minute:
 note: an estimate from the heaviest keys; a shadow rule counts exactly
 "
     );
-    assert_eq!(server.requests(), ["GET /what-if?rule=each-account&limit=200%2Fmin"]);
+    assert_eq!(server.requests(), ["GET /what-if?rule=each-account&limit=200%2Fmin&window=minute"]);
     let rule = asked(&server.url(), &["what-if", "each-account", "200/min", "--shadow-rule"]);
     assert_eq!(rule, "- name: each-account-200-min\n  by: account\n  limit: 200/min\n  shadow: true\n");
     assert_eq!(asked_json(&server.url(), &["what-if", "each-account", "200/min", "--json"])["would_deny"], 903);
