@@ -121,15 +121,21 @@ rules:
     assert_eq!(rules.len(), 1, "a rule without requests is not listed: {top}");
     let denied = &rules[0]["denied"];
     assert_eq!((&denied["total"], &denied["max_error"]), (&23.into(), &0.into()));
+    let since = denied["keys"][0]["since"].as_str().unwrap();
+    let now = denied["keys"][1]["since"].as_str().unwrap();
+    assert!(since <= now && since.starts_with("20") && since.ends_with('Z'), "{since} {now}");
     assert_eq!(
         denied["keys"][0],
-        serde_json::json!({"key": ["alice", "127.0.0.1"], "text": "alice, 127.0.0.1", "count": 20})
+        serde_json::json!({"key": ["alice", "127.0.0.1"], "text": "alice, 127.0.0.1", "count": 20, "since": since})
     );
     assert_eq!(rules[0]["allowed"]["total"], 12);
     let _ = (get(diana.port(), "/closed"), get(diana.port(), "/closed"));
     let closed = json(&diana, "/top?rule=closed");
-    let everyone = serde_json::json!({"key": [], "text": "everyone", "count": 1});
-    assert_eq!(closed["rules"][0]["denied"]["keys"], serde_json::json!([everyone]));
+    let everyone = &closed["rules"][0]["denied"]["keys"][0];
+    assert_eq!(
+        (&everyone["key"], &everyone["text"], &everyone["count"]),
+        (&serde_json::json!([]), &"everyone".into(), &1.into())
+    );
     let found = json(&diana, "/top?find=BOB&window=hour");
     assert_eq!(found["rules"][0]["denied"]["keys"].as_array().unwrap().len(), 1, "{found}");
     assert_eq!(json(&diana, "/top?find=nobody")["rules"], serde_json::json!([]));
