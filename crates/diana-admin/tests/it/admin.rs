@@ -174,7 +174,7 @@ async fn reports_listed_keys() {
 async fn reports_fallback_counts() {
     let mut redis = diana_testing::RedisServer::start().unwrap();
     let server = Server::start(&format!(
-        "store: {{redis: '{}'}}\nrules: [{{name: all, by: account, limit: 5/h}}, {{name: own, by: account, limit: 9/h, store: local}}]",
+        "store: {{redis: '{}', timeout: 20s}}\nrules: [{{name: all, by: account, limit: 5/h}}, {{name: own, by: account, limit: 9/h, store: local}}]",
         redis.url()
     ))
     .await;
