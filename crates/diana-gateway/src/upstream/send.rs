@@ -7,7 +7,7 @@
 //! - only failures that it names, on an upstream that has not failed this request, and that is healthy;
 //! - if an upstream may have seen the request, only idempotent methods (RFC 9110, section 9.2.2) without a body;
 //! - never after the client has got any part of a response, nor if the response has a `Retry-After`: the service then
-//!   tells when to come again, and other upstreams are most likely as busy;
+//!   says when to retry, and other upstreams are most likely as busy;
 //! - within the [budget](super::retry_budget).
 
 use super::balancer::Require;
