@@ -19,7 +19,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "gateway",
         "bench-gateway",
         "`diana serve` beside nginx, HAProxy and Envoy, by HTTP/1, h2c and TLS: CPU a request, rate, latency, memory of idle \
-         connections and of keys; Redis, instructions (valgrind); some 18 min, --quick for some 5; --only NAME,... for some of \
+         connections and of keys; Redis, instructions (valgrind); some 18 min, --quick for some 6; --only NAME,... for some of \
          forward, refuse, half, close-forward, close-refuse, h2c-forward, h2c-refuse, tls-forward, tls-refuse, many-forward, \
          many-refuse, idle, idle-h2c, idle-tls, key-memory, half-load, rules, redis, instructions",
     ),
