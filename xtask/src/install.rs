@@ -105,7 +105,7 @@ pub(crate) fn install_missing(programs: &[&str]) -> Result<(), String> {
 }
 
 /// The version of cargo-deny that `deny.toml` is written for.
-const CARGO_DENY: &str = "cargo-deny@0.20.2";
+pub(crate) const CARGO_DENY: &str = "cargo-deny@0.20.2";
 
 /// Installs cargo-deny if it is missing. Without optimisation: it is built once, and its check takes seconds either
 /// way.

