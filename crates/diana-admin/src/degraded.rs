@@ -1,7 +1,9 @@
-//! The parts that the program can do without for a while: the shared store, the config server and the rule file.
+//! The parts that the program can do without for a while: the shared store, the config server, the rule file and the
+//! snapshot of the counts.
 //!
 //! A part that is not configured is absent.
 
+use crate::SnapshotStatus;
 use diana::Timestamp;
 use diana::redis::{Health, LinkStatus};
 use diana_config::{Origin, SourceStatus};
@@ -23,7 +25,11 @@ pub(super) struct PartFailure {
 }
 
 /// Returns the parts that are configured.
-pub(super) fn parts(link: Option<&LinkStatus>, sources: Option<&SourceStatus>) -> Vec<PartStatus> {
+pub(super) fn parts(
+    link: Option<&LinkStatus>,
+    sources: Option<&SourceStatus>,
+    snapshot: Option<&SnapshotStatus>,
+) -> Vec<PartStatus> {
     let mut parts = Vec::new();
     if let Some(link) = link {
         let failure = match &link.health {
@@ -43,6 +49,10 @@ pub(super) fn parts(link: Option<&LinkStatus>, sources: Option<&SourceStatus>) -
         if status.has_file {
             parts.push(PartStatus { name: "rule_file", failure: failure(Origin::Local) });
         }
+    }
+    if let Some(status) = snapshot {
+        let failure = status.failing.clone().map(|(since, reason)| PartFailure { since, reason });
+        parts.push(PartStatus { name: "snapshot", failure });
     }
     parts
 }

@@ -81,7 +81,7 @@ pub use section::{AdminSection, AdminToken, Role};
 
 use axum::Router;
 use axum::routing::{get, post};
-use diana::Engine;
+use diana::{Engine, Timestamp};
 use diana_config::SourceStatus;
 use diana_gateway::section::GatewaySection;
 use diana_gateway::{CertificateStatus, UpstreamStatus};
@@ -101,6 +101,22 @@ pub type ReportUpstreams = Arc<dyn Fn() -> Vec<UpstreamStatus> + Send + Sync>;
 
 /// Returns the active TLS certificates, each with the name of its listener.
 pub type ReportCertificates = Arc<dyn Fn() -> Vec<(&'static str, CertificateStatus)> + Send + Sync>;
+
+/// The last write of `store.snapshot`.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotStatus {
+    /// When the counts were last saved.
+    pub saved: Timestamp,
+    /// How many keys that were.
+    pub keys: usize,
+    /// How often saving failed.
+    pub errors: u64,
+    /// Since when saving fails, and why; `None` if it works.
+    pub failing: Option<(Timestamp, String)>,
+}
+
+/// Returns the last write of `store.snapshot`.
+pub type ReportSnapshot = Arc<dyn Fn() -> SnapshotStatus + Send + Sync>;
 
 /// The data that the admin server shows, and its access control.
 #[derive(Clone)]
@@ -133,6 +149,8 @@ pub struct AdminState {
     pub access_log: Option<DroppedLines>,
     /// The number of lines that the program's own log dropped, if there is one.
     pub program_log: Option<DroppedLines>,
+    /// The file of `store.snapshot`, if there is one.
+    pub snapshot: Option<ReportSnapshot>,
     /// The tokens, one of which clients must send; if there are none, every client that reaches the address has access.
     pub tokens: Vec<AdminToken>,
 }

@@ -36,7 +36,11 @@ fn page(state: &AdminState) -> Text {
     if let Some(link) = &link {
         parts::store(&mut text, link);
     }
-    parts::degraded(&mut text, &degraded::parts(link.as_ref(), sources.as_ref()));
+    let snapshot = state.snapshot.as_ref().map(|report| report());
+    if let Some(status) = &snapshot {
+        parts::snapshot(&mut text, status);
+    }
+    parts::degraded(&mut text, &degraded::parts(link.as_ref(), sources.as_ref(), snapshot.as_ref()));
     parts::certificates(&mut text, &(state.certificates)());
     if let Some(drops) = &state.access_log {
         let help = "Access log lines dropped because the reader was too slow.";

@@ -33,6 +33,8 @@ struct Status {
     source: Option<Source>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<Store>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<Snapshot>,
     upstreams: Vec<Upstream>,
     degraded: Vec<Degraded>,
     certificates: Vec<Certificate>,
@@ -113,6 +115,14 @@ pub(super) struct SourceError {
     when: String,
 }
 
+/// The last write of `store.snapshot`.
+#[derive(Debug, Serialize)]
+struct Snapshot {
+    saved: String,
+    keys: usize,
+    errors: u64,
+}
+
 /// The status of the shared store.
 #[derive(Debug, Serialize)]
 struct Store {
@@ -134,7 +144,8 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
     let totals = state.metrics.totals();
     let sources = state.sources.as_ref().map(|report| report());
     let link = state.engine.shared::<RedisStore>().map(RedisStore::link);
-    let parts = degraded::parts(link.as_ref(), sources.as_ref());
+    let snapshot = state.snapshot.as_ref().map(|report| report());
+    let parts = degraded::parts(link.as_ref(), sources.as_ref(), snapshot.as_ref());
     json(Status {
         version: env!("CARGO_PKG_VERSION"),
         phase: state.readiness.phase().name(),
@@ -150,6 +161,11 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
         rules: state.engine.rules().rules().len(),
         source: sources.map(source),
         store: link.map(store),
+        snapshot: snapshot.map(|status| Snapshot {
+            saved: formatted(status.saved),
+            keys: status.keys,
+            errors: status.errors,
+        }),
         upstreams: (state.upstreams)().into_iter().map(upstream).collect(),
         degraded: parts.into_iter().filter_map(degraded_part).collect(),
         certificates: (state.certificates)().into_iter().map(certificate).collect(),

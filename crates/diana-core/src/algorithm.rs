@@ -148,6 +148,26 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         None
     }
 
+    /// Whether usage outlives the process, so that a snapshot of the counts includes it. Not so for permits that running
+    /// requests hold.
+    fn outlives_process(&self) -> bool {
+        true
+    }
+
+    /// Appends `state` to `words`, from which [`decode`](Self::decode) restores it, in this process or in another one.
+    /// Returns `false` if the algorithm does not support it: then a snapshot has only the number of permits in use, and
+    /// the state is restored by [`occupied`](Self::occupied).
+    fn encode(&self, state: &Self::State, words: &mut Vec<u64>) -> bool {
+        let _ = (state, words);
+        false
+    }
+
+    /// Restores a state that [`encode`](Self::encode) of an equal algorithm has written; `None` if it can't have.
+    fn decode(&self, words: &[u64]) -> Option<Self::State> {
+        let _ = words;
+        None
+    }
+
     /// Returns a state with `used` permits in use at `now`: how a key is migrated from another kind of algorithm.
     fn occupied(&self, used: u64, now: Timestamp) -> Self::State {
         let mut state = self.fresh(now);

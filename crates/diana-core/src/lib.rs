@@ -80,7 +80,8 @@ pub use max_wait::MaxWait;
 pub use pool::{Pool, PoolError, Pooled};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{
-    Ask, KeyUsage, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store, StoreError, TableOptions,
+    Ask, HashSecret, InvalidSavedKeys, KeyUsage, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store,
+    StoreError, TableOptions, saved_key_count,
 };
 pub use time::Timestamp;
 pub use wait::WaitQueues;

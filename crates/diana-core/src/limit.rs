@@ -37,6 +37,14 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitId(u64);
 
+impl LimitId {
+    /// Its number; limits are numbered in the order of their creation.
+    #[inline]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// Hashes [`LimitId`]s, which are sequential numbers that clients can't choose: spreading their bits is enough of a hash.
 #[derive(Debug, Default)]
 pub struct LimitIdHasher(u64);
@@ -100,6 +108,11 @@ impl Limit {
     /// The algorithm as `Any`.
     pub fn any_algorithm(&self) -> &dyn Any {
         self.inner.algorithm.as_any()
+    }
+
+    /// The algorithm and its parameters as text, by which a snapshot recognises a limit that has not changed.
+    pub fn parameters(&self) -> String {
+        format!("{:?}", self.inner.algorithm)
     }
 
     /// The quota that it was configured with; `None` if its algorithm has none, or several.

@@ -16,7 +16,7 @@ pub(crate) mod table;
 
 pub use crate::decision::Decision;
 pub use crate::limit::{Limit, LimitId, LimitIdHasher};
-pub use memory::{KeyUsage, MemoryStore, TableOptions};
+pub use memory::{HashSecret, InvalidSavedKeys, KeyUsage, MemoryStore, TableOptions, saved_key_count};
 pub use table::OnFull;
 
 /// One limit's part of a request: limit, key, and cost.

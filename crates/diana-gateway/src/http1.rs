@@ -256,7 +256,7 @@ impl Http1 {
             self.upgrade = Some(sender);
             parts.extensions.insert(OnUpgrade(Arc::new(parking_lot::Mutex::new(Some(receiver)))));
         }
-        match self.connection.begin(parts, body) {
+        match self.connection.begin(parts, body, |_| {}) {
             ResponseFuture::Denied(Some(denied)) => return self.deny(denied, info, context),
             ResponseFuture::Ready(Some(response)) => return self.respond(response, info, context),
             ResponseFuture::Denied(None) | ResponseFuture::Ready(None) => self.state = State::Closing,

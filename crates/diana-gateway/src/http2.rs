@@ -1,5 +1,9 @@
 //! HTTP/2 with clients: h2 reads and writes the frames, and each stream has its own task.
 //!
+//! A request that is denied at once has no task. It is answered after all other requests that arrived with it have been
+//! accepted, since h2 writes what is queued whenever it is asked for the next request: so the responses to a batch of
+//! denied requests are one write.
+//!
 //! # Why not hyper's server
 //! It can't send interim responses (103 Early Hints), refuse a stream before any work is done for it, or report how
 //! much memory a connection uses. All three need access to the stream.
@@ -25,7 +29,7 @@ pub(crate) use send_body::{Pipe, PipeError};
 
 use crate::connection::Connection;
 use crate::listener::ClientIo;
-use crate::request::RequestBody;
+use crate::request::{DeniedRequest, RequestBody, ResponseFuture};
 use compact_head::{compact, head_size};
 use diana_metrics::Outcome;
 use h2::server::{Builder, Handshake, SendResponse};
@@ -39,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use stream::{Stream, StreamEnd};
+use stream::{SentHead, Stream, StreamEnd};
 
 /// How many more requests a connection may reset than it lets finish. A browser that leaves a page resets all its
 /// requests.
@@ -112,6 +116,8 @@ impl Future for Http2 {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { state, connection, streams, shutdown } = &mut *self;
+        // h2 bounds their number: `bounds.streams`.
+        let mut denied = Vec::new();
         loop {
             match state {
                 State::Handshake(handshake) => {
@@ -130,10 +136,17 @@ impl Future for Http2 {
                         *shutdown = ShutdownMode::Abrupt;
                         serving.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     }
-                    match ready!(serving.poll_accept(context)) {
-                        Some(Ok((request, reply))) => streams.begin(connection, request, reply),
-                        Some(Err(error)) => return Poll::Ready(Err(error)),
-                        None => return Poll::Ready(Ok(())),
+                    match serving.poll_accept(context) {
+                        Poll::Ready(Some(Ok((request, reply)))) => {
+                            denied.extend(streams.begin(connection, request, reply));
+                        }
+                        Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                        Poll::Ready(None) => return Poll::Ready(Ok(())),
+                        Poll::Pending => {
+                            // h2 wakes this task to write them.
+                            denied.drain(..).for_each(|(stream, request)| streams.deny(stream, request));
+                            return Poll::Pending;
+                        }
                     }
                 }
             }
@@ -142,36 +155,67 @@ impl Future for Http2 {
 }
 
 impl Streams {
-    /// Starts to serve a request, if there is memory for it.
+    /// Starts to serve a request, if there is memory for it. Returns it if it was denied at once.
     fn begin(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         request: Request<RecvStream>,
         mut reply: SendResponse<SendChunk>,
-    ) {
+    ) -> Option<(Stream, DeniedRequest)> {
         let has_body = if request.body().is_end_stream() { HasBody::No } else { HasBody::Yes };
         let Some(memory) = self.memory.admit(head_size(&request), has_body) else {
             connection.worker.metrics.request(Outcome::Rejected, Duration::ZERO);
             reply.send_reset(Reason::REFUSED_STREAM);
-            return;
+            return None;
         };
         let (mut head, body) = request.into_parts();
-        compact(&mut head);
-        let handle = StreamHandle::new();
+        // The log keeps parts of every head.
+        let is_logged = connection.worker.log.is_some();
+        if is_logged {
+            compact(&mut head);
+        }
+        let mut handle = None;
         let (body, ahead) = match has_body {
             HasBody::No => (RequestBody::Empty, ReadAhead::none()),
             HasBody::Yes => {
-                let (body, ahead) = Http2RequestBody::new(body, &head.headers, &handle);
+                let handle = handle.insert(StreamHandle::new());
+                let (body, ahead) = Http2RequestBody::new(body, &head.headers, handle);
                 (RequestBody::Http2(body), ahead)
             }
         };
-        head.extensions.insert(handle.clone());
         let method = head.method.clone();
-        let response = connection.begin(head, body);
+        let response = connection.begin(head, body, |head| {
+            if !is_logged {
+                compact(head);
+            }
+            head.extensions.insert(handle.get_or_insert_with(StreamHandle::new).clone());
+        });
         let stream = Stream { connection: Arc::clone(connection), reply, handle, ahead, method, memory };
+        match response {
+            ResponseFuture::Denied(Some(denied)) => Some((stream, denied)),
+            response => {
+                let streams = Arc::clone(self);
+                tokio::spawn(async move {
+                    let end = stream.serve(response, &streams.memory).await;
+                    streams.ended(end);
+                });
+                None
+            }
+        }
+    }
+
+    /// Answers a denied request. Only if the client does not accept the whole response now, a task sends the rest.
+    fn deny(self: &Arc<Self>, mut stream: Stream, request: DeniedRequest) {
+        let (mut send, mut body) = match stream.send_head(request.into_response()) {
+            SentHead::Over(end) => return self.ended(end),
+            SentHead::Body(send, body) => (send, body),
+        };
+        if let Some(end) = stream.try_send_body(&mut send, &mut body, &self.memory) {
+            return self.ended(end);
+        }
         let streams = Arc::clone(self);
         tokio::spawn(async move {
-            let end = stream.serve(response, &streams.memory).await;
+            let end = stream.send_body(send, body, &streams.memory).await;
             streams.ended(end);
         });
     }

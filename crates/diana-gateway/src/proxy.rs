@@ -8,7 +8,7 @@ mod upgrade;
 use crate::connection::Connection;
 use crate::http1::OnUpgrade;
 use crate::request::head::{self, TrailerFilter, UpstreamRequest};
-use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker, closing, respond};
+use crate::request::{BodyFault, BodyProgress, RequestBody, RequestBodyStream, RequestTracker, closing};
 use crate::response::{ResponseBody, local_response};
 use crate::upstream::{Balancer, UpstreamError, UpstreamResponse};
 use crate::worker::NoUpstream;
@@ -47,6 +47,8 @@ pub(crate) struct ProxyRequest {
 enum ProxyOutcome {
     /// A local response, and the outcome to record.
     Local(Response<Full<Bytes>>, Outcome),
+    /// The request is allowed, and there is no upstream to forward it to.
+    Allowed,
     Responded {
         upstream: UpstreamResponse,
         took: Duration,
@@ -121,7 +123,8 @@ impl ProxyRequest {
             Some(upstream) => Target::One(upstream),
             None => match connection.target(head, client) {
                 Ok(balancer) => Target::Balancer(balancer),
-                Err(response) => return ProxyOutcome::Local(*response, Outcome::Answered),
+                Err(NoTarget::Respond(response)) => return ProxyOutcome::Local(*response, Outcome::Answered),
+                Err(NoTarget::Allow) => return ProxyOutcome::Allowed,
             },
         };
         // HTTP/1 requests with an `Upgrade` header have it.
@@ -175,7 +178,9 @@ impl ProxyRequest {
                 let Some(client) = client_upgrade else {
                     tracker.outcome = Outcome::Failed;
                     let detail = "the upstream switched protocols without a request to upgrade";
-                    return respond(local_response::problem(StatusCode::BAD_GATEWAY, detail), tracker);
+                    let response = local_response::problem(StatusCode::BAD_GATEWAY, detail);
+                    tracker.status(response.status());
+                    return permit.finish(response).map(|body| ResponseBody::local_with_permit(body, tracker));
                 };
                 upgrade::open(connection, client, response, permit, tracker)
             }
@@ -183,6 +188,17 @@ impl ProxyRequest {
                 tracker.outcome = outcome;
                 tracker.status(response.status());
                 let mut response = permit.finish(response).map(|body| ResponseBody::local_with_permit(body, tracker));
+                if let Some(body) = body {
+                    connection.drain(body, &head, response.headers_mut());
+                }
+                response
+            }
+            ProxyOutcome::Allowed => {
+                let response = local_response::allowed();
+                tracker.outcome = Outcome::Answered;
+                tracker.status(response.status());
+                let response = permit.finish_check(response);
+                let mut response = response.map(|body| ResponseBody::local_with_permit(body, tracker));
                 if let Some(body) = body {
                     connection.drain(body, &head, response.headers_mut());
                 }
@@ -213,19 +229,27 @@ enum Target<'a> {
     One(&'a Upstream),
 }
 
+/// What happens to an allowed request that no upstream gets.
+enum NoTarget {
+    /// It gets a local response.
+    Respond(Box<Response<Full<Bytes>>>),
+    /// The answer is only that it is allowed; its actual response is not known here.
+    Allow,
+}
+
 impl Connection {
-    /// Returns the upstreams for a request, or the local response if there are none.
-    fn target(&self, head: &Parts, client: IpAddr) -> Result<Arc<Balancer>, Box<Response<Full<Bytes>>>> {
+    /// Returns the upstreams for a request, or what happens without one.
+    fn target(&self, head: &Parts, client: IpAddr) -> Result<Arc<Balancer>, NoTarget> {
         let routing = self.worker.routing.lock();
         if let Some(balancer) = routing.balancer(head, client) {
             return Ok(Arc::clone(balancer));
         }
-        Err(Box::new(match self.worker.no_upstream {
+        Err(NoTarget::Respond(Box::new(match self.worker.no_upstream {
             NoUpstream::Echo => local_response::echo(head, client),
             // If there are routes, requests are meant to be forwarded.
             NoUpstream::Allow if routing.has_routes() => local_response::upstream_error(&UpstreamError::NoUpstream),
-            NoUpstream::Allow | NoUpstream::Check => local_response::allowed(),
-        }))
+            NoUpstream::Allow | NoUpstream::Check => return Err(NoTarget::Allow),
+        })))
     }
 
     /// Returns the request's body as a stream to the upstream, and its progress.

@@ -123,10 +123,17 @@ fn record(result: CheckResult, tracker: &mut RequestTracker) -> Result<RequestPe
 }
 
 impl Connection {
-    /// Serves one request.
-    pub(super) fn begin(self: &Arc<Self>, mut head: Parts, body: RequestBody) -> ResponseFuture {
+    /// Serves one request. `keep` is called with its head if the head is needed after this call: not if the request is
+    /// denied or rejected at once.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        mut head: Parts,
+        body: RequestBody,
+        keep: impl FnOnce(&mut Parts),
+    ) -> ResponseFuture {
         let worker = &self.worker;
         if worker.no_upstream == NoUpstream::Check {
+            keep(&mut head);
             return self.check(head, body);
         }
         let mut tracker = RequestTracker::begin(self, &head);
@@ -157,6 +164,7 @@ impl Connection {
                 result.log(&head, Some(client), SERVICE);
                 match record(result, &mut tracker) {
                     Ok(permit) => {
+                        keep(&mut head);
                         let request = ProxyRequest::new(Arc::clone(self), head, body, client, permit, tracker);
                         if request.outlives_client() { request.run_detached().into() } else { request.run().into() }
                     }
@@ -168,6 +176,7 @@ impl Connection {
                 }
             }
             Poll::Pending => {
+                keep(&mut head);
                 let this = Arc::clone(self);
                 let waiting = async move {
                     let result = check.await;

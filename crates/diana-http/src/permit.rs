@@ -15,7 +15,7 @@ use crate::throttle::{Throttle, ThrottledBody};
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::rule::OverLimit;
 use diana::rules::upstream_url::Upstream;
-use diana::{ResponseClass, Verdict, VerdictGuard};
+use diana::{ActualCost, ResponseClass, Verdict, VerdictGuard};
 use http::Response;
 use http::request::Parts;
 use http_body::Body;
@@ -100,9 +100,21 @@ impl RequestPermit {
         self.guard.begin();
     }
 
-    /// Finishes the response: corrects the cost by its header `x-diana-cost`, adds the rate limit headers, and releases
-    /// the request's permits when the body was sent or is dropped.
-    pub fn finish<B: Body>(mut self, response: Response<B>) -> Response<PermitBody<B>> {
+    /// Finishes the response: corrects the cost by its header `x-diana-cost`, charges or refunds the rules that count by
+    /// its status (`count`), adds the rate limit headers, and releases the request's permits when the body was sent or is
+    /// dropped.
+    pub fn finish<B: Body>(self, response: Response<B>) -> Response<PermitBody<B>> {
+        let status = Some(response.status().as_u16());
+        self.finish_with(response, status)
+    }
+
+    /// Finishes a response that is not the outcome of the request, such as the answer to another proxy that asks whether
+    /// it may forward the request: like [`finish`](Self::finish), but its status counts for no rule.
+    pub fn finish_check<B: Body>(self, response: Response<B>) -> Response<PermitBody<B>> {
+        self.finish_with(response, None)
+    }
+
+    fn finish_with<B: Body>(mut self, response: Response<B>, status: Option<u16>) -> Response<PermitBody<B>> {
         self.begin();
         let (mut head, body) = response.into_parts();
         let is_held = self.verdict().matches().is_held() && self.verdict().is_granted();
@@ -111,10 +123,11 @@ impl RequestPermit {
             self.guard.answered(if is_fault { ResponseClass::Overloaded } else { ResponseClass::Ok });
         }
         // Clients must not see the header, whether something was charged or not.
-        if let Some(cost) = cost_header::take(&mut head.headers)
-            && self.verdict().is_granted()
-        {
-            self.guard.settle(cost);
+        let cost = cost_header::take(&mut head.headers);
+        let status = status.filter(|_| self.verdict().matches().has_count());
+        if (cost.is_some() || status.is_some()) && self.verdict().is_granted() {
+            let cost = cost.unwrap_or_default();
+            self.guard.settle(status.into_iter().fold(cost, ActualCost::status));
         }
         ratelimit_headers::add(&mut head.headers, self.verdict(), self.headers);
         let body = self.throttle.response(body);

@@ -9,7 +9,7 @@ mod table;
 mod tests;
 mod units;
 
-use crate::rule::{CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Rule};
+use crate::rule::{CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OnStatus, OverLimit, Rule};
 use std::fmt;
 pub use table::table;
 pub use units::{duration, period};
@@ -85,6 +85,12 @@ fn over_limit(rule: &Rule) -> String {
 
 fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(count) = &rule.count {
+        notes.push(match count.then {
+            OnStatus::Charge => format!("only responses with {} are counted", count.statuses),
+            OnStatus::Refund => format!("responses with {} are refunded", count.statuses),
+        });
+    }
     match &rule.cost {
         CostOf::Request => {}
         CostOf::Fixed(cost) if cost.get() == 1 => {}

@@ -1,6 +1,7 @@
 //! One rule: the requests it matches, the keys it counts, its limits, and the handling of requests over the limit.
 
 mod allow_deny_list;
+pub(crate) mod count;
 pub(crate) mod max_load;
 pub(crate) mod overrides;
 pub(crate) mod parse;
@@ -16,6 +17,7 @@ use crate::matching::Match;
 use crate::response::CustomResponse;
 use crate::upstream_url::Upstream;
 pub use allow_deny_list::KeyList;
+pub use count::{CountByStatus, OnStatus, StatusSet};
 use diana_core::{Cost, Quota};
 pub use max_load::{Overload, Percent};
 pub use overrides::Override;
@@ -45,6 +47,8 @@ pub struct Rule {
     pub load: Option<Overload>,
     /// The rule whose counts this rule charges, if it has no limits of its own and never denies.
     pub charges: Option<String>,
+    /// The responses that are charged, or refunded; `None` if each request is charged.
+    pub count: Option<CountByStatus>,
     /// The cost of a request.
     pub cost: CostOf,
     /// The cost of a request whose `cost` expression fails. Without it, such a request is denied.

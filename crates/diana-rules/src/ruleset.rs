@@ -15,6 +15,7 @@ mod top_keys;
 use crate::attributes::{Attribute, Attributes};
 use crate::file::RuleFile;
 use crate::identity::Identity;
+use crate::key::KeySpec;
 use crate::logged_keys::LoggedKeys;
 use crate::matching::index::{Candidate, Index};
 use crate::matching::{IndexedMatch, NeededAttributes, Normalised, RequestView, When};
@@ -25,7 +26,7 @@ use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 use hashbrown::{HashMap, HashSet};
 pub use key_lookup::{InvalidKey, Listed};
-pub use matches::{ChargedRule, DeniedBy, DenyReason, KeyRange, MatchedRule, Matches, Resource};
+pub use matches::{ChargedAt, ChargedRule, DeniedBy, DenyReason, KeyRange, MatchedRule, Matches, Resource};
 pub use outcome_counts::{RequestOutcome, RuleCounts, WaitingRequest};
 use passed_identity::PassedIdentity;
 pub use rule_by_name::RuleNotCallable;
@@ -100,6 +101,7 @@ impl RuleSet {
             let charged = rule.rule().charges.as_ref().and_then(|name| by_name.get(&**name).copied());
             rule.set_charges(charged);
         }
+        set_same_keys(&mut rules);
         let needed = file
             .rules
             .iter()
@@ -257,6 +259,12 @@ impl RuleSet {
         same.flat_map(|(before, after)| before.moves_to(after)).collect()
     }
 
+    /// Returns the limits that are counted in this process, but for the bandwidths, with the keys that they count. Their
+    /// names differ.
+    pub fn local_limits(&self) -> impl Iterator<Item = (&KeySpec, &Limit)> {
+        self.rules.iter().flat_map(|rule| rule.local_limits().map(|limit| (&rule.rule().by, limit)))
+    }
+
     fn limits(&self) -> impl Iterator<Item = &Limit> {
         self.rules.iter().flat_map(CompiledRule::all_limits)
     }
@@ -316,6 +324,7 @@ impl RuleSet {
     fn find_for(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
         let seen = RequestView::new(request, self.needed);
         found.candidates.clear();
+        found.last_key = None;
         self.index.candidates(&seen, &mut found.candidates);
         // The cost of several hits, and a rule that was added for another part, are not simple.
         let is_one = hits == Hits::Charge(1) && !found.has_parts();
@@ -328,6 +337,18 @@ impl RuleSet {
                 check_and_apply(rule, candidate, &seen, hits, found);
             }
         }
+    }
+}
+
+/// Sets for each rule the number of the first rule with the same key.
+fn set_same_keys(rules: &mut [CompiledRule]) {
+    let mut first = HashMap::<String, u32>::new();
+    for (index, number) in (0..rules.len()).zip(0_u32..) {
+        let by = &rules[index].rule().by;
+        let known = *first.entry(by.to_string()).or_insert(number);
+        // Two keys that are written alike are the same, unless they are custom ones.
+        let is_same = rules.get(known as usize).is_some_and(|rule| rule.rule().by == *by);
+        rules[index].set_same_key(if is_same { known } else { number });
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! # What always holds
 //! - Nothing listens before the shared store was contacted and the rules are loaded.
-//! - On a stop signal, the program accepts no more connections, finishes active requests, and then exits.
+//! - On a stop signal, the program is not ready any more; after `timeouts.drain` it accepts no more connections, finishes
+//!   active requests, and then exits.
 
 mod banner;
 mod config_reload;
@@ -16,6 +17,7 @@ mod log_files;
 mod options;
 mod periodic_tasks;
 mod signals;
+mod snapshot_file;
 
 pub use error::ServeError;
 pub use options::ServeOptions;
@@ -25,8 +27,8 @@ use config_reload::ConfigReload;
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions, Reloader, SystemClock};
 use diana_admin::{
-    Actor, Admin, AdminSection, AdminState, AuditLog, History, Readiness, Reload, ReportCertificates, ReportUpstreams,
-    RuleLog, Sampler,
+    Actor, Admin, AdminSection, AdminState, AuditLog, History, Readiness, Reload, ReportCertificates, ReportSnapshot,
+    ReportUpstreams, RuleLog, Sampler,
 };
 use diana_config::{Sources, WatchHandle};
 use diana_gateway::access_log::AccessLog;
@@ -37,6 +39,7 @@ use diana_rules::{Document, Problems, RuleFile};
 use diana_services::{RunningServices, ServiceCertificates, Services};
 use log_files::LogFiles;
 use signals::{Signal, Signals};
+use snapshot_file::SnapshotFile;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +65,10 @@ struct Serving {
     admin: Vec<SocketAddr>,
     audit: Arc<AuditLog>,
     log_files: LogFiles,
-    /// The time that active requests have after a stop signal.
+    snapshot: Option<Arc<SnapshotFile>>,
+    /// The time from a stop signal until the listeners are closed.
+    drain_delay: Duration,
+    /// The time that active requests have after that.
     stop_timeout: Duration,
 }
 
@@ -114,8 +120,6 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
             Signal::ReopenLog => serving.log_files.reopen(),
         }
     }
-    let (connections, timeout) = (serving.metrics.totals().connections, serving.stop_timeout);
-    tracing::info!("shutting down: draining {connections} connections (at most {timeout:?})");
     serving.readiness.stopping();
     let log = options.log().cloned();
     runtime.spawn(async move {
@@ -126,6 +130,14 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         }
         std::process::exit(130);
     });
+    if !serving.drain_delay.is_zero() {
+        let delay = serving.drain_delay;
+        tracing::info!("shutting down: not ready, and accepting requests for another {delay:?}");
+        // The timer needs the runtime, so it is created inside of it.
+        runtime.block_on(async { tokio::time::sleep(delay).await });
+    }
+    let (connections, timeout) = (serving.metrics.totals().connections, serving.stop_timeout);
+    tracing::info!("shutting down: draining {connections} connections (at most {timeout:?})");
     // Both drain at the same time.
     let services = std::thread::spawn(|| serving.services.stop());
     serving.gateway.stop();
@@ -142,6 +154,9 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         tracing::warn!(
             "permits of the last requests not released in the shared store within {RELEASE_TIMEOUT:?}; they will expire"
         );
+    }
+    if let Some(snapshot) = &serving.snapshot {
+        snapshot.save(&serving.engine);
     }
     serving.audit.flush(FLUSH_TIMEOUT);
     tracing::info!("stopped");
@@ -165,7 +180,12 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         Some(section) => Some(diana::connect(section).await.map_err(|error| ServeError::Store(error.to_string()))?),
         None => None,
     };
-    let engine = Arc::new(EngineOptions::of(file).build_with(file, shared));
+    let (snapshot, mut engine_options, mut saved) =
+        (SnapshotFile::of(&file.store.memory), EngineOptions::of(file), None);
+    if let Some(snapshot) = &snapshot {
+        (engine_options, saved) = snapshot.read(engine_options)?;
+    }
+    let engine = Arc::new(engine_options.build_with(file, shared));
     let section = file.section_or_default::<AdminSection>()?;
     let log_files = LogFiles::open(file)?;
     let audit = AuditLog::new(Arc::new(SystemClock));
@@ -177,6 +197,11 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let reloader = Reloader::new(Arc::clone(&engine), crate::registry());
     let reload = ConfigReload::new(reloader, Arc::clone(&rule_log), options.upstreams().to_vec());
     let sources = watch_sources(options, document, file, Arc::clone(&reload)).await?;
+    // Now the limits are those of the config server, if there is one.
+    if let Some(snapshot) = &snapshot {
+        snapshot.load(&engine, saved.as_ref())?;
+    }
+    drop(saved);
     let mut gateway = Gateway::new(file, Arc::clone(&engine))?;
     let changes = Arc::clone(&audit);
     let mut services = Services::new(file, Arc::clone(&engine))?.key_changes(Arc::new(move |client, change| {
@@ -200,7 +225,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     }
     let watched = Arc::clone(&sources);
     let gateway_section = file.section_or_default::<GatewaySection>()?;
-    let stop_timeout = gateway_section.timeouts.stop;
+    let (drain_delay, stop_timeout) = (gateway_section.timeouts.drain, gateway_section.timeouts.stop);
     let gateway = gateway.start().map_err(ServeError::Gateway)?;
     reload.gateway_started(gateway.upstream_reload());
     let services = services.start().map_err(ServeError::Services)?;
@@ -223,12 +248,29 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         certificates: report_certificates(&gateway, &services),
         access_log: drops,
         program_log: options.log().map(ProgramLog::drops),
+        snapshot: snapshot.clone().map(|file| -> ReportSnapshot { Arc::new(move || file.status()) }),
         tokens: section.all_tokens(),
     };
     tokio::spawn(Admin::new(state).serve(listeners));
     periodic_tasks::start(&engine, &metrics, gateway.certificates(), services.certificates());
+    if let Some(snapshot) = &snapshot {
+        tokio::spawn(Arc::clone(snapshot).run(Arc::clone(&engine)));
+    }
     readiness.ready();
-    Ok(Serving { gateway, services, engine, sources, readiness, metrics, admin, audit, log_files, stop_timeout })
+    Ok(Serving {
+        gateway,
+        services,
+        engine,
+        sources,
+        readiness,
+        metrics,
+        admin,
+        audit,
+        log_files,
+        snapshot,
+        drain_delay,
+        stop_timeout,
+    })
 }
 
 fn report_upstreams(gateway: &RunningGateway) -> ReportUpstreams {

@@ -4,6 +4,7 @@
 //! 1. The engine takes a snapshot of the active rules, so that no request sees a half-applied reload.
 //! 2. The rule set returns the rules that match the request, with the key and the cost of each ([`RuleSet::find`]).
 //! 3. A rule that denies regardless of its counts (`deny`, `missing: deny`) ends the decision; nothing is charged.
+//!    So does a rule that is charged after the response (`count`), if its count is used up.
 //! 4. The limits that are counted in this process are checked, all or nothing; this needs no I/O.
 //! 5. If they grant the request, the shared limits are checked, all or nothing. If these deny it, or the caller drops
 //!    the future, the charges of step 4 are refunded.
@@ -17,6 +18,7 @@
 mod actual_cost;
 mod asks;
 mod charge_other_rules;
+mod count_by_status;
 mod decide;
 mod explain;
 mod future;
@@ -27,6 +29,7 @@ mod options;
 mod own_limits;
 mod several;
 mod shared_store;
+mod snapshot;
 mod throttle;
 mod verdict;
 mod wait_queue;
@@ -48,10 +51,11 @@ pub use options::EngineOptions;
 pub use own_limits::LimitsGuard;
 use parking_lot::Mutex;
 use shared_store::{Background, HeldLeases, SharedStore};
+pub use snapshot::{Snapshot, SnapshotError, SnapshotSize};
 use std::fmt;
 use std::sync::{Arc, Weak};
 use throttle::ThrottleLimits;
-pub use throttle::{KeySpace, ThrottleFuture};
+pub use throttle::{KeySpace, ThrottleFuture, ThrottleNow};
 pub use verdict::{CheckedLimit, LimitedBy, LoggedRequest, Reason, ResponseClass, Verdict};
 
 /// Decides about requests by rules, with counts in this process and, optionally, in a shared store. Cloning is cheap;
@@ -98,6 +102,8 @@ struct State {
     /// Locked while the rules change. Removed limits are forgotten twice, the second time at the next change: an
     /// in-flight request may have used them once more.
     removed: Mutex<Vec<Limit>>,
+    /// Locked while a snapshot is written.
+    saving: Mutex<()>,
 }
 
 impl Engine {

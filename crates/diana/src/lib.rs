@@ -98,7 +98,8 @@ pub use diana_rules as rules;
 pub use engine::{
     AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
     KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest, Reason,
-    ResponseClass, RuleExplanation, ThrottleFuture, Verdict, VerdictGuard, WeakEngine,
+    ResponseClass, RuleExplanation, Snapshot, SnapshotError, SnapshotSize, ThrottleFuture, ThrottleNow, Verdict,
+    VerdictGuard, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;

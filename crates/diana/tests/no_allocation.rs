@@ -1,4 +1,4 @@
-//! A request allocates no memory if no matching rule has an expression, and there are at most eight limits.
+//! A request allocates no memory if no matching rule has an expression, and there are at most sixteen limits.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 #[allow(dead_code, reason = "only a part is used")]
@@ -48,13 +48,22 @@ rules:
   - {name: user, by: 'param(id)', match: {path: '/users/{id}/**', host: '*.example.com'}, limit: 1000000/s, allow: [10.0.0.0/8]}
   - {name: plan, by: ip, match: {header: {x-plan: free}}, limit: 1000000/s, algorithm: sliding_window, deny: [192.0.2.0/24]}
   - {name: permits, by: ip, concurrent: 5, wait: 2s}
+  - {name: one, by: ip, limit: 1000001/s}
+  - {name: two, by: ip, limit: 1000002/s}
+  - {name: three, by: ip, limit: 1000003/s}
+  - {name: four, by: account, limit: 1000004/s}
+  - {name: five, by: account, limit: 1000005/s}
+  - {name: six, by: account, limit: 1000006/s}
+  - {name: seven, by: account, limit: 1000007/s}
+  - {name: eight, by: ip/24, limit: 1000008/s}
+  - {name: nine, by: ip/24, limit: 1000009/s}
   - {name: busy, load: {cpu: 90%, connections: 100}}
 ",
     );
     let request = Request { path: "/users/7/orders" };
     let run = || {
         let verdict = now(engine.decide(&request));
-        assert_eq!(verdict.checked_limits().count(), 7);
+        assert_eq!(verdict.checked_limits().count(), 16);
         assert!(verdict.is_granted());
         now(engine.finish(verdict));
     };

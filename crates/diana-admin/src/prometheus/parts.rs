@@ -2,8 +2,8 @@
 
 use super::text::{Kind, Text};
 use super::{AdminState, seconds};
-use crate::Phase;
 use crate::degraded::PartStatus;
+use crate::{Phase, SnapshotStatus};
 use diana::redis::{Health, LinkStatus};
 use diana_config::{Origin, SourceStatus};
 use diana_gateway::CertificateStatus;
@@ -59,6 +59,15 @@ pub(super) fn store(text: &mut Text, link: &LinkStatus) {
     text.one("diana_store_leased", Kind::Gauge, "Permits leased by this instance.", link.leased);
     let help = "Limits whose newer configuration was adopted from another instance.";
     text.one("diana_store_adopted_limits", Kind::Gauge, help, link.adopted);
+}
+
+/// Writes when the counts of this process were last saved.
+pub(super) fn snapshot(text: &mut Text, status: &SnapshotStatus) {
+    let help = "When the counts of this process were last saved, in Unix time.";
+    text.one("diana_snapshot_saved_time_seconds", Kind::Gauge, help, seconds(status.saved));
+    text.one("diana_snapshot_keys", Kind::Gauge, "Keys in the last snapshot.", status.keys);
+    let help = "Snapshots that could not be written.";
+    text.one("diana_snapshot_errors_total", Kind::Counter, help, status.errors);
 }
 
 /// Writes which parts are degraded, and since when.

@@ -86,6 +86,7 @@ impl Server {
             certificates: Arc::new(Vec::new),
             access_log: None,
             program_log: None,
+            snapshot: None,
             tokens: Vec::new(),
         };
         change(&mut state);

@@ -178,6 +178,11 @@ impl Algorithm for Concurrency {
         }
     }
 
+    /// The requests that hold permits end with the process.
+    fn outlives_process(&self) -> bool {
+        false
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Queue
     }

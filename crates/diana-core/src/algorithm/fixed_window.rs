@@ -277,6 +277,16 @@ impl Algorithm for FixedWindow {
         *state = FixedWindowState { ends, count: state.count.min(self.quota.permits()) };
     }
 
+    fn encode(&self, state: &FixedWindowState, words: &mut Vec<u64>) -> bool {
+        words.extend([state.ends.as_nanos(), state.count]);
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<FixedWindowState> {
+        let &[first, second] = words else { return None };
+        Some(FixedWindowState { ends: Timestamp::from_nanos(first), count: second })
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Queue
     }

@@ -145,6 +145,16 @@ impl Ticks for u128 {
 pub(crate) struct WideTicks([u64; 2]);
 
 impl WideTicks {
+    /// The halves, the higher one first.
+    pub(crate) fn words(self) -> [u64; 2] {
+        self.0
+    }
+
+    /// Creates the time from its [halves](Self::words).
+    pub(crate) fn from_words(words: [u64; 2]) -> Self {
+        Self(words)
+    }
+
     #[inline(always)]
     pub(crate) fn get(self) -> u128 {
         (u128::from(self.0[0]) << 64) | u128::from(self.0[1])

@@ -214,6 +214,16 @@ impl Algorithm for LeakyBucket {
         state.0.update(|tat| self.gcra.rescale(tat, &old.gcra, now));
     }
 
+    fn encode(&self, state: &LeakyBucketState, words: &mut Vec<u64>) -> bool {
+        words.extend(state.0.words());
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<LeakyBucketState> {
+        let &[first, second] = words else { return None };
+        Some(LeakyBucketState(WideTicks::from_words([first, second])))
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Reserve
     }

@@ -129,6 +129,16 @@ impl Algorithm for MinInterval {
         }
     }
 
+    fn encode(&self, state: &IntervalState, words: &mut Vec<u64>) -> bool {
+        words.extend([state.next_free]);
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<IntervalState> {
+        let &[word] = words else { return None };
+        Some(IntervalState { next_free: word })
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Reserve
     }

@@ -240,6 +240,16 @@ impl Algorithm for RefillingBucket {
         };
     }
 
+    fn encode(&self, state: &RefillingState, words: &mut Vec<u64>) -> bool {
+        words.extend([state.missing, state.stepped.as_nanos(), state.granted.as_nanos()]);
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<RefillingState> {
+        let &[first, second, third] = words else { return None };
+        Some(RefillingState::new(first, Timestamp::from_nanos(second), Timestamp::from_nanos(third)))
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Queue
     }

@@ -207,6 +207,16 @@ impl Algorithm for SlidingLog {
         state.drop_oldest(state.used(0).saturating_sub(self.longest.permits()));
     }
 
+    fn encode(&self, state: &SlidingLogState, words: &mut Vec<u64>) -> bool {
+        words.extend(state.entries().flat_map(|(time, permits)| [time.as_nanos(), permits]));
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<SlidingLogState> {
+        let (pairs, []) = words.as_chunks() else { return None };
+        Some(SlidingLogState::from_entries(pairs.iter().map(|&[time, permits]| (Timestamp::from_nanos(time), permits))))
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Queue
     }

@@ -397,6 +397,16 @@ impl Algorithm for SlidingWindow {
         }
     }
 
+    fn encode(&self, state: &SlidingWindowState, words: &mut Vec<u64>) -> bool {
+        words.extend(state.in_use().flat_map(|(bucket, permits)| [bucket, permits]));
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<SlidingWindowState> {
+        let (pairs, []) = words.as_chunks() else { return None };
+        Some(SlidingWindowState::from_counts(self, pairs.iter().map(|&[bucket, permits]| (bucket, permits))))
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Queue
     }

@@ -105,6 +105,16 @@ impl Algorithm for TokenBucket {
         state.0.update(|full_at| self.gcra.rescale(full_at, &old.gcra, now));
     }
 
+    fn encode(&self, state: &BucketState, words: &mut Vec<u64>) -> bool {
+        words.extend(state.0.words());
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<BucketState> {
+        let &[first, second] = words else { return None };
+        Some(BucketState(WideTicks::from_words([first, second])))
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Reserve
     }
@@ -194,6 +204,16 @@ impl Algorithm for PackedBucket {
 
     fn rescale(&self, full_at: &mut u64, old: &Self, now: Timestamp) {
         self.0.rescale(full_at, &old.0, now);
+    }
+
+    fn encode(&self, state: &u64, words: &mut Vec<u64>) -> bool {
+        words.extend([*state]);
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<u64> {
+        let &[word] = words else { return None };
+        Some(word)
     }
 
     fn wait_mode(&self) -> WaitMode {

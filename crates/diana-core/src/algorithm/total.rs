@@ -95,6 +95,16 @@ impl Algorithm for Total {
     }
 
     /// The head of the queue asks once, gets `Never`, and returns: no request waits.
+    fn encode(&self, state: &TotalState, words: &mut Vec<u64>) -> bool {
+        words.extend([state.used]);
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<TotalState> {
+        let &[word] = words else { return None };
+        Some(TotalState { used: word })
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Queue
     }

@@ -1,7 +1,7 @@
 //! Type-erased tables, so that the keys of limits of different kinds can be in one list.
 
 use super::budget::Budget;
-use super::table::{OnFull, Table, TentativeTake, Usage};
+use super::table::{OnFull, SavedKey, Table, TentativeTake, Usage};
 use crate::algorithm::Packed;
 use crate::algorithm::erased_algorithm::AnyAlgorithm;
 use crate::algorithm::token_bucket::PackedBucket;
@@ -40,6 +40,8 @@ pub(crate) trait AnyTable: Debug + Send {
     fn bytes(&self) -> usize;
     fn drain(&mut self, now: Timestamp) -> Usage;
     fn adopt(&mut self, usage: Usage, now: Timestamp);
+    fn save_segment(&mut self, index: usize, now: Timestamp, used_at: Timestamp, words: &mut Vec<u64>) -> bool;
+    fn load(&mut self, key: &SavedKey<'_>, now: Timestamp) -> bool;
     fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool;
     fn as_any_mut(&mut self) -> &mut dyn Any;
     /// Changes to `algorithm` if it is of the same kind; otherwise returns `false`.
@@ -132,6 +134,14 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn adopt(&mut self, usage: Usage, now: Timestamp) {
         self.adopt(usage, now);
+    }
+
+    fn save_segment(&mut self, index: usize, now: Timestamp, used_at: Timestamp, words: &mut Vec<u64>) -> bool {
+        self.save_segment(index, now, used_at, words)
+    }
+
+    fn load(&mut self, key: &SavedKey<'_>, now: Timestamp) -> bool {
+        self.load(key, now)
     }
 
     fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool {
@@ -298,6 +308,22 @@ impl Keys {
     /// Drops everything, including the latest time.
     pub(crate) fn restart(&mut self) {
         either!(self, table => table.restart());
+    }
+
+    /// Appends the keys of one segment that are still in use at `used_at`; `false` if there is no such segment.
+    pub(crate) fn save_segment(
+        &mut self,
+        index: usize,
+        now: Timestamp,
+        used_at: Timestamp,
+        words: &mut Vec<u64>,
+    ) -> bool {
+        either!(self, table => table.save_segment(index, now, used_at, words))
+    }
+
+    /// Adds a saved key; `false` if its state is not one of this algorithm.
+    pub(crate) fn load(&mut self, key: &SavedKey<'_>, now: Timestamp) -> bool {
+        either!(self, table => table.load(key, now))
     }
 
     pub(crate) fn reclaim(&mut self, now: Timestamp) {

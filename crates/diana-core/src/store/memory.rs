@@ -19,6 +19,9 @@ use std::hash::BuildHasherDefault;
 
 mod check_then_take;
 mod one_pass;
+mod saved_keys;
+
+pub use saved_keys::{HashSecret, InvalidSavedKeys, saved_key_count};
 
 /// Options of a table of keys: its memory, its locks, and what happens when it is full.
 ///
@@ -33,12 +36,13 @@ pub struct TableOptions {
     memory: usize,
     on_full: OnFull,
     shards: usize,
+    hash_secret: Option<HashSecret>,
 }
 
 impl Default for TableOptions {
     /// 64 MiB (some three million token buckets), shared counts when that is full, 64 shards.
     fn default() -> Self {
-        Self { memory: 64 << 20, on_full: OnFull::default(), shards: 64 }
+        Self { memory: 64 << 20, on_full: OnFull::default(), shards: 64, hash_secret: None }
     }
 }
 
@@ -59,6 +63,13 @@ impl TableOptions {
     #[must_use]
     pub fn shards(self, count: usize) -> Self {
         Self { shards: count.max(1), ..self }
+    }
+
+    /// Sets the keys of the hash that identifies keys, which are random otherwise: for a store that loads the keys that
+    /// [another one](MemoryStore::hash_secret) has saved.
+    #[must_use]
+    pub fn hash_secret(self, keys: HashSecret) -> Self {
+        Self { hash_secret: Some(keys), ..self }
     }
 
     pub(crate) fn budget(&self) -> Arc<Budget> {
@@ -146,7 +157,10 @@ impl MemoryStore {
     /// Creates an empty store.
     pub fn new(options: TableOptions) -> Self {
         Self {
-            shards: Shards::new(options.shard_count(), Shard::default),
+            shards: match options.hash_secret {
+                Some(keys) => Shards::with_keys(options.shard_count(), keys.into(), Shard::default),
+                None => Shards::new(options.shard_count(), Shard::default),
+            },
             budget: options.budget(),
             on_full: options.full(),
             changes: Changes::default(),
@@ -207,6 +221,18 @@ impl MemoryStore {
         let mut shard = self.shards.lock(hash);
         let max_wait = max_wait.min(ask.max_wait);
         self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, max_wait)
+    }
+
+    /// Decides like [`decide`](LocalStore::decide), and replaces `decision` by the result. It reuses the memory, which is
+    /// cheaper than a new decision.
+    #[inline]
+    pub fn decide_into(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait, decision: &mut Decision) {
+        if let [ask] = asks {
+            return decision.replace(self.decide_one(*ask, now, max_wait));
+        }
+        if !self.take_in_one_pass(asks, now, max_wait, decision.start_again()) {
+            *decision = self.check_then_take(asks, now, max_wait);
+        }
     }
 
     /// Takes `ask` for a caller that was due at `since` but was woken late:
@@ -299,10 +325,8 @@ impl LocalStore for MemoryStore {
             return Decision::new([self.decide_one(*ask, now, max_wait)]);
         }
         let mut decision = Decision::empty();
-        if self.take_in_one_pass(asks, now, max_wait, decision.answers_mut()) {
-            return decision;
-        }
-        self.check_then_take(asks, now, max_wait)
+        self.decide_into(asks, now, max_wait, &mut decision);
+        decision
     }
 
     fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {

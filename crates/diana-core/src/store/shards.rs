@@ -24,9 +24,24 @@ struct Padded<T>(Mutex<T>);
 impl<T> Shards<T> {
     /// Creates at least `count` shards, a power of two.
     pub(crate) fn new(count: usize, make: impl FnMut() -> T) -> Self {
+        Self::with_keys(count, SipKeys::random(), make)
+    }
+
+    /// Creates at least `count` shards, a power of two, whose hash has these keys.
+    pub(crate) fn with_keys(count: usize, hasher: SipKeys, make: impl FnMut() -> T) -> Self {
         let count = count.min(MAX_SHARDS).next_power_of_two();
         let shards = std::iter::repeat_with(make).take(count).map(|value| Padded(Mutex::new(value))).collect();
-        Self { shards, hasher: SipKeys::random() }
+        Self { shards, hasher }
+    }
+
+    /// The keys of the hash.
+    pub(crate) fn hash_secret(&self) -> [u64; 2] {
+        self.hasher.get()
+    }
+
+    /// The number of shards.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.len()
     }
 
     /// The 64-bit hash of `key`. Never 0, which marks an empty slot.

@@ -14,6 +14,16 @@ use std::hash::{BuildHasher, Hasher};
 pub(crate) struct SipKeys(u64, u64);
 
 impl SipKeys {
+    /// Creates the hash with these keys.
+    pub(crate) fn new([first, second]: [u64; 2]) -> Self {
+        Self(first, second)
+    }
+
+    /// The keys.
+    pub(crate) fn get(&self) -> [u64; 2] {
+        [self.0, self.1]
+    }
+
     /// Returns new random keys. They are fixed under the model checkers, which must be able to repeat a run.
     pub(crate) fn random() -> Self {
         if cfg!(any(loom, shuttle)) {

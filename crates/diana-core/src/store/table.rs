@@ -31,6 +31,7 @@ use smallvec::{SmallVec, smallvec};
 mod grow_and_sweep;
 mod limit_change;
 mod packed_bucket_take;
+mod saved_keys;
 mod tentative_take;
 mod undo;
 mod update;
@@ -38,6 +39,7 @@ mod update;
 use grow_and_sweep::SWEEP_INTERVAL;
 use limit_change::OldParameters;
 pub(crate) use limit_change::Usage;
+pub(crate) use saved_keys::SavedKey;
 use tentative_take::BeforeTake;
 pub(crate) use tentative_take::TentativeTake;
 

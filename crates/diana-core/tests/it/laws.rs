@@ -45,6 +45,11 @@ macro_rules! laws {
                 }
 
                 #[test]
+                fn a_saved_state_answers_as_before(a in $algorithms, script in scripts(), probe in scripts()) {
+                    general::saved_equals_original(&a, &script, &probe)?;
+                }
+
+                #[test]
                 fn an_immediate_refund_restores_the_status(
                     a in $algorithms, script in scripts(), cost in costs(), max_wait in max_waits(),
                 ) {

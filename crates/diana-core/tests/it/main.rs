@@ -28,6 +28,7 @@ mod reference_examples;
 mod reference_script_bugs;
 mod refilling_bucket;
 mod regressions;
+mod saved_keys;
 mod several_limits;
 mod sliding_log;
 mod sliding_window;

@@ -7,8 +7,8 @@ use super::send_body::{Pipe, PipeError};
 use crate::connection::{Connection, Deadline};
 use crate::request::ResponseFuture;
 use crate::response::{ResponseBody, with_date};
-use h2::Reason;
 use h2::server::SendResponse;
+use h2::{Reason, SendStream};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::Body;
@@ -25,11 +25,20 @@ pub(super) enum StreamEnd {
     Reset,
 }
 
+/// The result of sending the head of a response.
+pub(super) enum SentHead {
+    /// There is no body.
+    Over(StreamEnd),
+    /// The body is to be sent to this stream.
+    Body(SendStream<SendChunk>, ResponseBody),
+}
+
 /// The stream of one request.
 pub(super) struct Stream {
     pub(super) connection: Arc<Connection>,
     pub(super) reply: SendResponse<SendChunk>,
-    pub(super) handle: StreamHandle,
+    /// `None` until it is needed.
+    pub(super) handle: Option<StreamHandle>,
     pub(super) ahead: ReadAhead,
     pub(super) method: Method,
     pub(super) memory: RequestMemory,
@@ -40,7 +49,8 @@ impl Stream {
     pub(super) async fn serve(mut self, mut response: ResponseFuture, memory: &Arc<Memory>) -> StreamEnd {
         let ready = poll_fn(|context| {
             let polled = Pin::new(&mut response).poll(context);
-            for mut interim in self.handle.take_interim(context) {
+            let interim = self.handle.as_ref().map(|handle| handle.take_interim(context));
+            for mut interim in interim.into_iter().flatten() {
                 remove_hop_by_hop(interim.headers_mut());
                 // This fails only if the client has disconnected, which is detected below.
                 let _ = self.reply.send_informational(interim);
@@ -56,7 +66,12 @@ impl Stream {
         });
         let Some(ready) = ready.await else { return StreamEnd::Reset };
         drop(response);
-        self.send(ready, memory).await
+        let (mut head, body) = ready.into_parts();
+        remove_hop_by_hop(&mut head.headers);
+        match self.send_head(Response::from_parts(head, body)) {
+            SentHead::Over(end) => end,
+            SentHead::Body(stream, body) => self.send_body(stream, body, memory).await,
+        }
     }
 
     /// Reads the available part of the request's body. Returns `false` if there is no memory for its trailers.
@@ -67,9 +82,9 @@ impl Stream {
         }
     }
 
-    async fn send(&mut self, response: Response<ResponseBody>, memory: &Arc<Memory>) -> StreamEnd {
-        let (mut head, mut body) = response.into_parts();
-        remove_hop_by_hop(&mut head.headers);
+    /// Sends the head of a response, which must have no hop-by-hop headers.
+    pub(super) fn send_head(&mut self, response: Response<ResponseBody>) -> SentHead {
+        let (mut head, body) = response.into_parts();
         let clock = &self.connection.worker.deadlines;
         head.headers.entry(DATE).or_insert_with(|| with_date(clock, HeaderValue::clone));
         let has_body = !body.is_end_stream();
@@ -77,14 +92,41 @@ impl Stream {
             head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
         }
         let is_over = !has_body || self.method == Method::HEAD;
-        let mut stream = match self.reply.send_response(Response::from_parts(head, ()), is_over) {
-            Ok(stream) => stream,
-            Err(_) => return self.send_bad_gateway(),
-        };
-        if is_over {
-            return StreamEnd::Served;
+        match self.reply.send_response(Response::from_parts(head, ()), is_over) {
+            Ok(_) if is_over => SentHead::Over(StreamEnd::Served),
+            Ok(stream) => SentHead::Body(stream, body),
+            Err(_) => SentHead::Over(self.send_bad_gateway()),
         }
-        let mut pipe = Pipe::to_client(Arc::clone(memory), self.handle.clone());
+    }
+
+    /// Sends a whole local body, if the client accepts all of it now and there is room in the queue. Otherwise nothing
+    /// is sent, and it returns `None`.
+    pub(super) fn try_send_body(
+        &mut self,
+        stream: &mut SendStream<SendChunk>,
+        body: &mut ResponseBody,
+        memory: &Memory,
+    ) -> Option<StreamEnd> {
+        let length = usize::try_from(body.size_hint().exact()?).ok()?;
+        stream.reserve_capacity(length);
+        if stream.capacity() < length {
+            return None;
+        }
+        let permit = memory.try_permit(length)?;
+        let data = body.take_local()?;
+        let chunk = memory.chunk(data).split_to(length, Some(permit));
+        Some(stream.send_data(chunk, true).map_or(StreamEnd::Reset, |()| StreamEnd::Served))
+    }
+
+    /// Sends the body of a response, as fast as the client accepts it.
+    pub(super) async fn send_body(
+        &mut self,
+        mut stream: SendStream<SendChunk>,
+        mut body: ResponseBody,
+        memory: &Arc<Memory>,
+    ) -> StreamEnd {
+        let handle = self.handle.get_or_insert_with(StreamHandle::new).clone();
+        let mut pipe = Pipe::to_client(Arc::clone(memory), handle);
         let mut stall = Stall::default();
         let sent = poll_fn(|context| {
             if !self.read_ahead(context) {

@@ -17,9 +17,9 @@ use crate::connection::Connection;
 use crate::response::{ResponseBody, local_response};
 use diana_http::CheckResult;
 use diana_metrics::Outcome;
-use http::header::{HOST, HeaderName, HeaderValue};
+use http::header::{HOST, HeaderName};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, StatusCode, Uri, Version};
+use http::{Method, Response, StatusCode, Uri, Version};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -83,13 +83,26 @@ fn bad(detail: &'static str) -> Rejected {
 
 /// Replaces the head of the check by that of the request that it describes. On an error, it stays as it was.
 fn describe(head: &mut Parts) -> Result<(), Rejected> {
-    let uri = only(&head.headers, &URI, "the check has several `X-Forwarded-Uri`")?;
-    let method = only(&head.headers, &METHOD, "the check has several `X-Forwarded-Method`")?;
-    let host = only(&head.headers, &FORWARDED_HOST, "the check has several `X-Forwarded-Host`")?;
+    // Each with whether it is repeated.
+    let (mut uri, mut method, mut host) = ((None, false), (None, false), (None, false));
+    // One pass over all headers: finding one by its name takes a hash of the name.
+    for (name, value) in &head.headers {
+        let (found, is_repeated) = match name {
+            name if *name == URI => &mut uri,
+            name if *name == METHOD => &mut method,
+            name if *name == FORWARDED_HOST => &mut host,
+            _ => continue,
+        };
+        *is_repeated |= found.replace(value).is_some();
+    }
+    let uri = only(uri, "the check has several `X-Forwarded-Uri`")?;
+    let method = only(method, "the check has several `X-Forwarded-Method`")?;
+    let host = only(host, "the check has several `X-Forwarded-Host`")?;
     let uri = uri.ok_or(bad("the check has no `X-Forwarded-Uri`"))?;
     let uri = Uri::try_from(uri.as_bytes()).ok();
     // The host is in a header of its own.
     let uri = uri.filter(|uri| uri.authority().is_none()).ok_or(bad("invalid `X-Forwarded-Uri`"))?;
+    let has_method = method.is_some();
     let method = match method {
         Some(method) => Method::from_bytes(method.as_bytes()).map_err(|_| bad("invalid `X-Forwarded-Method`"))?,
         None => Method::GET,
@@ -98,22 +111,25 @@ fn describe(head: &mut Parts) -> Result<(), Rejected> {
     let host = host.cloned();
     let version = if host.is_some() { Version::HTTP_11 } else { Version::HTTP_10 };
     (head.uri, head.method, head.version) = (uri, method, version);
-    for name in [&URI, &METHOD, &FORWARDED_HOST, &HOST] {
-        head.headers.remove(name);
+    head.headers.remove(&URI);
+    if has_method {
+        head.headers.remove(&METHOD);
     }
-    head.headers.extend(host.map(|host| (HOST, host)));
+    match host {
+        Some(host) => {
+            head.headers.remove(&FORWARDED_HOST);
+            head.headers.insert(HOST, host);
+        }
+        None => {
+            head.headers.remove(HOST);
+        }
+    }
     Ok(())
 }
 
-/// Returns the only value of a header, if it has one; it is rejected if it has several.
-fn only<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-    several: &'static str,
-) -> Result<Option<&'a HeaderValue>, Rejected> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next();
-    if values.next().is_some() { Err(bad(several)) } else { Ok(first) }
+/// Returns the value of a header unless it is repeated.
+fn only<T>((value, is_repeated): (Option<T>, bool), several: &'static str) -> Result<Option<T>, Rejected> {
+    if is_repeated { Err(bad(several)) } else { Ok(value) }
 }
 
 fn answer(
@@ -133,7 +149,7 @@ fn answer(
             }
             Err(permit) => {
                 tracker.outcome = Outcome::Answered;
-                let (mut head, body) = permit.finish(local_response::allowed()).into_parts();
+                let (mut head, body) = permit.finish_check(local_response::allowed()).into_parts();
                 drop(body);
                 reuse.announce(&mut head.headers);
                 return respond(Response::from_parts(head, http_body_util::Full::default()), tracker);

@@ -8,7 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// The body of a response to a client. Dropping it, sent or not, finishes the request ([`RequestTracker`]).
@@ -37,6 +37,16 @@ impl ResponseBody {
     /// Records that the client disconnected before it got any of the response.
     pub(crate) fn client_disconnected(&mut self) {
         self.tracker.client_disconnected();
+    }
+
+    /// Takes the whole body of a local response, to be sent at once. `None` for other bodies.
+    pub(crate) fn take_local(&mut self) -> Option<Bytes> {
+        let Kind::Local(body) = &mut self.body else { return None };
+        let frame = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Some(Ok(frame))) = frame else { return None };
+        let data = frame.into_data().ok()?;
+        self.tracker.sent(data.len());
+        Some(data)
     }
 
     pub(crate) fn local(body: Full<Bytes>, tracker: RequestTracker) -> Self {

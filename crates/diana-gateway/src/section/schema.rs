@@ -173,7 +173,8 @@ fn of_timeouts(name: &str) -> Value {
         "connect" => "for a connection to an upstream; 3s by default",
         "response" => "for the head of an upstream's response; 60s by default",
         "tunnel" => "for the next byte of a tunnel, such as a WebSocket; 1h by default",
-        _ => "for requests in flight during shutdown; 30s by default",
+        "drain" => "from the stop signal until the listeners are closed, for load balancers to notice; 0s by default",
+        _ => "for requests in flight during shutdown, after `drain`; 30s by default",
     };
     reference("duration", description)
 }

@@ -3,7 +3,7 @@
 use diana_rules::Problem;
 use diana_rules::document::Node;
 use diana_rules::map_reader::MapReader;
-use diana_rules::scalar::positive_duration;
+use diana_rules::scalar::{duration, positive_duration};
 use std::time::Duration;
 
 /// The gateway's timeouts.
@@ -22,11 +22,13 @@ pub struct Timeouts {
     pub response: Duration,
     /// For the next byte of a tunnel (WebSocket, `CONNECT`), in either direction.
     pub tunnel: Duration,
-    /// For requests in flight during shutdown.
+    /// From the stop signal until the listeners are closed: `/readyz` answers 503, and requests are still accepted.
+    pub drain: Duration,
+    /// For requests in flight during shutdown, after `drain`.
     pub stop: Duration,
 }
 
-pub(super) const FIELDS: [&str; 7] = ["header", "body", "idle", "connect", "response", "tunnel", "stop"];
+pub(super) const FIELDS: [&str; 8] = ["header", "body", "idle", "connect", "response", "tunnel", "drain", "stop"];
 
 impl Default for Timeouts {
     fn default() -> Self {
@@ -37,6 +39,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(3),
             response: Duration::from_secs(60),
             tunnel: Duration::from_secs(3_600),
+            drain: Duration::ZERO,
             stop: Duration::from_secs(30),
         }
     }
@@ -45,10 +48,13 @@ impl Default for Timeouts {
 impl Timeouts {
     pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`timeouts`", FIELDS, problems)?;
-        let parsed = FIELDS
-            .map(|name| fields.take(name).and_then(|node| positive_duration(node, &format!("`{name}`"), problems)));
+        let parsed = FIELDS.map(|name| {
+            // Only here does zero have a meaning: the listeners are closed at once.
+            let parse = if name == "drain" { duration } else { positive_duration };
+            fields.take(name).and_then(|node| parse(node, &format!("`{name}`"), problems))
+        });
         fields.finish(problems);
-        let [header, body, idle, connect, response, tunnel, stop] = parsed;
+        let [header, body, idle, connect, response, tunnel, drain, stop] = parsed;
         let default = Self::default();
         Some(Self {
             header: header.unwrap_or(default.header),
@@ -57,6 +63,7 @@ impl Timeouts {
             connect: connect.unwrap_or(default.connect),
             response: response.unwrap_or(default.response),
             tunnel: tunnel.unwrap_or(default.tunnel),
+            drain: drain.unwrap_or(default.drain),
             stop: stop.unwrap_or(default.stop),
         })
     }

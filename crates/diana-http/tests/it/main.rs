@@ -8,6 +8,7 @@ mod attributes;
 mod client_ip;
 mod client_limit;
 mod cost_header;
+mod count_by_status;
 mod credentials;
 mod denial;
 mod docs_page;

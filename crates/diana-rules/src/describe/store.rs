@@ -32,6 +32,11 @@ impl StoreSection {
             let both = size.into_iter().chain(full.map(str::to_owned)).collect::<Vec<_>>();
             lines.push(format!("counts in this process: {}", both.join("; ")));
         }
+        if let Some(snapshot) = &memory.snapshot {
+            let every = snapshot.interval.map(|interval| format!(", every {}", units::duration(interval)));
+            let (path, every) = (snapshot.path.display(), every.unwrap_or_default());
+            lines.push(format!("counts in this process survive a restart: they are saved to {path}{every}"));
+        }
         lines
     }
 }
@@ -89,6 +94,14 @@ rules: []
         assert_eq!(
             lines("{store: {on_full: share}, rules: []}"),
             ["counts in this process: when they are full, new keys share a few counts"]
+        );
+        assert_eq!(
+            lines("{store: {snapshot: /var/lib/diana/counts}, rules: []}"),
+            ["counts in this process survive a restart: they are saved to /var/lib/diana/counts"]
+        );
+        assert_eq!(
+            lines("{store: {snapshot: counts, snapshot_interval: 30s}, rules: []}"),
+            ["counts in this process survive a restart: they are saved to counts, every 30s"]
         );
     }
 }

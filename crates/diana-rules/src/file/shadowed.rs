@@ -6,7 +6,7 @@ use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::problem::Problem;
-use crate::rule::{Bandwidth, CostOf, CountedIn, HeldUntil, Missing, Mode, OverLimit, Overload, Rule};
+use crate::rule::{Bandwidth, CostOf, CountByStatus, CountedIn, HeldUntil, Missing, Mode, OverLimit, Overload, Rule};
 use diana_core::Cost;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -67,6 +67,7 @@ struct RuleContent<'a> {
     held_until: HeldUntil,
     bandwidth: Option<&'a Bandwidth>,
     load: Option<&'a Overload>,
+    count: Option<CountByStatus>,
     cost: (&'a CostOf, Option<u64>, u64),
     allow: &'a [String],
     deny: &'a [String],
@@ -98,6 +99,7 @@ impl<'a> RuleContent<'a> {
             held_until,
             bandwidth,
             load,
+            count,
             cost,
             cost_default,
             cost_min,
@@ -120,6 +122,7 @@ impl<'a> RuleContent<'a> {
             held_until: *held_until,
             bandwidth: bandwidth.as_ref(),
             load: load.as_ref(),
+            count: *count,
             cost: (cost, cost_default.map(Cost::get), *cost_min),
             // With the same `by`, equal text means equal keys.
             allow: allow.written(),
@@ -143,6 +146,7 @@ impl<'a> RuleContent<'a> {
             held_until,
             bandwidth,
             load,
+            count,
             cost,
             allow,
             deny,
@@ -155,8 +159,8 @@ impl<'a> RuleContent<'a> {
         } = self;
         // Uses `Display` for the match, since `Debug` of a registered matcher is arbitrary.
         format!(
-            "{matches} by {by} {limits:?} {adaptive} {held_until:?} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} \
-             {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {counted_in:?}"
+            "{matches} by {by} {limits:?} {adaptive} {held_until:?} {bandwidth:?} {load:?} {count:?} {cost:?} {allow:?} \
+             {deny:?} {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {counted_in:?}"
         )
     }
 }

@@ -7,6 +7,7 @@ use crate::multi_host_url::Address;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::secret::Secret;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where the counts are stored: in this process, and optionally in a Redis that all instances share.
@@ -27,6 +28,18 @@ pub struct MemorySection {
     pub ceiling: Option<usize>,
     /// The handling of new keys when the memory is full.
     pub on_full: Option<OnFullKeys>,
+    /// The file with the counts that survive a restart.
+    pub snapshot: Option<SnapshotSection>,
+}
+
+/// The file with the counts that survive a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotSection {
+    /// The file.
+    pub path: PathBuf,
+    /// How often it is written; `None` is the default.
+    pub interval: Option<Duration>,
 }
 
 /// The handling of new keys when the memory is full.
@@ -85,8 +98,19 @@ pub enum Lease {
     Of(u64),
 }
 
-pub(crate) const FIELDS: [&str; 9] =
-    ["memory", "on_full", "redis", "prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
+pub(crate) const FIELDS: [&str; 11] = [
+    "memory",
+    "on_full",
+    "redis",
+    "prefix",
+    "timeout",
+    "when_down",
+    "lease",
+    "batching",
+    "permits_for",
+    "snapshot",
+    "snapshot_interval",
+];
 /// The fields that require `redis`.
 const REDIS_FIELDS: [&str; 6] = ["prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
 /// The URL schemes of Redis.
@@ -110,7 +134,9 @@ impl StoreSection {
             .take("on_full")
             .and_then(|node| scalar::word(node, "`on_full`", &["share", "deny", "allow"], problems));
         let on_full = on_full.map(|index| [OnFullKeys::Share, OnFullKeys::Deny, OnFullKeys::Allow][index]);
-        let memory = MemorySection { ceiling: ceiling.and_then(|bytes| usize::try_from(bytes).ok()), on_full };
+        let snapshot = SnapshotSection::read(&mut fields, problems);
+        let memory =
+            MemorySection { ceiling: ceiling.and_then(|bytes| usize::try_from(bytes).ok()), on_full, snapshot };
         let redis = match fields.take("redis") {
             Some(node) => RedisSection::read(node, &mut fields, problems),
             None => {
@@ -125,6 +151,32 @@ impl StoreSection {
         };
         fields.finish(problems);
         Some(Self { memory, redis })
+    }
+}
+
+impl SnapshotSection {
+    fn read(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let interval = fields.take_entry("snapshot_interval");
+        let Some(node) = fields.take("snapshot") else {
+            if let Some(entry) = interval {
+                let problem = Problem::new(entry.span, "`snapshot_interval` needs `snapshot`");
+                problems.push(problem.expected("add `snapshot: /var/lib/diana/counts`"));
+            }
+            return None;
+        };
+        let interval =
+            interval.and_then(|entry| scalar::positive_duration(&entry.node, "`snapshot_interval`", problems));
+        let path = scalar::parsed(
+            node,
+            "`snapshot`",
+            |text| match text {
+                "" => Err("expected the path of a file such as /var/lib/diana/counts"),
+                path if path.ends_with('/') => Err("expected the path of a file, not of a folder"),
+                path => Ok(PathBuf::from(path)),
+            },
+            problems,
+        );
+        path.map(|path| Self { path, interval })
     }
 }
 

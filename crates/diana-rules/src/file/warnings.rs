@@ -6,7 +6,7 @@ use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::problem::Problem;
-use crate::rule::{Missing, Mode, Rule};
+use crate::rule::{Missing, Mode, OnStatus, Rule};
 
 /// The maximum number of rule pairs to compare for requests that no rule limits. Larger files get no such warning.
 const MAX_COMPARISONS: usize = 1_000_000;
@@ -22,6 +22,7 @@ pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Prob
             warnings.push(Problem::new(name_span(rule), what).expected(expected));
         }
     }
+    warnings.extend(rules.iter().filter_map(|rule| without_responses(file, rule, name_span(rule))));
     let always = rules.iter().filter(|rule| limits_without(rule)).collect::<Vec<_>>();
     let are_compared = always.len().saturating_mul(rules.len()) <= MAX_COMPARISONS;
     for rule in rules.iter().filter(|rule| applies_to_requests(rule)) {
@@ -44,6 +45,27 @@ pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Prob
         }
     }
     warnings
+}
+
+/// Returns the warning about a rule with `count` that never learns the status of a response.
+fn without_responses(file: &RuleFile, rule: &Rule, span: Span) -> Option<Problem> {
+    let count = rule.count.as_ref()?;
+    let Match { domains, descriptor, .. } = &rule.matches;
+    let is_for_envoy = !domains.is_empty() || descriptor.is_some();
+    // A file without either is for a program that has the rules in itself.
+    let has_responses = file.sections.has("gateway") || !file.sections.has("services");
+    if has_responses && !is_for_envoy {
+        return None;
+    }
+    let name = &rule.name;
+    let is_charged = file.rules.iter().any(|other| other.charges.as_ref() == Some(name));
+    let (what, expected) = match count.then {
+        OnStatus::Charge if is_charged => return None,
+        OnStatus::Charge => ("charged", format!("add a rule with `charges: {name}`, a `gateway`, or remove `count`")),
+        OnStatus::Refund => ("refunded", "add a `gateway`, or remove `count`".to_owned()),
+    };
+    let what = format!("warning: `{name}` is never {what} by status: services for other gateways do not see responses");
+    Some(Problem::new(span, what).expected(expected))
 }
 
 /// Returns `true` if the rule counts requests and denies them.

@@ -1,7 +1,8 @@
 //! The parser of a rule.
 
 use super::{
-    Bandwidth, Bodies, CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Overload, Override, Rule, bytes,
+    Bandwidth, Bodies, CostOf, CountByStatus, CountedIn, HeldUntil, KeyList, Missing, Mode, OnStatus, OverLimit,
+    Overload, Override, Rule, bytes,
 };
 use crate::document::{Entry, Node, Value};
 use crate::key::KeySpec;
@@ -15,17 +16,18 @@ use crate::registry::Registry;
 use crate::response::CustomResponse;
 use crate::scalar;
 use crate::upstream_url::Upstream;
-use diana_core::{Cost, LeakyBucket};
+use diana_core::{Concurrency, Cost, LeakyBucket, MinInterval};
 use std::sync::Arc;
 
 /// The fields of a rule that do not belong to its limits.
-pub(crate) const FIELDS: [&str; 21] = [
+pub(crate) const FIELDS: [&str; 22] = [
     "name",
     "by",
     "match",
     "bandwidth",
     "load",
     "charges",
+    "count",
     "cost",
     "cost_default",
     "cost_min",
@@ -52,7 +54,7 @@ pub(crate) const MISSING: [&str; 1] = ["deny"];
 pub(crate) const LIMITING: [&str; 8] =
     ["limit", "every", "total", "concurrent", "bandwidth", "load", "charges", "deny"];
 /// The fields that have no meaning for a rule that only charges another one.
-const NOT_WITH_CHARGES: [&str; 14] = [
+const NOT_WITH_CHARGES: [&str; 15] = [
     "limit",
     "every",
     "total",
@@ -60,6 +62,7 @@ const NOT_WITH_CHARGES: [&str; 14] = [
     "bandwidth",
     "load",
     "deny",
+    "count",
     "overrides",
     "wait",
     "queue",
@@ -142,6 +145,7 @@ impl Rule {
                 .take("charges")
                 .and_then(|node| scalar::text(node, "`charges`", problems))
                 .map(str::to_owned),
+            count: fields.take("count").and_then(|node| CountByStatus::read(node, problems)),
             cost: fields.take("cost").and_then(|node| cost(node, scope, problems)).unwrap_or_default(),
             cost_default: cost_default.and_then(|cost| Cost::new(cost).ok()),
             cost_min: cost_min.unwrap_or(MIN_COST),
@@ -258,6 +262,9 @@ impl Rule {
         if self.cost_default.is_some_and(|cost| cost.get() < self.cost_min) {
             report("cost_default", "`cost_default` is less than `cost_min`", "expected at least `cost_min`");
         }
+        if written(&["count"]) {
+            self.check_count(&written, &mut report);
+        }
         if self.wait.is_some() && !written(&limit_fields) {
             report("wait", "`wait` needs a `limit`", "remove `wait`, or add a `limit`");
         }
@@ -308,6 +315,38 @@ impl Rule {
         }
         if shared && self.adaptive {
             report("store", "`store: shared` is not supported for `concurrent: adaptive`", "remove `store`");
+        }
+    }
+}
+
+impl Rule {
+    /// Reports fields that cannot be used together with `count`.
+    fn check_count(&self, written: &impl Fn(&[&str]) -> bool, report: &mut impl FnMut(&str, &str, &str)) {
+        if !written(&["limit", "every", "total"]) {
+            report("count", "`count` needs a `limit`", "remove `count`, or add a `limit`");
+        }
+        if written(&["wait"]) {
+            let what = "`wait` cannot be combined with `count`: what is counted is known only after the response";
+            report("wait", what, "remove one of the two");
+        }
+        let limits = || self.limits.iter().chain(self.overrides.iter().flat_map(|own| &own.limits));
+        let has_concurrent = limits().any(|limit| limit.configured.algorithm::<Concurrency>().is_some());
+        if written(&["concurrent"]) || has_concurrent {
+            let what = "`concurrent` cannot be combined with `count`: a permit is held until the response is sent";
+            let at = if written(&["concurrent"]) { "concurrent" } else { "overrides" };
+            report(at, what, "use another rule for `concurrent`");
+        }
+        if limits().any(|limit| limit.configured.algorithm::<LeakyBucket>().is_some()) {
+            let what = "a leaky bucket cannot be combined with `count`: it delays requests";
+            report("count", what, "use another algorithm");
+        }
+        let is_refunded = self.count.is_some_and(|count| count.then == OnStatus::Refund);
+        if is_refunded && limits().any(|limit| limit.configured.algorithm::<MinInterval>().is_some()) {
+            let what = "`every` cannot be combined with `refund: true`: an interval is not refunded";
+            report("count", what, "use `limit`, or remove `refund`");
+        }
+        if self.matches.call.is_some() {
+            report("count", "`count` is not supported for calls: they have no status", "remove `count`");
         }
     }
 }

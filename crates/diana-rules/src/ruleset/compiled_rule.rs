@@ -1,6 +1,6 @@
 //! A rule compiled to the limits that stores use.
 
-use super::matches::{ChargedRule, DenyReason, KeyRange, MatchedRule, Matches};
+use super::matches::{ChargedAt, ChargedRule, DenyReason, KeyRange, MatchedRule, Matches};
 use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest};
 use super::previous_limits;
 use super::top_keys::{DeniedMinute, KeyOutcome, KeyRecorder, TopKeys, Window};
@@ -28,6 +28,8 @@ pub struct CompiledRule {
     needs_view: bool,
     /// The key and the cost of a request, if they are all that must be known: see [`apply_simple`](Self::apply_simple).
     simple: Option<(SimpleKey, Cost)>,
+    /// The number of the first rule with the same key.
+    same_key: u32,
     /// Whether the rule has a limit whose permits are released.
     is_held: bool,
     /// Where the counts are stored: in this process, if all limits are local.
@@ -155,6 +157,7 @@ impl CompiledRule {
             bandwidth,
             needs_view,
             simple,
+            same_key: 0,
             is_held,
             counted_in,
             charges: None,
@@ -167,6 +170,11 @@ impl CompiledRule {
     /// Sets the index of the rule that it charges.
     pub(super) fn set_charges(&mut self, rule: Option<u32>) {
         self.charges = rule;
+    }
+
+    /// Sets the number of the first rule with the same key.
+    pub(super) fn set_same_key(&mut self, rule: u32) {
+        self.same_key = rule;
     }
 
     /// Where its counts are stored: in this process, if all its limits are local.
@@ -232,6 +240,12 @@ impl CompiledRule {
     pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
         let counted = self.limits.iter().flat_map(|limits| limits.iter().map(|limit| &limit.limit));
         counted.chain(&self.bandwidth)
+    }
+
+    /// Returns the limits that are counted in this process.
+    pub(super) fn local_limits(&self) -> impl Iterator<Item = &Limit> {
+        let counted = self.limits.iter().flat_map(|limits| limits.iter());
+        counted.filter(|limit| limit.counted_in == CountedIn::Local).map(|limit| &limit.limit)
     }
 
     /// Returns the counters of the matched requests.
@@ -312,13 +326,23 @@ impl CompiledRule {
     #[inline]
     pub(super) fn apply_simple(&self, number: u32, request: &dyn Attributes, found: &mut Matches) -> bool {
         let Some((key, cost)) = &self.simple else { return false };
-        let start = found.keys.len();
-        if !key.write(request, &mut found.keys) {
-            return false;
-        }
-        let key = KeyRange::new(start, found.keys.len());
+        let key = match found.last_key {
+            // Rules with the same `by` often follow each other.
+            Some((same, range)) if same == self.same_key => range,
+            _ => {
+                let start = found.keys.len();
+                if !key.write(request, &mut found.keys) {
+                    return false;
+                }
+                let range = KeyRange::new(start, found.keys.len());
+                found.last_key = Some((self.same_key, range));
+                range
+            }
+        };
         let (mode, counted_in) = (self.rule.mode, self.counted_in);
-        found.add_first(MatchedRule { rule: number, limits: 0, cost: *cost, key, mode, counted_in }, self.is_held);
+        let charged_at = ChargedAt::Request;
+        let matched = MatchedRule { rule: number, limits: 0, cost: *cost, key, mode, counted_in, charged_at };
+        found.add_first(matched, self.is_held);
         true
     }
 
@@ -411,8 +435,12 @@ impl CompiledRule {
             return;
         }
         let limits = self.limits_of(&found.keys[start..]);
-        let applied =
-            |cost| MatchedRule { rule: number, limits, cost, key, mode: self.rule.mode, counted_in: self.counted_in };
+        let charged_at = ChargedAt::of(self.rule.count.as_ref());
+        let (mode, counted_in) = (self.rule.mode, self.counted_in);
+        let applied = |cost| MatchedRule { rule: number, limits, cost, key, mode, counted_in, charged_at };
+        if self.rule.count.is_some() {
+            found.set_count(charged_at);
+        }
         match cost {
             Some(cost) => found.add(applied(cost), self.is_held),
             None => found.add_free(applied(Cost::ONE)),
@@ -423,7 +451,8 @@ impl CompiledRule {
 /// Returns the key and the cost of a rule, if nothing else depends on the request once its host and path match.
 fn simple(rule: &Rule) -> Option<(SimpleKey, Cost)> {
     let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
-    if has_lists || !rule.overrides.is_empty() || rule.charges.is_some() || !rule.matches.is_host_and_path() {
+    let has_others = rule.charges.is_some() || rule.count.is_some();
+    if has_lists || !rule.overrides.is_empty() || has_others || !rule.matches.is_host_and_path() {
         return None;
     }
     let cost = match &rule.cost {

@@ -2,7 +2,7 @@
 
 use crate::key::KeyBytes;
 use crate::matching::index::Candidates;
-use crate::rule::{CountedIn, Mode};
+use crate::rule::{CountByStatus, CountedIn, Mode, OnStatus};
 use diana_core::Cost;
 use smallvec::SmallVec;
 use std::fmt;
@@ -17,11 +17,18 @@ pub struct Matches {
     /// If several requests are decided together: the matches of each.
     parts: Vec<PartMatches>,
     pub(super) keys: KeyBytes,
+    /// The last simple key of the request: the number of its `by`, and its position.
+    pub(super) last_key: Option<(u32, KeyRange)>,
     /// The rules that may match, while they are checked.
     pub(super) candidates: Candidates,
     has_shadows: bool,
     is_held: bool,
-    /// Whether `free`, `refused`, `charged` or `parts` may have entries: those of most requests have none.
+    /// Whether a rule counts by the status of the response.
+    has_count: bool,
+    /// Whether such a rule is charged only after the response.
+    has_looks: bool,
+    /// Whether `free`, `refused`, `charged` or `parts` may have entries, or a rule counts by status: those of
+    /// most requests have none.
     has_others: bool,
 }
 
@@ -39,8 +46,30 @@ pub struct MatchedRule {
     pub mode: Mode,
     /// Where the counts are stored.
     pub counted_in: CountedIn,
+    /// When the cost is charged.
+    pub charged_at: ChargedAt,
     pub(super) limits: u32,
     pub(super) key: KeyRange,
+}
+
+/// When a rule charges a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChargedAt {
+    /// When the request is decided.
+    #[default]
+    Request,
+    /// After the response, if it has one of the statuses of `count`. Before, the rule only looks: it denies a request
+    /// whose cost would exceed the limit, and charges nothing.
+    Response,
+}
+
+impl ChargedAt {
+    pub(super) fn of(count: Option<&CountByStatus>) -> Self {
+        match count {
+            Some(CountByStatus { then: OnStatus::Charge, .. }) => Self::Response,
+            _ => Self::Request,
+        }
+    }
 }
 
 /// The position of a key in [`Matches`].
@@ -147,12 +176,12 @@ impl Matches {
         &self.applied
     }
 
-    /// Returns the rule that counts the request, if it is the only one, and no other rule denies the request or charges it.
+    /// Returns `true` if the request needs more than the answers of enforced limits: a rule denies it regardless of its
+    /// counts, charges another rule, is charged after the response, or is a shadow rule; or no rule counts it.
     #[inline]
-    pub fn only(&self) -> Option<&MatchedRule> {
-        let [only] = &*self.applied else { return None };
-        let is_only = !self.has_others || self.refused.is_empty() && self.charged.is_empty();
-        is_only.then_some(only)
+    pub fn needs_more_steps(&self) -> bool {
+        let has_others = self.has_others && (self.has_looks || !(self.refused.is_empty() && self.charged.is_empty()));
+        has_others || self.has_shadows || self.applied.is_empty()
     }
 
     /// The rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
@@ -198,6 +227,18 @@ impl Matches {
         self.is_held
     }
 
+    /// Returns `true` if a rule counts the request by the status of its response (`count`).
+    #[inline]
+    pub fn has_count(&self) -> bool {
+        self.has_count
+    }
+
+    /// Returns `true` if a rule is charged only [after the response](ChargedAt::Response).
+    #[inline]
+    pub fn has_looks(&self) -> bool {
+        self.has_looks
+    }
+
     /// Returns the request's key for a rule.
     pub fn key(&self, applied: &MatchedRule) -> &[u8] {
         self.key_at(applied.key)
@@ -226,6 +267,7 @@ impl Matches {
         self.refused.clear();
         self.charged.clear();
         self.parts.clear();
+        (self.has_count, self.has_looks) = (false, false);
         self.has_others = false;
         self.keys.shrink_to(LARGE);
     }
@@ -290,6 +332,13 @@ impl Matches {
                 self.charged.push(charge);
             }
         }
+    }
+
+    /// Records that a rule counts by the status of the response.
+    pub(super) fn set_count(&mut self, charged_at: ChargedAt) {
+        self.has_others = true;
+        self.has_count = true;
+        self.has_looks |= charged_at == ChargedAt::Response;
     }
 
     /// Adds a rule for which the request is free so far.

@@ -7,7 +7,7 @@ use crate::logged_keys::LOG;
 use crate::matching;
 use crate::names_in_scope::STANDARD;
 use crate::registry::Registry;
-use crate::rule::{Override, max_load, parse};
+use crate::rule::{Override, count, max_load, parse};
 use serde_json::{Map, Value, json};
 
 /// `rule` and its parts.
@@ -69,6 +69,10 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             "the rule whose counts this one charges, even over the limit; this one denies no request",
             &["tokens"],
         ),
+        "count" => {
+            let map = object("the responses that are counted", &count::FIELDS, count_field);
+            requiring(map, &["status"])
+        }
         "cost" => json!({
             "description": "the cost of a request: a number or an expression",
             "anyOf": [{"$ref": "#/$defs/count"}, {"type": "string"}],
@@ -271,6 +275,20 @@ fn concurrent_field(name: &str) -> Value {
         "burst" => reference("count", "the number of further requests after a delay; needs `delay`"),
         "delay" => reference_with("duration", "the assumed duration of a request until one has finished", &["200ms"]),
         "until" => word("when a permit is released; client_left by default", &concurrent::UNTIL),
+        _ => json!({}),
+    }
+}
+
+fn count_field(name: &str) -> Value {
+    match name {
+        "status" => {
+            let status = json!({"anyOf": [
+                {"type": "integer", "minimum": 200, "maximum": 599},
+                {"type": "string", "pattern": r"^[2-5]([0-9]{2}|xx|XX)$|^[2-5][0-9]{2} *- *[2-5][0-9]{2}$|\$\{"},
+            ]});
+            one_or_more(status, "statuses, classes or ranges of responses", &["401", "4xx", "500-504"])
+        }
+        "refund" => flag("whether each request is charged, and refunded if its response has one of the statuses"),
         _ => json!({}),
     }
 }

@@ -92,6 +92,11 @@ fn of_store(name: &str) -> Value {
         }),
         "batching" => flag("whether concurrent requests to Redis are batched"),
         "permits_for" => reference("duration", "the maximum time that a permit of a `concurrent` limit is held"),
+        "snapshot" => {
+            let help = "the file with the counts of this process that survive a restart";
+            reference_with("text", help, &["/var/lib/diana/counts"])
+        }
+        "snapshot_interval" => reference("duration", "how often the snapshot is written; 10s by default"),
         _ => json!({}),
     }
 }

@@ -220,3 +220,78 @@ fn reports_fields_that_cannot_be_combined() {
         rule,
     );
 }
+
+#[test]
+fn reports_problems_of_count() {
+    const EXPECTED: &str =
+        "expected a status from 200 to 599 such as 401, a class such as 4xx, or a range such as 500-504";
+    let invalid = |shown: &str| format!("[{shown}] invalid status `{shown}`: {EXPECTED}");
+    let invalid = ["600", "199", "6xx", "1xx", "xx", "4x", "teapot", "500-600", "500-", "-1", "+40"].map(|text| {
+        let rule = format!("limit: 5/s\ncount: {{status: [{text}]}}");
+        (rule, invalid(text))
+    });
+    for (text, problem) in &invalid {
+        check(&[(text, &[problem])], rule);
+    }
+    check(
+        &[
+            ("limit: 5/s\ncount: {status: []}", &["[[] `status` of `count` is empty: expected at least one"]),
+            ("limit: 5/s\ncount: {status: 401}", &["nothing"]),
+            ("limit: 5/s\ncount: {status: [401, 5xx, 402-404], refund: true}", &["nothing"]),
+            ("limit: 5/s\ncount: {status: [401, 403, 401]}", &["[401] `401` is listed twice: remove it"]),
+            ("limit: 5/s\ncount: {status: [4xx, 404]}", &["[404] `404` is listed twice: remove it"]),
+            ("limit: 5/s\ncount: {status: [504-500]}", &["[504-500] the range `504-500` is empty: expected `500-504`"]),
+            (
+                "limit: 5/s\ncount: {status: 401, refund: maybe}",
+                &["[maybe] invalid value `maybe` for `refund`: expected true or false"],
+            ),
+            ("limit: 5/s\ncount: {refund: true}", &["[refund] missing `status` in `count`"]),
+            (
+                "limit: 5/s\ncount: {statuses: 401, status: 403}",
+                &["[statuses] unknown `count` field `statuses`: did you mean `status`?"],
+            ),
+            (
+                "limit: 5/s\ncount: 401",
+                &["[401] invalid `count`: expected a map, found a number: expected fields such as `status`, `refund`"],
+            ),
+            (
+                "bandwidth: 5KiB/s\ncount: {status: 401}",
+                &["[count] `count` needs a `limit`: remove `count`, or add a `limit`"],
+            ),
+            (
+                "limit: 5/s\nwait: 2s\ncount: {status: 401}",
+                &[
+                    "[wait] `wait` cannot be combined with `count`: what is counted is known only after the response: remove one of the two",
+                ],
+            ),
+            (
+                "limit: 5/s\nconcurrent: 2\ncount: {status: 401}",
+                &[
+                    "[concurrent] `concurrent` cannot be combined with `count`: a permit is held until the response is sent: use another rule for `concurrent`",
+                ],
+            ),
+            (
+                "by: ip\nlimit: 5/s\ncount: {status: 401}\noverrides: {10.0.0.1: {limit: 5/s, concurrent: 3}}",
+                &[
+                    "[overrides] `concurrent` cannot be combined with `count`: a permit is held until the response is sent: use another rule for `concurrent`",
+                ],
+            ),
+            (
+                "limit: 5/s\nalgorithm: leaky_bucket\ncount: {status: 401}",
+                &["[count] a leaky bucket cannot be combined with `count`: it delays requests: use another algorithm"],
+            ),
+            ("every: 5s\ncount: {status: 401}", &["nothing"]),
+            (
+                "every: 5s\ncount: {status: 401, refund: true}",
+                &[
+                    "[count] `every` cannot be combined with `refund: true`: an interval is not refunded: use `limit`, or remove `refund`",
+                ],
+            ),
+            (
+                "limit: 5/s\nmatch: {call: true}\ncount: {status: 401}",
+                &["[count] `count` is not supported for calls: they have no status: remove `count`"],
+            ),
+        ],
+        rule,
+    );
+}

@@ -1,5 +1,6 @@
 //! Errors of `diana serve`.
 
+use diana::SnapshotError;
 use diana_gateway::StartError;
 use diana_rules::Problems;
 use diana_rules::section::SectionNotRegistered;
@@ -29,6 +30,9 @@ pub enum ServeError {
     /// The shared store can't be used.
     #[error("`store.redis` can't be used: {0}")]
     Store(String),
+    /// The file of the snapshot can't be read or written.
+    #[error("`store.snapshot` can't be used: {0}")]
+    Snapshot(#[source] SnapshotError),
     /// The sources of the rules can't be watched.
     #[error("the rules can't be loaded: {0}")]
     Sources(String),

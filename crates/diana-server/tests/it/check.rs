@@ -245,7 +245,7 @@ fn the_samples_are_valid() {
     }
     let names = names.iter().map(String::as_str);
     let output = diana_in(&folder, &["check"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
-    assert_eq!(out(&output).matches(" rules, valid\n").count(), 11);
+    assert_eq!(out(&output).matches(" rules, valid\n").count(), 12);
 }
 
 #[test]

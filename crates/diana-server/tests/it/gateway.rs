@@ -5,6 +5,7 @@ mod balancing;
 mod bodies;
 mod clients;
 mod conformance_http1;
+pub(crate) mod count_by_status;
 mod disconnects;
 mod floods;
 mod heads;

@@ -149,9 +149,9 @@ fn row(first: &str) -> Vec<&'static str> {
 
 #[test]
 fn the_defaults_match_the_program() {
-    let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = Timeouts::default();
-    let times = [header, body, idle, connect, response, tunnel, stop];
-    let names = ["header", "body", "idle", "connect", "response", "tunnel", "stop"];
+    let Timeouts { header, body, idle, connect, response, tunnel, drain, stop, .. } = Timeouts::default();
+    let times = [header, body, idle, connect, response, tunnel, drain, stop];
+    let names = ["header", "body", "idle", "connect", "response", "tunnel", "drain", "stop"];
     for (name, time) in names.into_iter().zip(times) {
         let shown = row(&format!("`timeouts.{name}`"))[1];
         let seconds = if time.as_secs() == 3_600 { "1h".to_owned() } else { format!("{}s", time.as_secs()) };

@@ -25,6 +25,7 @@ mod program_log;
 mod rule_files;
 mod services;
 mod shared;
+mod snapshot;
 mod support;
 mod top_view;
 

@@ -50,7 +50,7 @@ pub(crate) fn err(output: &Output) -> String {
 pub(crate) fn samples() -> (PathBuf, Vec<String>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rules");
     let names = names_in(&folder, ".yaml");
-    assert_eq!(names.len(), 11);
+    assert_eq!(names.len(), 12);
     (folder, names)
 }
 

@@ -185,28 +185,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     async fn batch(&mut self) -> io::Result<()> {
         let start = SystemClock.now();
         loop {
+            if self.parser.is_at_start() && self.pending.is_empty() {
+                let available = self.input.get(self.start..).unwrap_or_default();
+                self.start += self.session.repeat_throttle(available, &mut self.replies, MAX_REPLIES);
+                if self.replies.len() >= MAX_REPLIES {
+                    self.write().await?;
+                }
+            }
             let available = self.input.get(self.start..).unwrap_or_default();
             let mark = self.replies.len();
-            let repeated = match self.parser.is_at_start() {
-                true => self.session.repeat_throttle(available, &mut self.replies),
-                false => None,
-            };
-            let (length, step) = match repeated {
-                Some(found) => found,
-                None => match self.parser.parse(available, self.session.bounds()) {
-                    Ok(None) => break,
-                    Ok(Some(length)) => {
-                        let command = self.parser.command(available);
-                        let is_empty = command.len() == 0;
-                        (length, if is_empty { Step::Done } else { self.session.execute(command, &mut self.replies) })
-                    }
-                    Err(error) => {
-                        self.drain().await;
-                        self.replies.error(&format!("ERR Protocol error: {error}"));
-                        self.session.is_closing = true;
-                        break;
-                    }
-                },
+            let (length, step) = match self.parser.parse(available, self.session.bounds()) {
+                Ok(None) => break,
+                Ok(Some(length)) => {
+                    let command = self.parser.command(available);
+                    let is_empty = command.len() == 0;
+                    (length, if is_empty { Step::Done } else { self.session.execute(command, &mut self.replies) })
+                }
+                Err(error) => {
+                    self.drain().await;
+                    self.replies.error(&format!("ERR Protocol error: {error}"));
+                    self.session.is_closing = true;
+                    break;
+                }
             };
             self.start += length;
             if !(matches!(step, Step::Done) && self.pending.is_empty()) {

@@ -23,6 +23,7 @@ impl Protocol {
 #[derive(Debug, Default)]
 pub(super) struct ReplyBuffer {
     bytes: Vec<u8>,
+    last: LastLines,
     pub(super) protocol: Protocol,
     pub(super) counts: ReplyCounts,
 }
@@ -100,15 +101,21 @@ impl ReplyBuffer {
         self.five_integers(answer.to_integers());
     }
 
-    /// A list of five integers, in one piece: the most frequent reply.
+    /// A list of five integers, the most frequent reply: the middle one differs in most of them, the others seldom.
     #[inline]
-    fn five_integers(&mut self, numbers: [i64; 5]) {
-        let mut lines = LineBuffer::<{ (4 + 5 * MAX_NUMBER).next_power_of_two() }>::default();
-        for number in numbers.into_iter().rev() {
-            lines.prepend_number(b':', number);
-        }
-        b"*5\r\n".iter().rev().for_each(|byte| lines.prepend(*byte));
-        self.bytes.extend_from_slice(lines.as_bytes());
+    fn five_integers(&mut self, [first, second, middle, fourth, fifth]: [i64; 5]) {
+        self.last.update([first, second], [fourth, fifth]);
+        let LastLines { before, after, .. } = &self.last;
+        // Copies of a constant length take a few instructions, so each is as long as the longest one, and cut afterwards.
+        let end = self.bytes.len() + before.length;
+        self.bytes.extend_from_slice(&before.bytes);
+        self.bytes.truncate(end);
+        let mut lines = LineBuffer { bytes: [0; 128], start: MIDDLE };
+        lines.bytes[MIDDLE..MIDDLE + AFTER].copy_from_slice(&after.bytes);
+        lines.prepend_digits(middle);
+        let start = lines.start.min(MIDDLE);
+        self.bytes.extend_from_slice(&lines.bytes[start..start + MIDDLE + AFTER]);
+        self.bytes.truncate(end + MIDDLE - start + after.length);
     }
 
     /// A string of any bytes.
@@ -182,6 +189,79 @@ impl ReplyBuffer {
 /// The longest number: its kind, a sign, 19 digits, and CRLF.
 const MAX_NUMBER: usize = 23;
 
+/// The longest lines before the middle one of five integers: the head of the list, two numbers, and a kind.
+const BEFORE: usize = 4 + 2 * MAX_NUMBER + 1;
+/// The longest lines after the digits of the middle one: CRLF, and two numbers.
+const AFTER: usize = 2 + 2 * MAX_NUMBER;
+/// The room for the digits of the middle one.
+const MIDDLE: usize = 24;
+
+/// The last list of five integers but for the middle one: those of a client's calls are most often the same.
+#[derive(Debug)]
+struct LastLines {
+    before: Lines<BEFORE>,
+    after: Lines<AFTER>,
+}
+
+/// The lines of two numbers.
+#[derive(Debug)]
+struct Lines<const SIZE: usize> {
+    numbers: [i64; 2],
+    bytes: [u8; SIZE],
+    length: usize,
+}
+
+impl Default for LastLines {
+    fn default() -> Self {
+        let (mut before, mut after) = (Lines::new([0; 2]), Lines::new([0; 2]));
+        before.set_before([0; 2]);
+        after.set_after([0; 2]);
+        Self { before, after }
+    }
+}
+
+impl LastLines {
+    #[inline]
+    fn update(&mut self, before: [i64; 2], after: [i64; 2]) {
+        if self.before.numbers != before {
+            self.before.set_before(before);
+        }
+        if self.after.numbers != after {
+            self.after.set_after(after);
+        }
+    }
+}
+
+impl<const SIZE: usize> Lines<SIZE> {
+    fn new(numbers: [i64; 2]) -> Self {
+        Self { numbers, bytes: [0; SIZE], length: 0 }
+    }
+
+    fn set(&mut self, numbers: [i64; 2], lines: &[u8]) {
+        (self.numbers, self.length) = (numbers, lines.len().min(SIZE));
+        self.bytes.iter_mut().zip(lines).for_each(|(byte, line)| *byte = *line);
+    }
+
+    /// `*5`, both numbers, and the kind of the next.
+    fn set_before(&mut self, [first, second]: [i64; 2]) {
+        let mut lines = LineBuffer::<{ BEFORE.next_power_of_two() }>::default();
+        lines.prepend(b':');
+        lines.prepend_number(b':', second);
+        lines.prepend_number(b':', first);
+        b"*5\r\n".iter().rev().for_each(|byte| lines.prepend(*byte));
+        self.set([first, second], lines.as_bytes());
+    }
+
+    /// The end of the line before, and both numbers.
+    fn set_after(&mut self, [fourth, fifth]: [i64; 2]) {
+        let mut lines = LineBuffer::<{ AFTER.next_power_of_two() }>::default();
+        lines.prepend_number(b':', fifth);
+        lines.prepend_number(b':', fourth);
+        b"\r\n".iter().rev().for_each(|byte| lines.prepend(*byte));
+        self.set([fourth, fifth], lines.as_bytes());
+    }
+}
+
 /// The digits of the numbers below 100.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
@@ -229,6 +309,13 @@ impl<const SIZE: usize> LineBuffer<SIZE> {
     fn prepend_number(&mut self, kind: u8, number: i64) {
         self.prepend(b'\n');
         self.prepend(b'\r');
+        self.prepend_digits(number);
+        self.prepend(kind);
+    }
+
+    /// Adds a number before the others, with its sign.
+    #[inline]
+    fn prepend_digits(&mut self, number: i64) {
         let mut rest = number.unsigned_abs();
         while rest >= 10 {
             let [tens, ones] = PAIRS[(rest % 100) as usize];
@@ -242,7 +329,6 @@ impl<const SIZE: usize> LineBuffer<SIZE> {
         if number < 0 {
             self.prepend(b'-');
         }
-        self.prepend(kind);
     }
 }
 
@@ -265,6 +351,27 @@ mod tests {
         let longest = written(Protocol::Resp3, |replies| replies.five_integers([i64::MIN; 5]));
         assert_eq!(longest, format!("*5\r\n{}", format!(":{}\r\n", i64::MIN).repeat(5)));
         assert_eq!(five, "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n");
+    }
+
+    #[test]
+    fn five_integers_do_not_depend_on_the_reply_before() {
+        let numbers = [0, 1, -1, 16, 1_000_001, i64::MAX, i64::MIN];
+        let lists = (0..5).flat_map(|place| numbers.map(|number| (place, number))).map(|(place, number)| {
+            let mut list = [0, 16, 15, -1, 2];
+            list[place] = number;
+            list
+        });
+        let lists = lists.collect::<Vec<_>>();
+        let expected = |list: &[i64; 5]| format!("*5\r\n{}", list.map(|number| format!(":{number}\r\n")).concat());
+        for before in &lists {
+            for list in &lists {
+                let both = written(Protocol::Resp2, |replies| {
+                    replies.five_integers(*before);
+                    replies.five_integers(*list);
+                });
+                assert_eq!(both, expected(before) + &expected(list));
+            }
+        }
     }
 
     #[test]

@@ -196,7 +196,15 @@ proptest! {
                 replies
             })
         };
-        prop_assert_eq!(answers(parts.clone(), true), answers(parts, false));
+        let pipelined = runtime.block_on(async {
+            let server = server().await;
+            let mut client = server.client().await;
+            client.send(&parts.iter().flat_map(Part::bytes).collect::<Vec<_>>()).await;
+            client.replies(parts.len()).await
+        });
+        let first = answers(parts.clone(), false);
+        prop_assert_eq!(&answers(parts, true), &first);
+        prop_assert_eq!(pipelined, first);
     }
 }
 

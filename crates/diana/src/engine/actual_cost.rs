@@ -12,24 +12,26 @@ use diana_core::{
     Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
     Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
 };
-use diana_rules::rule::{CostOf, CountedIn, Rule};
+use diana_rules::rule::{CostOf, CountedIn, OnStatus, Rule};
 use diana_rules::ruleset::CompiledLimit;
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// The actual cost of a request.
+/// The actual cost of a request, and the status of its response.
 ///
 /// ```
 /// use diana::ActualCost;
 ///
 /// let costs = ActualCost::all(1_250); // to every rule with a `cost`
 /// let costs = costs.rule("bytes", 98_304); // but to this one
+/// let costs = costs.status(401); // for rules with `count`
 /// # let _ = costs;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActualCost {
     all: Option<u64>,
     by_rule: SmallVec<[(String, u64); 2]>,
+    pub(super) status: Option<u16>,
 }
 
 impl ActualCost {
@@ -40,7 +42,7 @@ impl ActualCost {
 
     /// Sets the cost for every rule with a `cost` field. Rules without one count requests, and keep a cost of 1.
     pub fn all(cost: u64) -> Self {
-        Self { all: Some(cost), by_rule: SmallVec::new() }
+        Self { all: Some(cost), ..Self::default() }
     }
 
     /// Sets the cost for the rule of this name, with or without a `cost` field.
@@ -50,22 +52,38 @@ impl ActualCost {
         self
     }
 
+    /// Sets the status of the response: rules with `count` are charged or refunded by it, once.
+    #[must_use]
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
     /// Adds other costs, which replace those that both have.
     pub(super) fn and(mut self, later: Self) -> Self {
         self.all = later.all.or(self.all);
         self.by_rule.extend(later.by_rule);
+        self.status = self.status.or(later.status);
         self
     }
 
-    /// Returns `true` if no cost is set.
+    /// Returns `true` if neither a cost nor a status is set.
     pub fn is_empty(&self) -> bool {
-        self.all.is_none() && self.by_rule.is_empty()
+        self.all.is_none() && self.by_rule.is_empty() && self.status.is_none()
     }
 }
 
 impl ActualCost {
-    /// Returns the actual cost for a rule.
-    fn of(&self, rule: &Rule) -> Option<u64> {
+    /// Returns the actual cost for a rule: 0 if the response is refunded, `None` if it is not counted.
+    pub(super) fn of(&self, rule: &Rule) -> Option<u64> {
+        if let Some(count) = &rule.count {
+            let is_about = self.status.is_some_and(|status| count.is_about(status));
+            match count.then {
+                OnStatus::Refund if is_about => return Some(0),
+                OnStatus::Charge if !is_about => return None,
+                OnStatus::Refund | OnStatus::Charge => {}
+            }
+        }
         let named = self.by_rule.iter().rev().find(|(name, _)| *name == rule.name).map(|(_, cost)| *cost);
         let cost = named.or_else(|| self.all.filter(|_| rule.cost != CostOf::Request))?;
         // Clamped to the maximum that a limit can count.
@@ -133,7 +151,7 @@ fn is_settled(limit: &CompiledLimit) -> bool {
 }
 
 /// Returns the status of a key after it was charged `cost` instead of `taken`, ignoring concurrent requests.
-fn corrected(limit: &Limit, before: Status, taken: u64, cost: u64) -> Status {
+pub(super) fn corrected(limit: &Limit, before: Status, taken: u64, cost: u64) -> Status {
     let remaining = before.remaining.saturating_add(taken).saturating_sub(cost).min(before.limit);
     let bucket = (limit.algorithm::<TokenBucket>().map(TokenBucket::quota))
         .or_else(|| limit.algorithm::<LeakyBucket>().map(LeakyBucket::quota))
@@ -163,7 +181,7 @@ impl Verdict {
         }
         for index in 0..self.parts().decisions.len() {
             let of = &self.parts().decisions[index];
-            if of.scope.is_shadow() {
+            if of.scope.is_shadow() || self.is_look(of.scope) {
                 continue;
             }
             let after = Corrections::of(self, of, costs).after;
@@ -179,6 +197,8 @@ impl Engine {
     /// Corrects the cost of a granted request once it is known. A higher cost is charged, even over the limit; a lower
     /// one is refunded as far as the charge has not expired: not at all if its window is over.
     ///
+    /// If it has the status of the response, rules with `count` are charged or refunded by it, once.
+    ///
     /// Concurrency permits (`concurrent`) and intervals (`every`) are not corrected. A `smooth_*` limit is refunded
     /// only if the whole charge is, and no other request came since. A second correction refunds only a part of what
     /// the first charged to a bucket on top of its grant.
@@ -186,9 +206,13 @@ impl Engine {
         if costs.is_empty() || !verdict.is_granted() {
             return;
         }
+        if let Some(asks) = self.charge_by_status(verdict, costs) {
+            self.charge_shared_now(asks).await;
+        }
         let now = self.now();
         for index in 0..verdict.parts().decisions.len() {
-            if verdict.parts().decisions[index].decision.is_granted() {
+            let of = &verdict.parts().decisions[index];
+            if of.decision.is_granted() && !verdict.is_look(of.scope) {
                 self.settle_one(verdict, index, costs, now).await;
             }
         }

@@ -2,12 +2,13 @@
 
 use super::Verdict;
 use diana_core::{Answer, Ask, Cost, Decision, Limit, MaxWait};
+use diana_rules::RuleSet;
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledLimit, MatchedRule};
+use diana_rules::ruleset::{ChargedAt, CompiledLimit, MatchedRule, Matches};
 use smallvec::SmallVec;
 
 /// Some queries of a request.
-pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 8]>;
+pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 16]>;
 
 /// Which queries of a request are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +21,28 @@ pub(super) enum Scope {
     Shared,
     /// Those of the matched rule at this index, active or not.
     Shadow(usize),
+    /// Those of active rules that are only looked at, since they are charged after the response, and counted there.
+    Look(CountedIn),
 }
 
 impl Scope {
     fn has(self, index: usize, matched: &MatchedRule) -> bool {
         match self {
-            Self::Everything | Self::Local | Self::Shared => matched.mode == Mode::Enforced,
+            Self::Everything | Self::Local | Self::Shared => {
+                matched.mode == Mode::Enforced && matched.charged_at == ChargedAt::Request
+            }
             Self::Shadow(meant) => index == meant,
+            Self::Look(counted_in) => {
+                matched.mode == Mode::Enforced
+                    && matched.charged_at == ChargedAt::Response
+                    && matched.counted_in == counted_in
+            }
         }
     }
 
     fn has_limit(self, limit: &CompiledLimit) -> bool {
         match self {
-            Self::Everything | Self::Shadow(_) => true,
+            Self::Everything | Self::Shadow(_) | Self::Look(_) => true,
             Self::Local => limit.counted_in == CountedIn::Local,
             Self::Shared => limit.counted_in == CountedIn::Shared,
         }
@@ -60,6 +70,37 @@ pub(super) enum Charges {
     Held,
 }
 
+/// Returns the query of one limit.
+#[inline(always)]
+fn ask<'a>(matches: &'a Matches, matched: &MatchedRule, limit: &'a CompiledLimit) -> Ask<'a> {
+    Ask { limit: &limit.limit, key: matches.key(matched), cost: matched.cost, max_wait: limit.max_wait }
+}
+
+/// Adds the queries in scope.
+#[inline(always)]
+pub(super) fn add_asks<'a>(rules: &'a RuleSet, matches: &'a Matches, scope: Scope, asks: &mut AskList<'a>) {
+    // Loops, since this is on the hot path, and iterator chains take three times as many instructions.
+    for (index, matched) in matches.matched().iter().enumerate() {
+        if !scope.has(index, matched) {
+            continue;
+        }
+        let Some(rule) = rules.rule(matched.rule) else { continue };
+        for limit in rule.limits(matched) {
+            if scope.has_limit(limit) {
+                asks.push(ask(matches, matched, limit));
+            }
+        }
+    }
+}
+
+/// Returns the query in scope, if the request has only this one.
+#[inline(always)]
+pub(super) fn only_ask<'a>(rules: &'a RuleSet, matches: &'a Matches, scope: Scope) -> Option<Ask<'a>> {
+    let [matched] = matches.matched() else { return None };
+    let [limit] = rules.rule(matched.rule)?.limits(matched) else { return None };
+    (scope.has(0, matched) && scope.has_limit(limit)).then(|| ask(matches, matched, limit))
+}
+
 impl Verdict {
     /// Returns the rules and limits in scope, one pair per query.
     pub(super) fn limits_in(&self, scope: Scope) -> impl Iterator<Item = (&MatchedRule, &CompiledLimit)> {
@@ -73,30 +114,14 @@ impl Verdict {
 
     /// Returns the query of one limit.
     pub(super) fn ask<'a>(&'a self, matched: &MatchedRule, limit: &'a CompiledLimit) -> Ask<'a> {
-        Ask { limit: &limit.limit, key: self.matches().key(matched), cost: matched.cost, max_wait: limit.max_wait }
+        ask(self.matches(), matched, limit)
     }
 
     /// Returns the queries in scope.
     pub(super) fn asks(&self, scope: Scope) -> AskList<'_> {
-        // Loops, since this is on the hot path, and iterator chains take three times as many instructions.
         let mut asks = AskList::new();
-        for (index, matched) in self.matches().matched().iter().enumerate() {
-            if !scope.has(index, matched) {
-                continue;
-            }
-            let Some(rule) = self.rules().rule(matched.rule) else { continue };
-            for limit in rule.limits(matched).iter().filter(|limit| scope.has_limit(limit)) {
-                asks.push(self.ask(matched, limit));
-            }
-        }
+        add_asks(self.rules(), self.matches(), scope, &mut asks);
         asks
-    }
-
-    /// Returns the query in scope, if the request has only this one.
-    pub(super) fn only_ask(&self, scope: Scope) -> Option<Ask<'_>> {
-        let [matched] = self.matches().matched() else { return None };
-        let [limit] = self.rules().rule(matched.rule)?.limits(matched) else { return None };
-        (scope.has(0, matched) && scope.has_limit(limit)).then(|| self.ask(matched, limit))
     }
 
     /// Returns the queries of a decision whose charges are returned, with their answers.

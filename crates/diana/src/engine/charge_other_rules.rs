@@ -27,7 +27,7 @@ impl Engine {
         let (owned, store, counts) = (OwnedAsks::copied(&asks), Arc::clone(store), Arc::clone(&self.state.counts));
         let (done, is_done) = tokio::sync::oneshot::channel::<()>();
         let work = async move {
-            charge(&*store, &counts, &owned).await;
+            charge_in_background(store, counts, owned).await;
             // The caller may have left.
             let _ = done.send(());
         };
@@ -38,7 +38,8 @@ impl Engine {
     }
 }
 
-async fn charge(store: &dyn SharedStore, counts: &LocalCounts, owned: &OwnedAsks) {
+/// Charges the shared store.
+pub(super) async fn charge_in_background(store: Arc<dyn SharedStore>, counts: Arc<LocalCounts>, owned: OwnedAsks) {
     for ask in &owned.as_asks() {
         // If the store fails, it is charged in this process, which then decides.
         if store.charge(*ask, counts.now()).await.is_err() {

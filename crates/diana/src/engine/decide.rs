@@ -1,13 +1,13 @@
 //! The steps of a decision: local limits, shared limits, shadow rules.
 
-use super::asks::{Charges, Scope, ScopedDecision};
+use super::asks::{AskList, Charges, Scope, ScopedDecision, add_asks, only_ask};
 use super::shared_store::InFlightQuery;
 use super::verdict::VerdictParts;
 use super::{Engine, Verdict};
-use diana_core::{Ask, MaxWait};
+use diana_core::MaxWait;
 use diana_rules::Attributes;
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledLimit, CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
+use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
 
 /// What to do with a request that must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,6 @@ pub(super) enum NextStep {
     QueryShared,
     /// Join the queue.
     Queue,
-}
-
-/// The answer of the only query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answered {
-    Granted,
-    Denied,
 }
 
 impl Engine {
@@ -67,31 +60,20 @@ impl Engine {
     /// Decides as much as possible about the matches of a verdict without waiting.
     #[inline]
     pub(super) fn start_with(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
-        match self.decide_only_query(verdict) {
-            Some(Answered::Granted) => NextStep::Finish,
-            Some(Answered::Denied) => self.after_denial(verdict, when_full),
-            None => self.start_with_any(verdict, when_full),
+        if self.has_more_steps(verdict) {
+            return self.start_with_any(verdict, when_full);
         }
+        if self.decide_local(verdict) { NextStep::Finish } else { self.after_denial(verdict, when_full) }
     }
 
-    /// Decides about a request that has a single query and needs no other step, as most requests do: the same as
-    /// [`start_with_any`](Self::start_with_any), without its checks. `None` if the request may need more.
+    /// Returns `true` if the request may need another step than [`decide_local`](Self::decide_local), as few do.
     #[inline]
-    fn decide_only_query(&self, verdict: &mut Verdict) -> Option<Answered> {
-        let VerdictParts { rules, matches, at, local_scope, decisions, .. } = verdict.parts_mut();
-        let rules = rules.as_ref()?;
-        let matched = matches.only()?;
-        let is_local = matched.counted_in == CountedIn::Local || self.state.shared.is_none();
-        let has_steps = rules.has_load() || rules.has_reserved() || !self.state.counts.queues.is_empty();
-        if has_steps || !is_local || matched.mode != Mode::Enforced {
-            return None;
-        }
-        let [limit] = rules.rule(matched.rule)?.limits(matched) else { return None };
-        let CompiledLimit { limit, max_wait, .. } = limit;
-        let ask = Ask { limit, key: matches.key(matched), cost: matched.cost, max_wait: *max_wait };
-        let answer = self.state.counts.store.decide_one(ask, *at, MaxWait::FOREVER);
-        decisions.push_local(*local_scope, answer);
-        Some(if answer.is_granted() { Answered::Granted } else { Answered::Denied })
+    fn has_more_steps(&self, verdict: &Verdict) -> bool {
+        let (rules, matches) = (verdict.rules(), verdict.matches());
+        rules.has_load()
+            || !self.state.counts.queues.is_empty()
+            || matches.needs_more_steps()
+            || self.is_shared(verdict)
     }
 
     /// Decides as much as possible about any matches of a verdict without waiting.
@@ -114,11 +96,14 @@ impl Engine {
         {
             return self.join_or_deny(verdict, &queue, when_full);
         }
-        self.decide_local(verdict);
+        if verdict.matches().has_looks() && !self.look_local(verdict) {
+            return NextStep::Finish;
+        }
+        let is_granted = self.decide_local(verdict);
         if verdict.matches().matched().is_empty() {
             return if self.charges_shared(verdict) { NextStep::QueryShared } else { NextStep::Finish };
         }
-        if !verdict.is_granted() {
+        if !is_granted {
             return self.after_denial(verdict, when_full);
         }
         if self.is_shared(verdict) || self.charges_shared(verdict) {
@@ -128,6 +113,9 @@ impl Engine {
             // If a custom algorithm of a shadow rule panics, the charges of active rules are refunded.
             verdict.refund_on_drop(&self.state.counts);
             self.decide_local_shadows(verdict);
+            if verdict.matches().has_looks() {
+                self.look_at_local_shadows(verdict);
+            }
             verdict.keep_on_drop();
         }
         NextStep::Finish
@@ -189,6 +177,18 @@ impl Engine {
     /// charges are refunded.
     pub(super) async fn decide_shared(&self, verdict: &mut Verdict) -> bool {
         let state = &self.state;
+        if verdict.matches().has_looks()
+            && let Some(looked) = self.look_shared(verdict).await
+        {
+            let is_granted = looked.decision.is_granted();
+            if !is_granted {
+                state.counts.release_all(verdict, Charges::All);
+            }
+            verdict.add(looked);
+            if !is_granted {
+                return false;
+            }
+        }
         let results = match &state.shared {
             Some(store) if self.is_shared(verdict) => {
                 InFlightQuery::start(verdict, store, &state.counts, &state.background).await
@@ -207,6 +207,9 @@ impl Engine {
             self.decide_local_shadows(verdict);
         }
         results.for_each(|shadow| verdict.add(shadow));
+        if is_granted && verdict.matches().has_shadows() && verdict.matches().has_looks() {
+            self.look_at_shadows(verdict).await;
+        }
         is_granted
     }
 
@@ -223,17 +226,36 @@ impl Engine {
         }
     }
 
-    /// Checks all limits that are counted in this process.
-    pub(super) fn decide_local(&self, verdict: &mut Verdict) {
-        let scope = verdict.parts().local_scope;
-        // A single query needs no list.
-        if !verdict.rules().has_reserved()
-            && let Some(ask) = verdict.only_ask(scope)
-        {
-            let answer = self.local().decide_one(ask, verdict.at(), MaxWait::FOREVER);
-            verdict.parts_mut().decisions.push_local(scope, answer);
-        } else if let Some(decision) = self.state.counts.decide(verdict, scope) {
-            verdict.add(ScopedDecision { scope, decision, is_local: true });
+    /// Checks all limits that are counted in this process; returns `true` if they grant the request.
+    #[inline]
+    pub(super) fn decide_local(&self, verdict: &mut Verdict) -> bool {
+        let VerdictParts { rules, matches, at, local_scope, decisions, .. } = verdict.parts_mut();
+        let (Some(rules), scope) = (rules, *local_scope) else { return true };
+        if rules.has_reserved() {
+            return self.decide_local_reserved(verdict, scope);
         }
+        // A single query needs no list.
+        if let Some(ask) = only_ask(rules, matches, scope) {
+            let answer = self.state.counts.store.decide_one(ask, *at, MaxWait::FOREVER);
+            decisions.push_local(scope, answer);
+            return answer.is_granted();
+        }
+        let mut asks = AskList::new();
+        add_asks(rules, matches, scope, &mut asks);
+        if asks.is_empty() {
+            return true;
+        }
+        decisions.push_local_with(scope, |decision| {
+            self.state.counts.store.decide_into(&asks, *at, MaxWait::FOREVER, decision);
+        })
+    }
+
+    /// Checks all limits that are counted in this process, with a bound on reservations.
+    #[cold]
+    fn decide_local_reserved(&self, verdict: &mut Verdict, scope: Scope) -> bool {
+        let Some(decision) = self.state.counts.decide(verdict, scope) else { return true };
+        let is_granted = decision.is_granted();
+        verdict.add(ScopedDecision { scope, decision, is_local: true });
+        is_granted
     }
 }

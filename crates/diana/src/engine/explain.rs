@@ -5,7 +5,7 @@ use crate::engine::verdict::time;
 use crate::engine::{Engine, Verdict};
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry};
 use diana_rules::Attributes;
-use diana_rules::rule::{CountedIn, Missing, Mode};
+use diana_rules::rule::{CountByStatus, CountedIn, Missing, Mode, OnStatus};
 use diana_rules::ruleset::ExplainedRule;
 use std::fmt;
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub struct RuleExplanation {
     pub limits: Vec<(String, Answer)>,
     /// Whether the rule is enforced.
     pub mode: Mode,
+    /// How the rule counts by the status of the response.
+    pub count: Option<CountByStatus>,
 }
 
 impl Engine {
@@ -65,6 +67,7 @@ impl Engine {
                     cost,
                     limits,
                     mode: rule.mode,
+                    count: rule.count,
                 });
             }
             explanation
@@ -137,6 +140,7 @@ impl fmt::Display for RuleExplanation {
                     "" => write!(f, "{what}; counted with all other requests without it")?,
                     key => write!(f, "{what}; counted for {key}")?,
                 }
+                self.counted_by_status(f)?;
                 self.statuses(f)
             }
             ExplainedRule::Charges { rule, cost } => write!(f, "charges {} to `{rule}`", cost.get()),
@@ -159,6 +163,7 @@ impl fmt::Display for RuleExplanation {
                 if *when_failed {
                     f.write_str(" (`when` failed, treated as true)")?;
                 }
+                self.counted_by_status(f)?;
                 self.statuses(f)
             }
             // Variants that are newer than this crate.
@@ -168,6 +173,17 @@ impl fmt::Display for RuleExplanation {
 }
 
 impl RuleExplanation {
+    /// Writes which responses are charged or refunded.
+    fn counted_by_status(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.count {
+            None => Ok(()),
+            Some(count) => match count.then {
+                OnStatus::Charge => write!(f, ", if the response is {}", count.statuses),
+                OnStatus::Refund => write!(f, ", refunded if the response is {}", count.statuses),
+            },
+        }
+    }
+
     fn statuses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, answer) in &self.limits {
             let status = answer.status();

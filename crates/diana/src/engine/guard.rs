@@ -89,8 +89,15 @@ impl VerdictGuard {
     /// Corrects the cost of the request: immediately if all its limits are counted in this process, else after the
     /// request, since a response can't wait for the shared store. The verdict has the status that is then expected. A
     /// later call replaces the costs that it has in common with an earlier one.
+    ///
+    /// With the status of the response, rules that are charged by it (`count`) are charged now: those of the shared store
+    /// in the background.
     #[cold]
     pub fn settle(&mut self, cost: ActualCost) {
+        // Not after the request: a client that reads slowly must not delay it.
+        if let Some(asks) = self.engine.charge_by_status(&mut self.verdict, &cost) {
+            self.engine.charge_shared_later(asks);
+        }
         if !(self.engine.is_shared(&self.verdict) || self.engine.is_free_shared(&self.verdict)) {
             return poll_once(self.engine.settle(&mut self.verdict, &cost));
         }

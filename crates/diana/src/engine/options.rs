@@ -3,7 +3,7 @@
 use super::local_counts::LocalCounts;
 use super::shared_store::{Background, SharedStore};
 use super::throttle::ThrottleLimits;
-use super::{Engine, State};
+use super::{Engine, Snapshot, State};
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
@@ -61,6 +61,13 @@ impl EngineOptions {
         Self { table, ..self }
     }
 
+    /// Prepares the engine for the counts of an earlier process, which
+    /// [`load_snapshot`](Engine::load_snapshot) then loads. Call it after [`table`](Self::table).
+    #[must_use]
+    pub fn snapshot(self, snapshot: &Snapshot) -> Self {
+        Self { table: self.table.hash_secret(snapshot.secret()), ..self }
+    }
+
     /// Builds an engine that counts everything in this process.
     pub fn build(self, file: &RuleFile) -> Engine {
         self.engine(file, None)
@@ -98,6 +105,7 @@ impl EngineOptions {
             sheddings,
             throttle_limits: ThrottleLimits::default(),
             removed: Mutex::default(),
+            saving: Mutex::default(),
         };
         Engine { state: Arc::new(state) }
     }

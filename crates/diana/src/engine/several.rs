@@ -5,8 +5,8 @@ use super::decide::WhenFull;
 use super::{AcquireFuture, CheckedLimit, Engine, KeyAdminError, Verdict};
 use diana_core::{Cost, LocalStore, MaxWait};
 use diana_rules::Attributes;
-use diana_rules::rule::Mode;
-use diana_rules::ruleset::{MatchedRule, Matches};
+use diana_rules::rule::{CountedIn, Mode};
+use diana_rules::ruleset::{ChargedAt, MatchedRule, Matches};
 use std::sync::Arc;
 
 impl Engine {
@@ -61,6 +61,10 @@ impl Engine {
                 if self.is_shared(&verdict) {
                     self.peek_in(&mut verdict, Scope::Shared).await;
                 }
+                if verdict.matches().has_looks() {
+                    self.peek_in(&mut verdict, Scope::Look(CountedIn::Local)).await;
+                    self.peek_in(&mut verdict, Scope::Look(CountedIn::Shared)).await;
+                }
             }
             verdict.finish_peek();
             verdict
@@ -77,7 +81,9 @@ impl Engine {
         asks.iter_mut().filter(|ask| ask.cost == Cost::ZERO).for_each(|ask| ask.max_wait = MaxWait::NONE);
         let (at, max_wait) = (verdict.at(), MaxWait::FOREVER);
         let peeked = match &self.state.shared {
-            Some(shared) if scope == Scope::Shared => shared.peek(&asks, at, max_wait).await.ok(),
+            Some(shared) if matches!(scope, Scope::Shared | Scope::Look(CountedIn::Shared)) => {
+                shared.peek(&asks, at, max_wait).await.ok()
+            }
             _ => None,
         };
         let is_local = peeked.is_none();
@@ -104,7 +110,8 @@ impl Engine {
         // It resets a count and charges what is still in use: it must not end between the two.
         let work = async move {
             let mut result = Ok(());
-            for matched in found.matched() {
+            // Rules that are charged after the response have charged nothing.
+            for matched in found.matched().iter().filter(|matched| matched.charged_at == ChargedAt::Request) {
                 let Some(rule) = rules.rule(matched.rule) else { continue };
                 let (limits, key) = (rule.limits(matched), found.key(matched));
                 result = engine.refund_limits(limits, key, matched.counted_in, matched.cost).await;
@@ -125,7 +132,9 @@ impl Engine {
 
     /// Returns `true` if the shared store was unreachable, so that a part of the verdict was decided without it.
     pub fn is_fallback(&self, verdict: &Verdict) -> bool {
-        let is_fallback = |of: &ScopedDecision| of.scope == Scope::Shared && self.is_fallback_decision(&of.decision);
+        let is_fallback = |of: &ScopedDecision| {
+            matches!(of.scope, Scope::Shared | Scope::Look(_)) && self.is_fallback_decision(&of.decision)
+        };
         verdict.is_fallback() || verdict.enforced().any(is_fallback)
     }
 }

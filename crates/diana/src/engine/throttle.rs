@@ -41,6 +41,13 @@ impl Default for ThrottleLimits {
     }
 }
 
+impl ThrottleLimits {
+    /// All of them.
+    pub(super) fn all(&self) -> &[Limit] {
+        &self.0
+    }
+}
+
 impl Engine {
     /// Decides one `CL.THROTTLE` call for `key`, as redis-cell does: see [`ClThrottle`]. Rules are not checked.
     ///
@@ -76,6 +83,50 @@ impl Engine {
                 Err(_) => counts.throttle(&limit, &key, &call, now),
             }
         })))
+    }
+}
+
+impl Engine {
+    /// Returns the calls of `space` that are decided at the present time; `None` if their counts are in the shared store.
+    ///
+    /// For calls that arrive together: the clock is read once for all of them. Each is decided as by
+    /// [`throttle`](Self::throttle).
+    ///
+    /// ```
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use diana::{ClThrottle, Engine, KeySpace};
+    ///
+    /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
+    /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
+    /// let call = ClThrottle::new(0, 1, 60, 1)?;
+    /// let calls = engine.throttle_now(KeySpace::default()).ok_or("the counts are in this process")?;
+    /// assert!(!calls.throttle(b"alice", &call).is_limited);
+    /// assert!(calls.throttle(b"alice", &call).is_limited);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn throttle_now(&self, space: KeySpace) -> Option<ThrottleNow<'_>> {
+        if self.state.shared.is_some() {
+            return None;
+        }
+        let (counts, limit) = (&self.state.counts, &self.state.throttle_limits.0[usize::from(space.0)]);
+        Some(ThrottleNow { counts, limit, now: counts.now() })
+    }
+}
+
+/// Decides `CL.THROTTLE` calls at one point in time: see [`Engine::throttle_now`].
+#[derive(Clone, Copy, Debug)]
+pub struct ThrottleNow<'a> {
+    counts: &'a LocalCounts,
+    limit: &'a Limit,
+    now: Timestamp,
+}
+
+impl ThrottleNow<'_> {
+    /// Decides one call for `key`.
+    #[inline]
+    pub fn throttle(&self, key: &[u8], call: &ClThrottle) -> ClThrottleAnswer {
+        self.counts.throttle(self.limit, key, call, self.now)
     }
 }
 

@@ -13,7 +13,8 @@ pub(super) use crate::duration_text::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
 use diana_rules::ruleset::{
-    CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, RequestOutcome, RuleNotCallable, sample,
+    ChargedAt, CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, RequestOutcome, RuleNotCallable,
+    sample,
 };
 use diana_rules::{Attributes, RuleFile, RuleSet};
 pub(super) use fields::{DenyingRule, Queued, Rules, VerdictParts};
@@ -209,10 +210,13 @@ impl Verdict {
         queued.is_some_and(|queued| std::ptr::eq(queued.rule(), rule)) || self.checked_limits().any(asked)
     }
 
-    /// Returns the indexes of the shadow rules that are counted in `counted_in`.
+    /// Returns the indexes of the shadow rules that are counted in `counted_in`, and charged at once.
     pub(super) fn shadows_in(&self, counted_in: CountedIn) -> SmallVec<[usize; 4]> {
         let applied = self.matches().matched().iter().enumerate();
-        let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.counted_in == counted_in);
+        let shadows = applied.filter(|(_, applied)| {
+            let is_charged = applied.charged_at == ChargedAt::Request;
+            applied.mode == Mode::Shadow && applied.counted_in == counted_in && is_charged
+        });
         shadows.map(|(index, _)| index).collect()
     }
 
@@ -224,7 +228,8 @@ impl Verdict {
         {
             if decision.decision.is_granted() {
                 rule.count(RequestOutcome::Granted);
-                if let Some(weight) = sample(self.at()) {
+                let is_charged = matched.charged_at == ChargedAt::Request;
+                if let Some(weight) = sample(self.at()).filter(|_| is_charged) {
                     rule.record(KeyOutcome::Allowed, self.matches().key(matched), weight, self.at());
                 }
             } else {
@@ -297,7 +302,7 @@ impl Verdict {
     pub(super) fn granted(&self) -> impl Iterator<Item = &ScopedDecision> {
         let has_charged = self.is_granted() && !self.parts().unusual.is_peek;
         let decisions = if has_charged { &self.parts().decisions[..] } else { &[] };
-        decisions.iter().filter(|of| of.decision.is_granted())
+        decisions.iter().filter(|of| of.decision.is_granted() && !self.is_look(of.scope))
     }
 
     /// Returns how long a granted request must wait; `None` if it was denied.
@@ -373,7 +378,7 @@ impl Verdict {
     pub fn only_limit(&self) -> Option<CheckedLimit<'_>> {
         let found = self.matches();
         let ([local], [matched]) = (&self.parts().decisions[..], found.matched()) else { return None };
-        if matches!(local.scope, Scope::Shared | Scope::Shadow(_)) {
+        if matches!(local.scope, Scope::Shared | Scope::Shadow(_) | Scope::Look(CountedIn::Shared)) {
             return None;
         }
         let rule = self.rules().rule(matched.rule)?;
@@ -468,8 +473,9 @@ impl Verdict {
     /// Returns `true` if the shared store failed, so that this process decided in its place.
     pub fn is_fallback(&self) -> bool {
         self.parts().decisions.iter().filter(|of| of.is_local).any(|of| match of.scope {
-            Scope::Everything | Scope::Local => false,
+            Scope::Everything | Scope::Local | Scope::Look(CountedIn::Local) => false,
             Scope::Shared => true,
+            Scope::Look(CountedIn::Shared) => !self.is_all_local(),
             Scope::Shadow(index) => {
                 self.matches().matched().get(index).is_some_and(|matched| matched.counted_in == CountedIn::Shared)
             }

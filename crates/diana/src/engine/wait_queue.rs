@@ -160,6 +160,9 @@ impl Engine {
 
     /// Checks all limits of the request and, if they grant it, the shadow rules; returns `true` if granted.
     async fn decide_all(&self, verdict: &mut Verdict) -> bool {
+        if verdict.matches().has_looks() && !self.look_local(verdict) {
+            return false;
+        }
         self.decide_local(verdict);
         verdict.is_granted() && self.decide_shared(verdict).await
     }

@@ -201,6 +201,6 @@ fn existing_files_are_read_as_before() {
         assert_eq!(read(&built_in), read(&extended), "{}", path.display());
         files += 1;
     }
-    assert_eq!(files, 11);
+    assert_eq!(files, 12);
     assert!(read(LOGIN, &built_in).is_err(), "unknown without the extensions");
 }

@@ -6,6 +6,7 @@
 #[cfg(feature = "redis")]
 mod cancellation;
 mod cost_expressions;
+mod count_by_status;
 mod custom_extensions;
 mod decide;
 mod guard;
@@ -28,6 +29,7 @@ mod regressions;
 mod reload;
 mod settlement;
 mod several_requests;
+mod snapshot;
 mod sources;
 mod support;
 mod throttle;

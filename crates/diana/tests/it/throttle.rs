@@ -45,6 +45,20 @@ fn local_calls_are_decided_at_once() {
 }
 
 #[test]
+fn calls_that_arrive_together_are_decided_at_one_time() {
+    let (engine, clock) = local_engine("rules: [{name: everyone, limit: 5/s}]");
+    let call = ClThrottle::new(1, 1, 60, 1).unwrap();
+    let [zero, one] = [0, 1].map(|number| engine.throttle_now(KeySpace::new(number).unwrap()).unwrap());
+    assert_eq!(zero.throttle(b"key", &call).to_integers(), [0, 2, 1, -1, 60]);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(zero.throttle(b"key", &call).to_integers(), [0, 2, 0, -1, 120]);
+    assert_eq!(one.throttle(b"key", &call).to_integers(), [0, 2, 1, -1, 60]);
+    // The same counts as those of other calls, at their own time.
+    let later = engine.throttle(KeySpace::default(), b"key", &call).now().unwrap();
+    assert_eq!(later.to_integers(), [1, 2, 0, 30, 90]);
+}
+
+#[test]
 fn key_spaces_are_separate() {
     let (engine, _clock) = local_engine("rules: [{name: everyone, limit: 5/s}]");
     let call = ClThrottle::new(0, 1, 60, 1).unwrap();
@@ -65,6 +79,7 @@ async fn two_engines_share_one_limit() {
     let (one, other) = tokio::join!(granted(&engines[0], space, b"key"), granted(&engines[1], space, b"key"));
     assert_eq!(one + other, 10);
     assert!(engines[0].throttle(space, b"key", &ten_an_hour()).now().is_err(), "a shared call is not ready at once");
+    assert!(engines[0].throttle_now(space).is_none(), "nor are several");
     assert_eq!(granted(&engines[1], KeySpace::new(1).unwrap(), b"key").await, 10);
 }
 

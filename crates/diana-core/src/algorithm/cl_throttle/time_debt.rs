@@ -93,6 +93,16 @@ impl Algorithm for TimeDebt {
 
     fn rescale(&self, _state: &mut TimeDebtState, _old: &Self, _now: Timestamp) {}
 
+    fn encode(&self, state: &TimeDebtState, words: &mut Vec<u64>) -> bool {
+        words.extend([state.paid_until, state.expires]);
+        true
+    }
+
+    fn decode(&self, words: &[u64]) -> Option<TimeDebtState> {
+        let &[first, second] = words else { return None };
+        Some(TimeDebtState { paid_until: first, expires: second })
+    }
+
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Reserve
     }

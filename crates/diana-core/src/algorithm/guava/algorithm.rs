@@ -187,6 +187,16 @@ macro_rules! smooth_algorithms {
                 SmoothRate::migrates_fresh(changed, now)
             }
 
+            fn encode(&self, state: &SmoothState, words: &mut Vec<u64>) -> bool {
+                words.extend([state.stored_permits().to_bits(), state.next_free_micros()]);
+                true
+            }
+
+            fn decode(&self, words: &[u64]) -> Option<SmoothState> {
+                let &[first, second] = words else { return None };
+                f64::from_bits(first).is_finite().then(|| SmoothState::new(f64::from_bits(first), second))
+            }
+
             fn wait_mode(&self) -> WaitMode {
                 WaitMode::Reserve
             }

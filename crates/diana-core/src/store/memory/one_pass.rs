@@ -9,7 +9,7 @@
 //! with heap memory, which are too large to copy. They are taken last, after all others have granted.
 //!
 //! # What is decided elsewhere
-//! Requests with two asks of the same table, or more than eight asks, and all requests near the memory bound, where a
+//! Requests with two asks of the same table, or more than sixteen asks, and all requests near the memory bound, where a
 //! take may leave no memory for the next: [`check_then_take`](MemoryStore::check_then_take).
 
 use super::super::erased_table::Keys;
@@ -22,8 +22,8 @@ use crate::{Answer, Cost, MaxWait, Outcome, Status, Timestamp};
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// The maximum number of asks: as many as a decision has answers without an allocation.
-const MAX_ASKS: usize = 8;
+/// The maximum number of asks. More are rare, and would need larger lists on the stack of every request.
+const MAX_ASKS: usize = 16;
 
 /// Fills the place of an answer that is not known yet.
 const UNKNOWN: Answer = Answer::new(Outcome::never(), Status { limit: 0, remaining: 0, reset: Duration::ZERO });
@@ -92,7 +92,8 @@ impl MemoryStore {
     fn hash_keys(&self, asks: &[Ask<'_>], hashes: &mut [u64]) -> Option<KeyShards> {
         let (first, rest) = asks.split_first()?;
         let (mut key, mut hash) = (first.key, self.shards.hash_bytes(first.key));
-        let mut limits = [first.limit.id(); MAX_ASKS];
+        // One bit for each remainder of a limit's number: if it is not set, no earlier ask has the same limit.
+        let mut limits = limit_bit(first);
         *hashes.first_mut()? = hash;
         let first_shard = self.shards.index(hash);
         let mut shards = KeyShards::One(first_shard);
@@ -104,15 +105,22 @@ impl MemoryStore {
                     shards = KeyShards::Several;
                 }
             }
-            let limit = ask.limit.id();
-            for (earlier, earlier_hash) in limits[..index].iter().zip(&hashes[..index]) {
-                if *earlier == limit && self.shards.index(*earlier_hash) == self.shards.index(hash) {
-                    return None;
-                }
+            let bit = limit_bit(ask);
+            if limits & bit != 0 && self.has_same_table(&asks[..index], hashes, ask, hash) {
+                return None;
             }
-            (limits[index], hashes[index]) = (limit, hash);
+            limits |= bit;
+            hashes[index] = hash;
         }
         Some(shards)
+    }
+
+    /// Returns `true` if one of the `earlier` asks is of the same table as `ask`.
+    #[cold]
+    fn has_same_table(&self, earlier: &[Ask<'_>], hashes: &[u64], ask: &Ask<'_>, hash: u64) -> bool {
+        let same_shard = |earlier_hash: u64| self.shards.index(earlier_hash) == self.shards.index(hash);
+        let mut earlier = earlier.iter().zip(hashes);
+        earlier.any(|(earlier, earlier_hash)| earlier.limit.id() == ask.limit.id() && same_shard(*earlier_hash))
     }
 
     /// Locks the shards of `hashes`, in ascending order.
@@ -132,6 +140,12 @@ impl MemoryStore {
             }
         }
     }
+}
+
+/// Returns the bit of an ask's limit in a set of 64.
+#[inline(always)]
+fn limit_bit(ask: &Ask<'_>) -> u64 {
+    1 << (ask.limit.id().number() % 64)
 }
 
 impl Request<'_, '_> {

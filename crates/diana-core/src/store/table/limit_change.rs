@@ -144,7 +144,7 @@ fn migrate<A: Algorithm>(state: &mut A::State, changes: &[OldParameters<A>], cur
     }
 }
 
-fn used<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp) -> u64 {
+pub(super) fn used<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp) -> u64 {
     let Status { limit, remaining, .. } = algorithm.status(state, now);
     limit.saturating_sub(remaining)
 }

@@ -65,6 +65,26 @@ pub(crate) fn retry_is_exact<A: Algorithm>(
     Ok(())
 }
 
+/// A state that was encoded and decoded gives the same answers. Every algorithm here whose usage outlives the process has
+/// an encoding, which is no other state's.
+pub(crate) fn saved_equals_original<A: Algorithm>(algorithm: &A, script: &[Event], probe: &[Event]) -> TestResult {
+    let original = Key::after(algorithm, script);
+    let mut words = vec![7];
+    let is_encoded = algorithm.encode(&original.state, &mut words);
+    prop_assert_eq!(is_encoded, algorithm.outlives_process());
+    prop_assert_eq!(words[0], 7, "words before the state were changed");
+    if is_encoded {
+        let state = algorithm.decode(&words[1..]);
+        prop_assert!(state.is_some());
+        let Some(state) = state else { return Ok(()) };
+        let (now, receipts) = (original.now, original.receipts.clone());
+        same_answers(original, Key { algorithm, state, now, receipts }, probe)?;
+        words.push(1);
+        prop_assert!(algorithm.decode(&words[1..]).is_none(), "one more word is accepted");
+    }
+    Ok(())
+}
+
 /// A state that is fresh answers every ask as a new one does, so it may be dropped.
 pub(crate) fn idle_equals_fresh<A: Algorithm>(algorithm: &A, script: &[Event], probe: &[Event]) -> TestResult {
     let mut idle = Key::after(algorithm, script);

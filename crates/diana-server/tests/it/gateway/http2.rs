@@ -398,6 +398,29 @@ fn the_end_of_a_body_and_its_trailers_need_no_window() {
     assert!(matches!(until_end(&mut client, 1), (body, Some(_)) if body.is_empty()));
 }
 
+/// A denial is sent at once, or, to a client that grants no window for its body, when it does.
+#[test]
+fn a_denial_waits_for_window() {
+    let upstream = Upstream::start(|exchange| exchange.respond("200 OK", "", b""));
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}', workers: 1}}\nrules: [{{name: each, by: ip, limit: 1/h}}]\n",
+        upstream.url()
+    ));
+    let mut client = Frames::connect(diana.port(), &[(4, 0)]);
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/")).unwrap();
+    assert_eq!(client.next_of(HEADERS).unwrap().stream, 1);
+    for stream in [3, 5] {
+        client.send(HEADERS, END_HEADERS | END_STREAM, stream, &frames::get("/")).unwrap();
+        let head = client.next_of(HEADERS).unwrap();
+        assert_eq!((head.stream, head.flags & END_STREAM), (stream, 0));
+    }
+    for stream in [5, 3] {
+        client.give_window(stream, 4_096);
+        let (body, trailers) = until_end(&mut client, stream);
+        assert!(body.starts_with(b"{") && body.ends_with(b"}\n") && trailers.is_none(), "{body:?}");
+    }
+}
+
 /// RFC 9113 §8.2.1, as in heads. The upstream gets no complete request.
 #[test]
 fn rejects_padded_trailers_for_http2_upstreams() {

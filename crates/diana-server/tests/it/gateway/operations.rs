@@ -142,6 +142,34 @@ fn a_second_signal_stops_immediately() {
     gate.open();
 }
 
+#[test]
+fn during_the_drain_delay_requests_are_served_though_it_is_not_ready() {
+    let upstream = Gate::closed();
+    upstream.open();
+    // Longer than the test may take: only the second signal ends it.
+    let mut diana = gateway_to(&upstream.upstream, ", timeouts: {drain: 300s}");
+    diana.request_stop();
+    wait_until("not ready", LONG, || (diana.admin("/readyz").status == 503).then_some(())).unwrap();
+    assert_eq!(diana.admin("/healthz").status, 200);
+    assert_eq!(get(diana.port(), "/").status, 200);
+    diana.request_stop();
+    assert_eq!(diana.wait_for_exit().code(), Some(130));
+}
+
+#[test]
+fn after_the_drain_delay_it_stops() {
+    let upstream = Gate::closed();
+    let mut diana = gateway_to(&upstream.upstream, ", timeouts: {drain: 50ms}");
+    diana.request_stop();
+    assert!(diana.wait_for_exit().success());
+    let output = diana.output();
+    let steps =
+        ["not ready, and accepting requests for another 50ms", "draining 0 connections (at most 30s)", "stopped"];
+    let found = steps.map(|step| output.find(step).unwrap_or_else(|| panic!("no `{step}`: {output}")));
+    assert!(found.is_sorted(), "{output}");
+    upstream.open();
+}
+
 pub(super) const ONE: &str =
     "gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 1/h, status: 429}]\n";
 pub(super) const TWO: &str =

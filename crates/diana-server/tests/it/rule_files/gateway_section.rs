@@ -86,7 +86,7 @@ fn missing_fields_have_defaults() {
     let tls = "tls: {listen: '0.0.0.0:443', certificates: {certificate: a, key: b}}";
     assert!(good(&gateway_file(tls)).section::<GatewaySection>().unwrap().unwrap().clone().listen.is_empty());
     // One setting leaves the others at their defaults.
-    let gateway = good(&gateway_file("timeouts: {stop: 5s}, bounds: {body: 1MiB}"))
+    let gateway = good(&gateway_file("timeouts: {stop: 5s, drain: 0s}, bounds: {body: 1MiB}"))
         .section::<GatewaySection>()
         .unwrap()
         .unwrap()

@@ -3,15 +3,16 @@
 use diana_admin::AdminSection;
 use diana_config::RemoteSection;
 use diana_gateway::section::GatewaySection;
-use diana_rules::rule::{CountedIn, Mode, OverLimit};
+use diana_rules::rule::{CountedIn, Mode, OnStatus, OverLimit};
 use diana_rules::ruleset::{DenyReason, Matches};
 use diana_rules::{Attribute, Attributes, Document, RuleFile, RuleSet};
 use std::borrow::Cow;
 use std::path::Path;
 
-const SAMPLES: [&str; 11] = [
+const SAMPLES: [&str; 12] = [
     "api-plans-with-vip-accounts",
     "downloads-by-bandwidth",
+    "failed-logins",
     "flash-sale-with-a-queue",
     "llm-tokens-by-cost",
     "login-brute-force",
@@ -187,6 +188,30 @@ fn login_brute_force() {
         ["password-reset [bob] cost 1: password-reset, password-reset#2", "known-guessers [] cost 1: "]
     );
     assert_eq!(matches_of(&rules, &request("GET", "/")), Vec::<String>::new());
+}
+
+#[test]
+fn failed_logins() {
+    let rules = rules("failed-logins");
+    assert_eq!(
+        matches_of(&rules, &request("POST", "/accounts/alice/login")),
+        [
+            "failed-logins-from-address [198.51.100.7] cost 1: failed-logins-from-address",
+            "failed-logins-to-account [alice] cost 1: failed-logins-to-account",
+            "login-at-once [198.51.100.7] cost 1: login-at-once",
+            "scans [198.51.100.7] cost 1: scans",
+        ]
+    );
+    has(&rules, &request("GET", "/api/x").header("x-account-id", "acme"), "api-quota [acme] cost 1: api-quota");
+    let charged = |rule: usize, status| {
+        let count = rules.rules()[rule].rule().count.unwrap();
+        (count.is_about(status), count.then)
+    };
+    for rule in [0, 1] {
+        assert_eq!([200, 401, 403, 500].map(|status| charged(rule, status).0), [false, true, true, false]);
+    }
+    assert_eq!(charged(3, 404), (true, OnStatus::Charge));
+    assert_eq!(charged(4, 503), (true, OnStatus::Refund));
 }
 
 #[test]

@@ -190,6 +190,24 @@ fn store_problems() {
                 "store: {memory: 64MiB, on_full: drop}",
                 &["[drop] invalid value `drop` for `on_full`: expected one of `share`, `deny`, `allow`"],
             ),
+            (
+                "store: {snapshot_interval: 10s}",
+                &["[snapshot_interval] `snapshot_interval` needs `snapshot`: add `snapshot: /var/lib/diana/counts`"],
+            ),
+            (
+                "store: {snapshot: counts, snapshot_interval: 0s}",
+                &["[0s] `snapshot_interval` must be greater than 0: expected a time such as 20ms"],
+            ),
+            (
+                "store: {snapshot: ''}",
+                &["[''] invalid value `` for `snapshot`: expected the path of a file such as /var/lib/diana/counts"],
+            ),
+            (
+                "store: {snapshot: /var/lib/diana/}",
+                &[
+                    "[/var/lib/diana/] invalid value `/var/lib/diana/` for `snapshot`: expected the path of a file, not of a folder",
+                ],
+            ),
             ("store: {memory: }", &["[memory] missing value for `memory`: add a value, or remove it"]),
         ],
         |text| format!("{text}\nrules: []\n"),

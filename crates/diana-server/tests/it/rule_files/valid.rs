@@ -7,6 +7,7 @@ pub(crate) const VALID: &[&str] = &[
     include_str!("valid/algorithms.yaml"),
     include_str!("valid/matches.yaml"),
     "rules: []\n",
+    "rules: [{name: a, limit: 5/s, count: {status: [401, 4xx, 500-504]}}, {name: b, total: 5, count: {status: 5xx, refund: true}}]\n",
     "version: 1\nrules: [{name: a, limit: 5/s}]\n",
     "{\"rules\": [{\"name\": \"a\", \"limit\": [\"5/s\", {\"rate\": \"100/h\", \"burst\": 7}], \"shadow\": true}]}\n",
     "remote: {from: redis://127.0.0.1/0?key=rules, format: json}\n",

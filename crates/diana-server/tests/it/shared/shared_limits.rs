@@ -102,6 +102,47 @@ rules:
     assert!(fleet.links()[0].saved_by_deny_cache > 0, "{:?}", fleet.links());
 }
 
+/// A failed login through one gateway is counted for the other.
+#[test]
+fn two_gateways_count_failed_logins_together() {
+    let redis = RedisServer::start().unwrap();
+    let upstream = crate::gateway::count_by_status::statuses();
+    let rules = format!(
+        "
+gateway: {{listen: '$LISTEN', workers: 1, upstream: '{}'}}
+store: {{redis: '{}', timeout: 20s}}
+status: 429
+rules:
+  - {{name: failed, match: {{path: /login/**}}, by: ip, total: 4, count: {{status: 401}}}}
+  - {{name: quota, match: {{path: /api/**}}, total: 2, count: {{status: 5xx, refund: true}}}}
+",
+        upstream.url(),
+        redis.url()
+    );
+    let gateways = [Diana::serve(&rules), Diana::serve(&rules)];
+    let used = |diana: &Diana, rule: &str, key: &str, remaining: u64| {
+        let path = format!("/peek?rule={rule}{key}");
+        let text = format!("\"remaining\":{remaining}");
+        // A response does not wait for the charge.
+        wait_until("the charge", LONG, || diana.admin(&path).text().contains(&text).then_some(())).unwrap();
+    };
+    for number in 0..4_usize {
+        assert_eq!(get(gateways[number % 2].port(), "/login/200").status, 200);
+        assert_eq!(get(gateways[number % 2].port(), "/login/401").status, 401);
+        used(&gateways[(number + 1) % 2], "failed", "&key=127.0.0.1", 3 - number as u64);
+    }
+    for diana in &gateways {
+        assert_eq!(get(diana.port(), "/login/200").status, 429);
+    }
+    for number in 0..4_usize {
+        assert_eq!(get(gateways[number % 2].port(), "/api/503").status, 503);
+        used(&gateways[(number + 1) % 2], "quota", "", 2);
+    }
+    for status in [200, 200, 429] {
+        assert_eq!(get(gateways[0].port(), "/api/200").status, status);
+    }
+}
+
 #[test]
 fn queued_requests_are_woken_by_a_reset_through_another_gateway() {
     let redis = RedisServer::start().unwrap();

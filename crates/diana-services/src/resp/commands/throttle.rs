@@ -21,9 +21,10 @@ pub(in crate::resp) struct LastCall {
 }
 
 impl LastCall {
-    /// Returns the key of the call at the start of `input` and the length of the call, if it equals the last one but for its key.
+    /// Returns the key of the call at the start of `input` and the bytes after the call, if it equals the last one but for its
+    /// key.
     #[inline]
-    fn matching<'a>(&self, input: &'a [u8]) -> Option<(&'a [u8], usize)> {
+    fn matching<'a>(&self, input: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         // Keys of 100 bytes or more are left to the parser.
         let (length, rest) = match input.strip_prefix(self.before.as_slice())? {
             [a @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => (usize::from(a - b'0'), rest),
@@ -33,8 +34,7 @@ impl LastCall {
             _ => return None,
         };
         let (key, rest) = rest.split_at_checked(length)?;
-        let rest = rest.strip_prefix(self.after.as_slice())?;
-        Some((key, input.len() - rest.len()))
+        Some((key, rest.strip_prefix(self.after.as_slice())?))
     }
 
     fn remember(&mut self, command: Command<'_>, call: ClThrottle) {
@@ -52,16 +52,29 @@ impl LastCall {
 }
 
 impl Session {
-    /// Executes the command at the start of `input` if it is a `CL.THROTTLE` like the last one. Returns its length. No part of it
-    /// may have been parsed.
-    #[inline]
-    pub(in crate::resp) fn repeat_throttle(&self, input: &[u8], replies: &mut ReplyBuffer) -> Option<(usize, Step)> {
-        let call = self.last_call.call.as_ref()?;
-        if self.transaction.is_some() || !self.is_authenticated {
-            return None;
+    /// Executes the commands at the start of `input` as long as they are `CL.THROTTLE` like the last one, decided by the counts of
+    /// this process, and the replies have less than `max_replies` bytes. Returns the length of these commands. No part of the
+    /// first one may have been parsed.
+    pub(in crate::resp) fn repeat_throttle(
+        &self,
+        input: &[u8],
+        replies: &mut ReplyBuffer,
+        max_replies: usize,
+    ) -> usize {
+        let Some(call) = &self.last_call.call else { return 0 };
+        if input.is_empty() || self.transaction.is_some() || !self.is_authenticated {
+            return 0;
         }
-        let (key, length) = self.last_call.matching(input)?;
-        Some((length, self.throttle(key, call, replies)))
+        // Commands that arrived together are decided at one time.
+        let Some(now) = self.engine.throttle_now(self.space) else { return 0 };
+        let mut rest = input;
+        while replies.len() < max_replies
+            && let Some((key, next)) = self.last_call.matching(rest)
+        {
+            replies.throttle(&now.throttle(key, call));
+            rest = next;
+        }
+        input.len() - rest.len()
     }
 
     #[inline]

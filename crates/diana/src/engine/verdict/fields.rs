@@ -58,6 +58,8 @@ pub(in crate::engine) struct UnusualFields {
     pub(in crate::engine) is_peek: bool,
     /// Whether its response was recorded.
     pub(in crate::engine) is_answered: bool,
+    /// Whether the rules that count by the status of the response were charged.
+    pub(in crate::engine) is_status_known: bool,
 }
 
 impl UnusualParts {
@@ -81,6 +83,7 @@ impl UnusualParts {
         fields.started_at = None;
         fields.is_peek = false;
         fields.is_answered = false;
+        fields.is_status_known = false;
         self.is_changed = false;
     }
 }
@@ -113,6 +116,10 @@ pub(in crate::engine) struct Decisions {
     is_large: bool,
 }
 
+/// The decisions of a request whose memory is kept, and the answers of each.
+const MAX_SLOTS: usize = 4;
+const MAX_ANSWERS: usize = 16;
+
 impl Decisions {
     /// Clears the list. The memory is kept, unless a request with very many limits made it large.
     #[inline]
@@ -129,8 +136,6 @@ impl Decisions {
     }
 
     pub(in crate::engine) fn push(&mut self, decision: ScopedDecision) {
-        const MAX_SLOTS: usize = 4;
-        const MAX_ANSWERS: usize = 8; // a decision has room for these without an allocation
         self.is_large |= self.len >= MAX_SLOTS || decision.decision.answers().len() > MAX_ANSWERS;
         match self.slots.get_mut(self.len) {
             Some(slot) => *slot = decision,
@@ -146,6 +151,21 @@ impl Decisions {
         (slot.scope, slot.is_local) = (scope, true);
         slot.decision.replace(answer);
         self.len += 1;
+    }
+
+    /// Adds the decision of this process about several queries, which `decide` writes; returns `true` if it is granted.
+    #[inline(always)]
+    pub(in crate::engine) fn push_local_with(&mut self, scope: Scope, decide: impl FnOnce(&mut Decision)) -> bool {
+        if self.slots.len() == self.len {
+            self.slots.push(ScopedDecision { scope, decision: Decision::new([]), is_local: true });
+        }
+        let Some(slot) = self.slots.get_mut(self.len) else { return true };
+        (slot.scope, slot.is_local) = (scope, true);
+        decide(&mut slot.decision);
+        self.is_large |= slot.decision.answers().len() > MAX_ANSWERS;
+        let is_granted = slot.decision.is_granted();
+        self.len += 1;
+        is_granted
     }
 
     #[cold]

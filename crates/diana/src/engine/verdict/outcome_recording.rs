@@ -4,7 +4,7 @@ use super::Verdict;
 use super::fields::{DenyingRule, LogEntry};
 use super::limited_by::LoggedOutcome;
 use diana_rules::rule::{Mode, OverLimit};
-use diana_rules::ruleset::{KeyOutcome, KeyRange, RequestOutcome, sample};
+use diana_rules::ruleset::{ChargedAt, KeyOutcome, KeyRange, RequestOutcome, sample};
 use std::time::Duration;
 
 impl Verdict {
@@ -26,7 +26,7 @@ impl Verdict {
         for matched in matches.matched().iter().filter(|matched| matched.mode == Mode::Enforced) {
             let Some(rule) = rules.rule(matched.rule) else { continue };
             rule.count(RequestOutcome::Granted);
-            if let Some(weight) = sampled {
+            if let Some(weight) = sampled.filter(|_| matched.charged_at == ChargedAt::Request) {
                 rule.record(KeyOutcome::Allowed, matches.key(matched), weight, self.at());
             }
         }
@@ -48,7 +48,7 @@ impl Verdict {
                 continue;
             }
             rule.count(RequestOutcome::Granted);
-            if let Some(weight) = sampled {
+            if let Some(weight) = sampled.filter(|_| matched.charged_at == ChargedAt::Request) {
                 rule.record(KeyOutcome::Allowed, self.matches().key(matched), weight, self.at());
             }
         }
