@@ -1,12 +1,13 @@
 //! The attributes of an HTTP request for rules.
 
-use crate::cookies::Cookies;
+use crate::cookies::{Cookies, with_several_values};
 use crate::pairs::only;
-use crate::path::{decoded_path, is_normal, other_paths};
+use crate::path::{forms, is_normal};
 use crate::query::Query;
+use diana::rules::attributes::SEVERAL;
 use diana::rules::matching::split_host;
 use diana::rules::{Attribute, Attributes};
-use http::header::HOST;
+use http::header::{COOKIE, Entry, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
 use std::borrow::Cow;
@@ -73,7 +74,7 @@ impl<'a> HttpAttributes<'a> {
     /// Returns the decoded form of the path, and the others.
     #[cold]
     fn forms(&self) -> &(Cow<'a, str>, Vec<String>) {
-        self.forms.get_or_init(|| (decoded_path(self.uri.path()), other_paths(self.uri.path())))
+        self.forms.get_or_init(|| forms(self.uri.path()))
     }
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
@@ -103,6 +104,32 @@ impl Attributes for HttpAttributes<'_> {
 
     fn ip(&self) -> Option<IpAddr> {
         self.client
+    }
+}
+
+/// Makes the values of a header ambiguous to rules ([`SEVERAL`]), if the request has it: for a header that the service may
+/// or may not get, so that its value must not be a key.
+///
+/// ```
+/// use diana::rules::{Attribute, Attributes};
+/// use diana_http::{HttpAttributes, set_several};
+/// use http::Request;
+/// use http::header::COOKIE;
+///
+/// let mut request = Request::get("/").header("cookie", "plan=free; id=7").body(())?;
+/// set_several(request.headers_mut(), &COOKIE);
+/// let request = HttpAttributes::of(&request, None);
+/// assert_eq!(request.get(&Attribute::Cookie("id".into())).as_deref(), Some("(several)"));
+/// assert_eq!(request.get(&Attribute::Cookie("device".into())), None);
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn set_several(headers: &mut HeaderMap, name: &HeaderName) {
+    let Entry::Occupied(mut values) = headers.entry(name) else { return };
+    let several = HeaderValue::from_static(SEVERAL);
+    if *name == COOKIE {
+        values.iter_mut().for_each(|value| *value = with_several_values(value).unwrap_or_else(|| several.clone()));
+    } else {
+        values.insert(several);
     }
 }
 

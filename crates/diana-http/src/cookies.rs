@@ -33,6 +33,12 @@ impl<'a> Cookies<'a> {
     }
 }
 
+/// Returns a `Cookie` value with the same names, each of whose values is [`SEVERAL`] to rules: a comma follows each pair.
+pub(crate) fn with_several_values(header: &HeaderValue) -> Option<HeaderValue> {
+    let pairs = header.as_bytes().split(|byte| *byte == b';');
+    HeaderValue::from_bytes(&pairs.flat_map(|pair| [pair, b",;"]).collect::<Vec<_>>().concat()).ok()
+}
+
 /// Returns every name of a header value, with a function for its value.
 fn pairs<'a>(header: &'a HeaderValue) -> impl Iterator<Item = (Cow<'a, str>, impl FnOnce() -> Cow<'a, str>)> {
     header.as_bytes().split(|byte| *byte == b';').filter(|part| !part.is_empty()).flat_map(|part| {

@@ -73,7 +73,7 @@ mod retry_after;
 mod signature;
 mod throttle;
 
-pub use attributes::{HttpAttributes, normal_method};
+pub use attributes::{HttpAttributes, normal_method, set_several};
 pub use check::{CheckFuture, CheckResult};
 pub use client_ip::{client_address, forwarded_client, is_trusted_proxy};
 pub use client_limit::{
@@ -91,7 +91,7 @@ pub use layer::{ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLi
 pub use limited_response::LimitedResponse;
 pub use load_sampler::LoadSampler;
 pub use options::FilterOptions;
-pub use path::{decoded_path, malformed_path, normal_path};
+pub use path::{MAX_FORM_BYTES, decoded_path, form_bytes, malformed_path, normal_path};
 pub use permit::RequestPermit;
 pub use permit_body::PermitBody;
 pub use problem::problem_response;

@@ -33,7 +33,11 @@ use std::borrow::Cow;
 
 /// The maximum total length of the forms of a path, in bytes. A path of 10 KB may contain `%2F`, one of 1 KB everything
 /// together.
-const MAX_FORM_BYTES: usize = 64 * 1024;
+pub const MAX_FORM_BYTES: usize = 64 * 1024;
+/// The longest spelling of a `.` or `..` segment.
+const ESCAPED_DOTS: &str = "%2e%2e";
+/// The length of an escape.
+const ESCAPE: usize = "%2f".len();
 
 /// Returns the normal form of a path, in which escaped separators stay escaped. Routes compare it, and rules among
 /// other forms.
@@ -88,19 +92,29 @@ pub fn malformed_path(path: &str, escaped_slash: SpellingPolicy) -> Option<&'sta
 
 #[cold]
 fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> {
+    let ambiguities = Ambiguities::of(path);
+    if ambiguities.form_bytes(path) > MAX_FORM_BYTES {
+        return Some("the path has too many interpretations for its length");
+    }
     // Every segment of every form, except those that contain a separator, is one of these.
-    let separated = with_separators(path);
-    if separated.split(['/', '\\']).any(|segment| matches!(&*normal_segment(cut(segment)), "." | "..")) {
+    let is_dots = |segment: &str| {
+        segment.len() <= ESCAPED_DOTS.len()
+            && segment.starts_with(['.', '%'])
+            && matches!(&*normal_segment(segment), "." | "..")
+    };
+    if with_separators(path).split(['/', '\\']).any(|segment| is_dots(cut(segment))) {
         return Some("the path contains a `.` or `..` segment");
     }
-    if escapes(path).any(|(_, byte)| byte.is_ascii_control()) {
+    if ambiguities.control {
         return Some("the path contains an escaped control character");
     }
-    if escaped_slash == SpellingPolicy::Deny && escapes(path).any(|(_, byte)| matches!(byte, b'/' | b'\\')) {
-        return Some("the path contains an escaped slash");
-    }
-    let bytes = interpretations(path).count().saturating_mul(path.len());
-    (bytes > MAX_FORM_BYTES).then_some("the path has too many interpretations for its length")
+    let has_escaped_slash = ambiguities.escaped_slash || ambiguities.escaped_backslash;
+    (escaped_slash == SpellingPolicy::Deny && has_escaped_slash).then_some("the path contains an escaped slash")
+}
+
+/// Returns the total length of the forms of a path; 0 if it is certainly normal.
+pub fn form_bytes(path: &str) -> usize {
+    if is_normal(path) { 0 } else { Ambiguities::of(path).form_bytes(path) }
 }
 
 /// Returns `true` if a path is certainly normal, so that it needs no further checks. (A loop with a table: paths are short,
@@ -143,7 +157,7 @@ const BYTE_CLASSES: [ByteClass; 256] = {
 };
 
 /// How a service reads a path, where services differ. The steps are applied in this order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interpretation {
     /// `//x` at the start is a host, and is removed.
     has_host: bool,
@@ -166,6 +180,10 @@ enum Cuts {
     Rest,
 }
 
+impl Cuts {
+    const ALL: [Self; 3] = [Self::Parameters, Self::Rest, Self::Nothing];
+}
+
 impl Interpretation {
     const DECODED: Self =
         Self { has_host: false, cuts: Cuts::Parameters, decodes: true, splits_at_backslash: true, cuts_segments: true };
@@ -181,7 +199,10 @@ impl Interpretation {
         let sent = if self.has_host { without_host(path) } else { path };
         let mut text = match self.cuts {
             Cuts::Nothing => Cow::Borrowed(sent),
-            Cuts::Parameters => Cow::Owned(sent.split('/').map(cut).collect::<Vec<_>>().join("/")),
+            Cuts::Parameters if sent.contains(';') => {
+                Cow::Owned(sent.split('/').map(cut).collect::<Vec<_>>().join("/"))
+            }
+            Cuts::Parameters => Cow::Borrowed(sent),
             Cuts::Rest => Cow::Borrowed(cut(sent)),
         };
         if self.decodes {
@@ -211,46 +232,97 @@ impl Interpretation {
     }
 }
 
-/// Returns the interpretations of a path. Characters that do not occur in it add none.
-fn interpretations(path: &str) -> impl Iterator<Item = Interpretation> {
-    let escaped = |byte: u8| escapes(path).any(|(_, other)| other == byte);
-    let (semicolon, backslash) = (path.contains(';'), path.contains('\\'));
-    let (escaped_semicolon, escaped_backslash) = (escaped(b';'), escaped(b'\\'));
-    let has_escapes = escaped_semicolon || escaped_backslash || escaped(b'/');
-    let both = |occurs: bool| if occurs { &[true, false][..] } else { &[true][..] };
-    let cuts = if semicolon { &[Cuts::Rest, Cuts::Parameters, Cuts::Nothing][..] } else { &[Cuts::Nothing][..] };
-    let hosts = both(without_host(path) != path);
-    let starts = cuts.iter().flat_map(move |&cuts| hosts.iter().map(move |&has_host| (cuts, has_host)));
-    starts.flat_map(move |(cuts, has_host)| {
-        both(has_escapes).iter().flat_map(move |&decodes| {
-            both(backslash || decodes && escaped_backslash).iter().flat_map(move |&splits_at_backslash| {
-                let segments = both(semicolon || decodes && escaped_semicolon).iter();
-                segments.map(move |&cuts_segments| Interpretation {
-                    has_host,
-                    cuts,
-                    decodes,
-                    splits_at_backslash,
-                    cuts_segments,
+/// The parts of a path that services read differently, found in one pass.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ambiguities {
+    host: bool,
+    semicolon: bool,
+    backslash: bool,
+    escaped_slash: bool,
+    escaped_semicolon: bool,
+    escaped_backslash: bool,
+    /// An escaped control character.
+    control: bool,
+}
+
+impl Ambiguities {
+    fn of(path: &str) -> Self {
+        let mut found = Self { host: without_host(path).len() < path.len(), ..Self::default() };
+        let mut rest = path.as_bytes();
+        while let Some((first, tail)) = rest.split_first() {
+            match first {
+                b';' => found.semicolon = true,
+                b'\\' => found.backslash = true,
+                b'%' => match escaped(rest) {
+                    Some(b'/') => found.escaped_slash = true,
+                    Some(b';') => found.escaped_semicolon = true,
+                    Some(b'\\') => found.escaped_backslash = true,
+                    Some(byte) if byte.is_ascii_control() => found.control = true,
+                    _ => {}
+                },
+                _ => {}
+            }
+            rest = tail;
+        }
+        found
+    }
+
+    fn has_escaped_separators(self) -> bool {
+        self.escaped_slash || self.escaped_semicolon || self.escaped_backslash
+    }
+
+    /// Returns the interpretations of the path: [`Interpretation::DECODED`] first, all different.
+    fn interpretations(self) -> impl Iterator<Item = Interpretation> {
+        let yes_and_no = |occurs: bool| if occurs { &[true, false][..] } else { &[true][..] };
+        let cuts = if self.semicolon { &Cuts::ALL[..] } else { &Cuts::ALL[..1] };
+        let hosts = if self.host { &[false, true][..] } else { &[false][..] };
+        let starts = cuts.iter().flat_map(move |&cuts| hosts.iter().map(move |&has_host| (cuts, has_host)));
+        starts.flat_map(move |(cuts, has_host)| {
+            yes_and_no(self.has_escaped_separators()).iter().flat_map(move |&decodes| {
+                let backslashes = yes_and_no(self.backslash || decodes && self.escaped_backslash).iter();
+                backslashes.flat_map(move |&splits_at_backslash| {
+                    let segments = yes_and_no(self.semicolon || decodes && self.escaped_semicolon).iter();
+                    segments.map(move |&cuts_segments| Interpretation {
+                        has_host,
+                        cuts,
+                        decodes,
+                        splits_at_backslash,
+                        cuts_segments,
+                    })
                 })
             })
         })
-    })
+    }
+
+    /// Returns the total length of the forms of the path.
+    fn form_bytes(self, path: &str) -> usize {
+        self.interpretations().count().saturating_mul(path.len())
+    }
 }
 
-/// Returns the forms of a path other than the [decoded](decoded_path) one, the [normal form](normal_path) first. Empty
-/// for almost every path.
+/// Returns the [decoded](decoded_path) form of a path, and the others: the [normal form](normal_path) first. There are no
+/// others for almost every path.
 #[cold]
-pub(crate) fn other_paths(path: &str) -> Vec<String> {
+pub(crate) fn forms(path: &str) -> (Cow<'_, str>, Vec<String>) {
     let decoded = Interpretation::DECODED.of(path);
-    let mut forms = vec![Interpretation::LITERAL.of(path).into_owned()];
-    for interpretation in interpretations(path).filter(|_| path != "*") {
+    let ambiguities = Ambiguities::of(path);
+    if path == "*" || ambiguities.interpretations().nth(1).is_none() {
+        return (decoded, Vec::new());
+    }
+    let literal = match ambiguities.has_escaped_separators() {
+        true => Interpretation::LITERAL.of(path).into_owned(),
+        false => decoded.clone().into_owned(),
+    };
+    let mut others = vec![literal];
+    let is_new = |other: &Interpretation| ![Interpretation::DECODED, Interpretation::LITERAL].contains(other);
+    for interpretation in ambiguities.interpretations().filter(is_new) {
         let form = interpretation.of(path);
-        if form != decoded && forms.iter().all(|other| **other != *form) {
-            forms.push(form.into_owned());
+        if form != decoded && others.iter().all(|other| **other != *form) {
+            others.push(form.into_owned());
         }
     }
-    let is_alone = matches!(&*forms, [literal] if **literal == *decoded);
-    if is_alone { Vec::new() } else { forms }
+    let is_alone = matches!(&*others, [literal] if **literal == *decoded);
+    (decoded, if is_alone { Vec::new() } else { others })
 }
 
 /// Returns a text without its parameters: `;x`.
@@ -268,22 +340,22 @@ fn without_host(path: &str) -> &str {
     host.find(SLASHES).and_then(|end| host.get(end..)).unwrap_or("/")
 }
 
-/// Returns the escaped bytes of a path, and their positions.
-fn escapes(path: &str) -> impl Iterator<Item = (usize, u8)> {
-    path.match_indices('%').filter_map(|(at, _)| {
-        let digits = path.get(at + 1..at + 3).filter(|digits| !digits.starts_with('+'))?;
-        Some((at, u8::from_str_radix(digits, 16).ok()?))
-    })
+/// Returns the byte that is escaped at the start of a text.
+fn escaped(text: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = text else { return None };
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(high)? << 4 | digit(low)?)
 }
 
 /// Returns a path with its escaped separators decoded.
 fn with_separators(path: &str) -> Cow<'_, str> {
     let mut text = String::new();
     let mut rest = 0;
-    for (at, byte) in escapes(path).filter(|(_, byte)| b"/\\;".contains(byte)) {
+    let escapes = path.match_indices('%').filter_map(|(at, _)| Some((at, escaped(path.as_bytes().get(at..)?)?)));
+    for (at, byte) in escapes.filter(|(_, byte)| b"/\\;".contains(byte)) {
         text.push_str(path.get(rest..at).unwrap_or_default());
         text.push(char::from(byte));
-        rest = at + 3;
+        rest = at + ESCAPE;
     }
     if rest == 0 {
         return Cow::Borrowed(path);

@@ -5,8 +5,10 @@ use crate::check::CheckFuture;
 use crate::client_ip::client_address;
 use crate::options::FilterOptions;
 use diana::Engine;
+use http::header::HeaderName;
 use http::request::Parts;
 use http::{HeaderMap, Request};
+use smallvec::SmallVec;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,6 +47,21 @@ impl Filter {
     /// Returns the client's address, as reported by trusted proxies. `peer` is the address of the connection.
     pub fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
         client_address(headers, peer, &self.0.options.http.trusted_proxies)
+    }
+
+    /// Returns the headers of a request that services such as WSGI, CGI and PHP read as one that the rules read, although it
+    /// has another name: `x_account_id` for `x-account-id`.
+    ///
+    /// A proxy must not forward them: a client could send one value to the rules, and another one to the service.
+    #[inline]
+    pub fn header_aliases(&self, headers: &HeaderMap) -> SmallVec<[HeaderName; 1]> {
+        self.0.engine.with_rules(|rules| {
+            let read = rules.read_headers();
+            if read.have_no_alias() {
+                return SmallVec::new();
+            }
+            headers.keys().filter(|name| read.is_alias(name.as_str())).cloned().collect()
+        })
     }
 
     /// Decides about a request, and waits as long as its rules require. `client` is the result of

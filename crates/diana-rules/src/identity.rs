@@ -161,6 +161,12 @@ impl Identity {
         }
     }
 
+    /// The attributes of a request that the names and the token are read from.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+        let sources = self.sources.iter().flat_map(|(_, source)| source.attributes());
+        sources.chain(self.tokens.iter().map(Tokens::source))
+    }
+
     /// The names of this attribute.
     pub(crate) fn names_of(&self, attribute: &Attribute) -> impl Iterator<Item = &str> {
         let is_it = move |source: &Source| matches!(source, Source::Of(own) if own == attribute);

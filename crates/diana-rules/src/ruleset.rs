@@ -9,6 +9,7 @@ mod matches;
 mod outcome_counts;
 mod passed_identity;
 mod previous_limits;
+mod read_headers;
 mod rule_by_name;
 mod top_keys;
 
@@ -29,6 +30,7 @@ pub use key_lookup::{InvalidKey, Listed};
 pub use matches::{ChargedAt, ChargedRule, DeniedBy, DenyReason, KeyRange, MatchedRule, Matches, Resource};
 pub use outcome_counts::{RequestOutcome, RuleCounts, WaitingRequest};
 use passed_identity::PassedIdentity;
+pub use read_headers::ReadHeaders;
 pub use rule_by_name::RuleNotCallable;
 pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, TopKeys, Window, sample};
 
@@ -62,6 +64,7 @@ pub struct RuleSet {
     /// The indexes of the rules, by name.
     by_name: HashMap<Box<str>, u32>,
     identity: Identity,
+    read_headers: ReadHeaders,
     /// The parts of a request that the rules read; no others are fetched.
     needed: NeededAttributes,
     reads_identity: bool,
@@ -116,6 +119,7 @@ impl RuleSet {
             index,
             by_name,
             identity: file.identity.clone(),
+            read_headers: ReadHeaders::of(file),
             needed,
             reads_identity,
             has_load,
@@ -155,6 +159,11 @@ impl RuleSet {
     /// The sources of the standard keys.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The headers that the rules and `identity` read.
+    pub fn read_headers(&self) -> &ReadHeaders {
+        &self.read_headers
     }
 
     /// Evaluates the file's `identity` for a request: each name and its value are passed to `add`.

@@ -302,6 +302,11 @@ impl Engine {
         self.state.rules.load_full()
     }
 
+    /// Calls `read` with the active rules: cheaper than [`rules`](Self::rules) for a look at them.
+    pub fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
+        read(&self.state.rules.load())
+    }
+
     /// Returns the store of this process.
     pub fn local(&self) -> &MemoryStore {
         &self.state.counts.store

@@ -101,7 +101,7 @@ rules: []
         );
         assert_eq!(
             lines("{store: {snapshot: counts, snapshot_interval: 30s}, rules: []}"),
-            ["counts in this process survive a restart: they are saved to counts, every 30s"]
+            ["counts in this process survive a restart: they are saved to counts, every 30 seconds"]
         );
     }
 }

@@ -14,7 +14,7 @@
 
 use super::source::TokenSource;
 use super::verification_key::Key;
-use crate::attributes::{Attributes, SEVERAL};
+use crate::attributes::{Attribute, Attributes, SEVERAL};
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -59,6 +59,11 @@ pub(super) enum Token {
 }
 
 impl Tokens {
+    /// The attribute that has the token.
+    pub(super) fn source(&self) -> &Attribute {
+        self.from.attribute()
+    }
+
     /// Finds and validates the token of a request.
     pub(super) fn token(&self, request: &(impl Attributes + ?Sized)) -> Token {
         let Some(value) = request.get(self.from.attribute()) else { return Token::Absent };

@@ -71,14 +71,18 @@ impl Source {
         }))
     }
 
+    /// The attributes that it reads.
+    pub(super) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+        let (single, read) = match self {
+            Self::Of(attribute) => (Some(attribute), None),
+            Self::Expression(expression) => (None, Some(expression.attributes())),
+        };
+        single.into_iter().chain(read.into_iter().flatten())
+    }
+
     /// Returns `true` if it reads a claim of the token.
     pub(super) fn needs_tokens(&self) -> bool {
-        match self {
-            Self::Of(attribute) => matches!(attribute, Attribute::Jwt(_)),
-            Self::Expression(expression) => {
-                expression.attributes().any(|attribute| matches!(attribute, Attribute::Jwt(_)))
-            }
-        }
+        self.attributes().any(|attribute| matches!(attribute, Attribute::Jwt(_)))
     }
 }
 

@@ -1,0 +1,69 @@
+//! The headers that the rules and `identity` read, and the other names under which services find them.
+//!
+//! WSGI, CGI and PHP write `-` in a header's name as `_`, so they read `x_account_id` and `x-account-id` as one header.
+//! A client could send both: one value for the rules, and another one for the service.
+
+use crate::attributes::Attribute;
+use crate::expression::Expression;
+use crate::file::RuleFile;
+use hashbrown::HashSet;
+
+/// The headers that rules and `identity` read.
+#[derive(Debug, Default)]
+pub struct ReadHeaders {
+    names: HashSet<Box<str>>,
+    /// The names with `-` for `_`; only of those that have one of the two.
+    dashed: HashSet<Box<str>>,
+    /// Whether rules read a header with `_` in its name, so that one with `-` may be its alias.
+    has_underscores: bool,
+}
+
+impl ReadHeaders {
+    pub(super) fn of(file: &RuleFile) -> Self {
+        let mut read = Self::default();
+        let rules = file.rules.iter().flat_map(|rule| {
+            let when = rule.matches.when.iter().flat_map(Expression::attributes);
+            rule.attributes().chain(rule.matches.headers.iter().map(|header| &header.header)).chain(when)
+        });
+        for attribute in rules.chain(file.identity.attributes()) {
+            if let Attribute::Header(name) = attribute {
+                read.add(name);
+            }
+        }
+        read
+    }
+
+    fn add(&mut self, name: &str) {
+        if name.contains(['-', '_']) {
+            self.names.insert(name.into());
+            self.dashed.insert(name.replace('_', "-").into());
+            self.has_underscores |= name.contains('_');
+        }
+    }
+
+    /// Returns `true` if no header can be an alias of one that is read.
+    #[inline]
+    pub fn have_no_alias(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Returns `true` if the rules do not read the header of this name, in lower case, but one that WSGI, CGI and PHP read
+    /// as the same: `x_account_id` if they read `x-account-id`.
+    ///
+    /// ```
+    /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
+    ///
+    /// let document = Document::new("diana.yaml", "rules: [{name: accounts, by: header(x-account-id), limit: 5/s}]");
+    /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
+    /// let is_alias = |name| rules.read_headers().is_alias(name);
+    /// assert!(is_alias("x_account_id") && is_alias("x_account-id"));
+    /// assert!(!is_alias("x-account-id") && !is_alias("x_account"));
+    /// # Ok::<(), diana_rules::Problems>(())
+    /// ```
+    pub fn is_alias(&self, name: &str) -> bool {
+        (self.has_underscores || name.contains('_'))
+            && name.contains(['-', '_'])
+            && self.dashed.contains(&*name.replace('_', "-"))
+            && !self.names.contains(name)
+    }
+}
