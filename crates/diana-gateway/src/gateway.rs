@@ -6,9 +6,9 @@ pub use start_error::StartError;
 
 use crate::access_log::AccessLog;
 use crate::connection::{Deadlines, StartTime, Ticker};
-use crate::http2;
 use crate::listener::{self, CertificateStatus, Certificates, ConnLimit};
 use crate::section::GatewaySection;
+use crate::total_memory::TotalMemory;
 use crate::upstream::{self, Checker, Connector, UpstreamRegistry, UpstreamWatch, Upstreams};
 use crate::worker::{NoUpstream, Worker, WorkerState};
 use diana::Engine;
@@ -32,6 +32,7 @@ pub struct Gateway {
     metrics: Option<Arc<Metrics>>,
     log: Option<AccessLog>,
     no_upstream: NoUpstream,
+    memory: Option<Arc<TotalMemory>>,
 }
 
 /// Reloads the certificates of a running gateway, and reports them.
@@ -88,6 +89,7 @@ impl Gateway {
             metrics: None,
             log: None,
             no_upstream: if echoes { NoUpstream::Echo } else { NoUpstream::Allow },
+            memory: None,
         }
     }
 
@@ -107,6 +109,12 @@ impl Gateway {
     #[must_use]
     pub fn access_log(self, log: AccessLog) -> Self {
         Self { log: Some(log), ..self }
+    }
+
+    /// Shares the bound of `bounds.memory` with other servers, such as services.
+    #[must_use]
+    pub fn memory(self, memory: Arc<TotalMemory>) -> Self {
+        Self { memory: Some(memory), ..self }
     }
 
     /// Uses the built-in echo upstream if the file names no upstream: it returns the request that it received.
@@ -139,7 +147,8 @@ impl Gateway {
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
         let conn_limit = Arc::<ConnLimit>::default();
-        let http2_memory = Arc::new(http2::TotalMemory::new(self.section.bounds.memory));
+        let memory = self.memory.clone();
+        let memory = memory.unwrap_or_else(|| Arc::new(TotalMemory::new(self.section.bounds.memory)));
         let start = StartTime::now();
         let registry = Arc::new(UpstreamRegistry::new(start, Arc::clone(&self.section)));
         let reload = Arc::new(ReloadState {
@@ -176,7 +185,7 @@ impl Gateway {
                 routing: Mutex::new(routing),
                 no_upstream: self.no_upstream,
                 deadlines,
-                http2_memory: Arc::clone(&http2_memory),
+                memory: Arc::clone(&memory),
                 metrics: metrics.shard(number),
                 log: self.log.clone(),
             });

@@ -23,7 +23,7 @@ mod send_body;
 mod stream;
 
 pub(crate) use interim::StreamHandle;
-pub(crate) use memory::{MIN_READ, Memory, SendChunk, TotalMemory};
+pub(crate) use memory::{MIN_READ, Memory, SendChunk};
 pub(crate) use received_body::{Http2Body, Http2RequestBody};
 pub(crate) use send_body::{Pipe, PipeError};
 
@@ -91,7 +91,7 @@ impl Http2 {
             .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX))
             .max_send_buffer_size(SEND_QUEUE as usize);
         let streams = Streams {
-            memory: Arc::new(Memory::new(Arc::clone(&connection.worker.http2_memory))),
+            memory: Arc::new(Memory::new(Arc::clone(&connection.worker.memory))),
             reset: AtomicU32::new(0),
             served: AtomicU32::new(0),
             waker: Mutex::default(),

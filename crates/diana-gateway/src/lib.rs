@@ -22,6 +22,7 @@
 //! | [`proxy`] | an allowed request on its way to an upstream and back; upgraded connections |
 //! | [`upstream`] | connections to upstreams: balancing, health checks, retries, HTTP/1 and HTTP/2 |
 //! | [`response`] | the response to the client, also those that the gateway creates itself |
+//! | [`total_memory`] | the memory that the clients of all connections may use together |
 //! | [`access_log`] | a line for each request |
 //! | [`section`] | the section `gateway` of the rule file |
 //!
@@ -58,11 +59,13 @@ mod proxy;
 mod request;
 mod response;
 pub mod section;
+mod total_memory;
 mod upstream;
 mod worker;
 
 pub use connection::descriptors::raise_descriptor_limit;
 pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError, UpstreamReload};
 pub use listener::CertificateStatus;
-pub use request::{DescribedRequest, InvalidRequest, RejectedRequest, prepare_head};
+pub use request::{DescribedHead, DescribedRequest, HeadDescription, InvalidRequest, RejectedRequest, prepare_head};
+pub use total_memory::{ReservedMemory, TotalMemory};
 pub use upstream::{CheckStatus, UpstreamStatus, UpstreamWatch};

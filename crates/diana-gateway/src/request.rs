@@ -1,7 +1,7 @@
 //! The life of a request: the place to start reading.
 //!
 //! 1. Invalid requests are rejected ([`head::check`]). The others get the head that the upstream will see, so that
-//!    rules match on the same head ([`head::remove_connection_headers`], [`head::add_host`]).
+//!    rules match on the same head ([`head::remove_connection_headers`], [`head::remove_aliases`], [`head::add_host`]).
 //! 2. Diana's filter runs first. A denied request reaches nothing after it.
 //! 3. The other filters run in their order.
 //! 4. The request is forwarded to its upstream, or to the one that a rule reroutes it to; its body is streamed.
@@ -13,9 +13,11 @@
 //! - [`body`] streams the body to an upstream; [`drain`] discards the body of a request that was answered without it.
 //! - [`request_record`] counts and logs a request.
 //! - [`forward_auth`] answers the checks of other gateways, which describe a request in headers.
+//! - [`described_head`] is the head of a request that the client of another service describes.
 //! - [`explained_request`] is a request that a user describes, parsed as the gateway parses one from the network.
 
 mod body;
+mod described_head;
 pub(crate) mod drain;
 mod explained_request;
 mod forward_auth;
@@ -23,6 +25,7 @@ pub(crate) mod head;
 mod request_record;
 
 pub(crate) use body::{BodyFault, BodyProgress, RequestBody, RequestBodyStream};
+pub use described_head::{DescribedHead, HeadDescription};
 pub use explained_request::{DescribedRequest, InvalidRequest, RejectedRequest};
 pub use head::prepare_head;
 pub(crate) use request_record::RequestTracker;
@@ -30,15 +33,14 @@ pub(crate) use request_record::RequestTracker;
 use super::connection::{Connection, PeerTrust};
 use super::proxy::ProxyRequest;
 use super::response::{ResponseBody, local_response};
-use super::worker::{NoUpstream, WorkerState};
+use super::worker::NoUpstream;
 use bytes::Bytes;
 use diana_http::{CheckResult, Denial, RequestPermit};
 use diana_metrics::Outcome;
 use drain::ConnReuse;
 use head::Rejected;
-use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response};
 use http_body_util::Full;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -138,7 +140,7 @@ impl Connection {
         }
         let mut tracker = RequestTracker::begin(self, &head);
         if let Err(Rejected { status, detail }) =
-            head::check(&head, &worker.gateway).and_then(|()| check_bounds(worker, &head))
+            head::check(&head, &worker.gateway).and_then(|()| head::check_bounds(&worker.gateway.bounds, &head))
         {
             let mut response = rejected(local_response::problem(status, detail), tracker);
             self.drain(body, &head, response.headers_mut());
@@ -156,6 +158,7 @@ impl Connection {
         };
         tracker.client(client);
         head::remove_connection_headers(&mut head.headers);
+        head::remove_aliases(&mut head.headers, &worker.filter);
         head::add_host(&mut head, &worker.gateway);
         let mut check = worker.filter.check_head(&head, Some(client));
         // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
@@ -201,20 +204,6 @@ impl Connection {
     pub(super) fn drain(&self, body: RequestBody, head: &Parts, response: &mut HeaderMap) {
         drain::drain(head, body).announce(response);
     }
-}
-
-/// Rejects a request with too many headers or too long a body.
-fn check_bounds(worker: &WorkerState, head: &Parts) -> Result<(), Rejected> {
-    // Over HTTP/1, the parser enforces this limit.
-    if head.headers.len() > worker.gateway.bounds.headers {
-        return Err(Rejected { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" });
-    }
-    let Some(max) = worker.gateway.bounds.body else { return Ok(()) };
-    let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > max) {
-        return Err(Rejected { status: StatusCode::PAYLOAD_TOO_LARGE, detail: "the body is too long" });
-    }
-    Ok(())
 }
 
 /// Returns a local response, which completes the request.

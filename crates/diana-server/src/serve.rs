@@ -33,7 +33,7 @@ use diana_admin::{
 use diana_config::{Sources, WatchHandle};
 use diana_gateway::access_log::AccessLog;
 use diana_gateway::section::GatewaySection;
-use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
+use diana_gateway::{CertificateWatch, Gateway, RunningGateway, TotalMemory};
 use diana_metrics::Metrics;
 use diana_rules::{Document, Problems, RuleFile};
 use diana_services::{RunningServices, ServiceCertificates, Services};
@@ -207,8 +207,11 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let mut services = Services::new(file, Arc::clone(&engine))?.key_changes(Arc::new(move |client, change| {
         changes.key_changed(Actor { source: "resp", name: None, client }, change);
     }));
+    let gateway_section = file.section_or_default::<GatewaySection>()?;
+    let memory = Arc::new(TotalMemory::new(gateway_section.bounds.memory));
+    services = services.memory(Arc::clone(&memory));
     let metrics = Metrics::new(gateway.workers());
-    gateway = gateway.metrics(Arc::clone(&metrics));
+    gateway = gateway.metrics(Arc::clone(&metrics)).memory(memory);
     let log = log_files.start_access_log(file)?;
     let drops = log.as_ref().map(AccessLog::drops);
     if let Some(log) = log {
@@ -224,7 +227,6 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         listeners.push(listener);
     }
     let watched = Arc::clone(&sources);
-    let gateway_section = file.section_or_default::<GatewaySection>()?;
     let (drain_delay, stop_timeout) = (gateway_section.timeouts.drain, gateway_section.timeouts.stop);
     let gateway = gateway.start().map_err(ServeError::Gateway)?;
     reload.gateway_started(gateway.upstream_reload());

@@ -10,6 +10,7 @@ mod call;
 mod descriptor;
 mod descriptor_status;
 mod ext_authz;
+mod field_count;
 mod health;
 mod overrides;
 mod rate_limit;
@@ -18,6 +19,7 @@ mod unary_call;
 use bytes::{Bytes, BytesMut};
 use call::{CallService, CallTimeouts};
 use diana::Engine;
+use diana_gateway::TotalMemory;
 use diana_gateway::listener::Rewind;
 use diana_gateway::section::GatewaySection;
 use diana_http::{Filter, FilterOptions};
@@ -66,6 +68,10 @@ const MAX_MESSAGE: usize = 1 << 20;
 const MAX_HEADERS: u32 = 64 << 10;
 /// The maximum number of concurrent calls of a connection.
 const MAX_STREAMS: u32 = 1_024;
+/// The bytes that a connection may send before they are read, of all its calls together.
+const RECEIVE_WINDOW: u32 = 128 << 10;
+/// The largest message for health and reflection: a name.
+const MAX_NAME: usize = 4 << 10;
 /// How often a silent connection is pinged, and how long it may take to respond.
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -84,13 +90,20 @@ pub(crate) struct EnvoyService {
     message_timeout: Duration,
 }
 
+/// The settings of the services, and what their threads share.
+pub(crate) struct EnvoyOptions {
+    pub(crate) gateway: GatewaySection,
+    /// Whether requests are denied while the shared store is unreachable.
+    pub(crate) denies_when_down: bool,
+    pub(crate) overrides: Arc<Overrides>,
+    pub(crate) memory: Arc<TotalMemory>,
+}
+
 /// What all calls on one thread use.
 struct EnvoyState {
     engine: Arc<Engine>,
     filter: Filter,
-    gateway: GatewaySection,
-    denies_when_down: bool,
-    overrides: Arc<Overrides>,
+    options: EnvoyOptions,
     metrics: ServiceMetrics,
     thread: usize,
 }
@@ -111,23 +124,25 @@ enum Allowed {
 impl EnvoyService {
     pub(crate) fn new(
         engine: Arc<Engine>,
-        gateway: GatewaySection,
-        denies_when_down: bool,
-        overrides: Arc<Overrides>,
+        options: EnvoyOptions,
         metrics: ServiceMetrics,
         thread: usize,
         stop: watch::Receiver<bool>,
     ) -> Self {
+        let gateway = &options.gateway;
         let (preface_timeout, message_timeout) = (gateway.timeouts.header, gateway.timeouts.body);
         let filter = Filter::with_options(Arc::clone(&engine), FilterOptions::new(gateway.http.clone()));
-        let state = Arc::new(EnvoyState { engine, filter, gateway, denies_when_down, overrides, metrics, thread });
-        let health = HealthServer::new(HealthService::new(stop));
+        let state = Arc::new(EnvoyState { engine, filter, options, metrics, thread });
+        let health = HealthServer::new(HealthService::new(stop)).max_decoding_message_size(MAX_NAME);
         let mut routes = Routes::new(health);
         // Without reflection, clients need the files of the protocol; nothing else.
         let reflection =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
         match (reflection().build_v1(), reflection().build_v1alpha()) {
-            (Ok(newer), Ok(older)) => routes = routes.add_service(newer).add_service(older),
+            (Ok(newer), Ok(older)) => {
+                let newer = newer.max_decoding_message_size(MAX_NAME);
+                routes = routes.add_service(newer).add_service(older.max_decoding_message_size(MAX_NAME));
+            }
             (Err(error), _) | (_, Err(error)) => tracing::warn!("no gRPC reflection: {error}"),
         }
         Self { state, routes: routes.prepare(), preface_timeout, message_timeout }
@@ -153,6 +168,8 @@ impl EnvoyService {
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEADERS)
+            .initial_stream_window_size(RECEIVE_WINDOW)
+            .initial_connection_window_size(RECEIVE_WINDOW)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         let timeouts = CallTimeouts { message: self.message_timeout, stop: stop.clone() };

@@ -10,7 +10,7 @@
 //! # What always holds (tests/it/resp*.rs)
 //! - Replies are in the order of the commands.
 //! - The memory of a connection is bounded: less than 1 MiB for what was read, 64 KiB and one reply for what is sent, and
-//!   8 MiB for the commands of a transaction, whatever their arguments are.
+//!   8 MiB for the commands of a transaction, whatever their arguments are. All connections together have a bound, too.
 //! - Any bytes get an error, never a panic; before the password was given, only short commands are read.
 
 mod command_parser;
@@ -22,6 +22,8 @@ mod transaction;
 
 pub use connection::serve;
 use diana::{Engine, KeyChange};
+use diana_gateway::TotalMemory;
+use diana_gateway::section::GatewaySection;
 use diana_metrics::{OncePerSecond, ServiceMetrics, ServiceShard};
 use diana_rules::Secret;
 use std::fmt;
@@ -41,6 +43,8 @@ pub struct RespState {
     /// Of clients that send HTTP.
     warnings: OncePerSecond,
     key_changes: Option<ReportKeyChange>,
+    gateway: GatewaySection,
+    memory: Arc<TotalMemory>,
 }
 
 impl fmt::Debug for RespState {
@@ -53,9 +57,9 @@ impl fmt::Debug for RespState {
 }
 
 impl Default for RespState {
-    /// Without a password; idle connections are closed after five minutes.
+    /// Without a password; idle connections are closed after five minutes. All connections use at most 1 GiB.
     fn default() -> Self {
-        let metrics = ServiceMetrics::new("resp", 1);
+        let (metrics, gateway) = (ServiceMetrics::new("resp", 1), GatewaySection::default());
         Self {
             password: None,
             idle_timeout: Duration::from_secs(300),
@@ -63,6 +67,8 @@ impl Default for RespState {
             thread: 0,
             warnings: OncePerSecond::default(),
             key_changes: None,
+            memory: Arc::new(TotalMemory::new(gateway.bounds.memory)),
+            gateway,
         }
     }
 }
@@ -92,6 +98,18 @@ impl RespState {
     #[must_use]
     pub fn key_changes(self, report: ReportKeyChange) -> Self {
         Self { key_changes: Some(report), ..self }
+    }
+
+    /// Rejects described requests as a gateway with these settings does.
+    #[must_use]
+    pub fn gateway(self, gateway: GatewaySection) -> Self {
+        Self { gateway, ..self }
+    }
+
+    /// Bounds the memory of all connections together: commands that are incomplete, transactions, and replies.
+    #[must_use]
+    pub fn memory(self, memory: Arc<TotalMemory>) -> Self {
+        Self { memory, ..self }
     }
 
     fn shard(&self) -> &ServiceShard {

@@ -7,7 +7,7 @@
 //!   http: 127.0.0.1:8082
 //! ```
 
-use diana_gateway::section::Certificate;
+use diana_gateway::section::{Certificate, GatewayLimits};
 use diana_rules::describe::and;
 use diana_rules::document::{Node, Value};
 use diana_rules::map_reader::MapReader;
@@ -28,6 +28,8 @@ pub struct ServicesSection {
     pub http: Option<ServiceSettings>,
     /// The number of threads; one per core by default.
     pub workers: Option<NonZeroUsize>,
+    /// The maximum memory of all connections together, in bytes; by default, they share `bounds.memory` of the gateway.
+    pub memory: Option<usize>,
 }
 
 /// Where and how one service listens.
@@ -42,7 +44,7 @@ pub struct ServiceSettings {
     pub tls: Option<Certificate>,
 }
 
-const FIELDS: [&str; 4] = ["envoy", "resp", "http", "workers"];
+const FIELDS: [&str; 5] = ["envoy", "resp", "http", "workers", "bounds"];
 /// The fields of a service, if it is a map.
 const SERVICE: [&str; 3] = ["listen", "password", "tls"];
 /// The maximum number of threads: more than a machine has cores.
@@ -129,8 +131,14 @@ impl Section for ServicesSection {
         let workers = fields.take("workers");
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MAX_WORKERS, problems));
         let workers = workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new);
+        let bounds = fields.take("bounds").and_then(|node| MapReader::of(node, "`bounds`", ["memory"], problems));
+        let memory = bounds.and_then(|mut bounds| {
+            let memory = bounds.take("memory").and_then(|node| GatewayLimits::parse_memory(node, problems));
+            bounds.finish(problems);
+            memory
+        });
         fields.finish(problems);
-        let section = Self { envoy, resp, http, workers };
+        let section = Self { envoy, resp, http, workers, memory };
         let mut known: Vec<SocketAddr> = Vec::new();
         for address in section.listens_on() {
             if address.port() != 0 && known.contains(&address) {
@@ -145,6 +153,11 @@ impl Section for ServicesSection {
     fn schema() -> serde_json::Value {
         schema::object("services for other gateways", &FIELDS, |name| match name {
             "workers" => schema::reference("count", "the number of threads; one per core by default"),
+            "bounds" => schema::object("what clients may use", &["memory"], |_| {
+                let description = "the maximum memory of all connections together; by default, they share `bounds.memory` of the gateway, \
+                                   which is 1GiB by default";
+                schema::reference_with("bytes", description, &["64MiB"])
+            }),
             name => ServiceSettings::schema(name),
         })
     }

@@ -4,14 +4,14 @@
 
 mod thread;
 
-use crate::envoy::{EnvoyService, Overrides};
+use crate::envoy::{EnvoyOptions, EnvoyService, Overrides};
 use crate::resp::{ReportKeyChange, RespState};
 use crate::section::{ServiceSettings, ServicesSection};
 use diana::Engine;
 use diana_gateway::access_log::AccessLog;
 use diana_gateway::listener::{self, Certificates};
 use diana_gateway::section::{GatewaySection, Tls, UpstreamGroup};
-use diana_gateway::{CertificateStatus, CertificateWatch, Gateway, RunningGateway};
+use diana_gateway::{CertificateStatus, CertificateWatch, Gateway, RunningGateway, TotalMemory};
 use diana_metrics::{ServiceMetrics, ServiceTotals};
 use diana_rules::RuleFile;
 use diana_rules::file::WhenRedisIsDown;
@@ -37,6 +37,7 @@ pub struct Services {
     denies_when_down: bool,
     log: Option<AccessLog>,
     key_changes: Option<ReportKeyChange>,
+    memory: Arc<TotalMemory>,
 }
 
 impl fmt::Debug for Services {
@@ -119,8 +120,10 @@ impl Services {
     pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Result<Self, SectionNotRegistered> {
         let denies_when_down =
             file.store.redis.as_ref().is_some_and(|redis| redis.when_down == Some(WhenRedisIsDown::Deny));
-        let (section, gateway) = (file.section_or_default()?, file.section_or_default()?);
-        Ok(Self { section, gateway, engine, denies_when_down, log: None, key_changes: None })
+        let (section, gateway) =
+            (file.section_or_default::<ServicesSection>()?, file.section_or_default::<GatewaySection>()?);
+        let memory = Arc::new(TotalMemory::new(section.memory.unwrap_or(gateway.bounds.memory)));
+        Ok(Self { section, gateway, engine, denies_when_down, log: None, key_changes: None, memory })
     }
 
     /// Writes an access log entry for each check of the service `http`.
@@ -133,6 +136,12 @@ impl Services {
     #[must_use]
     pub fn key_changes(self, report: ReportKeyChange) -> Self {
         Self { key_changes: Some(report), ..self }
+    }
+
+    /// Shares the bound of the gateway's memory, unless the file has one for the services.
+    #[must_use]
+    pub fn memory(self, memory: Arc<TotalMemory>) -> Self {
+        if self.section.memory.is_some() { self } else { Self { memory, ..self } }
     }
 
     /// Returns the settings of the gateway that serves `http`, if the file has that service: those of `gateway`, on the
@@ -161,7 +170,8 @@ impl Services {
 
     /// Returns the state of the Redis protocol for one thread.
     fn resp_state(&self, metrics: ServiceMetrics, thread: usize) -> RespState {
-        let mut state = RespState::default().metrics(metrics, thread);
+        let mut state = RespState::default().metrics(metrics, thread).memory(Arc::clone(&self.memory));
+        state = state.gateway(self.gateway.clone());
         if let Some(report) = &self.key_changes {
             state = state.key_changes(Arc::clone(report));
         }
@@ -189,7 +199,8 @@ impl Services {
             threads: Vec::new(),
         };
         if let Some(section) = self.http() {
-            let mut gateway = Gateway::with_section(section, Arc::clone(&self.engine)).checks();
+            let mut gateway =
+                Gateway::with_section(section, Arc::clone(&self.engine)).checks().memory(Arc::clone(&self.memory));
             if let Some(log) = self.log.clone() {
                 gateway = gateway.access_log(log);
             }
@@ -226,15 +237,16 @@ impl Services {
                         let state = self.resp_state(connections.metrics.clone(), number);
                         Service::Resp(Arc::clone(&engine), Arc::new(state))
                     }
-                    _ => Service::Envoy(EnvoyService::new(
-                        Arc::clone(&engine),
-                        self.gateway.clone(),
-                        self.denies_when_down,
-                        Arc::clone(&overrides),
-                        connections.metrics.clone(),
-                        number,
-                        stopped.clone(),
-                    )),
+                    _ => {
+                        let options = EnvoyOptions {
+                            gateway: self.gateway.clone(),
+                            denies_when_down: self.denies_when_down,
+                            overrides: Arc::clone(&overrides),
+                            memory: Arc::clone(&self.memory),
+                        };
+                        let (engine, metrics) = (Arc::clone(&engine), connections.metrics.clone());
+                        Service::Envoy(EnvoyService::new(engine, options, metrics, number, stopped.clone()))
+                    }
                 };
                 (Arc::clone(connections), service)
             });

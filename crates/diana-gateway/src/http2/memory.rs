@@ -16,12 +16,12 @@
 //! plus [`MIN_READ`] for each stream, unless `bounds.header` allows a longer head, of which there may then be one.
 //! [`TotalMemory`] counts the memory of all connections and refuses streams over `bounds.memory`.
 
+use crate::total_memory::TotalMemory;
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The memory limit of one connection.
@@ -36,33 +36,6 @@ const MAX_HEADS: usize = 256 << 10;
 pub(super) const SEND_QUEUE: u32 = 128 << 10;
 
 const _: () = assert!(MAX_HEADS + RECEIVE_WINDOW as usize + SEND_QUEUE as usize == PER_CONNECTION);
-
-/// The memory that all HTTP/2 connections of the gateway use.
-#[derive(Debug)]
-pub(crate) struct TotalMemory {
-    used: AtomicUsize,
-    max: usize,
-}
-
-impl TotalMemory {
-    pub(crate) fn new(max: usize) -> Self {
-        Self { used: AtomicUsize::new(0), max }
-    }
-
-    /// Reserves memory, if enough is left.
-    fn try_reserve(&self, bytes: usize) -> bool {
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    fn reserve(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
 
 /// The memory that one connection uses.
 #[derive(Debug)]
@@ -105,7 +78,7 @@ impl Memory {
         let heads = usage.heads.checked_add(head).filter(|heads| is_only || *heads <= MAX_HEADS)?;
         let is_first_body = has_body == HasBody::Yes && usage.bodies == 0;
         let window = if is_first_body { RECEIVE_WINDOW as usize } else { 0 };
-        if !self.total.try_reserve(head + window) {
+        if !self.total.try_add(head + window) {
             return None;
         }
         usage.heads = heads;
@@ -129,7 +102,7 @@ impl Memory {
 
     /// Returns a chunk of a response, which counts until it is written.
     pub(super) fn chunk(&self, bytes: Bytes) -> SendChunk {
-        self.total.reserve(bytes.len());
+        self.total.add(bytes.len());
         SendChunk { reserved: Some((Arc::clone(&self.total), bytes.len())), bytes, _permit: None }
     }
 }
@@ -144,7 +117,7 @@ impl RequestMemory {
     pub(super) fn admit_trailers(&mut self, bytes: usize) -> bool {
         let mut usage = self.memory.usage.lock();
         let Some(heads) = usage.heads.checked_add(bytes).filter(|heads| *heads <= MAX_HEADS) else { return false };
-        let is_admitted = self.memory.total.try_reserve(bytes);
+        let is_admitted = self.memory.total.try_add(bytes);
         if is_admitted {
             usage.heads = heads;
             self.head += bytes;
@@ -172,7 +145,7 @@ impl Drop for RequestMemory {
             }
         }
         drop(usage);
-        self.memory.total.release(bytes);
+        self.memory.total.subtract(bytes);
     }
 }
 
@@ -233,7 +206,7 @@ impl Buf for SendChunk {
 impl Drop for SendChunk {
     fn drop(&mut self) {
         if let Some((total, length)) = self.reserved.take() {
-            total.release(length);
+            total.subtract(length);
         }
     }
 }
@@ -269,7 +242,7 @@ mod tests {
         requests.pop();
         assert!(one.admit(32 << 10, HasBody::No).is_some());
         drop(requests);
-        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+        assert_eq!(total.used(), 0);
     }
 
     #[test]
@@ -282,10 +255,10 @@ mod tests {
         let third = connections[1].admit(100, HasBody::Yes).unwrap();
         assert!(connections[2].admit(1, HasBody::No).is_none());
         drop(first);
-        assert_eq!(total.used.load(Ordering::Relaxed), 2 * window + 200);
+        assert_eq!(total.used(), 2 * window + 200);
         assert!(connections[2].admit(1, HasBody::Yes).is_none());
         drop((second, third));
-        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+        assert_eq!(total.used(), 0);
         assert!(connections[2].admit(1, HasBody::Yes).is_some());
     }
 
@@ -298,7 +271,7 @@ mod tests {
         assert_eq!(admitted.count(), 7);
         assert!(memory.admit(32 << 10, HasBody::No).is_none());
         drop(requests);
-        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+        assert_eq!(total.used(), 0);
     }
 
     #[test]
@@ -312,7 +285,7 @@ mod tests {
             assert_eq!(chunk.len(), 1);
         }
         assert_eq!(queued.len() * CHUNK_SIZE, SEND_QUEUE as usize);
-        assert_eq!(total.used.load(Ordering::Relaxed), SEND_QUEUE as usize);
+        assert_eq!(total.used(), SEND_QUEUE as usize);
         let mut waiting: Vec<_> = (0..3).map(|_| memory.permit(CHUNK_SIZE)).collect();
         assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_none()));
         drop(waiting.remove(0));
@@ -321,6 +294,6 @@ mod tests {
         assert!(poll(&mut waiting[1]).is_none());
         assert!(poll(&mut waiting[0]).flatten().is_some());
         drop((queued, waiting));
-        assert_eq!((total.used.load(Ordering::Relaxed), memory.queue.available_permits()), (0, SEND_QUEUE as usize));
+        assert_eq!((total.used(), memory.queue.available_permits()), (0, SEND_QUEUE as usize));
     }
 }

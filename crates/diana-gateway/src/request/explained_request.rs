@@ -8,7 +8,6 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, StatusCode, Uri, Version};
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 
 /// A request described by a user. Its path, query, host and headers are parsed, checked and normalised like those of a
@@ -41,7 +40,8 @@ pub struct DescribedRequest {
 pub struct InvalidRequest(String);
 
 /// The gateway's response to a request that it rejects before it evaluates any rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("answered with {}: {detail}", .status.as_u16())]
 pub struct RejectedRequest {
     /// The status code.
     pub status: StatusCode,
@@ -99,8 +99,7 @@ impl DescribedRequest {
     /// Returns the gateway's response if it rejects the request before it evaluates any rule; `None` if the rules are
     /// evaluated.
     pub fn rejected(&self, gateway: &GatewaySection) -> Option<RejectedRequest> {
-        let Rejected { status, detail } = check(&self.head, gateway).err()?;
-        Some(RejectedRequest { status, detail })
+        check(&self.head, gateway).err().map(RejectedRequest::from)
     }
 
     fn http(&self) -> HttpAttributes<'_> {
@@ -124,8 +123,8 @@ impl Attributes for DescribedRequest {
     }
 }
 
-impl fmt::Display for RejectedRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "answered with {}: {}", self.status.as_u16(), self.detail)
+impl From<Rejected> for RejectedRequest {
+    fn from(Rejected { status, detail }: Rejected) -> Self {
+        Self { status, detail }
     }
 }

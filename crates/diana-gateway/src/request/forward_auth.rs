@@ -12,7 +12,7 @@
 
 use super::drain::{self, ConnReuse};
 use super::head::{self, Rejected};
-use super::{RequestBody, RequestTracker, ResponseFuture, check_bounds, record, rejected, respond};
+use super::{RequestBody, RequestTracker, ResponseFuture, record, rejected, respond};
 use crate::connection::Connection;
 use crate::response::{ResponseBody, local_response};
 use diana_http::CheckResult;
@@ -41,10 +41,10 @@ impl Connection {
         // Without the header, all requests of the proxy count as one client, rather than as none.
         let client = client.unwrap_or(self.conn_info.peer);
         let (status, described) = match fixed_status(&head.uri) {
-            Ok(status) => (status, check_bounds(worker, &head).and_then(|()| describe(&mut head))),
+            Ok(status) => (status, describe(&mut head)),
             Err(unknown) => (None, Err(unknown)),
         };
-        let described = described.and_then(|()| head::check(&head, &worker.gateway));
+        let described = described.and_then(|()| head::prepare_described(&mut head, &worker.gateway, &worker.filter));
         // After `describe`, so that the access log has the request of the client.
         let mut tracker = RequestTracker::begin(self, &head);
         tracker.client(client);
@@ -53,7 +53,6 @@ impl Connection {
             reuse.announce(response.headers_mut());
             return response.into();
         }
-        head::remove_connection_headers(&mut head.headers);
         let mut check = worker.filter.check_head(&head, Some(client));
         match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => answer(result, (&head, client), status, reuse, tracker).into(),

@@ -5,7 +5,7 @@
 //! - A request that reaches an upstream has one host and one length.
 //! - Hop-by-hop headers (`Connection` and the headers it names, `Keep-Alive`, `Transfer-Encoding`, `Upgrade`, `TE`
 //!   except for trailers) are not forwarded, in either direction. The headers that `Connection` names are removed
-//!   before the rules see the request.
+//!   before the rules see the request, and so are those that services may read as another one that the rules read.
 //! - Headers about the client's identity (`X-Forwarded-*`, `Forwarded`) are forwarded only if they come from a trusted
 //!   proxy.
 
@@ -13,16 +13,16 @@ mod check;
 mod trailers;
 mod upstream_head;
 
-pub(crate) use check::{Rejected, check, check_coding, upgrade};
+pub(crate) use check::{Rejected, check, check_bounds, check_coding, upgrade};
 pub(crate) use trailers::{Padded, TrailerFilter, is_trailer_allowed};
 pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, is_forwarded};
 
 use super::RejectedRequest;
 use crate::section::{GatewaySection, UpstreamGroup};
-use diana_http::find_header;
-use http::Version;
+use diana_http::{Filter, find_header, set_several};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
+use http::{StatusCode, Version};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -59,13 +59,29 @@ pub(crate) fn add_connection_headers(list: &HeaderValue, named: &mut ConnectionH
 }
 
 /// Checks the head of a request that another proxy describes as the gateway checks those of its clients, and prepares it
-/// for the rules: without the headers that `Connection` names.
+/// for the rules.
+///
+/// The proxy decides which headers the service gets. So those that `Connection` names, which it may remove or forward, are
+/// ambiguous to rules. The client's address must be determined before, from the whole head.
 ///
 /// # Errors
-/// The gateway would reject the request before it evaluates any rule.
-pub fn prepare_head(head: &mut Parts, gateway: &GatewaySection) -> Result<(), RejectedRequest> {
-    check(head, gateway).map_err(|Rejected { status, detail }| RejectedRequest { status, detail })?;
-    remove_connection_headers(&mut head.headers);
+/// The gateway would reject the request before it evaluates any rule; or a header is an alias of one that the rules read
+/// ([`Filter::header_aliases`]): the gateway removes it, but the proxy may forward it.
+pub fn prepare_head(head: &mut Parts, gateway: &GatewaySection, filter: &Filter) -> Result<(), RejectedRequest> {
+    prepare_described(head, gateway, filter).map_err(RejectedRequest::from)
+}
+
+/// Like [`prepare_head`].
+pub(crate) fn prepare_described(head: &mut Parts, gateway: &GatewaySection, filter: &Filter) -> Result<(), Rejected> {
+    check_bounds(&gateway.bounds, head)?;
+    check(head, gateway)?;
+    if !filter.header_aliases(&head.headers).is_empty() {
+        let detail = "a header with `_` in its name, which services may read as another one that the rules read";
+        return Err(Rejected { status: StatusCode::BAD_REQUEST, detail });
+    }
+    if find_header(&head.headers, &CONNECTION).is_some() {
+        connection_headers(&head.headers).iter().for_each(|name| set_several(&mut head.headers, name));
+    }
     Ok(())
 }
 
@@ -88,6 +104,13 @@ pub(crate) fn recycle(mut headers: HeaderMap) {
 /// Returns an empty map, with the memory of an earlier head.
 pub(crate) fn recycled() -> HeaderMap {
     SPARE.take()
+}
+
+/// Removes the headers that services may read as others, which the rules read: `x_account_id` beside `x-account-id`.
+pub(crate) fn remove_aliases(headers: &mut HeaderMap, filter: &Filter) {
+    for name in filter.header_aliases(headers) {
+        headers.remove(name);
+    }
 }
 
 /// Removes the headers that `Connection` names. No upstream gets them, so no rule may see them: otherwise a client

@@ -19,7 +19,8 @@ pub struct GatewayLimits {
     pub connections: usize,
     /// The maximum number of concurrent streams on one HTTP/2 connection.
     pub streams: u32,
-    /// The maximum memory of all HTTP/2 connections together, in bytes: request heads and buffered bodies.
+    /// The maximum memory of all HTTP/2 connections together, and of the services', in bytes: request heads and buffered
+    /// bodies, unfinished messages and transactions.
     pub memory: usize,
 }
 
@@ -51,11 +52,7 @@ impl GatewayLimits {
         };
         let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
         let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", parse_byte_size, problems));
-        let memory = |text: &str| {
-            let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
-            (bytes >= MIN_MEMORY).then_some(bytes).ok_or_else(|| "expected at least 1MiB".to_owned())
-        };
-        let memory = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", memory, problems));
+        let memory = fields.take("memory").and_then(|node| Self::parse_memory(node, problems));
         let [headers, connections, streams] =
             [("headers", MAX_HEADERS), ("connections", MAX_CONNECTIONS), ("streams", MAX_STREAMS)].map(
                 |(name, max)| {
@@ -72,7 +69,16 @@ impl GatewayLimits {
             body,
             connections: size(connections, default.connections),
             streams: streams.and_then(|number| u32::try_from(number).ok()).unwrap_or(default.streams),
-            memory: size(memory, default.memory),
+            memory: memory.unwrap_or(default.memory),
         })
+    }
+
+    /// Parses `memory`, also for other sections.
+    pub fn parse_memory(node: &Node, problems: &mut Vec<Problem>) -> Option<usize> {
+        let memory = |text: &str| {
+            let bytes = parse_byte_size(text).map_err(|error| error.to_string())?;
+            (bytes >= MIN_MEMORY).then_some(bytes).ok_or_else(|| "expected at least 1MiB".to_owned())
+        };
+        scalar::parsed(node, "`memory`", memory, problems).and_then(|bytes| usize::try_from(bytes).ok())
     }
 }

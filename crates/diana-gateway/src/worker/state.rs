@@ -3,8 +3,8 @@
 
 use crate::access_log::AccessLog;
 use crate::connection::Deadlines;
-use crate::http2::TotalMemory;
 use crate::section::GatewaySection;
+use crate::total_memory::TotalMemory;
 use crate::upstream::{Routing, Upstreams};
 use diana_http::{Filter, FilterChain};
 use diana_metrics::Shard;
@@ -24,7 +24,7 @@ pub(crate) struct WorkerState {
     pub(crate) no_upstream: NoUpstream,
     pub(crate) deadlines: Arc<Deadlines>,
     /// The memory that HTTP/2 clients occupy. All workers share it.
-    pub(crate) http2_memory: Arc<TotalMemory>,
+    pub(crate) memory: Arc<TotalMemory>,
     pub(crate) metrics: Arc<Shard>,
     pub(crate) log: Option<AccessLog>,
 }

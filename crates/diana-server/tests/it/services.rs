@@ -7,6 +7,7 @@ mod ext_authz;
 mod forward_auth;
 mod forward_auth_operations;
 mod forward_auth_proxies;
+mod memory;
 mod messages;
 mod one_state;
 mod operations;

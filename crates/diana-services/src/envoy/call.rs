@@ -3,8 +3,9 @@
 use super::EnvoyState;
 use super::ext_authz::CHECK;
 use super::rate_limit::SHOULD_RATE_LIMIT;
-use super::unary_call::answer;
+use super::unary_call::{CALL_MEMORY, UnaryCall, no_memory};
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -52,17 +53,37 @@ impl hyper::service::Service<http::Request<Incoming>> for CallService {
         let kind = if head.uri.path().starts_with(REFLECTION) { CallKind::Stream } else { CallKind::Unary };
         let body = CallBody { body, kind, timeouts: self.timeouts.clone(), timeout: None };
         let (state, peer) = (Arc::clone(&self.state), self.peer);
+        let Some(memory) = state.options.memory.reserve(CALL_MEMORY) else {
+            state.metrics().failed();
+            return Box::pin(std::future::ready(Ok(no_memory().into_http())));
+        };
         match head.uri.path() {
             SHOULD_RATE_LIMIT => Box::pin(async move {
-                let decide = |request, deadline| state.should_rate_limit(request, deadline);
-                Ok(answer(&state, head.headers, body, decide).await)
+                let mut call = UnaryCall::new(&head.headers, body, memory);
+                drop(head);
+                let result = state.should_rate_limit(&mut call).await;
+                Ok(call.respond(&state, result))
             }),
             CHECK => Box::pin(async move {
-                let decide = |request, deadline| state.check(request, peer, deadline);
-                Ok(answer(&state, head.headers, body, decide).await)
+                let mut call = UnaryCall::new(&head.headers, body, memory);
+                drop(head);
+                let result = state.check(&mut call, peer).await;
+                Ok(call.respond(&state, result))
             }),
             // The other services are always ready.
-            _ => Box::pin(self.routes.clone().call(http::Request::from_parts(head, body))),
+            _ => {
+                let call = self.routes.clone().call(http::Request::from_parts(head, body));
+                Box::pin(async move {
+                    let response = call.await?;
+                    // It counts until the client has received all of it.
+                    Ok(response.map(|body| {
+                        tonic::body::Body::new(body.map_frame(move |frame| {
+                            let _ = &memory;
+                            frame
+                        }))
+                    }))
+                })
+            }
         }
     }
 }

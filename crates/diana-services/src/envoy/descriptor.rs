@@ -1,13 +1,65 @@
 //! A descriptor as rules see it.
 
 use crate::envoy::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use diana_http::HttpAttributes;
+use diana_gateway::section::GatewaySection;
+use diana_gateway::{DescribedHead, HeadDescription};
+use diana_http::{HttpAttributes, MAX_FORM_BYTES, form_bytes, normal_method};
 use diana_rules::attributes::DescriptorEntry;
 use diana_rules::{Attribute, Attributes};
-use http::header::{HOST, HeaderValue};
-use http::{Method, Request};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::IpAddr;
+
+/// The heads of requests that the descriptors of a call describe. Most often all of them have the same path, which is read
+/// once.
+pub(super) struct DescribedHeads {
+    heads: Vec<DescribedHead>,
+    /// The index of each descriptor's, if it has a path of HTTP.
+    of: Vec<Result<Option<usize>, Rejected>>,
+}
+
+/// The gateway would reject the request that a descriptor describes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rejected;
+
+impl DescribedHeads {
+    /// Reads the heads. Once the forms of all paths together are longer than those of one path may be, the rest is rejected.
+    pub(super) fn read(descriptors: &[RateLimitDescriptor], gateway: &GatewaySection) -> Self {
+        let (mut heads, mut known, mut bytes) = (Vec::new(), HashMap::new(), 0);
+        let of = descriptors.iter().map(|descriptor| {
+            let entry = |key: &str| entry(descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value)), key);
+            let Some(path) = entry("path") else { return Ok(None) };
+            let (method, host) = (entry("method"), entry("host"));
+            *known.entry((path, method, host)).or_insert_with(|| {
+                bytes += form_bytes(path.split('?').next().unwrap_or(path));
+                if bytes > MAX_FORM_BYTES {
+                    return Err(Rejected);
+                }
+                let description = HeadDescription { path, method, host, cookies: None };
+                let head = DescribedHead::read(&description, gateway).map_err(|_| Rejected)?;
+                Ok(head.map(|head| {
+                    heads.push(head);
+                    heads.len() - 1
+                }))
+            })
+        });
+        let of = of.collect();
+        Self { heads, of }
+    }
+
+    /// The attributes of each head.
+    pub(super) fn attributes(&self) -> Vec<HttpAttributes<'_>> {
+        self.heads.iter().map(DescribedHead::attributes).collect()
+    }
+
+    /// The attributes for each descriptor: those of its head.
+    pub(super) fn of<'a>(
+        &'a self,
+        attributes: &'a [HttpAttributes<'a>],
+    ) -> impl Iterator<Item = Result<Option<&'a HttpAttributes<'a>>, Rejected>> {
+        self.of.iter().map(|head| head.map(|index| attributes.get(index?)))
+    }
+}
 
 /// One descriptor of a request.
 ///
@@ -19,80 +71,58 @@ pub(super) struct Descriptor<'a> {
     pub(super) entries: Vec<DescriptorEntry>,
     hits: u64,
     ip: Option<IpAddr>,
-    /// The request that the entries describe, if they have a path.
-    request: Option<Request<()>>,
-    other_paths: Vec<String>,
-    /// The path without its query, if it can't be parsed.
-    raw_path: Option<String>,
+    /// The head of the request that the entries describe.
+    http: Option<&'a HttpAttributes<'a>>,
 }
 
 impl<'a> Descriptor<'a> {
-    pub(super) fn new(domain: &'a str, descriptor: RateLimitDescriptor, hits: u64) -> Self {
+    pub(super) fn new(
+        domain: &'a str,
+        descriptor: RateLimitDescriptor,
+        hits: u64,
+        http: Option<&'a HttpAttributes<'a>>,
+    ) -> Self {
         let entries =
             descriptor.entries.into_iter().map(|entry| DescriptorEntry { key: entry.key, value: entry.value });
-        let entries = entries.collect();
-        let mut new = Self { domain, entries, hits, ip: None, request: None, other_paths: Vec::new(), raw_path: None };
+        let mut new = Self { domain, entries: entries.collect(), hits, ip: None, http };
         new.ip = new.entry("remote_address").and_then(|address| address.parse().ok());
-        new.request = new.request();
-        match &new.request {
-            Some(request) => new.other_paths = HttpAttributes::of(request, None).other_paths().to_vec(),
-            None => new.raw_path = new.entry("path").and_then(|path| path.split(['?', '#']).next()).map(str::to_owned),
-        }
         new
     }
 
-    /// Returns the value of the first entry with this key.
     fn entry(&self, key: &str) -> Option<&str> {
-        self.entries.iter().find(|entry| entry.key == key).map(|entry| &*entry.value)
+        entry(self.entries.iter().map(|entry| (&*entry.key, &*entry.value)), key)
     }
+}
 
-    /// Returns `true` if the path is too long to be parsed (64 KiB with its query), so that its rules are unknown.
-    pub(super) fn has_long_path(&self) -> bool {
-        self.raw_path.as_ref().is_some_and(|path| path.starts_with('/'))
-    }
-
-    /// Parses the path as the gateway does, so that its spellings are one.
-    fn request(&self) -> Option<Request<()>> {
-        let mut request = Request::new(());
-        *request.uri_mut() = escaped(self.entry("path")?).parse().ok()?;
-        if let Some(method) = self.entry("method").and_then(|method| Method::from_bytes(method.as_bytes()).ok()) {
-            *request.method_mut() = method;
-        }
-        if let Some(host) = self.entry("host").and_then(|host| HeaderValue::from_str(host).ok()) {
-            request.headers_mut().insert(HOST, host);
-        }
-        Some(request)
-    }
-
-    fn http(&self) -> Option<HttpAttributes<'_>> {
-        self.request.as_ref().map(|request| HttpAttributes::of(request, None))
-    }
+/// Returns the value of the first entry with this key.
+fn entry<'a>(mut entries: impl Iterator<Item = (&'a str, &'a str)>, key: &str) -> Option<&'a str> {
+    entries.find(|(own, _)| *own == key).map(|(_, value)| value)
 }
 
 impl Attributes for Descriptor<'_> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
-        let owned = |value: Cow<'_, str>| Cow::Owned(value.into_owned());
         match attribute {
             Attribute::Domain => Some(Cow::Borrowed(self.domain)),
             Attribute::Descriptor(key) => self.entry(key).map(Cow::Borrowed),
             Attribute::Named(name) => self.entry(name).map(Cow::Borrowed),
             Attribute::Ip => self.ip.map(|ip| Cow::Owned(ip.to_string())),
-            Attribute::Method => self.entry("method").map(|method| Cow::Borrowed(diana_http::normal_method(method))),
-            Attribute::Path => match self.http() {
-                Some(http) => http.get(attribute).map(owned),
-                None => self.raw_path.as_deref().map(Cow::Borrowed),
+            Attribute::Method => self.entry("method").map(|method| Cow::Borrowed(normal_method(method))),
+            Attribute::Path => match self.http {
+                Some(http) => http.get(attribute),
+                // The name of something else is compared as it is.
+                None => self.entry("path").and_then(|path| path.split(['?', '#']).next()).map(Cow::Borrowed),
             },
-            Attribute::Host => match self.http() {
-                Some(http) => http.get(attribute).map(owned),
+            Attribute::Host => match self.http {
+                Some(http) => http.get(attribute),
                 None => self.entry("host").map(Cow::Borrowed),
             },
-            Attribute::Query(_) => self.http()?.get(attribute).map(owned),
+            Attribute::Query(_) => self.http?.get(attribute),
             _ => None,
         }
     }
 
     fn other_paths(&self) -> &[String] {
-        &self.other_paths
+        self.http.map_or(&[], HttpAttributes::other_paths)
     }
 
     fn descriptor(&self) -> &[DescriptorEntry] {
@@ -110,21 +140,4 @@ impl Attributes for Descriptor<'_> {
     fn ip(&self) -> Option<IpAddr> {
         self.ip
     }
-}
-
-/// Escapes what Envoy accepts in a path but a URI can't have, such as `<`: otherwise one such character in the query would
-/// hide the path from its rules.
-fn escaped(path: &str) -> Cow<'_, str> {
-    let is_invalid = |byte: u8| matches!(byte, 0..=b' ' | b'"' | b'<' | b'>' | b'`' | 0x7f);
-    if !path.bytes().any(is_invalid) {
-        return Cow::Borrowed(path);
-    }
-    let mut escaped = String::with_capacity(path.len() + 16);
-    for character in path.chars() {
-        match u8::try_from(character).ok().filter(|byte| is_invalid(*byte)) {
-            Some(byte) => escaped.push_str(&format!("%{byte:02X}")),
-            None => escaped.push(character),
-        }
-    }
-    Cow::Owned(escaped)
 }

@@ -1,6 +1,8 @@
 //! Envoy's external authorization, version 3: Envoy sends the head of each request, so the rules of a gateway apply
 //! unchanged.
 
+use super::call::CallBody;
+use super::field_count::{LEAF, NestedFields};
 use super::proto::auth::check_response::HttpResponse;
 use super::proto::auth::{
     AttributeContext, CheckRequest, CheckResponse, DeniedHttpResponse, OkHttpResponse, attribute_context,
@@ -10,8 +12,10 @@ use super::proto::envoy::config::core::v3::header_value_option::HeaderAppendActi
 use super::proto::envoy::config::core::v3::{HeaderValueOption, SocketAddress};
 use super::proto::envoy::r#type::v3::HttpStatus;
 use super::proto::google::rpc;
+use super::unary_call::{MessageError, UnaryCall};
 use super::{Allowed, EnvoyState, descriptor_status, within};
 use bytes::Bytes;
+use diana_gateway::section::GatewayLimits;
 use diana_gateway::{RejectedRequest, prepare_head};
 use diana_http::CheckResult;
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
@@ -19,8 +23,25 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Empty, Full};
 use std::net::IpAddr;
-use std::time::Duration;
 use tonic::{Code, Status};
+
+/// The messages in a [`CheckRequest`]: attributes, of them the source and the request, of that its head with headers in either
+/// form.
+pub(super) const CHECK_FIELDS: NestedFields =
+    NestedFields(&[(1, NestedFields(&[(1, SOURCE), (4, NestedFields(&[(2, HEAD)]))]))]);
+const SOURCE: NestedFields = NestedFields(&[(1, NestedFields(&[(1, LEAF)]))]);
+const HEAD: NestedFields = NestedFields(&[(3, LEAF), (13, NestedFields(&[(1, LEAF)]))]);
+
+/// The fields of a header in a message: itself, its name, and its value.
+const FIELDS_OF_HEADER: usize = 3;
+/// The other fields of a message, at most: pseudo-headers, and what Envoy adds. With much room for newer ones.
+const OTHER_FIELDS: usize = 256;
+/// What HTTP/1 has between the names and the values of headers: `: `, and the end of the line.
+const SEPARATORS: usize = 4;
+const TOO_MANY_HEADERS: RejectedRequest =
+    RejectedRequest { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" };
+
+const HEAD_TOO_LONG: RejectedRequest = RejectedRequest { detail: "request head too long", ..TOO_MANY_HEADERS };
 
 /// The path of the service's only call.
 pub(super) const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -29,28 +50,31 @@ impl EnvoyState {
     /// Decides about the request that a caller describes.
     pub(super) async fn check(
         &self,
-        request: CheckRequest,
+        call: &mut UnaryCall<CallBody>,
         caller: IpAddr,
-        deadline: Option<Duration>,
     ) -> Result<(CheckResponse, Allowed), Status> {
+        let max_fields = OTHER_FIELDS + FIELDS_OF_HEADER * self.options.gateway.bounds.headers;
+        let request = match call.message::<CheckRequest>(&CHECK_FIELDS, max_fields).await {
+            Ok(request) => request,
+            Err(MessageError::TooLong) => return Ok((rejected(HEAD_TOO_LONG).await, Allowed::No)),
+            Err(MessageError::TooManyFields) => return Ok((rejected(TOO_MANY_HEADERS).await, Allowed::No)),
+            Err(MessageError::Failed(code, message)) => return Err(Status::new(code, message)),
+        };
+        let deadline = call.deadline;
         let attributes = request.attributes.ok_or_else(|| Status::invalid_argument("no attributes"))?;
         // Without an address, as for a client on a Unix socket, all requests of an Envoy count as one client, rather than as
         // none.
         let peer = peer(&attributes).unwrap_or(caller);
         let http = attributes.request.and_then(|request| request.http);
         let http = http.ok_or_else(|| Status::invalid_argument("the attributes have no HTTP request"))?;
-        let invalid = |detail| RejectedRequest { status: StatusCode::BAD_REQUEST, detail };
-        let described = head(http).map_err(invalid);
-        let prepared = described.and_then(|mut head| prepare_head(&mut head, &self.gateway).map(|()| head));
-        let head = match prepared {
-            Ok(head) => head,
-            // Not an error: Envoy would let the request pass, if `failure_mode_allow` is set.
-            Err(RejectedRequest { status, detail }) => {
-                let response = diana_http::problem_response(status, detail);
-                return Ok((denied(status, response).await, Allowed::No));
-            }
+        let prepared = head(http, &self.options.gateway.bounds).and_then(|mut head| {
+            let client = self.filter.client(&head.headers, peer);
+            prepare_head(&mut head, &self.options.gateway, &self.filter).map(|()| (head, client))
+        });
+        let (head, client) = match prepared {
+            Ok(prepared) => prepared,
+            Err(rejected) => return Ok((self::rejected(rejected).await, Allowed::No)),
         };
-        let client = self.filter.client(&head.headers, peer);
         let result = within(deadline, self.filter.check_head(&head, Some(client))).await?;
         result.log(&head, Some(client), "envoy");
         let denial = match result {
@@ -65,13 +89,19 @@ impl EnvoyState {
             },
             CheckResult::Deny(denial) => denial,
         };
-        if self.denies_when_down && self.engine.is_fallback(denial.verdict()) {
+        if self.options.denies_when_down && self.engine.is_fallback(denial.verdict()) {
             return Err(Status::unavailable("the shared store is unreachable, and `when_down` is `deny`"));
         }
         // Not that of the response: it is 200 for a gRPC call. Envoy sends 200 itself to a client of gRPC.
         let status = denial.status();
         Ok((denied(status, denial.into_response()).await, Allowed::No))
     }
+}
+
+/// Answers a call about a request that the gateway would reject. It is not an error: Envoy would let the request pass, if
+/// `failure_mode_allow` is set.
+async fn rejected(RejectedRequest { status, detail }: RejectedRequest) -> CheckResponse {
+    denied(status, diana_http::problem_response(status, detail)).await
 }
 
 /// Returns the address of the client, or of the last proxy before Envoy.
@@ -81,17 +111,27 @@ fn peer(attributes: &AttributeContext) -> Option<IpAddr> {
     address.parse().ok()
 }
 
-/// Returns the head of the request that Envoy describes, or why it is invalid.
-fn head(http: attribute_context::HttpRequest) -> Result<Parts, &'static str> {
+/// Returns the head of the request that Envoy describes, or why the gateway would reject it.
+fn head(http: attribute_context::HttpRequest, bounds: &GatewayLimits) -> Result<Parts, RejectedRequest> {
+    let invalid = |detail| RejectedRequest { status: StatusCode::BAD_REQUEST, detail };
     let (mut head, ()) = http::Request::new(()).into_parts();
-    head.method = Method::from_bytes(http.method.as_bytes()).map_err(|_| "invalid method")?;
-    head.uri = Uri::try_from(http.path).map_err(|_| "invalid path")?;
+    head.method = Method::from_bytes(http.method.as_bytes()).map_err(|_| invalid("invalid method"))?;
+    head.uri = Uri::try_from(http.path).map_err(|_| invalid("invalid path"))?;
     head.version = Version::HTTP_11;
     // `:path` and others are in fields of their own.
     let is_field = |name: &str| !name.starts_with(':');
-    let mut add = |name: &str, value: &[u8]| -> Result<(), &'static str> {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "invalid header name")?;
-        head.headers.append(name, HeaderValue::from_bytes(value).map_err(|_| "invalid header")?);
+    let mut length = 0;
+    let mut add = |name: &str, value: &[u8]| -> Result<(), RejectedRequest> {
+        length += name.len() + value.len() + SEPARATORS;
+        if length > bounds.header {
+            return Err(HEAD_TOO_LONG);
+        }
+        // A map has a maximum of its own, over which it panics.
+        if head.headers.len() >= bounds.headers {
+            return Err(TOO_MANY_HEADERS);
+        }
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid("invalid header name"))?;
+        head.headers.append(name, HeaderValue::from_bytes(value).map_err(|_| invalid("invalid header"))?);
         Ok(())
     };
     for header in http.header_map.into_iter().flat_map(|map| map.headers).filter(|header| is_field(&header.key)) {
@@ -105,7 +145,7 @@ fn head(http: attribute_context::HttpRequest) -> Result<Parts, &'static str> {
         }
     }
     if !http.host.is_empty() {
-        head.headers.insert(HOST, HeaderValue::from_str(&http.host).map_err(|_| "invalid host")?);
+        head.headers.insert(HOST, HeaderValue::from_str(&http.host).map_err(|_| invalid("invalid host"))?);
     }
     Ok(head)
 }

@@ -3,13 +3,17 @@
 //! Each descriptor is matched by itself; several are all or nothing. A descriptor with 0 hits only looks, one with negative
 //! hits gives back, and one with a `limit` is decided by that alone.
 
-use super::descriptor::Descriptor;
+use super::call::CallBody;
+use super::descriptor::{DescribedHeads, Descriptor, Rejected};
+use super::field_count::{LEAF, NestedFields};
 use super::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use super::proto::ratelimit::rate_limit_response::{Code, DescriptorStatus};
 use super::proto::ratelimit::{RateLimitRequest, RateLimitResponse};
+use super::unary_call::{MessageError, UnaryCall};
 use super::{Allowed, EnvoyState, descriptor_status, overrides, within};
 use diana::store::{Ask, Limit};
 use diana::{Cost, LimitsGuard, LoggedRequest, Retry, Verdict, VerdictGuard};
+use diana_http::HttpAttributes;
 use diana_rules::Attributes;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use std::time::Duration;
@@ -18,6 +22,12 @@ use tonic::Status;
 /// The maximum number of descriptors of a request, and of entries of a descriptor.
 const MAX_DESCRIPTORS: usize = 64;
 const MAX_ENTRIES: usize = 64;
+
+/// The messages in a [`RateLimitRequest`]: descriptors, and of them the entries, the limit and the hits.
+pub(super) const RATE_LIMIT_FIELDS: NestedFields =
+    NestedFields(&[(2, NestedFields(&[(1, LEAF), (2, LEAF), (3, LEAF)]))]);
+/// The fields of a message: those of [`MAX_DESCRIPTORS`] with [`MAX_ENTRIES`], each of which has a key and a value.
+const MAX_FIELDS: usize = 2 + MAX_DESCRIPTORS * (8 + 3 * MAX_ENTRIES);
 
 /// The path of the service's only call.
 pub(super) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -33,7 +43,7 @@ enum Action {
     Refund,
     /// The limit that it brings along decides.
     Override(usize),
-    /// The limit that it brings along allows nothing, or its path is too long to find the rules for it.
+    /// The limit that it brings along allows nothing, or the gateway would reject a request with its path.
     Deny,
 }
 
@@ -69,14 +79,30 @@ impl EnvoyState {
     /// Decides about the descriptors of a request.
     pub(super) async fn should_rate_limit(
         &self,
-        request: RateLimitRequest,
-        deadline: Option<Duration>,
+        call: &mut UnaryCall<CallBody>,
     ) -> Result<(RateLimitResponse, Allowed), Status> {
+        let request = match call.message::<RateLimitRequest>(&RATE_LIMIT_FIELDS, MAX_FIELDS).await {
+            Ok(request) => request,
+            // A client of Envoy may have sent a very long header. An error would let its request pass.
+            Err(MessageError::TooLong) => {
+                let overall_code = Code::OverLimit.into();
+                return Ok((RateLimitResponse { overall_code, ..RateLimitResponse::default() }, Allowed::No));
+            }
+            Err(MessageError::TooManyFields) => {
+                return Err(Status::invalid_argument(format!("the message has more than {MAX_FIELDS} fields")));
+            }
+            Err(MessageError::Failed(code, message)) => return Err(Status::new(code, message)),
+        };
+        let deadline = call.deadline;
         let RateLimitRequest { domain, descriptors, hits_addend } = request;
         check(&domain, &descriptors)?;
         let hits = u64::from(hits_addend.max(1));
+        let heads = DescribedHeads::read(&descriptors, &self.options.gateway);
+        let attributes_of = heads.attributes();
         let mut sorted = Descriptors::default();
-        descriptors.into_iter().for_each(|descriptor| self.sort(&domain, descriptor, hits, &mut sorted));
+        for (descriptor, head) in descriptors.into_iter().zip(heads.of(&attributes_of)) {
+            self.sort(&domain, descriptor, head, hits, &mut sorted);
+        }
         let decisions = self.decisions(&sorted, deadline).await?;
         let is_over = decisions.is_over();
         if self.is_undecidable(&decisions) {
@@ -147,14 +173,14 @@ impl EnvoyState {
     fn is_undecidable(&self, decisions: &Decisions) -> bool {
         let main = decisions.main();
         let is_undecided = |guard: &LimitsGuard| !guard.decision().is_granted() && guard.is_fallback();
-        self.denies_when_down
+        self.options.denies_when_down
             && (!main.is_granted() && self.engine.is_fallback(main)
                 || decisions.overridden.as_ref().is_some_and(is_undecided))
     }
 
     /// Returns the headers for the client.
     fn headers(&self, decisions: &Decisions) -> Vec<(HeaderName, HeaderValue)> {
-        let mut headers = diana_http::response_headers(decisions.main(), self.gateway.http.rate_limit_headers);
+        let mut headers = diana_http::response_headers(decisions.main(), self.options.gateway.http.rate_limit_headers);
         let overridden = decisions.overridden.as_ref().and_then(|guard| guard.decision().retry());
         if let Some(Retry::After(wait)) = overridden {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -164,18 +190,30 @@ impl EnvoyState {
         headers
     }
 
-    fn sort<'a>(&self, domain: &'a str, descriptor: RateLimitDescriptor, hits: u64, sorted: &mut Descriptors<'a>) {
+    fn sort<'a>(
+        &self,
+        domain: &'a str,
+        descriptor: RateLimitDescriptor,
+        head: Result<Option<&'a HttpAttributes<'a>>, Rejected>,
+        hits: u64,
+        sorted: &mut Descriptors<'a>,
+    ) {
         let hits = descriptor.hits_addend.unwrap_or(hits);
         let (is_refund, limit) = (descriptor.is_negative_hits, descriptor.limit);
-        let descriptor = Descriptor::new(domain, descriptor, hits);
+        let Ok(http) = head else {
+            // Nothing was charged for it, so there is nothing to refund.
+            sorted.actions.push(if is_refund { Action::Refund } else { Action::Deny });
+            return;
+        };
+        let descriptor = Descriptor::new(domain, descriptor, hits, http);
         // As in Envoy's own service, only for domains that have rules.
         let limit = limit.filter(|_| !is_refund && self.engine.rules().knows_domain(domain));
         let action = if is_refund {
             sorted.refunded.push(descriptor);
             Action::Refund
-        } else if hits > 0 && limit.as_ref().is_some_and(overrides::allows_nothing) || descriptor.has_long_path() {
+        } else if hits > 0 && limit.as_ref().is_some_and(overrides::allows_nothing) {
             Action::Deny
-        } else if let Some(limit) = limit.and_then(|limit| self.overrides.limit(&limit, &self.engine)) {
+        } else if let Some(limit) = limit.and_then(|limit| self.options.overrides.limit(&limit, &self.engine)) {
             let cost = if hits == 0 { Cost::ZERO } else { Cost::new(hits).unwrap_or(Cost::MAX) };
             sorted.overrides.push((limit, overrides::key(domain, &descriptor.entries), cost));
             Action::Override(sorted.overrides.len() - 1)

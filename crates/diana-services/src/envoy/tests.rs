@@ -8,7 +8,13 @@ use tokio::time::Instant;
 fn service(stop: watch::Receiver<bool>) -> EnvoyService {
     let file = RuleFile::read(&Document::new("diana.yaml", "rules: []"), &Registry::default()).unwrap();
     let (engine, metrics) = (Arc::new(Engine::new(&file)), ServiceMetrics::new("envoy", 1));
-    EnvoyService::new(engine, GatewaySection::default(), false, Arc::default(), metrics, 0, stop)
+    let options = EnvoyOptions {
+        gateway: GatewaySection::default(),
+        denies_when_down: false,
+        overrides: Arc::default(),
+        memory: Arc::new(TotalMemory::new(usize::MAX)),
+    };
+    EnvoyService::new(engine, options, metrics, 0, stop)
 }
 
 /// Returns how long a connection stays open that sends this and then nothing.

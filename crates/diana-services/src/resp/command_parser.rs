@@ -57,6 +57,8 @@ pub(super) enum ProtocolError {
     ArrayLength,
     #[error("unauthenticated multibulk length")]
     UnauthenticatedArrayLength,
+    #[error("expected a command, got the byte {0:#04x}: is this TLS?")]
+    NotACommand(u8),
     #[error("expected '$', got '{}'", char::from(*.0).escape_default())]
     NotABulk(u8),
     #[error("invalid bulk length")]
@@ -168,10 +170,12 @@ impl Parser {
                     Some(0) => return Ok(Some(std::mem::take(&mut self.position))),
                     Some(length) => self.expected = Expected::BulkLength(length),
                 },
-                Some(_) => {
+                Some(first) if first.is_ascii_graphic() || first.is_ascii_whitespace() => {
                     self.clear();
                     self.expected = Expected::Inline(0);
                 }
+                // Another protocol, such as TLS: a line in it must not become a command.
+                Some(first) => return Err(ProtocolError::NotACommand(*first)),
             }
         }
         if let Expected::Inline(seen) = self.expected {
@@ -191,6 +195,12 @@ impl Parser {
     pub(super) fn command<'a>(&'a self, input: &'a [u8]) -> Command<'a> {
         let bytes = if self.is_unquoted { &self.unquoted } else { input };
         Command { bytes, ranges: &self.ranges, is_joined: self.is_unquoted }
+    }
+
+    /// The memory of what was found.
+    #[inline]
+    pub(super) fn memory(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range<usize>>() + self.unquoted.capacity()
     }
 
     #[inline]

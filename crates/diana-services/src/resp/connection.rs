@@ -3,9 +3,10 @@
 use super::command_parser::Parser;
 use super::commands::{write_outcome, write_result};
 use super::reply::ReplyBuffer;
-use super::session::{Session, Step};
+use super::session::{NO_MEMORY, Session, Step};
 use super::{Engine, RespState};
 use diana::{Clock, SystemClock, ThrottleFuture};
+use diana_gateway::ReservedMemory;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use std::io;
@@ -19,6 +20,8 @@ use tokio::time::{Instant, Sleep};
 
 /// The least space for a read.
 const MIN_READ: usize = 4 << 10;
+/// The memory of a connection that does not count: an idle one has no more.
+const OWN_MEMORY: usize = 16 << 10;
 /// The space for a read of a client that sends much at once.
 const MAX_READ: usize = 64 << 10;
 /// Replies are sent when they are this long, at the latest.
@@ -49,7 +52,7 @@ pub async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let idle = IdleTimer::new(state.idle_timeout);
+    let (idle, memory) = (IdleTimer::new(state.idle_timeout), ReservedMemory::none(&state.memory));
     let mut connection = Connection {
         stream,
         session: Session::new(peer, engine, state),
@@ -62,6 +65,7 @@ where
         replies: ReplyBuffer::default(),
         pending: FuturesOrdered::new(),
         idle,
+        memory,
     };
     let mut stop = pin!(stop);
     loop {
@@ -102,12 +106,19 @@ struct Connection<S> {
     /// Calls whose answers are written next, in this order.
     pending: FuturesOrdered<ThrottleFuture>,
     idle: IdleTimer,
+    /// Counts the buffers, over [`OWN_MEMORY`].
+    memory: ReservedMemory,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Waits for the client.
     async fn read(&mut self, mut stop: Pin<&mut (impl Future<Output = ()> + Send)>) -> io::Result<Received> {
-        self.input.reserve(self.read_size);
+        if !self.reserve_input(self.read_size) {
+            self.drain().await;
+            self.replies.error(NO_MEMORY);
+            self.write().await?;
+            return Ok(Received::End);
+        }
         // A client that sends without pause must not hold up a stop.
         self.reads += 1;
         if self.reads >= READS_BEFORE_STOP {
@@ -136,6 +147,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         }
+    }
+
+    /// Makes room for a read. Returns `false` if the memory of all clients is used up.
+    #[inline]
+    fn reserve_input(&mut self, size: usize) -> bool {
+        let needed = (self.input.len() + size).max(self.input.capacity());
+        let buffers = needed + self.replies.capacity() + self.parser.memory();
+        let is_left = self.memory.resize(buffers.saturating_sub(OWN_MEMORY));
+        if is_left {
+            self.input.reserve_exact(size);
+        }
+        is_left
     }
 
     /// Executes the commands that have arrived before a stop, and closes the connection.
@@ -308,7 +331,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if self.input.len() - self.start >= MAX_READ {
                 return Ok(decision.await);
             }
-            self.input.reserve(MIN_READ);
+            if !self.reserve_input(MIN_READ) {
+                return Ok(decision.await);
+            }
             tokio::select! {
                 biased;
                 result = decision.as_mut() => return Ok(result),
@@ -325,7 +350,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut write = pin!(self.stream.write_all(self.replies.as_bytes()));
         match poll_once(write.as_mut()).await {
             Poll::Ready(result) => result?,
-            Poll::Pending => tokio::time::timeout(self.idle.period, write).await??,
+            Poll::Pending => {
+                // A client that does not read must not keep what has no room.
+                let buffers = self.input.capacity() + self.replies.capacity();
+                if !self.memory.resize(buffers.saturating_sub(OWN_MEMORY)) {
+                    return Err(io::Error::new(io::ErrorKind::OutOfMemory, NO_MEMORY));
+                }
+                tokio::time::timeout(self.idle.period, write).await??;
+            }
         }
         self.replies.clear(self.read_size * 4);
         Ok(())

@@ -50,6 +50,12 @@ impl ReplyBuffer {
         self.bytes.len()
     }
 
+    /// The memory that the replies take.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

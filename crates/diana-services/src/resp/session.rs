@@ -3,7 +3,7 @@
 use super::command_parser::{Bounds, Command};
 use super::commands::{self, Flag, InvalidRequest, LastCall, Spec};
 use super::reply::{Protocol, ReplyBuffer};
-use super::transaction::{TooLarge, Transaction};
+use super::transaction::{NotQueued, Transaction};
 use super::{Engine, RespState};
 use diana::{
     AcquireFuture, Clock, KeyAdminError, KeySpace, KeyStatus, SystemClock, ThrottleFuture, Timestamp, Verdict,
@@ -12,6 +12,9 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The error for a command that would need more memory than is left. The code is Redis's.
+pub(super) const NO_MEMORY: &str = "OOM `bounds.memory` is used up by other clients";
 
 /// How a command goes on.
 pub(super) enum Step {
@@ -114,7 +117,8 @@ impl Session {
         // An aborted transaction is not executed, so there is no need to remember its commands.
         match if transaction.is_aborted { Ok(()) } else { transaction.push(command) } {
             Ok(()) => replies.simple("QUEUED"),
-            Err(TooLarge) => replies.error("ERR transaction is too large"),
+            Err(NotQueued::TooLarge) => replies.error("ERR transaction is too large"),
+            Err(NotQueued::NoMemory) => replies.error(NO_MEMORY),
         }
         Step::Done
     }

@@ -16,7 +16,10 @@ async fn other_protocols_get_an_error() {
         (b"*100000\r\n", "ERR Protocol error: invalid multibulk length"),
         (b"*1\r\n$1000000000\r\n", "ERR Protocol error: invalid bulk length"),
         (b"echo \"\r\n", "ERR Protocol error: unbalanced quotes in request"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", "ERR unknown command "),
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n",
+            "ERR Protocol error: expected a command, got the byte 0x16",
+        ),
     ] {
         let mut client = server.client().await;
         client.send(bytes).await;
@@ -45,6 +48,19 @@ async fn requests_of_browsers_close_the_connection() {
             assert!(reply.starts_with("ERR unknown command 'PUT'") || reply == "OK", "{head}: {reply}");
         }
     }
+    assert!(server.client().await.ask("DIANA.PEEK each-account alice").await.starts_with("[[1 3 0 "));
+}
+
+/// A server that is told to connect to this one by TLS, such as for a webhook, sends bytes of its peer's choice in the first
+/// record: the session's ticket.
+#[tokio::test]
+async fn a_line_within_tls_is_no_command() {
+    let server = Server::start().await;
+    assert!(server.client().await.ask("DIANA.CHECK path /api/x account alice COST 3").await.starts_with("[0 3 0 "));
+    let mut client = server.client().await;
+    client.send(b"\x16\x03\x01\x00\x20\x01\x00\x00\x1c\r\nDIANA.RESET each-account alice\r\n").await;
+    assert!(client.reply().await.starts_with("ERR Protocol error: expected a command"));
+    assert_eq!(client.try_reply().await, None);
     assert!(server.client().await.ask("DIANA.PEEK each-account alice").await.starts_with("[[1 3 0 "));
 }
 

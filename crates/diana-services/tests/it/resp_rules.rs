@@ -2,7 +2,9 @@
 
 use crate::resp_support::*;
 use diana::rules::attributes::SyntheticRequest;
+use diana::rules::http_settings::SpellingPolicy;
 use diana::{ManualClock, Timestamp};
+use diana_gateway::section::GatewaySection;
 use diana_services::resp::RespState;
 use std::time::Duration;
 
@@ -135,6 +137,18 @@ async fn one_key_has_one_count_however_it_is_written() {
         let reply = client.ask(&format!("DIANA.CHECK {request}")).await;
         assert!(reply.starts_with(&format!("[0 3 {remaining} ")), "{request}: {reply}");
     }
+}
+
+#[tokio::test]
+async fn an_escaped_slash_is_denied_if_the_gateway_denies_it() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    let mut gateway = GatewaySection::default();
+    gateway.http.escaped_slash = SpellingPolicy::Deny;
+    let server = Server::with(RULES, clock, RespState::default().gateway(gateway)).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("DIANA.CHECK path /api/a%2Fb").await, "[1 -1 -1 -1 0 nil]");
+    assert_eq!(client.ask("DIANA.CHECK path /api/a%5Cb COST 0").await, "[1 -1 -1 -1 0 nil]");
+    assert!(client.ask("DIANA.CHECK path /api/a/b account alice").await.starts_with("[0 3 2 "));
 }
 
 /// The gateway answers these with 400, whatever the rules are.

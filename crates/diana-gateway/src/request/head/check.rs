@@ -1,11 +1,13 @@
 //! Validates the head of a request and the transfer coding of its body, and detects upgrades.
 
 use super::list_contains;
-use crate::section::GatewaySection;
+use crate::section::{GatewayLimits, GatewaySection};
 use diana_http::{find_header, malformed_path, normal_method};
 use diana_rules::http_settings::SpellingPolicy;
 use diana_rules::matching::is_valid_host;
-use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE,
+};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
 
@@ -63,6 +65,20 @@ pub(crate) fn check(head: &Parts, gateway: &GatewaySection) -> Result<(), Reject
         (None, None) if head.version > Version::HTTP_10 => bad_request("missing `Host` header"),
         _ => Ok(()),
     }
+}
+
+/// Rejects a request with too many headers or too long a body.
+pub(crate) fn check_bounds(bounds: &GatewayLimits, head: &Parts) -> Result<(), Rejected> {
+    // Over HTTP/1, the parser enforces this limit.
+    if head.headers.len() > bounds.headers {
+        return Err(Rejected { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" });
+    }
+    let Some(max) = bounds.body else { return Ok(()) };
+    let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > max) {
+        return Err(Rejected { status: StatusCode::PAYLOAD_TOO_LARGE, detail: "the body is too long" });
+    }
+    Ok(())
 }
 
 /// Rejects transfer codings other than `chunked` (RFC 9112, sections 6.1 and 7).

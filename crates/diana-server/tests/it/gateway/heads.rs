@@ -263,6 +263,33 @@ fn drains_the_body_of_a_denied_request() {
     assert_eq!(upstream.count(), 7);
 }
 
+/// WSGI, CGI and PHP read both as one header: the rules would count another account than the service.
+#[test]
+fn a_header_that_services_read_as_one_of_the_rules_is_removed() {
+    let upstream = Upstream::echo();
+    for trusted in ["", ", trusted_proxies: [127.0.0.1]"] {
+        let diana = Diana::serve(&format!(
+            "
+gateway: {{listen: $LISTEN, upstream: '{}'{trusted}}}
+identity: {{account: header(x-account-id)}}
+rules: [{{name: each, by: account, limit: 2/h, status: 429}}]
+",
+            upstream.url()
+        ));
+        let send = |account: &str| {
+            let head =
+                format!("x-account-id: alice\r\nx_account_id: {account}\r\nx-account_id: {account}\r\nx_other: 1\r\n");
+            send_request(diana.port(), &format!("GET / HTTP/1.1\r\nhost: a\r\n{head}\r\n")).unwrap().status
+        };
+        assert_eq!(["bob", "carol", "dave"].map(send), [200, 200, 429], "{trusted}");
+        let seen = upstream.last();
+        assert_eq!((seen.header("x-account-id"), seen.header("x_account_id")), (Some("alice"), None), "{trusted}");
+        assert_eq!(seen.header("x-account_id"), None, "{trusted}");
+        // Other headers with `_` are forwarded from a trusted proxy only.
+        assert_eq!(seen.header("x_other").is_some(), !trusted.is_empty(), "{trusted}");
+    }
+}
+
 /// A header that is not trusted is not trusted as a trailer either.
 #[test]
 fn filters_trailers_like_headers() {

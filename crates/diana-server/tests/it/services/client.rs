@@ -106,6 +106,15 @@ impl Envoy {
         self.should_rate_limit(shop(descriptors)).await.unwrap()
     }
 
+    /// Asks about one descriptor; `None` if the service has no memory for it.
+    pub(super) async fn try_codes(&self, descriptor: Descriptor) -> Option<Code> {
+        match self.should_rate_limit(shop([descriptor])).await {
+            Ok(response) => Some(response.overall_code()),
+            Err(status) if status.code() == tonic::Code::ResourceExhausted => None,
+            Err(status) => panic!("{status}"),
+        }
+    }
+
     /// Asks about the same descriptor several times, and returns the codes.
     pub(super) async fn codes<const N: usize>(&self, descriptor: &Descriptor) -> [Code; N] {
         let mut codes = [Code::Unknown; N];

@@ -133,6 +133,98 @@ rules: [{name: each, by: ip, limit: 1/h, status: 429}]",
     assert_eq!(status(&envoy, by("198.51.100.1").from("203.0.113.1")).await, 429, "the peer itself is not trusted");
 }
 
+/// Envoy forwards them with `upgrade_configs`, and drops some otherwise: the rules can't know, so all such requests share one
+/// key.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_that_connection_names_are_one_key() {
+    let diana = Diana::serve(
+        "
+services: {envoy: $LISTEN}
+identity: {session: cookie(sid)}
+status: 429
+rules:
+  - {name: each-account, match: {path: /account}, by: header(x-account-id), limit: 2/h}
+  - {name: each-session, match: {path: /cart}, by: session, limit: 2/h}
+  - {name: banned, match: {path: /plan, header: {x-plan: free}}, limit: 1/h}
+",
+    );
+    let envoy = Envoy::connect(diana.port()).await;
+    for (path, name, value) in [("/account", "x-account-id", ""), ("/cart", "cookie", "a=b; sid=")] {
+        let upgrade = |key: usize, connection: &str| {
+            let request = Described::new("GET", path).header(name, &format!("{value}{key}"));
+            request.header("connection", connection).header("upgrade", "websocket")
+        };
+        let named = format!("upgrade, {name}");
+        let mut statuses = Vec::new();
+        for key in 0..4 {
+            statuses.push(status(&envoy, upgrade(key, &named)).await);
+        }
+        assert_eq!(statuses, [200, 200, 429, 429], "{path}");
+        // A header that is not named is a key.
+        assert_eq!(status(&envoy, upgrade(9, "upgrade")).await, 200, "{path}");
+    }
+    let plan = || Described::new("GET", "/plan").header("x-plan", "paid").header("connection", "upgrade, x-plan");
+    assert_eq!((status(&envoy, plan()).await, status(&envoy, plan()).await), (200, 429), "it may be any plan");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_is_read_from_the_whole_head() {
+    let diana = Diana::serve(
+        "
+services: {envoy: $LISTEN}
+gateway: {listen: $TLS, trusted_proxies: [192.0.2.0/24]}
+rules: [{name: banned, by: ip, deny: [203.0.113.7], limit: 100/h, status: 429}]",
+    );
+    let envoy = Envoy::connect(diana.port()).await;
+    for connection in ["keep-alive", "upgrade, x-forwarded-for"] {
+        let request = Described::new("GET", "/").header("x-forwarded-for", "203.0.113.7");
+        assert_eq!(status(&envoy, request.header("connection", connection)).await, 429, "{connection}");
+    }
+}
+
+/// WSGI, CGI and PHP read both as one header.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_that_services_read_as_one_of_the_rules_is_denied() {
+    let diana = Diana::serve(
+        "
+services: {envoy: $LISTEN}
+identity: {account: header(x-account-id)}
+rules: [{name: each, by: account, limit: 1/h, status: 429}]",
+    );
+    let envoy = Envoy::connect(diana.port()).await;
+    let own = |name: &str| Described::new("GET", "/").header("x-account-id", "alice").header(name, "bob");
+    for name in ["x_account_id", "x-account_id"] {
+        assert_eq!(status(&envoy, own(name)).await, 400, "{name}");
+    }
+    assert_eq!(status(&envoy, own("x_request_id")).await, 200, "the rules read no header of such a name");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bounds_of_the_gateway_apply() {
+    let diana = Diana::serve(
+        "
+services: {envoy: $LISTEN}
+gateway: {listen: $TLS, bounds: {headers: 50, header: 8KiB, body: 10B}}
+rules: [{name: each, limit: 1000/s}]",
+    );
+    let envoy = Envoy::connect(diana.port()).await;
+    let with = |headers: usize, length: usize| {
+        let value = "a".repeat(length);
+        (0..headers).fold(Described::new("POST", "/"), |request, number| request.header(&format!("x-{number}"), &value))
+    };
+    // With the host; and more than a map of headers can have.
+    for (headers, length, expected) in [(49, 1, 200), (50, 1, 431), (40_000, 0, 431), (1, 7_000, 200), (1, 9_000, 431)]
+    {
+        assert_eq!(status(&envoy, with(headers, length)).await, expected, "{headers} headers of {length} bytes");
+    }
+    assert_eq!(status(&envoy, with(1, 2 << 20)).await, 431, "a message that is not read");
+    let joined = Described::new("GET", "/").header("x-joined", &",".repeat(900_000));
+    assert_eq!(status(&envoy, joined).await, 431);
+    for (length, expected) in [("10", 200), ("11", 413)] {
+        assert_eq!(status(&envoy, with(0, 0).header("content-length", length)).await, expected, "{length}");
+    }
+}
+
 /// As for a client of Envoy on a Unix socket: it is counted, as the Envoy that asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_address_the_caller_is_the_client() {

@@ -269,6 +269,26 @@ rules:
     assert_allowed(&diana, "x-forwarded-uri: /account\r\nx-account: c\r\n");
 }
 
+/// The proxy may remove them or forward them.
+#[test]
+fn headers_that_connection_names_are_one_key() {
+    let diana = serve("rules: [{name: each, by: header(x-account-id), limit: 2/h, status: 429}]");
+    let check_as = |account: usize, connection: &str| {
+        check(&diana, &format!("x-forwarded-uri: /\r\nx-account-id: {account}\r\nconnection: {connection}\r\n")).status
+    };
+    assert_eq!([0, 1, 2, 3].map(|account| check_as(account, "x-account-id")), [204, 204, 429, 429]);
+    assert_eq!(check_as(4, "close"), 204);
+}
+
+/// WSGI, CGI and PHP read both as one header.
+#[test]
+fn a_header_that_services_read_as_one_of_the_rules_is_rejected() {
+    let diana = serve("rules: [{name: each, by: header(x-account-id), limit: 2/h, status: 429}]");
+    let own = "x-forwarded-uri: /\r\nx-account-id: alice\r\n";
+    assert_eq!(check(&diana, &format!("{own}x_account_id: bob\r\n")).status, 400);
+    assert_allowed(&diana, &format!("{own}x_account: bob\r\n"));
+}
+
 #[test]
 fn paths_are_counted_in_any_spelling() {
     let diana = serve("rules: [{name: login, match: {path: /login}, limit: 1/h, status: 429}]");

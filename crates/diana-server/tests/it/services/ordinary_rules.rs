@@ -95,6 +95,37 @@ async fn every_spelling_of_a_path_is_counted_by_its_rule() {
     }
 }
 
+/// As the gateway answers them with 400: services read them differently, or it would take long to compare all their forms.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_the_gateway_rejects_is_over_the_limit() {
+    let rules = "gateway: {listen: $TLS, paths: {escaped_slash: deny}}\nrules: [{name: login, match: {path: /login}, limit: 1/h}]";
+    let (diana, envoy) = serve(rules).await;
+    let ask = |path: &str| descriptor(&[("path", path), ("remote_address", "192.0.2.1")]);
+    let long = "//a/%2f%5c".repeat(5_500);
+    for path in ["/login%0a", "/login\n", "/x/%2e%2e/login", "/a%2fb", "/a%5Cb?c", &long] {
+        assert_eq!(envoy.ask(ask(path)).await.overall_code(), OverLimit, "{path}");
+    }
+    assert_eq!(envoy.ask(ask("/other?x=%2f%0a")).await.overall_code(), Ok, "a query is no path");
+    // One such descriptor denies all of the call, and nothing is charged.
+    assert_eq!(envoy.ask_all([ask("/login"), ask("/login%0a")]).await.overall_code(), OverLimit);
+    assert_eq!(envoy.ask(ask("/login")).await.overall_code(), Ok);
+    let failed = diana.metric("diana_service_requests_total{service=\"envoy\",outcome=\"failed\"}");
+    assert_eq!(failed, 0.0);
+}
+
+/// The forms of all paths of a call are as long as those of one may be.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_odd_paths_in_one_call_are_over_the_limit() {
+    let (_diana, envoy) = serve("rules: [{name: login, match: {path: /login}, limit: 1000/h}]").await;
+    let odd = |number: usize| format!("/{number}/;{}", "%2fa%5c;".repeat(150));
+    let ask = |path: &str| descriptor(&[("path", path)]);
+    assert_eq!(envoy.ask(ask(&odd(0))).await.overall_code(), Ok);
+    assert_eq!(envoy.ask_all((0..64).map(|_| ask(&odd(0)))).await.overall_code(), Ok, "one path, read once");
+    assert_eq!(envoy.ask_all((0..64).map(|number| ask(&odd(number)))).await.overall_code(), OverLimit);
+    let usual = (0..64).map(|number| ask(&format!("/orders/{number}?page=%2f;")));
+    assert_eq!(envoy.ask_all(usual).await.overall_code(), Ok, "usual paths are not bounded");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn costs_known_afterwards_are_charged_into_debt() {
     costs_are_charged_into_debt("").await;

@@ -69,8 +69,14 @@ async fn messages_are_bounded_and_checked() {
     let envoy = Envoy::connect(diana.port()).await;
     let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     let huge = RateLimitRequest { domain: "a".repeat(2 << 20), ..shop([descriptor(&[("k", "a")])]) };
-    let error = envoy.should_rate_limit(huge).await.unwrap_err();
-    assert_eq!(error.code(), tonic::Code::OutOfRange, "{error}");
+    // A client of Envoy can make a message so long: after an error, its request would pass.
+    assert_eq!(envoy.should_rate_limit(huge).await.unwrap().overall_code(), Code::OverLimit);
+    // No client of Envoy chooses how many entries there are.
+    let many = descriptor(&vec![("k", "a"); 65]);
+    let error = envoy.should_rate_limit(shop([many])).await.unwrap_err();
+    assert_eq!(error.code(), tonic::Code::InvalidArgument, "{error}");
+    let error = envoy.should_rate_limit(shop(vec![descriptor(&[]); 300_000])).await.unwrap_err();
+    assert_eq!(error.message(), "the message has more than 12802 fields");
     let error = envoy.call::<_, RateLimitResponse>(method, WrongMessage { domain: 7 }, None).await.unwrap_err();
     assert_eq!(error.code(), tonic::Code::Internal, "{error}");
     let unknown = "/envoy.service.ratelimit.v3.RateLimitService/Unknown";

@@ -136,8 +136,17 @@ impl Diana {
 
     /// Returns its memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
+        self.memory_of("VmRSS:")
+    }
+
+    /// Returns its memory without that of its code, of which a debug build maps megabytes when it first runs.
+    pub(crate) fn own_memory(&self) -> u64 {
+        self.memory_of("RssAnon:")
+    }
+
+    fn memory_of(&self, kind: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 

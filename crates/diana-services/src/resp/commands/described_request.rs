@@ -6,19 +6,15 @@
 //! # What always holds (tests/it/resp_rules.rs)
 //! A request has the attributes that it has for the gateway, so that no spelling evades a rule: the path in all its
 //! [forms](diana_http::decoded_path), the method in upper case, the host without its port, and the parameters and cookies
-//! of a path with a query and of `header(cookie)`. A request that the gateway answers with 400 because of its path is
-//! denied.
+//! of a path with a query and of `header(cookie)`. A request that the gateway would reject is denied.
 
 use super::{Command, MAX_ECHO, echo, integer, is};
 use diana::rules::attributes::DescriptorEntry;
-use diana::rules::http_settings::SpellingPolicy;
 use diana::rules::{Attribute, Attributes};
-use diana_http::{HttpAttributes, malformed_path, normal_method};
-use http::header::{COOKIE, HOST, HeaderValue};
-use http::request::Parts;
-use http::{Request, Uri};
+use diana_gateway::section::GatewaySection;
+use diana_gateway::{DescribedHead, HeadDescription, RejectedRequest};
+use diana_http::{HttpAttributes, normal_method};
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::net::IpAddr;
 
 /// The name of an attribute, as the rule file writes it; that of a header in lower case.
@@ -83,8 +79,8 @@ fn lower_case(text: &str) -> Cow<'_, str> {
 pub(in crate::resp) enum InvalidRequest {
     /// The command is invalid; the text of the error.
     Command(String),
-    /// The path is one that services read differently.
-    Path,
+    /// The gateway would reject the request.
+    Rejected,
 }
 
 /// An attribute: its name, the same as the client wrote it, and its value.
@@ -98,15 +94,21 @@ pub(super) struct DescribedRequest<'a> {
     descriptor: Vec<DescriptorEntry>,
     ip: Option<IpAddr>,
     pub(super) hits: u64,
-    /// The path in its decoded form, if it is one of HTTP.
-    path: Option<Cow<'a, str>>,
-    other_paths: Vec<String>,
-    /// What the attributes say about the head of the request, if it is needed to find other attributes in it.
-    head: Option<Box<Parts>>,
+    /// What the attributes say about the head of the request.
+    head: Option<DescribedHead>,
+    /// Whether that has the path of the request, which is not the name of something else.
+    has_http_path: bool,
+}
+
+/// A described request as rules see it.
+#[derive(Debug)]
+pub(super) struct AskedRequest<'a> {
+    described: &'a DescribedRequest<'a>,
+    http: Option<HttpAttributes<'a>>,
 }
 
 impl<'a> DescribedRequest<'a> {
-    pub(super) fn parse(command: Command<'a>) -> Result<Self, InvalidRequest> {
+    pub(super) fn parse(command: Command<'a>, gateway: &GatewaySection) -> Result<Self, InvalidRequest> {
         let invalid = |text: &str| InvalidRequest::Command(format!("ERR {text}"));
         if command.len().is_multiple_of(2) {
             return Err(invalid("syntax error: expected pairs of name and value"));
@@ -116,9 +118,8 @@ impl<'a> DescribedRequest<'a> {
             descriptor: Vec::new(),
             ip: None,
             hits: 1,
-            path: None,
-            other_paths: Vec::new(),
             head: None,
+            has_http_path: false,
         };
         for index in (1..command.len()).step_by(2) {
             let (name, value) = (command.arg(index), command.arg(index + 1));
@@ -136,7 +137,7 @@ impl<'a> DescribedRequest<'a> {
         if let Some([_, (_, text, _)]) = pairs.find(|pair| matches!(pair, [one, other] if one.0 == other.0)) {
             return Err(named(text.as_bytes(), "is given twice"));
         }
-        request.read_head()?;
+        request.read_head(gateway).map_err(|_| InvalidRequest::Rejected)?;
         Ok(request)
     }
 
@@ -163,40 +164,37 @@ impl<'a> DescribedRequest<'a> {
         self.attributes.iter().find(|(name, ..)| is_asked(name)).map(|(_, _, value)| *value)
     }
 
-    /// Reads path, host and cookies as the gateway does.
-    fn read_head(&mut self) -> Result<(), InvalidRequest> {
-        let (mut head, ()) = Request::new(()).into_parts();
-        let mut is_needed = false;
-        if let Some(path) = self.find(|name| *name == Name::Path) {
-            match target(path)? {
-                // A name of another kind is compared as it is.
-                None => self.path = Some(Cow::Borrowed(path.split('?').next().unwrap_or(path))),
-                Some(uri) => {
-                    is_needed = uri.query().is_some() || uri.authority().is_some();
-                    head.uri = uri;
-                    let http = HttpAttributes::of_head(&head, None);
-                    self.path = http.get(&Attribute::Path).map(|path| Cow::Owned(path.into_owned()));
-                    self.other_paths = http.other_paths().to_vec();
-                }
-            }
+    /// Reads path, method, host and cookies as the gateway does.
+    fn read_head(&mut self, gateway: &GatewaySection) -> Result<(), RejectedRequest> {
+        let is_header = |name: &Name<'_>, header: &str| matches!(name, Name::Header(name) if name == header);
+        let host = self.find(|name| *name == Name::Host).or_else(|| self.find(|name| is_header(name, "host")));
+        let cookies = self.find(|name| is_header(name, "cookie"));
+        let method = self.find(|name| *name == Name::Method);
+        let description = HeadDescription { path: "/", method, host, cookies };
+        if let Some(path) = self.path() {
+            self.head = DescribedHead::read(&HeadDescription { path, ..description }, gateway)?;
+            self.has_http_path = self.head.is_some();
         }
-        let host = self.find(|name| *name == Name::Host);
-        let host = host.or_else(|| self.find(|name| matches!(name, Name::Header(name) if name == "host")));
-        let cookies = self.find(|name| matches!(name, Name::Header(name) if name == "cookie"));
-        for (name, value) in [(HOST, host), (COOKIE, cookies)] {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok()) {
-                head.headers.insert(name, value);
-                is_needed = true;
-            }
+        if self.head.is_none() && (host.is_some() || cookies.is_some()) {
+            self.head = DescribedHead::read(&HeadDescription { method: None, ..description }, gateway)?;
         }
-        self.head = is_needed.then(|| Box::new(head));
         Ok(())
     }
 
+    fn path(&self) -> Option<&'a str> {
+        self.find(|name| *name == Name::Path)
+    }
+
+    /// Returns the request for rules.
+    pub(super) fn asked(&self) -> AskedRequest<'_> {
+        AskedRequest { described: self, http: self.head.as_ref().map(DescribedHead::attributes) }
+    }
+}
+
+impl AskedRequest<'_> {
     /// Returns an attribute that the head contains.
     fn in_head(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
-        let head = self.head.as_ref()?;
-        HttpAttributes::of_head(head, None).get(attribute).map(|value| Cow::Owned(value.into_owned()))
+        self.http.as_ref()?.get(attribute)
     }
 }
 
@@ -204,63 +202,33 @@ fn named(name: &[u8], problem: &str) -> InvalidRequest {
     InvalidRequest::Command(format!("ERR attribute '{}' {problem}", echo(name, MAX_ECHO)))
 }
 
-/// Returns a path as the target of a request, maybe with a query, or with a scheme and a host; `None` if it is not one of
-/// HTTP.
-fn target(path: &str) -> Result<Option<Uri>, InvalidRequest> {
-    let has_scheme = path
-        .split_once("://")
-        .is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"));
-    if !(path.starts_with('/') || has_scheme) {
-        return Ok(None);
-    }
-    let uri = Uri::try_from(&*escaped(path)).map_err(|_| InvalidRequest::Path)?;
-    match malformed_path(uri.path(), SpellingPolicy::Allow) {
-        Some(_) => Err(InvalidRequest::Path),
-        None => Ok(Some(uri)),
-    }
-}
-
-/// Escapes what a URI can't contain. Programs often know a path only after it was decoded.
-fn escaped(path: &str) -> Cow<'_, str> {
-    let is_valid = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'`');
-    if path.bytes().all(is_valid) {
-        return Cow::Borrowed(path);
-    }
-    let mut text = String::with_capacity(path.len() + 16);
-    for byte in path.bytes() {
-        if is_valid(byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a `String` does not fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    Cow::Owned(text)
-}
-
-impl Attributes for DescribedRequest<'_> {
+impl Attributes for AskedRequest<'_> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
-        let described = || self.find(|name| name.is(attribute)).map(Cow::Borrowed);
+        let find = || self.described.find(|name| name.is(attribute)).map(Cow::Borrowed);
         match attribute {
-            Attribute::Ip => self.ip.map(|ip| Cow::Owned(ip.to_string())),
-            Attribute::Method => self.find(|name| *name == Name::Method).map(|method| normal_method(method).into()),
-            Attribute::Path => self.path.as_deref().map(Cow::Borrowed),
-            Attribute::Host => self.in_head(attribute).or_else(described),
-            Attribute::Cookie(_) | Attribute::Query(_) => described().or_else(|| self.in_head(attribute)),
-            _ => described(),
+            Attribute::Ip => self.described.ip.map(|ip| Cow::Owned(ip.to_string())),
+            Attribute::Method => {
+                self.described.find(|name| *name == Name::Method).map(|method| normal_method(method).into())
+            }
+            Attribute::Path if self.described.has_http_path => self.in_head(attribute),
+            // The name of something else is compared as it is.
+            Attribute::Path => self.described.path().and_then(|path| path.split('?').next()).map(Cow::Borrowed),
+            Attribute::Host => self.in_head(attribute).or_else(find),
+            Attribute::Cookie(_) | Attribute::Query(_) => find().or_else(|| self.in_head(attribute)),
+            _ => find(),
         }
     }
 
     fn other_paths(&self) -> &[String] {
-        &self.other_paths
+        self.http.as_ref().map_or(&[], HttpAttributes::other_paths)
     }
 
     fn descriptor(&self) -> &[DescriptorEntry] {
-        &self.descriptor
+        &self.described.descriptor
     }
 
     fn hits(&self) -> u64 {
-        self.hits
+        self.described.hits
     }
 
     fn passes_names(&self) -> bool {
@@ -268,6 +236,6 @@ impl Attributes for DescribedRequest<'_> {
     }
 
     fn ip(&self) -> Option<IpAddr> {
-        self.ip
+        self.described.ip
     }
 }

@@ -2,7 +2,7 @@
 
 use super::described_request::{DescribedRequest, InvalidRequest};
 use super::{Command, ReplyBuffer, Session, Step};
-use crate::resp::session::Outcome;
+use crate::resp::session::{NO_MEMORY, Outcome};
 use crate::resp::transaction::Transaction;
 use diana::{LoggedRequest, Reason, Retry, Verdict, VerdictGuard};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const NO_RULE: [i64; 5] = [0, -1, -1, -1, 0];
 const DENIED: [i64; 5] = [1, -1, -1, -1, 0];
 
 pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
-    let request = match DescribedRequest::parse(command) {
+    let request = match DescribedRequest::parse(command, &session.state.gateway) {
         Ok(request) => request,
         Err(invalid) => {
             write_invalid(&invalid, replies);
@@ -22,9 +22,9 @@ pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut R
         }
     };
     if request.hits == 0 {
-        return peek(session, command);
+        return peek(session, command, replies);
     }
-    match session.engine.acquire(&request).now() {
+    match session.engine.acquire(&request.asked()).now() {
         Ok(result) => {
             write_result(result, replies);
             Step::Done
@@ -34,13 +34,16 @@ pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut R
 }
 
 /// Decides without charging anything. Rare, so it copies the command rather than to hold on to the input.
-fn peek(session: &Session, command: Command<'_>) -> Step {
-    let (engine, mut owned) = (Arc::clone(&session.engine), Transaction::default());
-    // A single command is not too large for a transaction.
-    let _ = owned.push(command);
+fn peek(session: &Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
+    let (engine, state) = (Arc::clone(&session.engine), Arc::clone(&session.state));
+    let mut owned = Transaction::new(&state.memory);
+    if owned.push(command).is_err() {
+        replies.error(NO_MEMORY);
+        return Step::Done;
+    }
     Step::Later(Box::pin(async move {
-        let peeked = match DescribedRequest::parse(owned.command(0)) {
-            Ok(request) => engine.peek_all(&[&request]),
+        let peeked = match DescribedRequest::parse(owned.command(0), &state.gateway) {
+            Ok(request) => engine.peek_all(&[&request.asked()]),
             Err(invalid) => return Outcome::Invalid(invalid),
         };
         Outcome::Peeked(peeked.await)
@@ -51,7 +54,7 @@ fn peek(session: &Session, command: Command<'_>) -> Step {
 pub(super) fn write_invalid(invalid: &InvalidRequest, replies: &mut ReplyBuffer) {
     match invalid {
         InvalidRequest::Command(error) => replies.error(error),
-        InvalidRequest::Path => {
+        InvalidRequest::Rejected => {
             replies.counts.decision(false);
             write_numbers(DENIED, None, replies);
         }

@@ -1,6 +1,7 @@
 //! Commands that need no counts: `PING`, `ECHO`, `SELECT`, transactions, `QUIT` and `RESET`.
 
 use super::{Command, ReplyBuffer, Session, Step, integer, wrong_arity};
+use crate::resp::transaction::Transaction;
 use diana::KeySpace;
 
 pub(super) fn ping(_session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
@@ -35,7 +36,7 @@ pub(super) fn multi(session: &mut Session, _command: Command<'_>, replies: &mut 
     if session.transaction.is_some() {
         replies.error("ERR MULTI calls can not be nested");
     } else {
-        session.transaction = Some(super::super::transaction::Transaction::default());
+        session.transaction = Some(Transaction::new(&session.state.memory));
         replies.ok();
     }
     Step::Done
