@@ -97,11 +97,13 @@ pub(super) fn check_origin(state: &AdminState, request: &Request) -> Result<(), 
     }
     let headers = request.headers();
     let invalid_host = || {
-        let detail = "without a token, the host must be an address or `localhost`";
+        let detail = "without a token, a request needs one host, and it must be an address or `localhost`";
         Problem::new(StatusCode::MISDIRECTED_REQUEST, detail)
     };
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).ok_or_else(invalid_host)?;
-    if !is_address(host) {
+    let host = only_host(headers).ok_or_else(invalid_host)?;
+    // An absolute target has a name too; a browser's names are equal.
+    let is_target = request.uri().authority().is_none_or(|authority| authority.as_str() == host);
+    if !is_address(host) || !is_target {
         return Err(invalid_host());
     }
     if !request.method().is_safe() {
@@ -114,6 +116,15 @@ pub(super) fn check_origin(state: &AdminState, request: &Request) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Returns the `Host`, if there is exactly one.
+fn only_host(headers: &HeaderMap) -> Option<&str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        _ => None,
+    }
 }
 
 /// Returns whether a `Host` is an address or `localhost`: any other name could be rebound to this machine.

@@ -28,8 +28,8 @@
 //!   everything that changes nothing. The page itself and the two health checks contain no secrets and are open; the page
 //!   asks for the token.
 //! - Without any, every client that reaches the address, which is a loopback address unless the file sets another.
-//!   Other web pages in a user's browser are kept out: the host must be an address or `localhost` (against DNS
-//!   rebinding), and a request that changes something must not come from another origin.
+//!   Other web pages in a user's browser are kept out: a request has one host, which must be an address or `localhost`
+//!   (against DNS rebinding), and one that changes something must not come from another origin.
 //!
 //! Connections, their duration and the size of requests are bounded.
 //!

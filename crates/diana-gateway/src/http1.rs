@@ -487,7 +487,10 @@ impl Http1 {
             Ok(None) => {
                 let max = upload.decoder.expects().clamp(MIN_READ, upload.read_size);
                 // A long body is read into memory of its own, which its frames share.
-                if self.input.capacity() - self.input.len() < max.min(MIN_READ / 2) || max > MIN_READ {
+                if max > MIN_READ && self.input.is_empty() && !self.input.try_reclaim(max) {
+                    // `reserve` would add this to the size of the memory, if no frame uses that any more.
+                    self.input = BytesMut::with_capacity(max);
+                } else if self.input.capacity() - self.input.len() < max.min(MIN_READ / 2) || max > MIN_READ {
                     self.input.reserve(max);
                 }
                 match pin!(self.io.read_buf(&mut (&mut self.input).limit(max))).poll(context) {

@@ -5,11 +5,12 @@
 use crate::denial::CachedDenial;
 use crate::ratelimit_headers;
 use bytes::Bytes;
+use diana::algorithm::Algorithm;
 use diana::rules::response::CustomResponse;
 use diana::store::{Limit, LimitId, LimitIdHasher};
 use diana::{
     Answer, CheckedLimit, Concurrency, FixedWindow, LeakyBucket, MinInterval, Quota, RefillingBucket, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, Timestamp, TokenBucket,
 };
 use http::{HeaderValue, StatusCode};
 use std::cell::RefCell;
@@ -69,7 +70,7 @@ impl Policy {
         if limit.algorithm::<Concurrency>().is_some() {
             text.push_str(";qu=\"concurrent-requests\"");
         }
-        if let Some(window) = window(limit, capacity) {
+        if let Some(window) = window(limit) {
             text.push_str(&format!(";w={window}"));
         }
         let header = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
@@ -147,30 +148,39 @@ pub(crate) fn encode_custom(custom: &CustomResponse) -> (HeaderValue, Bytes) {
 }
 
 /// Returns the seconds in which the capacity is granted at most; `None` if permits do not come back with time.
-fn window(limit: &Limit, capacity: u64) -> Option<u64> {
-    let of_bucket = |quota: Quota| {
+///
+/// It is that of the rule. While Redis is unreachable, the reported capacity is the share of this instance: the rate is
+/// divided too, so the share has the same window.
+fn window(limit: &Limit) -> Option<u64> {
+    let of_bucket = |quota: Quota, capacity: u64| {
         let nanos = quota.period().as_nanos().saturating_mul(u128::from(capacity)) / u128::from(quota.permits());
         seconds(nanos)
     };
     let of_window = |quota: Quota| seconds(quota.period().as_nanos());
-    let of_rate = |rate: f64| {
+    let of_rate = |rate: f64, capacity: u64| {
         // Within the precision of `f64`, and never below 1.
         let time = Duration::try_from_secs_f64(capacity as f64 / rate).ok()?;
         Some(seconds(time.as_nanos()))
     };
-    None.or_else(|| limit.algorithm::<TokenBucket>().map(|bucket| of_bucket(bucket.quota())))
+    None.or_else(|| limit.algorithm::<TokenBucket>().map(|bucket| of_bucket(bucket.quota(), capacity(bucket))))
         .or_else(|| limit.algorithm::<FixedWindow>().map(|window| of_window(window.quota())))
         .or_else(|| limit.algorithm::<SlidingWindow>().map(|window| of_window(window.quota())))
-        .or_else(|| limit.algorithm::<LeakyBucket>().map(|bucket| of_bucket(bucket.quota())))
-        .or_else(|| limit.algorithm::<RefillingBucket>().map(|bucket| of_bucket(bucket.quota())))
+        .or_else(|| limit.algorithm::<LeakyBucket>().map(|bucket| of_bucket(bucket.quota(), capacity(bucket))))
+        .or_else(|| limit.algorithm::<RefillingBucket>().map(|bucket| of_bucket(bucket.quota(), capacity(bucket))))
         .or_else(|| {
             // Of several windows, the one whose limit is reported.
             let log = limit.algorithm::<SlidingLog>()?;
-            log.windows().iter().find(|quota| quota.permits() == capacity).map(|quota| of_window(*quota))
+            log.windows().iter().min_by_key(|quota| quota.permits()).map(|quota| of_window(*quota))
         })
         .or_else(|| limit.algorithm::<MinInterval>().map(|every| seconds(every.interval().as_nanos())))
-        .or_else(|| limit.algorithm::<SmoothBursty>().and_then(|smooth| of_rate(smooth.rate())))
-        .or_else(|| limit.algorithm::<SmoothWarmingUp>().and_then(|smooth| of_rate(smooth.rate())))
+        .or_else(|| limit.algorithm::<SmoothBursty>().and_then(|smooth| of_rate(smooth.rate(), capacity(smooth))))
+        .or_else(|| limit.algorithm::<SmoothWarmingUp>().and_then(|smooth| of_rate(smooth.rate(), capacity(smooth))))
+}
+
+/// Returns the capacity of a new key.
+fn capacity(algorithm: &impl Algorithm) -> u64 {
+    let start = Timestamp::EPOCH;
+    algorithm.status(&algorithm.fresh(start), start).limit
 }
 
 /// Returns whole seconds, rounded up, and at least one.

@@ -20,8 +20,12 @@
 //!   within [`MAX_AGE`].
 //! - A limit whose permits are held until they are released is denied only by Redis: any process may release.
 //!
-//! States are cached when a request is denied, and when a grant takes the last permits: in a flood, Redis need not deny
-//! even the first request. Afterwards every reply about a cached name refreshes it.
+//! States are cached when a request is denied, and when a grant of one limit takes the last permits: in a flood of such
+//! requests, Redis need not deny even the first one. Afterwards every reply about a cached name refreshes it.
+//!
+//! A grant of several limits shows that one of them denies the next request, but not that it is the one with the longest
+//! retry: other processes may use up another one in the meantime. So a request of several limits is denied only by a
+//! state that was reported with a denial.
 //!
 //! The time of a state counts from when the query was sent, which is before Redis answered it: so a denial ends
 //! slightly too early, never too late.
@@ -78,6 +82,8 @@ struct Entry {
     at: Timestamp,
     /// When the query was sent, by this process's clock.
     sent_at: Timestamp,
+    /// Whether the request that it was reported for was granted.
+    is_granted: bool,
     bytes: usize,
 }
 
@@ -112,23 +118,24 @@ impl StateCache {
         let entries = items.iter().map(|item| {
             let shard = self.shard(&item.name).lock();
             let entry = shard.states.get(&item.name).filter(|entry| entry.is_valid(&item.config, local_now))?;
-            Some((Arc::clone(&entry.state), entry.at + local_now.since(entry.sent_at)))
+            let can_deny = !entry.is_granted || items.len() == 1;
+            Some((Arc::clone(&entry.state), entry.at + local_now.since(entry.sent_at), can_deny))
         });
         let mut entries = entries.collect::<Option<SmallVec<[_; 4]>>>()?;
         if self.clocks == Clocks::One {
             // None of these times is earlier than the time on Redis, so the earliest is the closest. With one time,
             // limits that reset simultaneously are reported that way.
-            let now = entries.iter().map(|(_, now)| *now).min()?;
+            let now = entries.iter().map(|(_, now, _)| *now).min()?;
             entries.iter_mut().for_each(|entry| entry.1 = now);
         }
         let mut is_denied = false;
-        let answers = items.iter().zip(&entries).map(|(item, (state, now))| {
+        let answers = items.iter().zip(&entries).map(|(item, (state, now, can_deny))| {
             let answer = item.config.algorithm.answer_from_cache(state, &item.ask, *now)?;
             match answer.retry() {
                 // Any process may release at any time.
                 Some(Retry::WhenReleased) => return None,
                 Some(_) if item.config.algorithm.holds() => return None,
-                Some(_) => is_denied = true,
+                Some(_) => is_denied |= *can_deny,
                 None => {}
             }
             Some(answer)
@@ -147,7 +154,7 @@ impl StateCache {
 
     /// Caches the states from a reply to `query`.
     pub(crate) fn learn(&self, items: &[Item], decision: &Decision, query: &QueryStart) {
-        let should_cache = is_denied_next(items, decision);
+        let (should_cache, is_granted) = (is_denied_next(items, decision), decision.is_granted());
         for item in items {
             let index = self.index(&item.name);
             let mut shard = self.shards[index].lock();
@@ -162,7 +169,7 @@ impl StateCache {
                 continue;
             }
             match item.config.algorithm.cache_state(seen, &item.ask) {
-                Some(state) => shard.put(item, state, seen.at, query.at),
+                Some(state) => shard.put(item, state, seen.at, query.at, is_granted),
                 None => shard.remove(&item.name),
             }
         }
@@ -200,9 +207,13 @@ impl StateCache {
     }
 }
 
-/// Returns `true` if an immediate retry of the same request is denied by a limit that time refills.
+/// Returns `true` if it is known that an immediate retry of the same request is denied by a limit that time refills, and
+/// by which.
 fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
     let is_granted = decision.is_granted();
+    if is_granted && items.len() > 1 {
+        return false;
+    }
     items.iter().zip(decision.answers()).filter(|(item, _)| !item.config.algorithm.holds()).any(|(item, answer)| {
         if !is_granted {
             return !answer.is_granted();
@@ -225,7 +236,7 @@ impl Entry {
 }
 
 impl Shard {
-    fn put(&mut self, item: &Item, state: ErasedCachedState, at: Timestamp, sent_at: Timestamp) {
+    fn put(&mut self, item: &Item, state: ErasedCachedState, at: Timestamp, sent_at: Timestamp, is_granted: bool) {
         if self.states.get(&item.name).is_some_and(|entry| Arc::ptr_eq(&entry.config, &item.config) && entry.at > at) {
             // Replies may overtake each other.
             return;
@@ -244,7 +255,7 @@ impl Shard {
             }
         }
         self.bytes += bytes;
-        let entry = Entry { config: Arc::clone(&item.config), state: Arc::new(state), at, sent_at, bytes };
+        let entry = Entry { config: Arc::clone(&item.config), state: Arc::new(state), at, sent_at, is_granted, bytes };
         self.states.insert(item.name.clone(), entry);
     }
 

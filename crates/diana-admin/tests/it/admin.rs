@@ -382,6 +382,21 @@ async fn without_a_token_cross_origin_requests_are_denied() {
         }
     }
     assert_eq!(server.send_raw(b"GET /rules HTTP/1.0\r\n\r\n").await.status, 421);
+    // Only one of the names is checked by a server that reads one of them.
+    let own = [("host", &*host), ("host", "evil.example.com")];
+    for hosts in [own, [own[1], own[0]], [own[0], own[0]]] {
+        assert_eq!(server.send("GET", "/rules", &hosts, "").await.status, 421, "{hosts:?}");
+    }
+    for (target, status) in [
+        ("http://evil.example.com/rules", 421),
+        ("http://evil.example.com:9090/rules", 421),
+        ("http://127.0.0.1@evil.example.com/rules", 421),
+        ("http://evil.example.com@127.0.0.1/rules", 421),
+        ("http://localhost:9090/rules", 421),
+        (&format!("http://{host}/rules"), 200),
+    ] {
+        assert_eq!(server.send("GET", target, &[], "").await.status, status, "{target}");
+    }
     for host in ["localhost:9090", "127.0.0.1", "[::1]:9090"] {
         assert_eq!(server.send("GET", "/rules", &[("host", host)], "").await.status, 200, "{host}");
     }

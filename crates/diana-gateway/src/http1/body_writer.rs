@@ -89,6 +89,8 @@ impl WriteBuffer {
         }
         self.text.clear();
         self.written = 0;
+        // Also an empty frame keeps its memory, which the next one can use.
+        self.data = Bytes::new();
         Poll::Ready(Ok(()))
     }
 }

@@ -120,6 +120,42 @@ async fn own_takes_and_charges_are_in_the_next_report() {
     assert_eq!(remaining(&both("x").await), [0, 50]);
 }
 
+/// Asks for a permit of `all`, which counts everyone, and one of `each` for `account`.
+async fn ask_account(store: &RedisStore, [all, each]: [&Limit; 2], account: &str, at: Timestamp) -> Decision {
+    store.decide(&[Ask::one(all, "all"), Ask::one(each, account)], at, MaxWait::NONE).await.unwrap()
+}
+
+/// Asserts that the first limit denies, and that it is the one that decides.
+fn assert_first_denies(denied: &Decision) {
+    assert_eq!((remaining(denied), denied.binding()), (vec![0, 0], Some(0)), "{denied:?}");
+    assert!(matches!(denied.retry(), Some(Retry::After(after)) if after > Duration::from_secs(600)), "{denied:?}");
+}
+
+#[tokio::test]
+async fn a_denial_after_a_grant_has_what_other_processes_took() {
+    let redis = RedisServer::start().unwrap();
+    let (one, two) = (warm(&redis, options()).await, warm(&redis, options()).await);
+    let (all, each) = (bucket("all", "2/h"), bucket("each", "1/5min"));
+    assert_eq!(remaining(&ask_account(&one, [&all, &each], "a", now()).await), [1, 0]);
+    assert_eq!(remaining(&ask_account(&two, [&all, &each], "b", now()).await), [0, 0]);
+    assert_first_denies(&ask_account(&one, [&all, &each], "a", now()).await);
+}
+
+#[tokio::test]
+async fn a_grant_that_updates_cached_states_does_not_deny_by_them() {
+    let redis = RedisServer::start().unwrap();
+    let options = || options().time_source(TimeSource::Caller);
+    let (one, two) = (warm(&redis, options()).await, warm(&redis, options()).await);
+    let (all, each) = (bucket("all", "3/h"), bucket("each", "1/5s"));
+    let (start, later) = (now(), now() + Duration::from_secs(6));
+    assert!(ask_account(&one, [&all, &each], "a", start).await.is_granted());
+    // From now on both states are cached, and the next grant updates them.
+    assert!(!ask_account(&one, [&all, &each], "a", start).await.is_granted());
+    assert_eq!(remaining(&ask_account(&one, [&all, &each], "a", later).await), [1, 0]);
+    assert_eq!(remaining(&ask_account(&two, [&all, &each], "b", later).await), [0, 0]);
+    assert_first_denies(&ask_account(&one, [&all, &each], "a", later).await);
+}
+
 #[tokio::test]
 async fn a_cached_log_report_is_valid_until_an_entry_expires() {
     let redis = RedisServer::start().unwrap();

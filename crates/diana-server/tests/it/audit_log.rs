@@ -184,14 +184,35 @@ fn a_reload_reports_a_file_that_is_rejected() {
     assert_eq!((&report["ok"], &report["rules"]), (&json!(true), &json!(1)));
 }
 
-#[test]
-fn a_file_that_cannot_be_opened_is_an_error_at_the_start() {
-    let rules =
-        "admin: {listen: '127.0.0.1:0', audit_log: /nowhere/audit.jsonl}\ngateway: {listen: 127.0.0.1:0}\nrules: []\n";
+/// Asserts that this file is an error at the start, and that it contains `expected`.
+fn assert_start_fails(rules: &str, expected: &str) {
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     std::fs::write(file.path(), rules).unwrap();
     let output = diana_in(Path::new("."), &["serve", "-c", file.path().to_str().unwrap()], "", &[]);
     assert_eq!(output.status.code(), Some(1));
-    let expected = "can't open the audit log /nowhere/audit.jsonl: No such file or directory (os error 2); set another file with `admin: {audit_log: ...}`";
     assert!(err(&output).contains(expected), "{}", err(&output));
+}
+
+/// Returns a file whose audit log is `path`.
+fn with_audit_log(path: &str) -> String {
+    format!("admin: {{listen: '127.0.0.1:0', audit_log: {path}}}\ngateway: {{listen: 127.0.0.1:0}}\nrules: []\n")
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_an_error_at_the_start() {
+    let expected = "can't open the audit log /nowhere/audit.jsonl: No such file or directory (os error 2); set another file with `admin: {audit_log: ...}`";
+    assert_start_fails(&with_audit_log("/nowhere/audit.jsonl"), expected);
+}
+
+#[test]
+fn a_fifo_without_a_reader_is_an_error_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("log").display().to_string();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let expected = "it is a FIFO that no program reads; expected a regular file, a device or a pipe with a reader";
+    assert_start_fails(&with_audit_log(&fifo), &format!("can't open the audit log {fifo}: {expected}"));
+    let rules = format!(
+        "gateway: {{listen: 127.0.0.1:0, access_log: {{format: text, file: {fifo}}}}}\nadmin: {{listen: '127.0.0.1:0'}}\nrules: []\n"
+    );
+    assert_start_fails(&rules, &format!("can't open the access log {fifo}: {expected}"));
 }

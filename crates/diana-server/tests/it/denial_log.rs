@@ -165,6 +165,23 @@ fn without_top_keys_nothing_is_listed() {
     assert_eq!(json(&diana, "/top"), serde_json::json!({"window": "minute", "off": true, "rules": []}));
 }
 
+/// As in a container, whose output is a pipe.
+#[test]
+fn an_access_log_file_may_be_the_pipe_of_standard_output() {
+    let diana = Diana::serve(
+        "gateway: {listen: $LISTEN, echo: true, access_log: {format: json, file: /dev/stdout}}
+rules: [{name: a, limit: 100/s}]
+",
+    );
+    let has_line = |target: &str| diana.output().contains(&format!("\"target\":\"{target}\"")).then_some(());
+    get(diana.port(), "/one");
+    wait_until("the first line", LONG, || has_line("/one")).unwrap();
+    diana.signal(Signal::USR1);
+    wait_until("the reopened log", LONG, || diana.output().contains("access log reopened").then_some(())).unwrap();
+    get(diana.port(), "/two");
+    wait_until("the second line", LONG, || has_line("/two")).unwrap();
+}
+
 #[test]
 fn an_access_log_file_is_reopened_after_a_signal() {
     let diana = Diana::serve(

@@ -232,6 +232,41 @@ fn streams_large_bodies_in_little_memory() {
     assert!(grown < 20 << 20, "memory grew by {} KiB", grown >> 10);
 }
 
+/// Regression: it held 160 KiB. docs/gateway.md states the bound.
+#[test]
+fn an_upload_that_the_upstream_does_not_read_holds_less_than_128_kib() {
+    const UPLOADS: u64 = 200;
+    let gate = Arc::new(Mutex::new(()));
+    let held = gate.lock();
+    let wait = Arc::clone(&gate);
+    let upstream = Upstream::start(move |_| {
+        drop(wait.lock());
+        Ok(AfterResponse::Close)
+    });
+    let diana = gateway_to(&upstream);
+    let before = diana.memory();
+    let connect = |_| {
+        let mut client = Client::connect(diana.port());
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n");
+        client.stream().set_nonblocking(true).unwrap();
+        client
+    };
+    let clients = (0..UPLOADS).map(connect).collect::<Vec<_>>();
+    let part = vec![b'u'; 1 << 20];
+    let mut blocked_rounds = 0;
+    let each = || diana.memory().saturating_sub(before) / UPLOADS;
+    // As much as the sockets take, until nobody reads any more.
+    let is_full = || {
+        let sent = clients.iter().filter(|client| client.stream().write(&part).is_ok()).count();
+        blocked_rounds = if sent == 0 { blocked_rounds + 1 } else { 0 };
+        (blocked_rounds > 20).then_some(())
+    };
+    wait_until("all uploads to be blocked", LONG, is_full).unwrap();
+    let each = each() >> 10;
+    assert!((64..128).contains(&each), "each holds {each} KiB");
+    drop(held);
+}
+
 #[test]
 fn the_response_timeout_starts_after_the_upload() {
     let upstream = Upstream::echo();

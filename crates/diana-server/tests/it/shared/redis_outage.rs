@@ -127,6 +127,51 @@ rules:
     fleet.until("it to notice that Redis is unreachable", || fleet.all_are_degraded());
 }
 
+/// A share is announced in the window of its rule: it is less, not faster.
+#[test]
+fn the_share_of_an_instance_is_announced_in_the_window_of_the_rule() {
+    let limits = [
+        ("limit: 20/min", "q=20;w=60", "q=10;w=60"),
+        ("limit: {rate: 20/min, burst: 40}", "q=40;w=120", "q=20;w=120"),
+        ("limit: {rate: 20/min, refill: {every: 1min}}", "q=20;w=60", "q=10;w=60"),
+        ("limit: 20/min, algorithm: leaky_bucket, burst: 19", "q=20;w=60", "q=10;w=60"),
+        ("limit: 20/min, algorithm: fixed_window", "q=20;w=60", "q=10;w=60"),
+        ("limit: {rate: 20/day, algorithm: fixed_window, time_zone: UTC}", "q=20;w=86400", "q=10;w=86400"),
+        ("limit: 20/min, algorithm: sliding_window", "q=20;w=60", "q=10;w=60"),
+        ("limit: 20/min, algorithm: sliding_log", "q=20;w=60", "q=10;w=60"),
+        ("limit: {rate: 20/s, algorithm: smooth_bursty, starts: full}", "q=20;w=1", "q=10;w=1"),
+        ("limit: {rate: 20/s, algorithm: smooth_warming_up, warm_up: 2s}", "q=40;w=2", "q=20;w=2"),
+        ("every: 1s", "q=1;w=1", "q=1;w=1"),
+        ("total: 20", "q=20", "q=10"),
+        ("concurrent: 20", "q=20;qu=\"concurrent-requests\"", "q=10;qu=\"concurrent-requests\""),
+    ];
+    let mut redis = redis();
+    let rules = (0..).zip(&limits).map(|(number, (limit, ..))| {
+        format!("  - {{name: r{number}, match: {{path: /{number}}}, by: query(k), {limit}}}\n")
+    });
+    let fleet = Fleet::start(
+        2,
+        &format!(
+            "gateway: {{listen: '127.0.0.1:0', workers: 1}}\nstore: {{redis: '{}', timeout: 20s}}\nrules:\n{}",
+            redis.url(),
+            rules.collect::<String>()
+        ),
+    );
+    fleet.until_all_are_registered();
+    let mut client = Client::connect(fleet.ports()[0]);
+    let mut announced = |key: &str| {
+        let policy = |number: usize| {
+            let response = client.get(&format!("/{number}?k={key}"));
+            response.header("ratelimit-policy").unwrap_or("-").replace(&format!("\"r{number}\";"), "")
+        };
+        (0..limits.len()).map(policy).collect::<Vec<_>>()
+    };
+    assert_eq!(announced("before"), limits.map(|(_, whole, _)| whole));
+    redis.kill().unwrap();
+    fleet.until("all to notice that Redis is unreachable", || fleet.all_are_degraded());
+    assert_eq!(announced("during"), limits.map(|(.., share)| share));
+}
+
 #[test]
 fn one_request_waits_once_for_a_frozen_redis() {
     one_request(|redis| redis.freeze().unwrap());
