@@ -9,13 +9,14 @@
 //! ```
 //!
 //! # What always holds (tests/it/audit.rs)
-//! - Keys are written as `log_keys` says, and no value of a `${VARIABLE}` is shown.
+//! - Keys are written as `log_keys` says, and no token and no value of a `${VARIABLE}` is shown.
 //! - The memory is bounded, and recording a change never waits for a disk. A line that can't be written is counted.
 
 mod endpoint;
 mod file;
 
 use crate::rule_log::{Change, Changed, shortened};
+use crate::section::TokenChange;
 use crate::status::formatted;
 use diana::{Clock, Cost, KeyChange, KeyOperation, KeyStatus, Limiter, Quota};
 use diana_gateway::access_log::LogFile;
@@ -100,6 +101,9 @@ enum What {
         /// The number of rules that are not listed.
         more: usize,
     },
+    Tokens {
+        tokens: TokenChange,
+    },
 }
 
 /// What is left of a limit.
@@ -175,6 +179,14 @@ impl AuditLog {
         self.record(entry);
     }
 
+    /// Records that the file has other tokens, which apply from now on.
+    pub fn tokens_changed(&self, source: &str, change: TokenChange) {
+        let mut entry = self.entry("tokens", Actor { source, name: None, client: None });
+        entry.what = Some(What::Tokens { tokens: change });
+        self.log(&entry);
+        self.record(entry);
+    }
+
     /// Waits until the lines so far are written to the file, for at most `timeout`.
     pub fn flush(&self, timeout: Duration) {
         if let Some(file) = &self.file {
@@ -235,6 +247,10 @@ impl AuditLog {
                 let changed = changed.iter().map(|changed| changed.rule.clone()).collect::<Vec<_>>();
                 let changed = listed(&changed);
                 tracing::info!(source, rules, added, removed, changed, not_logged, "audit: {action}");
+            }
+            Some(What::Tokens { tokens: TokenChange { added, removed, changed } }) => {
+                let (added, removed, changed) = (listed(added), listed(removed), listed(changed));
+                tracing::info!(source, added, removed, changed, not_logged, "audit: {action}");
             }
             None => tracing::info!(source, who, client, not_logged, "audit: {action}"),
         }

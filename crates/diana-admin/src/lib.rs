@@ -37,11 +37,13 @@
 //! |---|---|
 //! | [`connections`] | connections: how many, and for how long |
 //! | [`middleware`] | every request and response: the origin check, a timeout, headers |
+//! | [`tokens`] | the valid tokens, which a changed file replaces |
 //! | [`auth`] | tokens, their roles, and requests from other web pages; `/whoami` |
 //! | [`audit`] | the audit log of all changes, and `/audit` |
 //! | [`parameters`], [`response`] | shared by all endpoints: query parameters, JSON and errors |
 //! | [`page`] | the web page |
 //! | [`status`], [`readiness`] | `/status`, `/healthz` and `/readyz` |
+//! | [`settings`] | which changed settings apply, and which wait for a restart |
 //! | [`prometheus`] | `/metrics` |
 //! | [`rules`] | `/rules` |
 //! | [`history`] | `/history`, and the sampler that fills it |
@@ -68,7 +70,9 @@ mod response;
 mod rule_log;
 mod rules;
 mod section;
+mod settings;
 mod status;
+mod tokens;
 mod top;
 mod what_if;
 
@@ -77,7 +81,9 @@ pub use history::{History, Sampler};
 pub use readiness::{Phase, Readiness};
 pub use reload::Reload;
 pub use rule_log::RuleLog;
-pub use section::{AdminSection, AdminToken, Role};
+pub use section::{AdminSection, AdminToken, Role, TokenChange};
+pub use settings::{ReportSettings, SettingsStatus};
+pub use tokens::AdminTokens;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -151,8 +157,10 @@ pub struct AdminState {
     pub program_log: Option<DroppedLines>,
     /// The file of `store.snapshot`, if there is one.
     pub snapshot: Option<ReportSnapshot>,
+    /// Which settings were changed since the start, if the rule file is watched.
+    pub settings: Option<ReportSettings>,
     /// The tokens, one of which clients must send; if there are none, every client that reaches the address has access.
-    pub tokens: Vec<AdminToken>,
+    pub tokens: Arc<AdminTokens>,
 }
 
 impl fmt::Debug for AdminState {

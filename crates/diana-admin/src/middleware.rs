@@ -20,8 +20,12 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// Applies to every request: the origin check, the timeout and the common headers.
-pub(super) async fn every(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
-    let mut response = match check_origin(&state, &request) {
+pub(super) async fn every(State(state): State<Arc<AdminState>>, mut request: Request, next: Next) -> Response {
+    // The same tokens for all checks of a request: they may be replaced meanwhile.
+    let valid = state.tokens.valid();
+    let checked = check_origin(&valid, &request);
+    request.extensions_mut().insert(valid);
+    let mut response = match checked {
         Err(problem) => problem.into_response(),
         Ok(()) => match tokio::time::timeout(TIMEOUT, next.run(request)).await {
             Ok(response) => response,

@@ -32,6 +32,10 @@ fn page(state: &AdminState) -> Text {
     if let Some(status) = &sources {
         parts::source(&mut text, status);
     }
+    if let Some(report) = &state.settings {
+        let help = "Fields of the rule file that were changed and wait for a restart.";
+        text.one("diana_settings_waiting", Kind::Gauge, help, report().waiting.len());
+    }
     let link = state.engine.shared::<RedisStore>().map(RedisStore::link);
     if let Some(link) = &link {
         parts::store(&mut text, link);

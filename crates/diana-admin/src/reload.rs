@@ -4,6 +4,7 @@ use super::AdminState;
 use super::auth::Caller;
 use super::parameters::Parameters;
 use super::response::{HandlerResult, Problem, json};
+use super::settings::SettingsStatus;
 use super::status::{Source, source};
 use axum::Extension;
 use axum::extract::State;
@@ -23,6 +24,8 @@ struct Reloaded {
     rules: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<SettingsStatus>,
 }
 
 pub(super) async fn reload(
@@ -38,5 +41,6 @@ pub(super) async fn reload(
     reload().await;
     let source = state.sources.as_ref().map(|report| source(report()));
     let ok = source.as_ref().is_none_or(|source| source.failing.is_empty());
-    json(Reloaded { ok, rules: state.engine.rules().rules().len(), source })
+    let settings = state.settings.as_ref().map(|report| report());
+    json(Reloaded { ok, rules: state.engine.rules().rules().len(), source, settings })
 }

@@ -4,7 +4,7 @@
 
 mod token;
 
-pub use token::{AdminToken, Role};
+pub use token::{AdminToken, Role, TokenChange};
 
 use diana_rules::describe::and;
 use diana_rules::document::Node;

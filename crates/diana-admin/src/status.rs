@@ -2,6 +2,7 @@
 
 use super::degraded::PartStatus;
 use super::response::{HandlerResult, json};
+use super::settings::SettingsStatus;
 use super::{AdminState, degraded};
 use axum::extract::State;
 use diana::Timestamp;
@@ -31,6 +32,8 @@ struct Status {
     rules: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<SettingsStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<Store>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,6 +163,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
         access_log_dropped: state.access_log.as_ref().map(diana_metrics::DroppedLines::count),
         rules: state.engine.rules().rules().len(),
         source: sources.map(source),
+        settings: state.settings.as_ref().map(|report| report()),
         store: link.map(store),
         snapshot: snapshot.map(|status| Snapshot {
             saved: formatted(status.saved),

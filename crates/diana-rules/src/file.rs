@@ -141,6 +141,13 @@ impl RuleFile {
         finish(document, &tree, file, problems)
     }
 
+    /// Reads a parsed file, whose variables are replaced already: for programs that compare settings. Returns `None` if
+    /// it has problems.
+    pub fn read_tree(tree: &Node, registry: &Registry) -> Option<Self> {
+        let mut problems = Vec::new();
+        Self::of_tree(tree, registry, &mut problems).filter(|_| problems.is_empty())
+    }
+
     fn of_tree(tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(tree, "rule file", fields(registry), problems)?;
         version(fields.take("version"), problems);

@@ -16,19 +16,21 @@ mod error;
 mod log_files;
 mod options;
 mod periodic_tasks;
+mod settings;
 mod signals;
 mod snapshot_file;
 
 pub use error::ServeError;
 pub use options::ServeOptions;
+pub use settings::LIVE_FIELDS;
 
 use crate::program_log::ProgramLog;
-use config_reload::ConfigReload;
+use config_reload::{ConfigReload, log_waiting};
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions, Reloader, SystemClock};
 use diana_admin::{
-    Actor, Admin, AdminSection, AdminState, AuditLog, History, Readiness, Reload, ReportCertificates, ReportSnapshot,
-    ReportUpstreams, RuleLog, Sampler,
+    Actor, Admin, AdminSection, AdminState, AdminTokens, AuditLog, History, Readiness, Reload, ReportCertificates,
+    ReportSnapshot, ReportUpstreams, RuleLog, Sampler,
 };
 use diana_config::{Sources, WatchHandle};
 use diana_gateway::access_log::AccessLog;
@@ -38,6 +40,7 @@ use diana_metrics::Metrics;
 use diana_rules::{Document, Problems, RuleFile};
 use diana_services::{RunningServices, ServiceCertificates, Services};
 use log_files::LogFiles;
+use settings::Settings;
 use signals::{Signal, Signals};
 use snapshot_file::SnapshotFile;
 use std::net::SocketAddr;
@@ -60,6 +63,7 @@ struct Serving {
     services: RunningServices,
     engine: Arc<Engine>,
     sources: Arc<WatchHandle>,
+    reload: Arc<ConfigReload>,
     readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
     admin: Vec<SocketAddr>,
@@ -102,11 +106,12 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let reload = Arc::new(Notify::new());
     let certificates = (serving.gateway.certificates(), serving.services.certificates());
     let read_again = reload_sources(certificates, &serving.sources);
-    let requested = Arc::clone(&reload);
+    let (requested, applied) = (Arc::clone(&reload), Arc::clone(&serving.reload));
     runtime.spawn(async move {
         loop {
             requested.notified().await;
             read_again().await;
+            log_waiting(&applied.settings());
         }
     });
     loop {
@@ -195,7 +200,10 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     });
     let rule_log = Arc::new(RuleLog::new(Arc::new(SystemClock)).audited(Arc::clone(&audit)));
     let reloader = Reloader::new(Arc::clone(&engine), crate::registry());
-    let reload = ConfigReload::new(reloader, Arc::clone(&rule_log), options.upstreams().to_vec());
+    let tokens = Arc::new(AdminTokens::of(&section));
+    let logs = (Arc::clone(&rule_log), Arc::clone(&audit));
+    let settings = Settings::new(options, document, file)?;
+    let reload = ConfigReload::new(reloader, logs, settings, Arc::clone(&tokens), options.upstreams().to_vec());
     let sources = watch_sources(options, document, file, Arc::clone(&reload)).await?;
     // Now the limits are those of the config server, if there is one.
     if let Some(snapshot) = &snapshot {
@@ -235,6 +243,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let sampled = (Arc::clone(&history), Arc::clone(&engine), Arc::clone(&metrics));
     let sampler = Sampler::new(sampled.0, sampled.1, sampled.2, services.report(), Arc::new(SystemClock));
     tokio::spawn(sampler.run());
+    let changed = Arc::clone(&reload);
     let state = AdminState {
         engine: Arc::clone(&engine),
         metrics: Arc::clone(&metrics),
@@ -251,7 +260,8 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         access_log: drops,
         program_log: options.log().map(ProgramLog::drops),
         snapshot: snapshot.clone().map(|file| -> ReportSnapshot { Arc::new(move || file.status()) }),
-        tokens: section.all_tokens(),
+        settings: Some(Arc::new(move || changed.settings())),
+        tokens,
     };
     tokio::spawn(Admin::new(state).serve(listeners));
     periodic_tasks::start(&engine, &metrics, gateway.certificates(), services.certificates());
@@ -264,6 +274,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         services,
         engine,
         sources,
+        reload,
         readiness,
         metrics,
         admin,

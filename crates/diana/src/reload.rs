@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 /// Loads the documents of [`Sources`](diana_config::Sources) into an [`Engine`].
 ///
-/// Rules take effect immediately and keep their counts. Settings of the process (`gateway`, `admin`, `store`, `remote`)
-/// are up to the caller; the program `diana` applies the upstreams and routes, and the rest at the next start.
+/// Rules take effect immediately and keep their counts. Settings of the process (`gateway`, `services`, `admin`, `store`,
+/// `remote`) are up to the caller; the program `diana` applies the upstreams, the routes and the tokens of the admin API, and
+/// reports which other changes need a restart.
 ///
 /// ```no_run
 /// use diana::config::Sources;

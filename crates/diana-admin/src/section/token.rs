@@ -3,6 +3,7 @@
 use diana_rules::document::{Node, Value};
 use diana_rules::map_reader::MapReader;
 use diana_rules::{Problem, Secret, scalar, schema};
+use serde::Serialize;
 use serde_json::json;
 use std::fmt;
 
@@ -45,6 +46,31 @@ impl Role {
             Self::Read => Self::WORDS[0],
             Self::Operate => Self::WORDS[1],
         }
+    }
+}
+
+/// The tokens that differ, each with its name and its role, never with its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TokenChange {
+    /// New names.
+    pub added: Vec<String>,
+    /// Names that have no token any more.
+    pub removed: Vec<String>,
+    /// Names with another token or another role.
+    pub changed: Vec<String>,
+}
+
+impl TokenChange {
+    /// Compares tokens by name; `None` if nothing differs.
+    pub(crate) fn between(before: &[AdminToken], after: &[AdminToken]) -> Option<Self> {
+        let without = |tokens: &[AdminToken], others: &[AdminToken]| {
+            let own = tokens.iter().filter(|token| others.iter().all(|other| other.name != token.name));
+            own.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let differing = after.iter().filter(|token| before.iter().any(|old| old.name == token.name && old != *token));
+        let changed = differing.map(ToString::to_string).collect();
+        let change = Self { added: without(after, before), removed: without(before, after), changed };
+        (change != Self::default()).then_some(change)
     }
 }
 

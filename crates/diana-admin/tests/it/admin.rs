@@ -1,7 +1,7 @@
 //! The admin server, called over TCP: its reports, its changes, and the requests that it rejects.
 
-use crate::support::{LIMIT, Server};
-use diana_admin::{AdminToken, ReportSources, Role};
+use crate::support::{LIMIT, Server, tokens};
+use diana_admin::{AdminSection, AdminToken, AdminTokens, ReportSources, Role};
 use diana_config::{Apply, Sources};
 use diana_metrics::Outcome;
 use diana_rules::{Document, Problems, Secret};
@@ -327,7 +327,7 @@ async fn with_a_token_requests_need_it() {
 async fn a_token_permits_what_its_role_says() {
     let server = Server::start_with(RULES, |state| {
         let token = |name: &str, role| AdminToken::new(name, Secret::new(format!("{name}-token")), role);
-        state.tokens = vec![token("alice", Role::Operate), token("grafana", Role::Read)];
+        state.tokens = tokens([token("alice", Role::Operate), token("grafana", Role::Read)]);
         state.reload = Some(Arc::new(|| Box::pin(std::future::ready(()))));
     })
     .await;
@@ -493,4 +493,51 @@ async fn status_reports_counts_and_sources() {
     let source = &server.get("/status").await.json()["source"];
     assert!(source["errors"].as_u64().unwrap() >= 1, "{source}");
     assert!(source["last_error"]["what"].as_str().unwrap().contains("no name"), "{source}");
+}
+
+/// The section of a server with these tokens, which listens on `address`.
+fn section(address: &str, tokens: &[(&str, &str)]) -> AdminSection {
+    let mut section = AdminSection::default();
+    section.listen = vec![address.parse().unwrap()];
+    let token = |(name, secret): &(&str, &str)| AdminToken::new(*name, Secret::new(*secret), Role::Operate);
+    section.tokens = tokens.iter().map(token).collect();
+    section
+}
+
+#[tokio::test]
+async fn replaced_tokens_apply_to_the_next_request() {
+    let tokens = Arc::new(AdminTokens::of(&section("127.0.0.1:1", &[("alice", "one"), ("bob", "two")])));
+    let server = Server::start_with(RULES, |state| state.tokens = Arc::clone(&tokens)).await;
+    let status = async |token: &str| {
+        server.send("GET", "/rules", &[("authorization", &format!("Bearer {token}"))], "").await.status
+    };
+    assert_eq!((status("one").await, status("two").await), (200, 200));
+    let change = tokens.replace(&section("127.0.0.1:1", &[("bob", "three"), ("carol", "four")])).unwrap();
+    assert_eq!(change.added, ["carol (operate)"]);
+    assert_eq!(
+        (change.removed, change.changed),
+        (vec!["alice (operate)".to_owned()], vec!["bob (operate)".to_owned()])
+    );
+    assert_eq!(
+        [status("one").await, status("two").await, status("three").await, status("four").await],
+        [401, 401, 200, 200]
+    );
+    assert_eq!(tokens.replace(&section("127.0.0.1:1", &[("bob", "three"), ("carol", "four")])), None);
+    // Without tokens, everybody who reaches the loopback address has access, but no other web page.
+    tokens.replace(&section("127.0.0.1:1", &[])).unwrap();
+    assert_eq!(server.get("/rules").await.status, 200);
+    assert_eq!(server.send("GET", "/rules", &[("host", "diana.example.com")], "").await.status, 421);
+}
+
+/// The file may listen on a loopback address by now, but the program still listens on the old one.
+#[tokio::test]
+async fn a_server_that_other_machines_reach_is_never_open() {
+    for address in ["0.0.0.0:1", "[::ffff:10.0.0.1]:1"] {
+        let tokens = Arc::new(AdminTokens::of(&section(address, &[("alice", "one")])));
+        let server = Server::start_with(RULES, |state| state.tokens = Arc::clone(&tokens)).await;
+        tokens.replace(&section("127.0.0.1:1", &[])).unwrap();
+        assert_eq!((server.get("/rules").await.status, server.get("/healthz").await.status), (401, 200));
+        assert_eq!(server.send("GET", "/rules", &[("authorization", "Bearer one")], "").await.status, 401);
+        assert_eq!(server.send("GET", "/rules", &[("authorization", "Bearer ")], "").await.status, 401);
+    }
 }

@@ -1,6 +1,6 @@
 //! `/audit` and the file of the audit log: who changed what, when, before and after.
 
-use crate::support::{LIMIT, Server};
+use crate::support::{LIMIT, Server, tokens};
 use diana::{Cost, KeyOperation, ManualClock, Timestamp};
 use diana_admin::{Actor, AdminToken, AuditLog, Role, RuleLog};
 use diana_config::Origin;
@@ -20,7 +20,7 @@ fn clock() -> Arc<ManualClock> {
 async fn start(rules: &str, audit: AuditLog) -> Server {
     Server::start_with(rules, |state| {
         let token = |name: &str, role| AdminToken::new(name, Secret::new(format!("{name}-token")), role);
-        state.tokens = vec![token("alice", Role::Operate), token("grafana", Role::Read)];
+        state.tokens = tokens([token("alice", Role::Operate), token("grafana", Role::Read)]);
         state.audit = Arc::new(audit);
         state.reload = Some(Arc::new(|| Box::pin(std::future::ready(()))));
     })

@@ -1,7 +1,7 @@
 //! An admin server on its own port, and a client that sends exact bytes.
 
 use diana::{Engine, EngineOptions, SystemClock};
-use diana_admin::{Admin, AdminState, AdminToken, AuditLog, Readiness, Role, RuleLog};
+use diana_admin::{Admin, AdminSection, AdminState, AdminToken, AdminTokens, AuditLog, Readiness, Role, RuleLog};
 use diana_gateway::section::GatewaySection;
 use diana_metrics::Metrics;
 use diana_rules::attributes::SyntheticRequest;
@@ -63,6 +63,13 @@ pub(crate) fn read(text: &str) -> RuleFile {
     RuleFile::read(&Document::new("diana.yaml", text), &registry).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
+/// The tokens of a server on a loopback address.
+pub(crate) fn tokens(tokens: impl Into<Vec<AdminToken>>) -> Arc<AdminTokens> {
+    let mut section = AdminSection::default();
+    section.tokens = tokens.into();
+    Arc::new(AdminTokens::of(&section))
+}
+
 impl Server {
     /// Starts a server with the rules of a file; `change` sets the rest of its state.
     pub(crate) async fn start_with(text: &str, change: impl FnOnce(&mut AdminState)) -> Self {
@@ -87,7 +94,8 @@ impl Server {
             access_log: None,
             program_log: None,
             snapshot: None,
-            tokens: Vec::new(),
+            settings: None,
+            tokens: Arc::default(),
         };
         change(&mut state);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -104,7 +112,7 @@ impl Server {
 
     pub(crate) async fn start_with_token(text: &str, token: &str) -> Self {
         let token = AdminToken::new("admin", Secret::new(token), Role::Operate);
-        Self::start_with(text, |state| state.tokens.push(token)).await
+        Self::start_with(text, |state| state.tokens = tokens([token])).await
     }
 
     /// Decides a request of an account.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 /// Read the rules and certificates of a running Diana again, as SIGHUP does
 ///
-/// Diana finds changes by itself; this does not wait for it, and reports whether the rules are valid.
+/// Diana finds changes by itself; this does not wait for it, and reports whether the rules are valid, and which changed
+/// settings wait for a restart.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reload {
@@ -18,8 +19,12 @@ pub(crate) struct Reload {
     admin: AdminOptions,
 }
 
+/// The exit status if changed settings wait for a restart.
+const NEEDS_RESTART: u8 = 4;
+
 const EXAMPLES: &str = "\
-The exit status is 0 if the rules are valid; 1 if not, or if Diana does not answer; and 2 for an invalid command line.
+The exit status is 0 if the rules are valid and all settings apply; 1 if the rules are invalid, or if Diana does not answer; 2 for
+an invalid command line; and 4 if the rules are valid, but changed settings wait for a restart.
 
 Examples:
   diana reload
@@ -34,8 +39,12 @@ impl Reload {
         self.admin.ask(async |client| {
             let response = client.post("/reload").await?;
             let reloaded = client.parse::<model::Reloaded>("/reload", response.clone())?;
-            if self.json { print_json(&response) } else { output::print(&reloaded.describe()) }
-                .map_or_else(|code| Ok(Err(code)), |()| Ok(if reloaded.ok { Ok(()) } else { Err(ExitCode::FAILURE) }))
+            let printed = if self.json { print_json(&response) } else { output::print(&reloaded.describe()) };
+            Ok(printed.and(match (reloaded.ok, reloaded.settings.waiting.is_empty()) {
+                (false, _) => Err(ExitCode::FAILURE),
+                (true, false) => Err(ExitCode::from(NEEDS_RESTART)),
+                (true, true) => Ok(()),
+            }))
         })?
     }
 }

@@ -18,8 +18,10 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Run the gateway: requests over a limit are denied or delayed, the rest is proxied to the upstream
 ///
 /// Without a file it uses sample rules, with counts in this process and a built-in upstream that echoes requests, and
-/// prints what to try. With a file, rules are applied as soon as you save it; changes of `gateway`, `admin`, `store`
-/// and `remote` take effect at the next start.
+/// prints what to try. With a file, these fields are applied as soon as you save it: `rules`, `version`,
+/// `revision`, `identity`, `status`, `answer`, `log`, `log_keys`, `top_keys`, `gateway.upstream`, `gateway.routes`,
+/// `gateway.balance`, `gateway.health`, `gateway.retries`, `admin.token` and `admin.tokens`. Other changes of `gateway` and
+/// `admin`, and those of `services`, `store` and `remote`, need a restart; `diana status` lists them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
@@ -54,8 +56,8 @@ enum Format {
 }
 
 const EXAMPLES: &str = "\
-Signals: SIGTERM or Ctrl-C drains the active requests and exits (a second one exits at once); SIGHUP reloads the rules and
-the certificates. DIANA_LOG sets the log level: error, warn, info (default), debug or trace.
+Signals: SIGTERM or Ctrl-C drains the active requests and exits (a second one exits at once); SIGHUP reloads the rules,
+the settings that apply without a restart, and the certificates. DIANA_LOG sets the log level: error, warn, info (default), debug or trace.
 
 Examples:
   diana serve                                                 sample rules, to try it

@@ -1,70 +1,50 @@
-//! Applies rules, upstreams and routes when they change, and warns about changes that need a restart.
+//! Applies rules, upstreams, routes and admin tokens when they change, and reports which changes need a restart.
 
+use super::settings::Settings;
 use diana::Reloader;
-use diana_admin::{AdminSection, RuleLog};
-use diana_config::{Apply, Origin, RemoteSection, SourceError};
+use diana_admin::{AdminSection, AdminTokens, AuditLog, RuleLog, SettingsStatus};
+use diana_config::{Apply, Origin, SourceError};
 use diana_gateway::UpstreamReload;
 use diana_gateway::section::GatewaySection;
-use diana_rules::file::StoreSection;
-use diana_rules::section::SectionNotRegistered;
 use diana_rules::upstream_url::Upstream;
 use diana_rules::{Document, Problems, RuleFile};
-use diana_services::ServicesSection;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
-/// Applies rules, upstreams and routes when they change, and logs which changed sections of the file need a restart.
+/// Applies rules, upstreams, routes and admin tokens when they change, and logs which changed fields of the file need a
+/// restart.
 #[derive(Debug)]
 pub(super) struct ConfigReload {
     reloader: Arc<Reloader>,
     rule_log: Arc<RuleLog>,
-    /// The sections as they were when the file was first read.
-    started: Mutex<Option<StaticSections>>,
+    audit: Arc<AuditLog>,
+    /// The settings of the start.
+    settings: Settings,
+    /// How the file differs from them.
+    status: Mutex<SettingsStatus>,
+    tokens: Arc<AdminTokens>,
     /// The upstreams of the command line, which override those of the file.
     upstream: Vec<Upstream>,
     /// The running gateway.
     gateway: OnceLock<UpstreamReload>,
 }
 
-/// The sections of a file that are read only at start. `gateway` is without its upstreams and routes.
-#[derive(Clone, Debug, PartialEq)]
-struct StaticSections {
-    gateway: Option<GatewaySection>,
-    services: Option<ServicesSection>,
-    admin: Option<AdminSection>,
-    store: StoreSection,
-    remote: Option<RemoteSection>,
-}
-
-impl StaticSections {
-    fn of(file: &RuleFile) -> Result<Self, SectionNotRegistered> {
-        Ok(Self {
-            gateway: file
-                .section::<GatewaySection>()?
-                .map(|gateway| gateway.with_upstreams_of(&GatewaySection::default())),
-            services: file.section()?.cloned(),
-            admin: file.section()?.cloned(),
-            store: file.store.clone(),
-            remote: file.section()?.cloned(),
-        })
-    }
-
-    /// Returns the sections that differ.
-    fn changes(&self, other: &Self) -> Vec<&'static str> {
-        let sections = [
-            ("`gateway`", self.gateway != other.gateway),
-            ("`services`", self.services != other.services),
-            ("`admin`", self.admin != other.admin),
-            ("`store`", self.store != other.store),
-            ("`remote`", self.remote != other.remote),
-        ];
-        sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
-    }
-}
-
 impl ConfigReload {
-    pub(super) fn new(reloader: Arc<Reloader>, rule_log: Arc<RuleLog>, upstream: Vec<Upstream>) -> Arc<Self> {
-        Arc::new(Self { reloader, rule_log, started: Mutex::default(), upstream, gateway: OnceLock::new() })
+    /// Creates a reload of the rules; `upstream` are those of the command line.
+    pub(super) fn new(
+        reloader: Arc<Reloader>,
+        (rule_log, audit): (Arc<RuleLog>, Arc<AuditLog>),
+        settings: Settings,
+        tokens: Arc<AdminTokens>,
+        upstream: Vec<Upstream>,
+    ) -> Arc<Self> {
+        let (status, gateway) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { reloader, rule_log, audit, settings, status, tokens, upstream, gateway })
+    }
+
+    /// Returns which settings were changed since the start.
+    pub(super) fn settings(&self) -> SettingsStatus {
+        self.status.lock().clone()
     }
 
     /// Applies changes of upstreams and routes to this gateway from now on, and those since the file was first read.
@@ -87,6 +67,33 @@ impl ConfigReload {
             tracing::info!("upstreams loaded: {count} in {} groups", section.upstream_groups().count());
         }
     }
+
+    fn apply_tokens(&self, local: &Document, file: &RuleFile) {
+        let Ok(section) = file.section_or_default::<AdminSection>() else { return };
+        if let Some(change) = self.tokens.replace(&section) {
+            self.audit.tokens_changed(&format!("local file {}", local.name()), change);
+        }
+    }
+
+    /// Compares the file with the settings of the start, and logs what has changed since it was last compared.
+    fn compare_settings(&self, local: &Document) {
+        let status = self.settings.compare(local);
+        let before = std::mem::replace(&mut *self.status.lock(), status.clone());
+        if status.applied != before.applied && !status.applied.is_empty() {
+            tracing::info!("settings applied without a restart: {}", status.applied.join(", "));
+        }
+        if status.waiting != before.waiting {
+            log_waiting(&status);
+        }
+    }
+}
+
+/// Logs which changed fields wait for a restart.
+pub(super) fn log_waiting(status: &SettingsStatus) {
+    match &*status.waiting {
+        [] => tracing::info!("no changed setting waits for a restart"),
+        waiting => tracing::warn!("changed settings need a restart: {}", waiting.join(", ")),
+    }
 }
 
 impl Apply for ConfigReload {
@@ -97,17 +104,10 @@ impl Apply for ConfigReload {
             self.rule_log.applied(Arc::clone(&file), document.clone());
         }
         self.apply_upstreams(&file);
-        let now = match StaticSections::of(&file) {
-            Ok(now) => now,
-            Err(error) => {
-                tracing::warn!("rules loaded; {error}");
-                return Ok(());
-            }
-        };
-        let mut started = self.started.lock();
-        let changes = started.get_or_insert_with(|| now.clone()).changes(&now);
-        if !changes.is_empty() {
-            tracing::warn!("rules loaded; changes in {} need a restart", changes.join(", "));
+        // Without a local file, its last settings stay.
+        if let Some(local) = local {
+            self.apply_tokens(local, &file);
+            self.compare_settings(local);
         }
         Ok(())
     }

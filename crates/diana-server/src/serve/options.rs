@@ -101,6 +101,12 @@ impl ServeOptions {
     /// Parses the document, and applies the overrides of the command line.
     pub(super) fn file(&self, document: &Document) -> Result<RuleFile, ServeError> {
         let mut file = RuleFile::read(document, &crate::registry()).map_err(ServeError::Problems)?;
+        self.override_sections(&mut file)?;
+        Ok(file)
+    }
+
+    /// Applies the overrides of the command line to the sections of a file.
+    pub(super) fn override_sections(&self, file: &mut RuleFile) -> Result<(), ServeError> {
         if let Some(admin) = self.admin {
             let mut section = file.section_or_default::<AdminSection>()?;
             section.listen = vec![admin];
@@ -124,7 +130,7 @@ impl ServeOptions {
             gateway.access_log = access_log;
         }
         file.set_section(gateway);
-        Ok(file)
+        Ok(())
     }
 }
 

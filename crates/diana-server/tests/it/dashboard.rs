@@ -251,6 +251,26 @@ rules: [{name: each-account, by: account, limit: 5/h, status: 429}]
 }
 
 #[test]
+fn changed_settings_that_need_a_restart_are_shown_until_they_are_changed_back() {
+    let file = |gateway: &str| format!("gateway: {{listen: $LISTEN{gateway}}}\nrules: [{{name: a, limit: 5/h}}]\n");
+    let (diana, browser) = (Diana::serve(&file("")), Browser::start().unwrap());
+    open(&diana, &browser);
+    let is_shown = || browser.run("return document.querySelector('#waiting').checkVisibility()").unwrap();
+    wait_for_text(&browser, "#total", "1");
+    assert_eq!(is_shown(), json!(false));
+    diana.rewrite(&file(", workers: 1, timeouts: {body: 5s}"));
+    let expected = "Changed settings need a restart: gateway.workers, gateway.timeouts.body.";
+    wait_for_text(&browser, "#waiting", expected);
+    assert_eq!(is_shown(), json!(true));
+    click(&browser, "#reload");
+    wait_for_text(&browser, "#reloaded", "Reloaded: 1 rule. Some changes need a restart.");
+    screenshot(&browser, "waiting.png");
+    diana.rewrite(&file(""));
+    let is_hidden = "return !document.querySelector('#waiting').checkVisibility()";
+    browser.wait_for("the note to disappear", is_hidden).unwrap();
+}
+
+#[test]
 fn the_page_fits_400_pixels_and_is_dark_or_light() {
     let upstream = Upstream::echo();
     let (diana, browser) = (gateway(&upstream, RULES), Browser::start().unwrap());

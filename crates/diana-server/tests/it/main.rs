@@ -24,6 +24,7 @@ mod packaging;
 mod program_log;
 mod rule_files;
 mod services;
+mod settings;
 mod shared;
 mod snapshot;
 mod support;

@@ -15,6 +15,10 @@ function described(entry) {
     return [make('b', { textContent: `${entry.action}${cost}` }), ...key, ' in ', link(entry.rule), `: ${left(entry.before)} → ${left(entry.after)}`];
   }
   if (entry.action === 'reload') return [make('b', { textContent: 'reload' }), ' of rules and certificates'];
+  if (entry.tokens) {
+    const lists = ['added', 'removed', 'changed'].filter(what => entry.tokens[what].length);
+    return [make('b', { textContent: 'admin tokens' }), `: ${lists.map(what => `${what} ${entry.tokens[what].join(', ')}`).join('; ')}`];
+  }
   if (entry.action === 'start') return [make('b', { textContent: 'start' }), ` with ${rules(entry.rules)}`];
   if (!entry.ok) return [make('b', { textContent: 'rules' }), ' rejected; the active rules stay'];
   const lists = [['added', entry.added], ['removed', entry.removed], ['changed', entry.changed.map(changed => changed.rule)]];
@@ -49,7 +53,8 @@ export function start() {
     at('reload').disabled = true;
     try {
       const reloaded = await request('/reload', {});
-      setText(at('reloaded'), reloaded.ok ? `Reloaded: ${rules(reloaded.rules)}.` : 'Reloaded, with errors.');
+      const waits = reloaded.settings && reloaded.settings.waiting.length ? ' Some changes need a restart.' : '';
+      setText(at('reloaded'), reloaded.ok ? `Reloaded: ${rules(reloaded.rules)}.${waits}` : 'Reloaded, with errors.');
     } catch (error) {
       setText(at('reloaded'), error.message);
     }

@@ -6,6 +6,7 @@ export function showState(status) {
   setText(at('phase'), status.phase);
   setText(at('about'), `${status.version}, up for ${ago(status.started)}`);
   showDegraded(status);
+  showSettings(status.settings);
   showSource(status.source);
   showStore(status);
   showUpstreams(status);
@@ -44,6 +45,13 @@ function showDegraded(status) {
   at('degraded').querySelectorAll('.since').forEach((element, index) => {
     setText(element, parts[index].since ? ` for ${ago(parts[index].since)}` : '');
   });
+}
+
+// The fields of the rule file that were changed and wait for a restart.
+function showSettings(settings) {
+  const waiting = settings ? settings.waiting : [];
+  setHidden(at('waiting'), waiting.length === 0);
+  setText(at('waiting'), waiting.length ? `Changed settings need a restart: ${waiting.join(', ')}.` : '');
 }
 
 function showSource(source) {

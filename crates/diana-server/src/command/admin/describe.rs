@@ -121,6 +121,9 @@ impl Status {
         });
         let rules = usize::try_from(self.rules).unwrap_or(usize::MAX);
         line("rules", format!("{}{}", count_of(rules, "rule"), source.collect::<String>()));
+        if !self.settings.applied.is_empty() {
+            line("settings", format!("applied since the start: {}", self.settings.applied.join(", ")));
+        }
         let requests = self.requests.iter().filter(|(_, count)| **count > 0);
         let requests = requests.map(|(name, count)| format!("{} {}", number(*count), outcome(name)));
         let requests = requests.collect::<Vec<_>>().join(", ");
@@ -151,6 +154,9 @@ impl Status {
         }
         for degraded in self.degraded() {
             line("DEGRADED", Degraded::describe(&degraded));
+        }
+        if !self.settings.waiting.is_empty() {
+            line("RESTART", format!("needed for changes of {}", self.settings.waiting.join(", ")));
         }
         lines.concat()
     }

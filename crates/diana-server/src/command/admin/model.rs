@@ -18,10 +18,19 @@ pub(crate) struct Status {
     pub(crate) key_bytes: u64,
     pub(crate) rules: u64,
     pub(crate) source: Option<Source>,
+    pub(crate) settings: Settings,
     pub(crate) store: Option<SharedStore>,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) degraded: Vec<Degraded>,
     pub(crate) certificates: Vec<Certificate>,
+}
+
+/// The fields of the rule file that were changed since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Settings {
+    pub(crate) applied: Vec<String>,
+    pub(crate) waiting: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -293,6 +302,7 @@ pub(crate) struct AuditEntry {
     pub(crate) removed: Vec<String>,
     pub(crate) changed: Vec<AuditedRule>,
     pub(crate) more: u64,
+    pub(crate) tokens: AuditedTokens,
     pub(crate) error: Option<String>,
 }
 
@@ -304,6 +314,15 @@ pub(crate) struct AuditedRule {
     pub(crate) after: String,
 }
 
+/// The names of changed tokens, with their roles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct AuditedTokens {
+    pub(crate) added: Vec<String>,
+    pub(crate) removed: Vec<String>,
+    pub(crate) changed: Vec<String>,
+}
+
 /// `/reload`
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -311,4 +330,5 @@ pub(crate) struct Reloaded {
     pub(crate) ok: bool,
     pub(crate) rules: u64,
     pub(crate) source: Option<Source>,
+    pub(crate) settings: Settings,
 }

@@ -149,7 +149,8 @@ fn upstreams_and_routes_change_while_requests_are_in_flight() {
     wait_until("the error", LONG, || diana.output().contains("`weight`").then_some(())).unwrap();
     assert_eq!(get(diana.port(), "/").text(), "new");
     diana.rewrite(&file(&format!("'{}'", new.url()), ", workers: 3"));
-    wait_until("the warning", LONG, || diana.output().contains("`gateway` need a restart").then_some(())).unwrap();
+    wait_until("the warning", LONG, || diana.output().contains("need a restart: gateway.workers").then_some(()))
+        .unwrap();
     loaded(2);
     assert_eq!(get(diana.port(), "/v1/x").text(), "new");
 }

@@ -235,7 +235,7 @@ fn reloaded_rules_apply_and_counts_stay() {
     assert_eq!([check(&diana, ROOT).status, check(&diana, ROOT).status], [204, 503]);
     // Another address needs a restart, and the log says so.
     diana.rewrite("services: {http: 127.0.0.1:0}\nrules: [{name: each, limit: 4/h, status: 503}]\n");
-    let logged = || diana.output().contains("changes in `services` need a restart").then_some(());
+    let logged = || diana.output().contains("need a restart: services.http").then_some(());
     wait_until("the warning", LONG, logged).unwrap();
     assert_eq!([check(&diana, ROOT).status, check(&diana, ROOT).status], [204, 503]);
 }

@@ -1,7 +1,7 @@
 //! The audit log in words: `diana audit` and `diana reload`.
 
 use super::{key_text, number};
-use crate::command::admin::model::{Audit, AuditEntry, KeyLimit, Reloaded};
+use crate::command::admin::model::{Audit, AuditEntry, AuditedTokens, KeyLimit, Reloaded};
 use crate::command::output::{count_of, visible};
 
 impl Audit {
@@ -51,6 +51,7 @@ impl AuditEntry {
             return match (&*self.action, self.lists()) {
                 ("reload", _) => format!("reload{failed}"),
                 ("start", _) => format!("started with {rules}"),
+                ("tokens", _) => format!("admin tokens: {}", self.tokens.describe()),
                 _ if self.error.is_some() => "rules rejected".to_owned(),
                 (_, lists) if lists.is_empty() => format!("{rules} loaded, none differs"),
                 (_, lists) => format!("{rules} loaded, {}", lists.join(", ")),
@@ -77,6 +78,15 @@ impl AuditEntry {
     }
 }
 
+impl AuditedTokens {
+    /// `added alice (operate), removed grafana (read)`
+    fn describe(&self) -> String {
+        let lists = [("added", &self.added), ("removed", &self.removed), ("changed", &self.changed)].into_iter();
+        let lists = lists.filter(|(_, names)| !names.is_empty());
+        lists.map(|(what, names)| format!("{what} {}", visible(&names.join(", ")))).collect::<Vec<_>>().join("; ")
+    }
+}
+
 fn left(limits: &[KeyLimit]) -> String {
     if limits.is_empty() {
         return "unknown".to_owned();
@@ -86,11 +96,18 @@ fn left(limits: &[KeyLimit]) -> String {
 }
 
 impl Reloaded {
-    /// Describes the active rules, and what does not work.
+    /// Describes the active rules, the changed settings, and what does not work.
     pub(crate) fn describe(&self) -> String {
         let rules = count_of(usize::try_from(self.rules).unwrap_or(usize::MAX), "rule");
         let from = self.source.as_ref().map(|source| format!(" from {}", visible(&source.name))).unwrap_or_default();
         let mut text = format!("reloaded: {rules}{from}\n");
+        for (what, fields) in
+            [("applied since the start", &self.settings.applied), ("waits for a restart", &self.settings.waiting)]
+        {
+            if !fields.is_empty() {
+                text.push_str(&format!("{what}: {}\n", visible(&fields.join(", "))));
+            }
+        }
         for error in self.source.iter().flat_map(|source| &source.failing) {
             let source = if error.origin == "local" { "rule file" } else { "config server" };
             text.push_str(&format!(
