@@ -40,9 +40,20 @@ impl NginxServer {
 
     /// The same, started by another program that executes it: `&["taskset", "-c", "0"]`.
     pub fn start_under(prefix: &[&str], http: impl FnOnce(u16) -> String) -> io::Result<Self> {
+        let file = |port: u16| format!("events {{ worker_connections {FILES}; }}\nhttp {{\n{}\n}}\n", http(port));
+        Self::start_file_under(prefix, file)
+    }
+
+    /// Starts nginx with a whole configuration file, and waits until it listens. `file` gets the port, and returns a file
+    /// with one block `http {`; the paths of the files that nginx writes are added.
+    pub fn start_file(file: impl FnOnce(u16) -> String) -> io::Result<Self> {
+        Self::start_file_under(&[], file)
+    }
+
+    fn start_file_under(prefix: &[&str], file: impl FnOnce(u16) -> String) -> io::Result<Self> {
         let port = Port::claim()?;
         let folder = tempfile::Builder::new().prefix("diana-nginx-").tempdir()?;
-        std::fs::write(folder.path().join(CONFIG), config(folder.path(), &http(port.number())))?;
+        std::fs::write(folder.path().join(CONFIG), with_paths(folder.path(), &file(port.number())))?;
         let mut command = command_under(prefix, &tools::system_program("nginx"));
         command.arg("-p").arg(folder.path()).args(["-e", LOG, "-c", CONFIG]);
         let server = Self { process: Process::start(&mut command)?, folder, port };
@@ -83,28 +94,29 @@ impl NginxServer {
 const CONFIG: &str = "nginx.conf";
 const LOG: &str = "error.log";
 
-fn config(folder: &Path, http: &str) -> String {
+/// Adds the paths of the files that nginx writes to a configuration.
+fn with_paths(folder: &Path, file: &str) -> String {
     // As root, nginx starts its workers as another user without access to the folder.
     let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
     let folder = folder.display();
-    format!(
+    let main = format!(
         "{user}
         daemon off;
         worker_processes 1;
         worker_rlimit_nofile {FILES};
         pid {folder}/nginx.pid;
-        error_log {folder}/{LOG} crit;
-        events {{ worker_connections {FILES}; }}
-        http {{
+        error_log {folder}/{LOG} crit;\n"
+    );
+    let http = format!(
+        "http {{
             access_log off;
             client_body_temp_path {folder}/body;
             proxy_temp_path {folder}/proxy;
             fastcgi_temp_path {folder}/fastcgi;
             uwsgi_temp_path {folder}/uwsgi;
-            scgi_temp_path {folder}/scgi;
-            {http}
-        }}\n"
-    )
+            scgi_temp_path {folder}/scgi;\n"
+    );
+    main + &file.replacen("http {", &http, 1)
 }
 
 /// The maximum number of files and connections of a worker, if the machine allows it.

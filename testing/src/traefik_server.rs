@@ -32,25 +32,26 @@ pub struct TraefikServer {
 impl TraefikServer {
     /// Starts Traefik with a dynamic configuration as YAML, and waits until it is loaded. An error in it is an error.
     pub fn start(dynamic: &str) -> io::Result<Self> {
-        Self::start_with(&[], dynamic)
+        let file = |port: u16| {
+            format!(
+                "entryPoints: {{web: {{address: '127.0.0.1:{port}'}}}}\nproviders: {{file: {{directory: {DYNAMIC}}}}}\n"
+            )
+        };
+        Self::start_file(file, dynamic)
     }
 
-    /// The same, with further static configuration as arguments:
-    /// `&["--entryPoints.web.forwardedHeaders.trustedIPs=127.0.0.1"]`.
-    pub fn start_with(args: &[&str], dynamic: &str) -> io::Result<Self> {
+    /// The same, with a static configuration as YAML. `file` gets the port of the entry point `web`, and returns a
+    /// configuration that has this entry point on 127.0.0.1, and `providers: {file: {directory: dynamic}}`.
+    pub fn start_file(file: impl FnOnce(u16) -> String, dynamic: &str) -> io::Result<Self> {
         let port = Port::claim()?;
         let folder = tempfile::Builder::new().prefix("diana-traefik-").tempdir()?;
         let dynamic_folder = folder.path().join(DYNAMIC);
         std::fs::create_dir(&dynamic_folder)?;
         std::fs::write(dynamic_folder.join("test.yaml"), dynamic)?;
         std::fs::write(dynamic_folder.join("ready.yaml"), READY)?;
+        std::fs::write(folder.path().join(STATIC), format!("{}{OPTIONS}", file(port.number())))?;
         let mut command = Command::new(tools::python_program("traefik")?);
-        command.current_dir(folder.path());
-        command.arg(format!("--entryPoints.web.address=127.0.0.1:{}", port.number()));
-        command.args(["--ping.manualRouting=true", "--log.format=json", "--log.level=INFO"]);
-        // Without these it calls servers on the internet.
-        command.args(["--global.checkNewVersion=false", "--global.sendAnonymousUsage=false"]);
-        command.arg(format!("--providers.file.directory={DYNAMIC}")).arg("--providers.file.watch=false").args(args);
+        command.current_dir(folder.path()).arg(format!("--configFile={STATIC}"));
         let process = Process::start_with_log(&mut command, &folder.path().join(LOG))?;
         let server = Self { process, folder, port };
         server.wait_until_ready()?;
@@ -94,6 +95,14 @@ impl TraefikServer {
 
 /// The folder of the dynamic configuration, all files of which are loaded at the same time.
 const DYNAMIC: &str = "dynamic";
+
+/// The file of the static configuration, and what is added to it. Without `global` it calls servers on the internet.
+const STATIC: &str = "traefik.yaml";
+const OPTIONS: &str = "
+ping: {manualRouting: true}
+log: {format: json, level: INFO}
+global: {checkNewVersion: false, sendAnonymousUsage: false}
+";
 
 /// A route that exists as soon as the dynamic configuration is loaded.
 const READY: &str = "

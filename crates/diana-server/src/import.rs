@@ -31,8 +31,11 @@ const MAX_CONDITION: usize = 4096;
 /// The maximum number of limits, locations or descriptors: as many as a file may have rules.
 const MAX_COUNT: usize = 10_000;
 
-/// The hint for every imported file.
+/// The hint for an imported file without a `gateway`.
 const GATEWAY: &str = "the file has only rules; to serve with it, add a `gateway` section with `listen` and `upstream`";
+
+/// The hint for an imported file whose `gateway` has only `trusted_proxies`.
+const GATEWAY_FIELDS: &str = "the `gateway` of the file has only `trusted_proxies`; to serve with it, add `listen` and `upstream` to that section";
 
 /// The hint for every imported file with rules for Envoy.
 const SERVICES: &str = "the file has only rules; to serve with it, add `services: {envoy: 127.0.0.1:8081}`";

@@ -61,6 +61,13 @@ fn traefik_asks_before_it_forwards() {
     assert!(traefik.log().contains("Traefik version"), "{}", traefik.log());
 }
 
+/// Returns a static configuration whose entry point has these options besides its address.
+fn traefik_static(port: u16, options: &str) -> String {
+    format!(
+        "entryPoints: {{web: {{address: '127.0.0.1:{port}', {options}}}}}\nproviders: {{file: {{directory: dynamic}}}}\n"
+    )
+}
+
 #[test]
 fn traefik_takes_static_configuration_too() {
     let (auth, upstream) = auth_and_upstream();
@@ -69,8 +76,8 @@ fn traefik_takes_static_configuration_too() {
     let suspicious = TraefikServer::start(&config).unwrap();
     get(suspicious.port(), spoofed).unwrap();
     assert_eq!(upstream.last_header("x-forwarded-proto").as_deref(), Some("http"));
-    let args = ["--entryPoints.web.forwardedHeaders.trustedIPs=127.0.0.1"];
-    let trusting = TraefikServer::start_with(&args, &config).unwrap();
+    let file = |port| traefik_static(port, "forwardedHeaders: {trustedIPs: [127.0.0.1]}");
+    let trusting = TraefikServer::start_file(file, &config).unwrap();
     get(trusting.port(), spoofed).unwrap();
     assert_eq!(upstream.last_header("x-forwarded-proto").as_deref(), Some("https"));
 }
@@ -82,7 +89,8 @@ fn errors_in_the_configuration_of_traefik_are_reported() {
     let unknown_service = "http: {routers: {all: {rule: PathPrefix(`/`), service: nowhere}}}";
     let unknown_service = TraefikServer::start(unknown_service).unwrap_err().to_string();
     assert!(unknown_service.contains("nowhere"), "{unknown_service}");
-    let unknown_option = TraefikServer::start_with(&["--no_such_thing"], "http: {}").unwrap_err().to_string();
+    let file = |port| traefik_static(port, "no_such_thing: 1");
+    let unknown_option = TraefikServer::start_file(file, "http: {}").unwrap_err().to_string();
     assert!(unknown_option.contains("no_such_thing"), "{unknown_option}");
 }
 

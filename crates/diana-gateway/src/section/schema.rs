@@ -168,10 +168,10 @@ fn of_signature(name: &str) -> Value {
 fn of_timeouts(name: &str) -> Value {
     let description = match name {
         "header" => "for the head of a request; 10s by default",
-        "body" => "for the next chunk of a body; 30s by default",
+        "body" => "for all parts of a request's body together, and for a client to accept bytes; 30s by default",
         "idle" => "for the next request on a connection; 60s by default",
         "connect" => "for a connection to an upstream; 3s by default",
-        "response" => "for the head of an upstream's response; 60s by default",
+        "response" => "for the head of an upstream's response, and each pause in its body; 60s by default",
         "tunnel" => "for the next byte of a tunnel, such as a WebSocket; 1h by default",
         "drain" => "from the stop signal until the listeners are closed, for load balancers to notice; 0s by default",
         _ => "for requests in flight during shutdown, after `drain`; 30s by default",

@@ -12,13 +12,14 @@ use std::time::Duration;
 pub struct Timeouts {
     /// For a request's head, from the first byte of the connection or the request.
     pub header: Duration,
-    /// For the next chunk of a body, in either direction.
+    /// For a request's body: all waits for the client together, plus a second for each 512 bytes received. And for a client
+    /// that accepts no byte of its response.
     pub body: Duration,
     /// For the next request on a connection.
     pub idle: Duration,
     /// For connecting to an upstream.
     pub connect: Duration,
-    /// For the head of the upstream's response, after the request was sent.
+    /// For the head of the upstream's response, after the request was sent, and for each pause in its body.
     pub response: Duration,
     /// For the next byte of a tunnel (WebSocket, `CONNECT`), in either direction.
     pub tunnel: Duration,

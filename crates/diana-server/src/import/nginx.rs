@@ -21,7 +21,7 @@ mod unsupported;
 
 pub use include::Include;
 
-use super::{GATEWAY, Imported};
+use super::{GATEWAY, GATEWAY_FIELDS, Imported};
 use diana_rules::Problems;
 use dump::Dump;
 use notes::Notes;
@@ -71,6 +71,7 @@ pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Impo
     let http = scope::read(&directives, &mut notes);
     let mut file = convert::convert(name, &http, &mut notes);
     file.suggested = gateway_hint::suggested(&directives);
+    let has_gateway = !file.trusted_proxies.is_empty();
     let mut notes = notes.finish();
     let rules = file.finish(&mut notes);
     let mut hints = Vec::new();
@@ -78,6 +79,7 @@ pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Impo
         let has_limits = unsupported::has_limits(&directives);
         hints.push(if has_limits { NONE_CONVERTED.to_owned() } else { format!("{name} {NO_LIMITS}") });
     }
-    hints.push(GATEWAY.to_owned());
+    // A second `gateway` would be a duplicate key.
+    hints.push(if has_gateway { GATEWAY_FIELDS } else { GATEWAY }.to_owned());
     Ok(Imported { rules, notes, hints })
 }

@@ -433,6 +433,22 @@ fn a_file_without_limits_gives_a_hint() {
     assert!(imported.hints[1].contains("`listen`") && imported.hints[1].contains("`upstream`"), "{:?}", imported.hints);
 }
 
+/// A second `gateway` would be a duplicate key.
+#[test]
+fn the_hint_adds_no_second_gateway() {
+    for (proxies, hint) in [
+        ("", "add a `gateway` section with `listen` and `upstream`"),
+        (
+            "set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For;",
+            "the `gateway` of the file has only `trusted_proxies`; to serve with it, add `listen` and `upstream` to that section",
+        ),
+    ] {
+        let imported = imported(&format!("{ZONES}{proxies}server {{ limit_req zone=a; }}"));
+        assert_eq!(imported.rules.contains("\ngateway:\n"), !proxies.is_empty(), "{}", imported.rules);
+        assert!(matches!(&*imported.hints, [only] if only.ends_with(hint)), "{:?}", imported.hints);
+    }
+}
+
 #[test]
 fn the_suggested_gateway_is_valid() {
     let server = "server { listen 80; listen 443 ssl; ssl_certificate a.pem; ssl_certificate_key a.key;

@@ -109,7 +109,11 @@ fn matches_of(rules: &RuleSet, request: &Request) -> Vec<String> {
         format!("{} [{key}] cost {}: {}", name(applied.rule), applied.cost.get(), limits.join(", "))
     });
     let refused = found.denied().iter().map(|refused| {
-        let reason = if refused.why == DenyReason::Listed { "listed" } else { "missing" };
+        let reason = match refused.why {
+            DenyReason::Listed => "listed",
+            DenyReason::Cost => "cost",
+            _ => "missing",
+        };
         format!("{} denies: {reason}", name(refused.rule))
     });
     applied.chain(refused).collect()
@@ -151,8 +155,8 @@ fn each_sample_is_complete_and_documented() {
         assert!(file.rules.len() >= 4, "{sample} has {} rules", file.rules.len());
         let opening = text.lines().take_while(|line| line.starts_with('#')).collect::<Vec<_>>().join(" ");
         assert!(
-            opening.len() > 300 && opening.contains(" sees "),
-            "{sample} must describe its purpose and what a client sees"
+            opening.len() > 300 && opening.contains(" sees ") && opening.contains("# Assumes: "),
+            "{sample} must describe its purpose, what it assumes and what a client sees"
         );
         assert!(!text.lines().any(|line| line.chars().count() > 140), "{sample} has a line that is too long");
         let admin = &file.section::<AdminSection>().unwrap().unwrap().clone().listen;
@@ -249,6 +253,11 @@ fn api_plans_with_vip_accounts() {
         ["free [carol] cost 1: free, free#2", "everyone [] cost 1: everyone"]
     );
     has(&rules, &of("dave", "pro"), "pro [dave] cost 1: pro, pro#2");
+    // An account with an unknown plan, or without one, has the smallest.
+    let without_plan = request("GET", "/v1/things").header("x-account-id", "erin");
+    for unknown in [of("erin", "gold"), of("erin", "Pro"), of("erin", ""), without_plan] {
+        assert_eq!(matches_of(&rules, &unknown), ["free [erin] cost 1: free, free#2", "everyone [] cost 1: everyone"]);
+    }
     has(&rules, &of("acme", "pro"), "pro [acme] cost 1: pro@acme, pro@acme#2");
     has(&rules, &of("globex", "pro"), "pro [globex] cost 1: pro@globex");
     let export = request("POST", "/v1/exports/7").header("x-account-id", "dave");
@@ -335,22 +344,27 @@ fn downloads_by_bandwidth() {
 fn llm_tokens_by_cost() {
     let rules = rules("llm-tokens-by-cost");
     let request_to = |path| request("POST", path).header("authorization", TOKEN);
-    let chat = request_to("/v1/chat/completions").header("content-length", "800").header("x-max-tokens", "1000");
-    has(&rules, &chat, "tokens [alice] cost 1200: tokens, tokens#2");
+    let chat = request_to("/v1/chat/completions").header("content-length", "800");
+    has(&rules, &chat, "tokens [alice] cost 4200: tokens, tokens#2");
     has(&rules, &chat, "requests [alice] cost 1: requests");
     has(&rules, &chat, "at-a-time [alice] cost 1: at-a-time");
     has(&rules, &chat, "models [] cost 1: models");
-    has(&rules, &request_to("/v1/chat/completions"), "tokens [alice] cost 4000: tokens, tokens#2");
-    // An invalid value costs as much as a missing one.
-    for invalid in ["-100", "-4000", "", "abc", "1e3", "1.5", "(several)", "99999999999999999999", " 7"] {
-        let chat = request_to("/v1/chat/completions").header("content-length", "400").header("x-max-tokens", invalid);
-        has(&rules, &chat, "tokens [alice] cost 4000: tokens, tokens#2");
+    // No header that a client chooses lowers the cost below the longest response.
+    for chosen in ["0", "1", "-4000", "abc"] {
+        let chat = request_to("/v1/chat/completions").header("content-length", "800").header("x-max-tokens", chosen);
+        has(&rules, &chat, "tokens [alice] cost 4200: tokens, tokens#2");
     }
-    let min = request_to("/v1/chat/completions").header("content-length", "4").header("x-max-tokens", "0");
-    has(&rules, &min, "tokens [alice] cost 100: tokens, tokens#2");
-    let max =
-        request_to("/v1/chat/completions").header("content-length", "4").header("x-max-tokens", "18446744073709551614");
+    let min = request_to("/v1/chat/completions").header("content-length", "0");
+    has(&rules, &min, "tokens [alice] cost 4000: tokens, tokens#2");
+    let max = request_to("/v1/chat/completions").header("content-length", "18446744073709551614");
     has(&rules, &max, "tokens [alice] cost 9007199254740992: tokens, tokens#2");
+    // Without a valid length, the text may be of any length.
+    has(&rules, &request_to("/v1/chat/completions"), "tokens denies: cost");
+    has(&rules, &request_to("/v1/embeddings"), "embeddings denies: cost");
+    for invalid in ["-100", "-4000", "", "abc", "1e3", "1.5", "(several)", "99999999999999999999", " 7"] {
+        let chat = request_to("/v1/chat/completions").header("content-length", invalid);
+        has(&rules, &chat, "tokens denies: cost");
+    }
     let embedding = request_to("/v1/embeddings").header("content-length", "4000");
     has(&rules, &embedding, "embeddings [alice] cost 101: embeddings");
     let stranger = request("POST", "/v1/chat/completions");

@@ -6,6 +6,7 @@ use crate::support::client::{Client, ClientResponse};
 use crate::support::program::Diana;
 use crate::support::upstream::Upstream;
 use diana_testing::{CaddyServer, NginxServer, TraefikServer};
+use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../../../docs/other-gateways.md");
 
@@ -27,13 +28,32 @@ fn diana() -> Diana {
     Diana::serve(&replace(&rules, "127.0.0.1:8082", "$LISTEN"))
 }
 
+/// Runs the main file of the page, which includes the other one.
 fn nginx(diana: &Diana, upstream: &Upstream) -> NginxServer {
-    let config = config("### nginx", "nginx", diana, upstream);
-    NginxServer::start(|port| replace(&config, "listen 80;", &format!("listen 127.0.0.1:{port};"))).unwrap()
+    let servers = config("### nginx", "nginx", diana, upstream);
+    let folder = TempDir::new().unwrap();
+    let included = folder.path().join("diana.conf");
+    let file = |port: u16| {
+        let servers = replace(&servers, "listen 80;", &format!("listen 127.0.0.1:{port};"));
+        std::fs::write(&included, servers).unwrap();
+        let main = block(PAGE, "### nginx", "nginx nginx.conf");
+        replace(main, "/etc/nginx/diana.conf", &included.display().to_string())
+    };
+    NginxServer::start_file(file).unwrap()
 }
 
 fn traefik(diana: &Diana, upstream: &Upstream) -> TraefikServer {
-    TraefikServer::start(&config("### Traefik", "yaml traefik", diana, upstream)).unwrap()
+    traefik_of("### Traefik", str::to_owned, diana, upstream)
+}
+
+/// Runs the static and the dynamic file of a section, the static one with a change.
+fn traefik_of(section: &str, change: impl FnOnce(&str) -> String, diana: &Diana, upstream: &Upstream) -> TraefikServer {
+    let file = change(block(PAGE, section, "yaml traefik.yaml"));
+    // The file of the page is in a folder, beside a route by which the test sees that both are loaded.
+    let file = replace(&file, "filename: /etc/traefik/dynamic.yaml", "directory: dynamic");
+    let dynamic = config(section, "yaml traefik", diana, upstream);
+    let file = |port: u16| replace(&file, "address: :80", &format!("address: 127.0.0.1:{port}"));
+    TraefikServer::start_file(file, &dynamic).unwrap()
 }
 
 fn caddy(diana: &Diana, upstream: &Upstream) -> CaddyServer {
@@ -306,10 +326,7 @@ const BEHIND: &str = "### Behind a load balancer";
 
 /// Returns a proxy that trusts a load balancer on 127.0.0.1, as on the page.
 fn traefik_behind_load_balancer(diana: &Diana, upstream: &Upstream) -> TraefikServer {
-    let argument = "--entryPoints.web.forwardedHeaders.trustedIPs=10.0.0.0/8";
-    assert!(PAGE.contains(argument));
-    let dynamic = config(BEHIND, "yaml traefik", diana, upstream);
-    TraefikServer::start_with(&[&argument.replace("10.0.0.0/8", "127.0.0.1")], &dynamic).unwrap()
+    traefik_of(BEHIND, |file| replace(file, "10.0.0.0/8", "127.0.0.1"), diana, upstream)
 }
 
 fn caddy_behind_load_balancer(diana: &Diana, upstream: &Upstream) -> CaddyServer {

@@ -162,37 +162,59 @@ fn without_the_rate_limit_service_requests_pass() {
     assert_eq!(setup.statuses("/checkout", ""), [200, 200]);
 }
 
+/// The keys that sign the tokens below, and tokens of these users from `https://login.example.com`.
+const JWKS: &str =
+    r#"{"keys": [{"kty": "oct", "alg": "HS256", "k": "YSBzZWNyZXQgZm9yIHRlc3RzLCB3aGljaCBub2JvZHkgZWxzZSBoYXM"}]}"#;
+const ALICE: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+    eyJzdWIiOiJhbGljZSIsImlzcyI6Imh0dHBzOi8vbG9naW4uZXhhbXBsZS5jb20ifQ.\
+    4rh1BLwfnnI8j8v-g93N3y36Piqd-gBQTMDNBHwerzE";
+const BOB: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+    eyJzdWIiOiJib2IiLCJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUuY29tIn0.\
+    aXu76eb9H3jkIASM9UARBTfrCK_gKEZSC9Lh56SLQt0";
+const CAROL: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+    eyJzdWIiOiJjYXJvbCIsImlzcyI6Imh0dHBzOi8vbG9naW4uZXhhbXBsZS5jb20ifQ.\
+    lfpNR_ajl4F9bHJpFE1hrSsNxVqSZImkmufV9eCM_hM";
+
 #[test]
-fn costs_known_afterwards_are_charged() {
+fn costs_known_afterwards_are_charged_to_the_user_of_a_verified_token() {
     let section = "Costs known afterwards";
     let upstream = Upstream::start(|exchange| {
         exchange.body()?;
         let used = exchange.request.header("x-will-use").map(|used| format!("x-tokens-used: {used}\r\n"));
         exchange.respond("200 OK", &used.unwrap_or_default(), b"a poem")
     });
-    let mut setup = Setup::run(section, &[("limit: 100000/day", "limit: 1000/day")], upstream);
+    let folder = TempDir::new().unwrap();
+    let jwks = folder.path().join("jwks.json");
+    std::fs::write(&jwks, JWKS).unwrap();
+    let envoy = replaced(block(section, "yaml envoy"), &[("/etc/envoy/jwks.json", jwks.display().to_string())]);
+    let changes = [("limit: 100000/day", "limit: 1000/day"), ("/var/lib/diana/counts", "$FOLDER/counts")];
+    let mut setup = Setup::run_with(section, &changes, upstream, "", &envoy);
     let charged = |setup: &Setup| {
         setup.diana.as_ref().unwrap().metric("diana_decisions_total{rule=\"tokens-used\",outcome=\"granted\"}")
     };
-    let ask = |setup: &Setup, user: &str, tokens: u32| {
-        setup.get("/", &format!("x-user: {user}\r\nx-will-use: {tokens}\r\n")).status
+    let ask = |setup: &Setup, token: &str, tokens: u32| {
+        setup.get("/", &format!("authorization: Bearer {token}\r\nx-will-use: {tokens}\r\n")).status
     };
     // Any cost is accepted while the limit is not exceeded, and arrives after the response.
     for (number, tokens) in [(1.0, 400), (2.0, 600), (3.0, 5_000)] {
-        assert_eq!(ask(&setup, "alice", tokens), 200);
+        assert_eq!(ask(&setup, ALICE, tokens), 200);
         wait_until("the cost to arrive", LONG, || (charged(&setup) == number).then_some(())).unwrap();
     }
-    assert_eq!(ask(&setup, "alice", 1), 429);
-    assert_eq!(ask(&setup, "bob", 1), 200);
+    assert_eq!(ask(&setup, ALICE, 1), 429);
+    assert_eq!(ask(&setup, BOB, 1), 200);
+    // Nobody spends the tokens of another user, or has a fresh limit by another name.
+    assert_eq!(ask(&setup, &format!("{ALICE}\r\nx-user: dave"), 1), 429);
+    assert_eq!(ask(&setup, BOB.trim_end_matches('0'), 1), 401);
+    assert_eq!(setup.get("/", "x-user: bob\r\n").status, 401);
     let peek = setup.diana.as_ref().unwrap().admin("/peek?rule=tokens&key=alice").text();
     assert!(peek.contains("\"remaining\":0"), "{peek}");
     // A response without the header costs nothing.
-    assert_eq!(setup.get("/", "x-user: carol\r\n").status, 200);
-    assert_eq!(ask(&setup, "carol", 1), 200);
+    assert_eq!(setup.get("/", &format!("authorization: Bearer {CAROL}\r\n")).status, 200);
+    assert_eq!(ask(&setup, CAROL, 1), 200);
     wait_until("the cost to arrive", LONG, || (charged(&setup) == 5.0).then_some(())).unwrap();
     // Without an answer, requests are denied.
     drop(setup.diana.take());
-    assert_eq!(ask(&setup, "bob", 1), 500);
+    assert_eq!(ask(&setup, BOB, 1), 500);
 }
 
 const EXT_AUTHZ: &str = "Envoy's external authorization";
