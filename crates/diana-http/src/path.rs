@@ -2,7 +2,7 @@
 //!
 //! Servers differ in how they read a path. Where all of them agree, it is normalised:
 //!
-//! - `%73` is `s`, and `|` is `%7C`: each segment is [normal](normal_segment).
+//! - `%73` is `s`, and `|` is `%7C`: each segment is [normal](diana::rules::matching::normal_segment).
 //! - Several `/` are one.
 //! - `.` and `..` are resolved. (The gateway and the layer answer such paths with 400.)
 //!
@@ -28,14 +28,12 @@
 //!   client sends.
 
 use diana::rules::http_settings::SpellingPolicy;
-use diana::rules::matching::normal_segment;
+use diana::rules::matching::{escaped_byte, push_normal};
 use std::borrow::Cow;
 
-/// The maximum total length of the forms of a path, in bytes. A path of 10 KB may contain `%2F`, one of 1 KB everything
-/// together.
-pub const MAX_FORM_BYTES: usize = 64 * 1024;
-/// The longest spelling of a `.` or `..` segment.
-const ESCAPED_DOTS: &str = "%2e%2e";
+/// The maximum total length of the forms of a path, in bytes: computing them takes less than a millisecond. A path of 10 KB may
+/// contain `%2F`, one of half a KB everything together.
+pub const MAX_FORM_BYTES: usize = 32 * 1024;
 /// The length of an escape.
 const ESCAPE: usize = "%2f".len();
 
@@ -92,17 +90,12 @@ pub fn malformed_path(path: &str, escaped_slash: SpellingPolicy) -> Option<&'sta
 
 #[cold]
 fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> {
-    let ambiguities = Ambiguities::of(path);
-    if ambiguities.form_bytes(path) > MAX_FORM_BYTES {
+    // A long one need not be read: there is at least one form.
+    let ambiguities = (path.len() <= MAX_FORM_BYTES).then(|| Ambiguities::of(path));
+    let Some(ambiguities) = ambiguities.filter(|found| found.form_bytes(path) <= MAX_FORM_BYTES) else {
         return Some("the path has too many interpretations for its length");
-    }
-    // Every segment of every form, except those that contain a separator, is one of these.
-    let is_dots = |segment: &str| {
-        segment.len() <= ESCAPED_DOTS.len()
-            && segment.starts_with(['.', '%'])
-            && matches!(&*normal_segment(segment), "." | "..")
     };
-    if with_separators(path).split(['/', '\\']).any(|segment| is_dots(cut(segment))) {
+    if ambiguities.dots {
         return Some("the path contains a `.` or `..` segment");
     }
     if ambiguities.control {
@@ -114,7 +107,12 @@ fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> 
 
 /// Returns the total length of the forms of a path; 0 if it is certainly normal.
 pub fn form_bytes(path: &str) -> usize {
-    if is_normal(path) { 0 } else { Ambiguities::of(path).form_bytes(path) }
+    match is_normal(path) {
+        true => 0,
+        // At least.
+        false if path.len() > MAX_FORM_BYTES => path.len(),
+        false => Ambiguities::of(path).form_bytes(path),
+    }
 }
 
 /// Returns `true` if a path is certainly normal, so that it needs no further checks. (A loop with a table: paths are short,
@@ -197,38 +195,103 @@ impl Interpretation {
             return Cow::Borrowed(path);
         }
         let sent = if self.has_host { without_host(path) } else { path };
-        let mut text = match self.cuts {
-            Cuts::Nothing => Cow::Borrowed(sent),
-            Cuts::Parameters if sent.contains(';') => {
-                Cow::Owned(sent.split('/').map(cut).collect::<Vec<_>>().join("/"))
-            }
-            Cuts::Parameters => Cow::Borrowed(sent),
-            Cuts::Rest => Cow::Borrowed(cut(sent)),
-        };
-        if self.decodes {
-            text = Cow::Owned(with_separators(&text).into_owned());
-        }
-        let is_separator = |character| character == '/' || self.splits_at_backslash && character == '\\';
-        let mut form = String::with_capacity(text.len() + 1);
-        let mut segments = text.split(is_separator).peekable();
-        while let Some(segment) = segments.next() {
-            let is_last = segments.peek().is_none();
-            let segment = normal_segment(if self.cuts_segments { cut(segment) } else { segment });
-            match &*segment {
-                "" | "." => {}
-                ".." => form.truncate(form.rfind('/').unwrap_or(0)),
-                segment => {
-                    form.push('/');
-                    form.push_str(segment);
+        let sent = if self.cuts == Cuts::Rest { cut(sent) } else { sent }.as_bytes();
+        let mut form = Form::new(sent.len());
+        let (mut at, mut skipped) = (0, Skipped::Nothing);
+        while let Some(&first) = sent.get(at) {
+            let rest = &sent[at..];
+            let escaped = if first == b'%' && self.decodes { separator(rest) } else { None };
+            let (byte, is_raw) = (escaped.unwrap_or(first), escaped.is_none());
+            let length = if is_raw { 1 } else { ESCAPE };
+            let is_separator = byte == b'/' || byte == b'\\' && self.splits_at_backslash;
+            match skipped {
+                // Parameters are removed before anything is decoded.
+                Skipped::ToSlash if first != b'/' => {}
+                Skipped::ToSeparator if !is_separator => {}
+                _ if is_separator => {
+                    form.end_segment();
+                    skipped = Skipped::Nothing;
+                }
+                _ if byte == b';' && is_raw && self.cuts == Cuts::Parameters => skipped = Skipped::ToSlash,
+                _ if byte == b';' && self.cuts_segments => skipped = Skipped::ToSeparator,
+                _ if !is_raw => form.text.push(byte),
+                _ => {
+                    at += form.push_text(rest);
                     continue;
                 }
             }
-            // A path that ends in a slash, or in a dot segment, keeps the trailing slash.
-            if is_last {
-                form.push('/');
-            }
+            at += length;
         }
+        let form = form.finish();
         if form == path { Cow::Borrowed(path) } else { Cow::Owned(form) }
+    }
+}
+
+/// The part of a path that is being skipped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Skipped {
+    Nothing,
+    /// `;x`, up to the next unescaped `/`.
+    ToSlash,
+    /// `;x`, up to the next separator.
+    ToSeparator,
+}
+
+/// A form that is being written, segment by segment.
+struct Form {
+    text: Vec<u8>,
+    /// Where the last segment starts, with its slash.
+    segment: usize,
+}
+
+impl Form {
+    fn new(length: usize) -> Self {
+        let mut text = Vec::with_capacity(length + 1);
+        text.push(b'/');
+        Self { text, segment: 0 }
+    }
+
+    /// Adds the normal form of the text at the start of `rest`; returns its length.
+    fn push_text(&mut self, rest: &[u8]) -> usize {
+        let is_plain =
+            |byte: &u8| matches!(BYTE_CLASSES[usize::from(*byte)], ByteClass::Plain | ByteClass::Dot) && *byte != b' ';
+        let plain = rest.iter().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
+        if plain == 0 {
+            return push_normal(rest, &mut self.text);
+        }
+        self.text.extend_from_slice(&rest[..plain]);
+        plain
+    }
+
+    /// Ends a segment: an empty one and `.` are removed, and `..` with the one before. Returns `true` if it was removed.
+    #[inline]
+    fn resolve(&mut self) -> bool {
+        match self.text.len() - self.segment {
+            1 => {}
+            2 if self.text.ends_with(b".") => {}
+            3 if self.text.ends_with(b"..") => {
+                self.text.truncate(self.segment);
+                self.segment = self.text.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            }
+            _ => return false,
+        }
+        self.text.truncate(self.segment);
+        true
+    }
+
+    /// Ends a segment, and begins the next one.
+    fn end_segment(&mut self) {
+        self.resolve();
+        self.segment = self.text.len();
+        self.text.push(b'/');
+    }
+
+    /// Ends the last segment. A path that ends in a slash, or in a dot segment, keeps the trailing slash.
+    fn finish(mut self) -> String {
+        if self.resolve() {
+            self.text.push(b'/');
+        }
+        String::from_utf8(self.text).unwrap_or_default()
     }
 }
 
@@ -243,27 +306,44 @@ struct Ambiguities {
     escaped_backslash: bool,
     /// An escaped control character.
     control: bool,
+    /// A segment `.` or `..`, in any spelling and any form.
+    dots: bool,
 }
 
 impl Ambiguities {
     fn of(path: &str) -> Self {
         let mut found = Self { host: without_host(path).len() < path.len(), ..Self::default() };
-        let mut rest = path.as_bytes();
-        while let Some((first, tail)) = rest.split_first() {
-            match first {
-                b';' => found.semicolon = true,
-                b'\\' => found.backslash = true,
-                b'%' => match escaped(rest) {
-                    Some(b'/') => found.escaped_slash = true,
-                    Some(b';') => found.escaped_semicolon = true,
-                    Some(b'\\') => found.escaped_backslash = true,
-                    Some(byte) if byte.is_ascii_control() => found.control = true,
-                    _ => {}
-                },
-                _ => {}
+        // Every segment of every form, except those that contain a separator, consists of these up to its parameters.
+        let (mut dots, mut others, mut is_cut) = (0_usize, false, false);
+        let (bytes, mut at) = (path.as_bytes(), 0);
+        while let Some(&first) = bytes.get(at) {
+            at += 1;
+            let mut byte = first;
+            if first == b'%'
+                && let Some(escaped) = escaped_byte(&bytes[at - 1..])
+            {
+                at += ESCAPE - 1;
+                byte = escaped;
+                found.escaped_slash |= byte == b'/';
+                found.escaped_semicolon |= byte == b';';
+                found.escaped_backslash |= byte == b'\\';
+                found.control |= byte.is_ascii_control();
             }
-            rest = tail;
+            match byte {
+                b'/' | b'\\' => {
+                    found.backslash |= first == b'\\';
+                    found.dots |= !others && matches!(dots, 1 | 2);
+                    (dots, others, is_cut) = (0, false, false);
+                }
+                b';' => {
+                    found.semicolon |= first == b';';
+                    is_cut = true;
+                }
+                b'.' => dots += usize::from(!is_cut),
+                _ => others |= !is_cut,
+            }
         }
+        found.dots |= !others && matches!(dots, 1 | 2);
         found
     }
 
@@ -340,26 +420,7 @@ fn without_host(path: &str) -> &str {
     host.find(SLASHES).and_then(|end| host.get(end..)).unwrap_or("/")
 }
 
-/// Returns the byte that is escaped at the start of a text.
-fn escaped(text: &[u8]) -> Option<u8> {
-    let [b'%', high, low, ..] = text else { return None };
-    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(high)? << 4 | digit(low)?)
-}
-
-/// Returns a path with its escaped separators decoded.
-fn with_separators(path: &str) -> Cow<'_, str> {
-    let mut text = String::new();
-    let mut rest = 0;
-    let escapes = path.match_indices('%').filter_map(|(at, _)| Some((at, escaped(path.as_bytes().get(at..)?)?)));
-    for (at, byte) in escapes.filter(|(_, byte)| b"/\\;".contains(byte)) {
-        text.push_str(path.get(rest..at).unwrap_or_default());
-        text.push(char::from(byte));
-        rest = at + ESCAPE;
-    }
-    if rest == 0 {
-        return Cow::Borrowed(path);
-    }
-    text.push_str(path.get(rest..).unwrap_or_default());
-    Cow::Owned(text)
+/// Returns the separator that is escaped at the start of a text.
+fn separator(text: &[u8]) -> Option<u8> {
+    escaped_byte(text).filter(|byte| matches!(byte, b'/' | b'\\' | b';'))
 }

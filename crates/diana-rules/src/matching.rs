@@ -24,7 +24,7 @@ use host::HostPattern;
 pub use host::{is_valid_host, split_host};
 use networks::Networks;
 pub use networks::parse_network;
-pub use normal_segment::normal_segment;
+pub use normal_segment::{escaped_byte, normal_segment, push_normal};
 use path::PathPattern;
 pub(crate) use request_view::{NeededAttributes, Normalised, RequestView, WithParameters};
 use std::fmt;

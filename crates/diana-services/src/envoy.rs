@@ -61,8 +61,8 @@ mod proto {
     pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 }
 
-/// The largest message; Envoy sends no bodies unless it is configured to.
-const MAX_MESSAGE: usize = 1 << 20;
+/// The largest message for the rate limit service: some copies of the longest header that Envoy accepts by default, 60 KiB.
+const MAX_MESSAGE: usize = 256 << 10;
 /// The largest list of headers of a call. Envoy passes on some of its client's, such as those for tracing, and by default
 /// accepts 60 KiB from it.
 const MAX_HEADERS: u32 = 64 << 10;

@@ -1,7 +1,6 @@
 //! The normal form of a path segment, in which rules and requests are compared.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// Returns the normal form of one path segment: only characters that need an escape are escaped, in upper case. A `%`
 /// that escapes nothing is escaped itself.
@@ -18,66 +17,113 @@ pub fn normal_segment(segment: &str) -> Cow<'_, str> {
     if !segment.bytes().any(|byte| byte == b'%' || is_escaped_always(byte)) {
         return Cow::Borrowed(segment);
     }
-    let mut text = String::with_capacity(segment.len());
-    let mut rest = segment;
-    while let Some(at) = rest.bytes().position(|byte| byte == b'%' || is_escaped_always(byte)) {
-        let (before, odd) = rest.split_at(at);
-        text.push_str(before);
-        let length = match escaped(odd) {
-            None => {
-                // The character is ASCII, one byte.
-                let _ = write!(text, "%{:02X}", odd.as_bytes()[0]);
-                1
+    let mut text = Vec::with_capacity(segment.len() + 16);
+    let mut rest = segment.as_bytes();
+    while !rest.is_empty() {
+        let length = push_normal(rest, &mut text);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Cow::Owned(String::from_utf8(text).unwrap_or_default())
+}
+
+/// Adds the normal form of the first character of a segment, or of the byte or character that is escaped there. Returns its
+/// length in the segment.
+///
+/// ```
+/// use diana_rules::matching::push_normal;
+///
+/// let mut text = Vec::new();
+/// assert_eq!([&b"%73ms"[..], b"%c3%a9", b"|", b"%", b"%2f"].map(|segment| push_normal(segment, &mut text)), [3, 6, 1, 1, 3]);
+/// assert_eq!(String::from_utf8_lossy(&text), "s\u{e9}%7C%25%2F");
+/// ```
+#[inline]
+pub fn push_normal(segment: &[u8], text: &mut Vec<u8>) -> usize {
+    let Some(&first) = segment.first() else { return 0 };
+    if first != b'%' && !is_escaped_always(first) {
+        text.push(first);
+        return 1;
+    }
+    match escaped_byte(segment) {
+        None => {
+            push_escape(first, text);
+            1
+        }
+        Some(byte) if byte.is_ascii() => {
+            if needs_no_escape(byte) {
+                text.push(byte)
+            } else {
+                push_escape(byte, text)
             }
-            Some(first) if first.is_ascii() => {
-                if needs_no_escape(first) {
-                    text.push(char::from(first));
-                } else {
-                    let _ = write!(text, "%{first:02X}");
-                }
+            3
+        }
+        Some(byte) => match character(byte, segment) {
+            Some((bytes, count)) => {
+                text.extend_from_slice(bytes.get(..count).unwrap_or_default());
+                count * 3
+            }
+            None => {
+                push_escape(byte, text);
                 3
             }
-            Some(first) => match character(first, odd) {
-                Some((character, length)) => {
-                    text.push(character);
-                    length
-                }
-                None => {
-                    let _ = write!(text, "%{first:02X}");
-                    3
-                }
-            },
-        };
-        rest = odd.get(length..).unwrap_or_default();
+        },
     }
-    text.push_str(rest);
-    Cow::Owned(text)
 }
 
-/// Decodes the escaped non-ASCII character at the start of a text, whose first byte is `first`; also returns the length
-/// of its escapes.
-fn character(first: u8, text: &str) -> Option<(char, usize)> {
+fn push_escape(byte: u8, text: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    text.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}
+
+/// Decodes the escaped non-ASCII character at the start of a text, whose first byte is `first`: its bytes, and how many they are.
+fn character(first: u8, text: &[u8]) -> Option<([u8; 4], usize)> {
     let mut bytes = [first, 0, 0, 0];
-    let more = (1..4).map_while(|index| escaped(text.get(index * 3..)?));
+    let more = (1..4).map_while(|index| escaped_byte(text.get(index * 3..)?));
     let count = 1 + bytes[1..].iter_mut().zip(more).map(|(byte, more)| *byte = more).count();
-    let known = |count: usize| Some((str::from_utf8(&bytes[..count]).ok()?.chars().next()?, count * 3));
-    (2..=count).find_map(known)
+    let is_one = |count: &usize| str::from_utf8(&bytes[..*count]).is_ok_and(|text| text.chars().count() == 1);
+    (2..=count).find(is_one).map(|count| (bytes, count))
 }
 
-/// Decodes the escaped byte at the start of a text.
-fn escaped(text: &str) -> Option<u8> {
-    let [b'%', high, low, ..] = text.as_bytes() else { return None };
-    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(high)? << 4 | digit(low)?)
+/// Returns the byte that is escaped at the start of a text.
+#[inline]
+pub fn escaped_byte(text: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = text else { return None };
+    Some(hex_digit(*high)? << 4 | hex_digit(*low)?)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
 }
 
 /// Returns `true` if a byte means the same with and without an escape: RFC 3986's segment characters, except `;`.
 fn needs_no_escape(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@".contains(&byte)
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b'='
+                | b':'
+                | b'@'
+        )
 }
 
 /// Returns `true` if a byte is not valid in a path by RFC 3986, but some clients send it without an escape. (`\` is
 /// excluded, since it may be a separator.)
 fn is_escaped_always(byte: u8) -> bool {
-    b" \"<>[]^`{|}".contains(&byte)
+    matches!(byte, b' ' | b'"' | b'<' | b'>' | b'[' | b']' | b'^' | b'`' | b'{' | b'|' | b'}')
 }

@@ -15,6 +15,7 @@ mod ordinary_rules;
 mod page;
 mod rate_limit;
 mod redis_clients;
+mod request_cost;
 pub(crate) mod resp_client;
 mod resp_operations;
 mod robustness;

@@ -10,6 +10,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+/// The maximum length of the paths of all descriptors of a call. Rules compare the path of each: more would take longer than a
+/// millisecond. Seldom more than a few hundred bytes are a path.
+const MAX_PATHS: usize = 32 << 10;
+
 /// The heads of requests that the descriptors of a call describe. Most often all of them have the same path, which is read
 /// once.
 pub(super) struct DescribedHeads {
@@ -23,16 +27,21 @@ pub(super) struct DescribedHeads {
 pub(super) struct Rejected;
 
 impl DescribedHeads {
-    /// Reads the heads. Once the forms of all paths together are longer than those of one path may be, the rest is rejected.
+    /// Reads the heads. Once the paths of all descriptors are longer than [`MAX_PATHS`] together, or the forms of all odd paths
+    /// longer than those of one may be, the rest is rejected.
     pub(super) fn read(descriptors: &[RateLimitDescriptor], gateway: &GatewaySection) -> Self {
-        let (mut heads, mut known, mut bytes) = (Vec::new(), HashMap::new(), 0);
+        let (mut heads, mut known, mut bytes, mut forms) = (Vec::new(), HashMap::new(), 0, 0);
         let of = descriptors.iter().map(|descriptor| {
             let entry = |key: &str| entry(descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value)), key);
             let Some(path) = entry("path") else { return Ok(None) };
+            bytes += path.len();
+            if bytes > MAX_PATHS {
+                return Err(Rejected);
+            }
             let (method, host) = (entry("method"), entry("host"));
             *known.entry((path, method, host)).or_insert_with(|| {
-                bytes += form_bytes(path.split('?').next().unwrap_or(path));
-                if bytes > MAX_FORM_BYTES {
+                forms += form_bytes(path.split('?').next().unwrap_or(path));
+                if forms > MAX_FORM_BYTES {
                     return Err(Rejected);
                 }
                 let description = HeadDescription { path, method, host, cookies: None };

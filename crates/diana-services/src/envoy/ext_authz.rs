@@ -36,6 +36,8 @@ const HEAD: NestedFields = NestedFields(&[(3, LEAF), (13, NestedFields(&[(1, LEA
 const FIELDS_OF_HEADER: usize = 3;
 /// The other fields of a message, at most: pseudo-headers, and what Envoy adds. With much room for newer ones.
 const OTHER_FIELDS: usize = 256;
+/// The bytes beside the head, at most: metadata, a certificate.
+const OTHER_BYTES: usize = 256 << 10;
 /// What HTTP/1 has between the names and the values of headers: `: `, and the end of the line.
 const SEPARATORS: usize = 4;
 const TOO_MANY_HEADERS: RejectedRequest =
@@ -54,7 +56,8 @@ impl EnvoyState {
         caller: IpAddr,
     ) -> Result<(CheckResponse, Allowed), Status> {
         let max_fields = OTHER_FIELDS + FIELDS_OF_HEADER * self.options.gateway.bounds.headers;
-        let request = match call.message::<CheckRequest>(&CHECK_FIELDS, max_fields).await {
+        let max_length = self.options.gateway.bounds.header + OTHER_BYTES;
+        let request = match call.message::<CheckRequest>(max_length, &CHECK_FIELDS, max_fields).await {
             Ok(request) => request,
             Err(MessageError::TooLong) => return Ok((rejected(HEAD_TOO_LONG).await, Allowed::No)),
             Err(MessageError::TooManyFields) => return Ok((rejected(TOO_MANY_HEADERS).await, Allowed::No)),

@@ -10,7 +10,7 @@ use super::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use super::proto::ratelimit::rate_limit_response::{Code, DescriptorStatus};
 use super::proto::ratelimit::{RateLimitRequest, RateLimitResponse};
 use super::unary_call::{MessageError, UnaryCall};
-use super::{Allowed, EnvoyState, descriptor_status, overrides, within};
+use super::{Allowed, EnvoyState, MAX_MESSAGE, descriptor_status, overrides, within};
 use diana::store::{Ask, Limit};
 use diana::{Cost, LimitsGuard, LoggedRequest, Retry, Verdict, VerdictGuard};
 use diana_http::HttpAttributes;
@@ -26,8 +26,8 @@ const MAX_ENTRIES: usize = 64;
 /// The messages in a [`RateLimitRequest`]: descriptors, and of them the entries, the limit and the hits.
 pub(super) const RATE_LIMIT_FIELDS: NestedFields =
     NestedFields(&[(2, NestedFields(&[(1, LEAF), (2, LEAF), (3, LEAF)]))]);
-/// The fields of a message: those of [`MAX_DESCRIPTORS`] with [`MAX_ENTRIES`], each of which has a key and a value.
-const MAX_FIELDS: usize = 2 + MAX_DESCRIPTORS * (8 + 3 * MAX_ENTRIES);
+/// The fields of a message: those of [`MAX_DESCRIPTORS`], and of a thousand entries, each of which has a key and a value.
+const MAX_FIELDS: usize = 2 + MAX_DESCRIPTORS * 8 + 1_000 * 3;
 
 /// The path of the service's only call.
 pub(super) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -81,7 +81,7 @@ impl EnvoyState {
         &self,
         call: &mut UnaryCall<CallBody>,
     ) -> Result<(RateLimitResponse, Allowed), Status> {
-        let request = match call.message::<RateLimitRequest>(&RATE_LIMIT_FIELDS, MAX_FIELDS).await {
+        let request = match call.message::<RateLimitRequest>(MAX_MESSAGE, &RATE_LIMIT_FIELDS, MAX_FIELDS).await {
             Ok(request) => request,
             // A client of Envoy may have sent a very long header. An error would let its request pass.
             Err(MessageError::TooLong) => {

@@ -3,7 +3,7 @@
 //! Envoy's services are called this way. tonic serves health and reflection, and its [`Status`] is used here, too.
 
 use super::field_count::NestedFields;
-use super::{Allowed, EnvoyState, MAX_MESSAGE};
+use super::{Allowed, EnvoyState};
 use bytes::{BufMut, Bytes, BytesMut};
 use diana::{Clock, SystemClock, Timestamp};
 use diana_gateway::ReservedMemory;
@@ -44,7 +44,7 @@ pub(super) struct UnaryCall<B> {
 /// A message that is not decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MessageError {
-    /// It has more bytes than [`MAX_MESSAGE`].
+    /// It has more bytes than are accepted.
     TooLong,
     /// It has more fields than are accepted.
     TooManyFields,
@@ -64,13 +64,14 @@ impl<B: hyper::body::Body<Data = Bytes, Error = Status> + Unpin> UnaryCall<B> {
         Self { body, unsupported: unsupported(headers), deadline: deadline(headers), memory, start: None }
     }
 
-    /// Reads and decodes the message, which may have `max` fields.
+    /// Reads and decodes the message, which may have `max_length` bytes and `max` fields.
     pub(super) async fn message<M: Message + Default>(
         &mut self,
+        max_length: usize,
         fields: &NestedFields,
         max: usize,
     ) -> Result<M, MessageError> {
-        let received = self.read().await?;
+        let received = self.read(max_length).await?;
         self.start = Some(SystemClock.now());
         let message = received.get(PREFIX..).unwrap_or_default();
         let count = fields.count_up_to(max, message).ok_or(MessageError::TooManyFields)?;
@@ -79,7 +80,7 @@ impl<B: hyper::body::Body<Data = Bytes, Error = Status> + Unpin> UnaryCall<B> {
     }
 
     /// Reads the message, with its prefix.
-    async fn read(&mut self) -> Result<Bytes, MessageError> {
+    async fn read(&mut self, max_length: usize) -> Result<Bytes, MessageError> {
         if let Some(status) = self.unsupported.take() {
             return Err(status.into());
         }
@@ -89,11 +90,11 @@ impl<B: hyper::body::Body<Data = Bytes, Error = Status> + Unpin> UnaryCall<B> {
             let is_last = self.body.is_end_stream();
             // Almost always, the message is a single frame.
             if is_last && parts.length == 0 {
-                check_length(&data, data.len())?;
+                check_length(&data, data.len(), max_length)?;
                 return if is_complete(&data) { Ok(data) } else { Err(missing().into()) };
             }
             parts.add(&data, &mut self.memory)?;
-            check_length(parts.start(), parts.length)?;
+            check_length(parts.start(), parts.length, max_length)?;
             if is_last {
                 break;
             }
@@ -207,12 +208,12 @@ fn deadline(headers: &HeaderMap) -> Option<Duration> {
 
 /// Rejects a message as soon as its prefix announces that it is compressed or too long. `received` is the number of bytes
 /// that have arrived.
-fn check_length(start: &[u8], received: usize) -> Result<(), MessageError> {
+fn check_length(start: &[u8], received: usize, max_length: usize) -> Result<(), MessageError> {
     if start.first().is_some_and(|flag| *flag != 0) {
         return Err(Status::internal("the message is compressed, but the call has no `grpc-encoding`").into());
     }
     match announced_length(start) {
-        Some(length) if length > MAX_MESSAGE => Err(MessageError::TooLong),
+        Some(length) if length > max_length => Err(MessageError::TooLong),
         Some(length) if received > PREFIX + length => {
             Err(Status::internal("the call has several messages: expected one").into())
         }
@@ -311,7 +312,7 @@ mod tests {
         let frames = frames.into_iter().map(|data| Ok::<_, Status>(Frame::data(data)));
         let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
         let memory = Arc::new(TotalMemory::new(memory)).reserve(CALL_MEMORY).unwrap();
-        UnaryCall::new(headers, body, memory).message(&LEAF, 2).now_or_never().unwrap()
+        UnaryCall::new(headers, body, memory).message(1 << 20, &LEAF, 2).now_or_never().unwrap()
     }
 
     fn error(sent: &[u8]) -> String {

@@ -41,22 +41,22 @@ async fn unfinished_messages_are_bounded_and_the_newest_is_refused() {
     assert_eq!(envoy.codes::<2>(&descriptor(&[("k", "a")])).await, [Code::Ok, Code::OverLimit]);
     let before = diana.own_memory();
     let mut sender = http2::connect(diana.port()).await;
-    let part = Bytes::from([&[0, 0, 0x10, 0, 0][..], &vec![b'x'; (1 << 20) - 1]].concat());
-    let calls = (0..64).map(|_| {
+    let part = Bytes::from([&[0, 0, 3, 0xe8, 0][..], &vec![b'x'; 256_000 - 1]].concat());
+    let calls = (0..256).map(|_| {
         let body = StreamBody::new(iter([Ok(Frame::data(part.clone()))]).chain(pending()));
         let call = request("POST", &format!("http://diana{PATH}")).header("content-type", "application/grpc");
         sender.send_request(call.header("te", "trailers").body(BoxBody::new(body)).unwrap())
     });
     let mut calls = calls.collect::<FuturesUnordered<_>>();
-    // Each holds a mebibyte, and a part more for its prefix, so at most thirty wait for the rest of their message.
-    for _ in 0..64 - 30 {
+    // Each holds four parts of 64 KiB and 8 KiB, so at most 124 wait for the rest of their message.
+    for _ in 0..256 - 124 {
         let refused = tokio::time::timeout(LONG, calls.next()).await.expect("it is not refused").unwrap().unwrap();
         assert_eq!(refused.headers()["grpc-status"], "8", "{refused:?}");
     }
     assert_bounded(&diana, before);
     // Once they have ended, there is room again.
     drop((calls, sender));
-    let huge = || descriptor(&[("k", &"b".repeat(500_000))]);
+    let huge = || descriptor(&[("k", &"b".repeat(200_000))]);
     let deadline = tokio::time::Instant::now() + LONG;
     while envoy.try_codes(huge()).await.is_none() {
         assert!(tokio::time::Instant::now() < deadline, "the memory is not released");

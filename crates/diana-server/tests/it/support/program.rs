@@ -134,6 +134,11 @@ impl Diana {
         self.output.lock().clone()
     }
 
+    /// Returns the number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns its memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.memory_of("VmRSS:")
@@ -204,7 +209,10 @@ pub(crate) fn serve(file: &Path) -> Command {
 }
 
 fn spawn(command: &mut Command) -> Child {
-    let command = command.env("RUST_LOG", "debug").stdin(Stdio::null());
+    if !command.get_envs().any(|(name, _)| name == "RUST_LOG") {
+        command.env("RUST_LOG", "debug");
+    }
+    let command = command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
