@@ -33,6 +33,7 @@ services:
   resp: {listen: 127.0.0.1:6380, password: one, tls: {certificate: a.pem, key: a.key}}
   http: {listen: 127.0.0.1:8082, tls: {certificate: a.pem, key: a.key}}
   workers: 2
+  bounds: {memory: 64MiB}
 admin: {listen: 127.0.0.1:9090, token: one, tokens: [{name: a, token: two, role: read}], audit_log: audit.jsonl}
 identity: {account: header(x-account)}
 store:
@@ -115,6 +116,7 @@ const OTHER_VALUES: &[(&str, &str)] = &[
     ("services.http.tls.certificate", "b.pem"),
     ("services.http.tls.key", "b.key"),
     ("services.workers", "3"),
+    ("services.bounds.memory", "65MiB"),
     ("admin.listen", "127.0.0.1:9091"),
     ("admin.token", "three"),
     ("admin.tokens", "[{name: a, token: two, role: operate}]"),
