@@ -1,6 +1,7 @@
 //! `diana check`: its output for valid and invalid files, and its exit status.
 
 use crate::support::{SECRETS, diana_in, err, folder, names_in, out, samples};
+use diana_testing::TlsFiles;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
@@ -84,7 +85,7 @@ fn reports_all_problems_at_once() {
 #[test]
 fn warns_about_services_that_other_machines_reach() {
     let warnings = |services: &str| {
-        let output = check(&format!("services: {{{services}}}\nrules: [{{name: a, limit: 1/s}}]"), &[]);
+        let output = check(&format!("services: {{{services}}}\nrules: [{{name: a, limit: 1/s}}]"), &["--no-files"]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         err(&output).lines().filter_map(|line| Some(line.split_once("warning: ")?.1.to_owned())).collect::<Vec<_>>()
     };
@@ -164,9 +165,66 @@ rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("7/fortnight") && err(&output).ends_with("\n1 problem\n"), "{}", err(&output));
     for name in samples().1 {
-        let output = diana_in(&samples().0, &["check", "--no-env", &name], "", &[]);
+        let output = diana_in(&samples().0, &["check", "--no-env", "--no-files", &name], "", &[]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     }
+}
+
+/// Each file is opened as `diana serve` will; a problem is at its path.
+#[test]
+fn certificates_keys_and_authorities_are_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let create = |name: &str, until: Option<i64>| {
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        match until {
+            Some(seconds) => TlsFiles::create_until(&folder, seconds).unwrap(),
+            None => TlsFiles::create(&folder).unwrap(),
+        }
+    };
+    let (_, _) = (create("one", None), create("other", None));
+    // 2001-09-09 01:46:40 UTC.
+    create("old", Some(1_000_000_000));
+    let file = |tls: &str, ca: &str, resp: &str| {
+        format!(
+            "gateway:\n  upstream: https://127.0.0.1:1\n  upstream_ca: {ca}\n  tls:\n    listen: 127.0.0.1:2\n    \
+             certificates: {tls}\nservices: {{resp: {{listen: 127.0.0.1:3, tls: {resp}}}}}\n\
+             rules: [{{name: a, limit: 1/s}}]\n"
+        )
+    };
+    let pair = |certificate: &str, key: &str| format!("{{certificate: {certificate}, key: {key}}}");
+    let checked = |text: &str, options: &[&str], variables: &[(&str, &str)]| {
+        let output = diana_in(folder.path(), &[&["check", "-q", "-"], options].concat(), text, variables);
+        let text = err(&output);
+        let lines = text.lines().filter(|line| line.starts_with("stdin:")).map(str::to_owned);
+        (output.status.code(), lines.collect::<Vec<_>>())
+    };
+    let good = pair("one/certificate.pem", "one/key.pem");
+    let valid = file(&format!("[{good}]"), "other/authority.pem", &good);
+    assert_eq!(checked(&valid, &[], &[]), (Some(0), Vec::new()));
+
+    let other = pair("one/certificate.pem", "other/key.pem");
+    let old = pair("old/certificate.pem", "old/key.pem");
+    let invalid = file(&format!("[{good}, {other}, {old}]"), "one/key.pem", &pair("nowhere.pem", "nowhere.key"));
+    let expected = [
+        "stdin:3:16: `upstream_ca` is invalid: no certificate found",
+        "stdin:6:114: `key` is not the key of the certificate",
+        "stdin:6:144: `certificate` has expired: 2001-09-09T01:46:40Z",
+        "stdin:7:59: `certificate` can't be read: No such file or directory (os error 2)",
+        "stdin:7:77: `key` can't be read: No such file or directory (os error 2)",
+    ];
+    let (status, lines) = checked(&invalid, &[], &[]);
+    assert_eq!((status, &*lines), (Some(1), &expected.map(str::to_owned)[..]));
+    assert_eq!(checked(&invalid, &["--no-files"], &[]), (Some(0), Vec::new()));
+    // Other problems are reported at once, and a path may have a variable.
+    let (_, lines) = checked(&invalid.replace("1/s", "1/x"), &[], &[]);
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    let variable = valid.replace("one/key.pem", "'${FOLDER}/key.pem'");
+    assert_eq!(checked(&variable, &[], &[("FOLDER", "one")]).0, Some(0));
+    let (status, lines) = checked(&variable, &[], &[("FOLDER", "s3cret")]);
+    assert!(status == Some(1) && lines.len() == 2 && !lines.concat().contains("s3cret"), "{lines:?}");
+    assert_eq!(checked(&variable, &["--no-env"], &[]).0, Some(0));
+    assert_eq!(checked(&valid.replace("other/authority.pem", "nowhere.pem"), &["--no-env"], &[]).0, Some(1));
 }
 
 #[test]
@@ -199,7 +257,7 @@ fn an_invalid_store_is_one_problem() {
 fn wraps_between_words() {
     let (folder, names) = samples();
     for name in names {
-        let output = diana_in(&folder, &["check", &name], "", &SECRETS);
+        let output = diana_in(&folder, &["check", "--no-files", &name], "", &SECRETS);
         for line in out(&output).lines().filter(|line| !line.starts_with(|first: char| first.is_alphabetic())) {
             assert!(line.chars().count() <= 100, "{name}: {line}");
         }
@@ -242,12 +300,12 @@ fn a_remote_document_is_checked_with_the_local_file() {
 fn the_samples_are_valid() {
     let (folder, names) = samples();
     for name in &names {
-        let output = diana_in(&folder, &["check", name], "", &SECRETS);
+        let output = diana_in(&folder, &["check", "--no-files", name], "", &SECRETS);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         assert!(out(&output).lines().last().unwrap().ends_with(" rules, valid"), "{}", out(&output));
     }
     let names = names.iter().map(String::as_str);
-    let output = diana_in(&folder, &["check"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
+    let output = diana_in(&folder, &["check", "--no-files"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
     assert_eq!(out(&output).matches(" rules, valid\n").count(), 12);
 }
 
@@ -347,7 +405,7 @@ fn the_json_describes_the_rules_of_a_valid_file() {
 #[test]
 fn the_json_has_every_file_also_those_that_cannot_be_read() {
     let (folder, names) = samples();
-    let output = diana_in(&folder, &["check", "--json", &names[0], "nowhere.yaml"], "", &SECRETS);
+    let output = diana_in(&folder, &["check", "--json", "--no-files", &names[0], "nowhere.yaml"], "", &SECRETS);
     assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(1)));
     let checked = serde_json::from_str::<Value>(&out(&output)).unwrap();
     assert_eq!((&checked["files"][0]["valid"], &checked["valid"]), (&json!(true), &json!(false)));
