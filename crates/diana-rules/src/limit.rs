@@ -21,9 +21,7 @@ use crate::map_reader::{MapReader, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
-use diana_core::{
-    FixedWindow, LeakyBucket, MinInterval, Quota, RefillingBucket, SlidingLog, SlidingWindow, TokenBucket, Total,
-};
+use diana_core::{MinInterval, Quota, TokenBucket, Total};
 pub(crate) use override_inherit::LimitStyle;
 use std::time::Duration;
 
@@ -53,23 +51,6 @@ impl LimitRule {
         let Some(quota) = bucket else { return Duration::MAX };
         let nanos = u128::from(queue) * quota.period().as_nanos() / u128::from(quota.permits());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-    }
-
-    /// Returns `true` if a count may last this long: until the end of a window, until a bucket has refilled, or until
-    /// a total is reset.
-    pub(crate) fn counts_for(&self, time: Duration) -> bool {
-        let configured = &self.configured;
-        let quota = configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
-        let quota = quota.or_else(|| configured.algorithm::<RefillingBucket>().map(RefillingBucket::quota));
-        let quota = quota.or_else(|| configured.algorithm::<LeakyBucket>().map(LeakyBucket::quota));
-        let quota = quota.or_else(|| configured.algorithm::<SlidingWindow>().map(SlidingWindow::quota));
-        let fixed = configured.algorithm::<FixedWindow>();
-        let quota = quota.or_else(|| fixed.map(FixedWindow::quota));
-        let log = configured.algorithm::<SlidingLog>().into_iter().flat_map(SlidingLog::windows);
-        quota.iter().chain(log).any(|quota| quota.period() >= time)
-            || fixed.is_some_and(|fixed| fixed.dates().is_some())
-            || configured.algorithm::<MinInterval>().is_some_and(|every| every.interval() >= time)
-            || configured.algorithm::<Total>().is_some()
     }
 
     /// The fields of a rule that define its limits.

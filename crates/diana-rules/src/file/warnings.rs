@@ -5,11 +5,15 @@ use crate::attributes::{Attribute, SyntheticRequest};
 use crate::describe::and;
 use crate::document::Span;
 use crate::expression::Expression;
+use crate::limit::LimitRule;
 use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::problem::Problem;
 use crate::rule::{Missing, Mode, OnStatus, Rule};
+use diana_core::{
+    FixedWindow, LeakyBucket, MinInterval, RefillingBucket, SlidingLog, SlidingWindow, TokenBucket, Total,
+};
 use std::time::Duration;
 
 /// The maximum number of rule pairs to compare for requests that no rule limits. Larger files get no such warning.
@@ -65,7 +69,7 @@ fn lost_at_a_restart(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Opti
     if file.store.redis.is_some() || file.store.memory.snapshot.is_some() {
         return None;
     }
-    let lasts = |rule: &&Rule| applies_to_requests(rule) && rule.limits.iter().any(|limit| limit.counts_for(HOUR));
+    let lasts = |rule: &&Rule| applies_to_requests(rule) && rule.limits.iter().any(lasts_an_hour);
     let rules = file.rules.iter().filter(lasts).collect::<Vec<_>>();
     let names = rules.iter().take(MAX_NAMES).map(|rule| format!("`{}`", rule.name));
     let more = rules.len().saturating_sub(MAX_NAMES);
@@ -74,6 +78,23 @@ fn lost_at_a_restart(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Opti
     let what = format!("warning: a restart resets the counts of {names}: they are only in this process");
     let expected = "add `store: {snapshot: /var/lib/diana/counts}`, or a `redis` that all instances share";
     Some(Problem::new(name_span(rules.first()?), what).expected(expected))
+}
+
+/// Returns `true` if a count may last an hour or longer: until the end of a window, until a bucket has refilled, or until
+/// a total is reset.
+fn lasts_an_hour(limit: &LimitRule) -> bool {
+    let configured = &limit.configured;
+    let quota = configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
+    let quota = quota.or_else(|| configured.algorithm::<RefillingBucket>().map(RefillingBucket::quota));
+    let quota = quota.or_else(|| configured.algorithm::<LeakyBucket>().map(LeakyBucket::quota));
+    let quota = quota.or_else(|| configured.algorithm::<SlidingWindow>().map(SlidingWindow::quota));
+    let fixed = configured.algorithm::<FixedWindow>();
+    let quota = quota.or_else(|| fixed.map(FixedWindow::quota));
+    let log = configured.algorithm::<SlidingLog>().into_iter().flat_map(SlidingLog::windows);
+    quota.iter().chain(log).any(|quota| quota.period() >= HOUR)
+        || fixed.is_some_and(|fixed| fixed.dates().is_some())
+        || configured.algorithm::<MinInterval>().is_some_and(|every| every.interval() >= HOUR)
+        || configured.algorithm::<Total>().is_some()
 }
 
 /// Returns the warning about a rule with `count` that never learns the status of a response.
