@@ -8,6 +8,9 @@
 //!        time = (allowed - burst) ÷ rate                     of a key with denials
 //!               the window                                   of a key without, at a lower limit
 //! ```
+//!
+//! Of a rule with several limits, one is replaced: that with the same period, or the one that `index` names. All of them
+//! apply, so a key was allowed the least that one of them allows, in the longest time that one of them needs for that.
 
 use super::AdminState;
 use super::parameters::Parameters;
@@ -35,6 +38,8 @@ struct WhatIf<'a> {
     /// The limit that is asked about, and the current one.
     limit: &'a str,
     now: &'a str,
+    /// The number of the current limit among those of the rule, from 1.
+    index: usize,
     window: &'static str,
     /// The denials of the keys below, and how many of their requests the other limit would have denied.
     denied: u64,
@@ -62,7 +67,7 @@ struct Counts {
 }
 
 pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
-    parameters.only(&["rule", "limit", "window"])?;
+    parameters.only(&["rule", "limit", "window", "index"])?;
     let (name, limit) = (parameters.required("rule")?, parameters.required("limit")?);
     let window = top::window(&parameters)?;
     let rules = state.engine.rules();
@@ -70,13 +75,21 @@ pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Pa
     let rule = rules.named(name).ok_or_else(unknown)?;
     let other =
         limit.parse::<Quota>().map_err(|invalid| Problem::bad(format!("invalid limit `{limit}`: {invalid}")))?;
-    let [current] = &*rule.rule().limits else {
-        return Err(Problem::bad(format!("`{name}` has no limit, or several: expected a rule with one rate")));
-    };
-    let quota = quota_of(current).ok_or_else(|| {
-        let what = format!("the limit of `{name}` is a {}", current.algorithm);
-        Problem::bad(format!("{what}: expected a token or leaky bucket, whose rate decides"))
-    })?;
+    let limits = &*rule.rule().limits;
+    let quotas = limits.iter().map(|limit| {
+        quota_of(limit).ok_or_else(|| {
+            let what = format!("a limit of `{name}` is a {}", limit.algorithm);
+            Problem::bad(format!("{what}: expected token or leaky buckets, whose rate decides"))
+        })
+    });
+    let quotas = quotas.collect::<Result<Vec<_>, _>>()?;
+    let index = replaced(name, limits, &quotas, other, parameters.number("index")?)?;
+    let (current, quota) = limits
+        .get(index)
+        .zip(quotas.get(index).copied())
+        .ok_or_else(|| Problem::bad(format!("`{name}` has no limit: expected a rule with a rate")))?;
+    let mut others = quotas.clone();
+    others.iter_mut().skip(index).take(1).for_each(|quota| *quota = other);
     let now = state.engine.now();
     let mut counts: HashMap<u64, Counts> = HashMap::new();
     for outcome in [KeyOutcome::Denied, KeyOutcome::Delayed, KeyOutcome::Allowed] {
@@ -96,9 +109,11 @@ pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Pa
         let allowed = match denied {
             // A key that is not limited is not limited by a higher rate either.
             0 if !is_lower => requests,
-            0 => allowed_in(seconds, other),
-            _ if allowed < quota.burst() => scaled(allowed, other.rate() / quota.rate()),
-            _ => allowed_in(scaled_time(allowed - quota.burst(), quota), other),
+            0 => allowed_in(seconds, &others),
+            _ => match scaled_time(allowed, &quotas) {
+                Some(seconds) => allowed_in(seconds, &others),
+                None => scaled(allowed, lowest_rate(&others) / lowest_rate(&quotas)),
+            },
         };
         Key {
             text: top::text_of(&rule.rule().by, &top),
@@ -116,6 +131,7 @@ pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Pa
         rule: name,
         limit,
         now: &current.written,
+        index: index + 1,
         window: if window == Window::Hour { "hour" } else { "minute" },
         denied: keys.iter().map(|key| key.denied).sum(),
         would_deny: keys.iter().map(|key| key.would_deny).sum(),
@@ -132,11 +148,14 @@ pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Pa
 /// Returns a rule's text, with another name and limit, as a shadow rule; `None` if name and limit are not written as usual.
 fn shadow_rule(text: &str, (name, now): (&str, &str), limit: &str) -> Option<String> {
     let suffix = limit.replace(|character: char| !character.is_ascii_alphanumeric(), "-");
-    let old = [format!("limit: {now}"), format!("rate: {now}")].into_iter().find(|old| text.contains(old.as_str()))?;
-    let field = old.split(':').next()?;
+    let before = ["limit: ", "rate: ", "[", ", ", "- "].into_iter().find(|before| {
+        let rest = text.split_once(&format!("{before}{now}")).map(|(_, rest)| rest);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ']', '}', '\n', '\r', ' ']))
+    })?;
+    let old = format!("{before}{now}");
     let text = text.trim().strip_prefix("- ").unwrap_or(text.trim());
     let named = text.replacen(&format!("name: {name}"), &format!("name: {name}-{suffix}"), 1);
-    let text = Some(named).filter(|named| named != text)?.replacen(&old, &format!("{field}: {limit}"), 1);
+    let text = Some(named).filter(|named| named != text)?.replacen(&old, &format!("{before}{limit}"), 1);
     // Indented as rules usually are, so that it can be added to the end of a file.
     match text.strip_suffix('}') {
         Some(flow) if text.starts_with('{') => Some(format!("  - {flow}, shadow: true}}\n")),
@@ -153,15 +172,48 @@ fn quota_of(limit: &LimitRule) -> Option<Quota> {
     bucket.or_else(|| limit.configured.algorithm::<LeakyBucket>().map(LeakyBucket::quota))
 }
 
-/// Returns how many requests a limit allows in this time, from a full bucket.
-fn allowed_in(seconds: f64, quota: Quota) -> u64 {
-    quota.burst().saturating_add(scaled(1, quota.rate() * seconds))
+/// Returns the index of the limit that another one would replace: the requested one, or the only one with its period.
+fn replaced(
+    name: &str,
+    limits: &[LimitRule],
+    quotas: &[Quota],
+    other: Quota,
+    index: Option<u64>,
+) -> Result<usize, Problem> {
+    let all = || {
+        let all = limits.iter().zip(1..).map(|(limit, number)| format!("{number} is {}", limit.written));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    if let Some(index) = index {
+        let index = usize::try_from(index).ok().and_then(|index| index.checked_sub(1));
+        let out_of_range = || Problem::bad(format!("`{name}` has no limit of this index: {}", all()));
+        return index.filter(|index| *index < limits.len()).ok_or_else(out_of_range);
+    }
+    if limits.len() < 2 {
+        return Ok(0);
+    }
+    let mut similar = (0..).zip(quotas).filter(|(_, quota)| quota.period() == other.period()).map(|(index, _)| index);
+    similar.next().filter(|_| similar.next().is_none()).ok_or_else(|| {
+        Problem::bad(format!("`{name}` has several limits; choose the one to replace by its index: {}", all()))
+    })
 }
 
-/// Returns in how many seconds a limit allows this many requests, beside its burst.
+/// Returns how many requests limits that all apply allow in this time, from full buckets.
+fn allowed_in(seconds: f64, quotas: &[Quota]) -> u64 {
+    let each = quotas.iter().map(|quota| quota.burst().saturating_add(scaled(1, quota.rate() * seconds)));
+    each.min().unwrap_or(u64::MAX)
+}
+
+/// Returns in how many seconds limits that all apply allow this many requests, beside their burst; `None` if it is less than
+/// each burst.
 #[allow(clippy::cast_precision_loss, reason = "an estimate")]
-fn scaled_time(allowed: u64, quota: Quota) -> f64 {
-    allowed as f64 / quota.rate()
+fn scaled_time(allowed: u64, quotas: &[Quota]) -> Option<f64> {
+    let beside = |quota: &Quota| Some(allowed.checked_sub(quota.burst())? as f64 / quota.rate());
+    quotas.iter().filter_map(beside).max_by(f64::total_cmp)
+}
+
+fn lowest_rate(quotas: &[Quota]) -> f64 {
+    quotas.iter().map(Quota::rate).min_by(f64::total_cmp).unwrap_or(f64::INFINITY)
 }
 
 /// Returns a count times a factor.
@@ -187,16 +239,36 @@ mod tests {
         let block = rule("- name: login\n  limit: {rate: 5/min, burst: 9}\n").unwrap();
         assert_eq!(block, "  - name: login-10-min\n    limit: {rate: 10/min, burst: 9}\n    shadow: true\n");
         assert_eq!(rule("{\"name\": \"login\", \"limit\": \"5/min\"}"), None);
+        let several = rule("{name: login, limit: [5/s, 5/min, {rate: 5/minute, burst: 9}]}").unwrap();
+        assert_eq!(
+            several,
+            "  - {name: login-10-min, limit: [5/s, 10/min, {rate: 5/minute, burst: 9}], shadow: true}\n"
+        );
+        let list = rule("- name: login\n  limit:\n    - 5/s\n    - 5/min\n").unwrap();
+        assert_eq!(list, "  - name: login-10-min\n    limit:\n      - 5/s\n      - 10/min\n    shadow: true\n");
     }
 
     #[test]
     fn a_limit_allows_its_burst_and_its_rate() {
         let quota = |text: &str| text.parse::<Quota>().unwrap();
         // 57 of 143 requests in 9.4 s.
-        let seconds = scaled_time(57 - 10, quota("5/s burst 10"));
+        let seconds = scaled_time(57, &[quota("5/s burst 10")]).unwrap();
         let allowed =
-            ["5/s burst 10", "10/s burst 20", "5/s burst 1000", "1/s"].map(|text| allowed_in(seconds, quota(text)));
+            ["5/s burst 10", "10/s burst 20", "5/s burst 1000", "1/s"].map(|text| allowed_in(seconds, &[quota(text)]));
         assert_eq!(allowed, [57, 114, 1_047, 10]);
         assert_eq!((scaled(0, f64::INFINITY), scaled(u64::MAX, f64::MAX)), (0, u64::MAX));
+    }
+
+    #[test]
+    fn several_limits_allow_what_the_lowest_of_them_allows() {
+        let quotas = |texts: [&str; 2]| texts.map(|text| text.parse::<Quota>().unwrap());
+        let now = quotas(["5/s burst 10", "60/min burst 40"]);
+        // The limit per minute needs 17 seconds for 57 requests, the other one less.
+        let seconds = scaled_time(57, &now).unwrap();
+        assert_eq!((seconds, allowed_in(seconds, &now)), (17.0, 57));
+        assert_eq!(allowed_in(seconds, &quotas(["5/s burst 10", "120/min burst 40"])), 74);
+        assert_eq!(allowed_in(seconds, &quotas(["10/s burst 20", "60/min burst 40"])), 57);
+        assert_eq!(allowed_in(seconds, &quotas(["1/s burst 10", "60/min burst 40"])), 27);
+        assert_eq!(scaled_time(9, &now), None);
     }
 }

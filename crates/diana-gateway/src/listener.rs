@@ -10,6 +10,7 @@ mod disconnect;
 pub(crate) mod first_bytes;
 mod proxy_protocol;
 mod tls;
+mod tls_file;
 
 pub use acceptor::accept;
 pub(crate) use acceptor::{Acceptor, ConnGuard, ConnLimit};
@@ -18,6 +19,7 @@ pub use client_io::Rewind;
 pub(crate) use client_io::{ClientIo, SHARED_READ, Stream, read_shared};
 pub(crate) use disconnect::ClientSocket;
 pub use tls::{CertificateError, Certificates};
+pub use tls_file::{TlsFileError, check_authorities, check_pair};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;

@@ -64,7 +64,7 @@ impl Configured {
         Self { algorithm: Arc::new(algorithm), description: None }
     }
 
-    /// Sets a description, for displaying rules: `at most 5 a second`. The built-in algorithms already have one.
+    /// Sets a description, for displaying rules: `at most 5 in any second`. The built-in algorithms already have one.
     #[must_use]
     pub fn describe(self, description: impl Into<Arc<str>>) -> Self {
         Self { description: Some(description.into()), ..self }

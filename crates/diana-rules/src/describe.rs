@@ -2,6 +2,8 @@
 //!
 //! They are made from the parsed rule, not from its text, so that they show the actual behavior.
 
+#[cfg(test)]
+mod bounds;
 mod limit;
 mod store;
 mod table;
@@ -22,7 +24,7 @@ pub struct RuleDescription {
     pub key: String,
     /// The requests that it matches: `GET /search/**`.
     pub matches: String,
-    /// The limit: `at most 100 a second (200 at once), and at most 20000 an hour`.
+    /// The limit: `100 a second, up to 200 at once: at most 300 in any second`.
     pub limit: String,
     /// The handling of requests over the limit: `denied with 429`.
     pub over_limit: String,
@@ -39,7 +41,7 @@ pub struct RuleDescription {
 /// let file = RuleFile::read(&document, &Registry::default())?;
 /// assert_eq!(
 ///     describe::rule(&file.rules[0]).to_string(),
-///     "each /24 network or IPv6 /64, all requests: at most 100 a second (200 at once); over the limit: denied with 429",
+///     "each /24 network or IPv6 /64, all requests: 100 a second, up to 200 at once: at most 300 in any second; over the limit: denied with 429",
 /// );
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
@@ -70,6 +72,7 @@ fn over_limit(rule: &Rule) -> String {
     let denies = denies || rule.missing == Missing::Deny;
     let end = match &rule.over {
         _ if !denies => return "throttled".to_owned(),
+        OverLimit::Deny if rule.matches.is_for_envoy() => format!("denied with {ENVOY_STATUS}"),
         OverLimit::Deny => {
             let response = if rule.answer.is_some() { " and a custom response" } else { "" };
             format!("denied with {}{response}", rule.status)
@@ -85,6 +88,9 @@ fn over_limit(rule: &Rule) -> String {
 
 fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(settings) = rule.limits.iter().find_map(limit::without_edge) {
+        notes.push(format!("{settings} never allows more than the limit across an edge"));
+    }
     if let Some(count) = &rule.count {
         notes.push(match count.then {
             OnStatus::Charge => format!("only responses with {} are counted", count.statuses),
@@ -133,8 +139,10 @@ fn notes(rule: &Rule) -> Vec<String> {
         notes.push(match rule.missing {
             Missing::Skip => format!("requests without {missing} are not limited by this rule"),
             Missing::Deny => match rule.missing_status {
-                Some(status) => format!("requests without {missing} are denied with {status}"),
-                None => format!("requests without {missing} are denied"),
+                Some(status) if !rule.matches.is_for_envoy() => {
+                    format!("requests without {missing} are denied with {status}")
+                }
+                _ => format!("requests without {missing} are denied"),
             },
             Missing::Shared => format!("requests without {missing} are counted together"),
         });
@@ -144,6 +152,9 @@ fn notes(rule: &Rule) -> Vec<String> {
     }
     notes
 }
+
+/// What Envoy responds to a request that its rate limit service denies, unless its `rate_limited_status` is set.
+const ENVOY_STATUS: u16 = 429;
 
 /// The maximum number of list entries to show.
 const MAX_SHOWN: usize = 5;

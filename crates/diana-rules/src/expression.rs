@@ -158,6 +158,12 @@ impl Expression {
         }
     }
 
+    /// Returns `true` if one of two conditions is the negation of the other, as they are written.
+    pub(crate) fn is_negation_of(&self, other: &Self) -> bool {
+        let (own, other) = (self.inner.tree.without_negation(), other.inner.tree.without_negation());
+        own.0 != other.0 && format!("{:?}", own.1) == format!("{:?}", other.1)
+    }
+
     /// Returns `true` if the condition is true for a request.
     pub fn holds(&self, request: &dyn Attributes) -> Result<bool, ExpressionFailed> {
         match evaluate(&self.inner.tree, Some(request))? {

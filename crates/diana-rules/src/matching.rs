@@ -227,6 +227,11 @@ impl Match {
     pub fn is_everything(&self) -> bool {
         self.paths.is_empty() && self.hosts.is_empty() && self.is_host_and_path()
     }
+
+    /// Returns `true` if only requests from Envoy's rate limit filter can match.
+    pub(crate) fn is_for_envoy(&self) -> bool {
+        !self.domains.is_empty() || self.descriptor.is_some()
+    }
 }
 
 /// Returns the index of the first match (see [`Match::parse_route`]) that the request satisfies.

@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod audit;
 pub(crate) mod check;
+mod check_files;
 pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod import;

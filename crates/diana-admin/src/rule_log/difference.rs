@@ -2,6 +2,7 @@
 
 use diana_rules::describe;
 use diana_rules::document::Span;
+use diana_rules::logged_keys::LogLevel;
 use diana_rules::rule::Rule;
 use serde::Serialize;
 
@@ -28,14 +29,42 @@ pub(super) fn is_same(before: &Rule, after: &Rule) -> bool {
     without_locations(before) == without_locations(after)
 }
 
-/// Describes what differs: the parts of the descriptions, else the lines of the texts.
+/// Describes what differs: the parts of the descriptions, else the lines of the texts; and the level of the log, which
+/// the file may set for all its rules.
 pub(super) fn describe((before, after): (&Rule, &Rule), texts: &(String, String)) -> Changed {
     // The description of a rule has the values of its variables, which may be secret.
     let has_variables = texts.0.contains("${") || texts.1.contains("${");
     let words = (!has_variables).then(|| words(before, after));
-    let rule = after.name.clone();
-    let (before, after) = words.filter(|(before, after)| before != after).unwrap_or_else(|| lines(texts));
+    let words = words.filter(|(before, after)| before != after);
+    let levels = (before.log != after.log).then(|| (log(before), log(after)));
+    let (rule, has_same_text) = (after.name.clone(), texts.0 == texts.1);
+    let (before, after) = match (words, levels) {
+        (None, Some((old, new))) if has_same_text => (old.to_owned(), new.to_owned()),
+        (None, Some(levels)) => with_level(lines(texts), levels),
+        (Some(words), Some(levels)) => with_level(words, levels),
+        (words, None) => words.unwrap_or_else(|| lines(texts)),
+    };
     Changed { rule, before, after }
+}
+
+/// Adds the level of the log, unless the texts have it.
+fn with_level((before, after): (String, String), (old, new): (&str, &str)) -> (String, String) {
+    let with = |text: String, level: &str| match &*text {
+        "" => level.to_owned(),
+        known if known.contains("log: ") => text,
+        _ => format!("{text}; {level}"),
+    };
+    (with(before, old), with(after, new))
+}
+
+/// The level at which the denials of a rule are logged, as it is written.
+fn log(rule: &Rule) -> &'static str {
+    match rule.log {
+        LogLevel::Off => "log: off",
+        LogLevel::Warn => "log: warn",
+        // The only other level of this version.
+        _ => "log: info",
+    }
 }
 
 /// Returns the parts of the descriptions that differ.

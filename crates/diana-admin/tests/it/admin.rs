@@ -78,7 +78,10 @@ async fn describes_active_rules_with_their_counts() {
         (&rule["name"], &rule["by"], &rule["shadow"]),
         (&json!("each-account"), &json!("account"), &json!(false))
     );
-    assert_eq!((&rule["limit"], &rule["beyond"]), (&json!("at most 3 an hour"), &json!("denied with 429")));
+    assert_eq!(
+        (&rule["limit"], &rule["beyond"]),
+        (&json!("3 an hour, up to 3 at once: at most 6 in any hour"), &json!("denied with 429"))
+    );
     assert_eq!((&rule["counts"]["granted"], &rule["counts"]["refused"]), (&json!(3), &json!(1)));
     assert_eq!(report["rules"][3]["shadow"], true);
 
@@ -88,7 +91,11 @@ async fn describes_active_rules_with_their_counts() {
     let names = page["rules"].as_array().unwrap().iter().map(|rule| rule["name"].as_str().unwrap());
     assert_eq!(names.collect::<Vec<_>>(), ["both", "exports"]);
     let text = server.send("GET", "/rules?find=each", &[("accept", "text/plain")], "").await;
-    assert!(text.body.starts_with("each-account: each account, all requests: at most 3 an hour"), "{}", text.body);
+    assert!(
+        text.body.starts_with("each-account: each account, all requests: 3 an hour, up to 3 at once"),
+        "{}",
+        text.body
+    );
 }
 
 #[tokio::test]

@@ -147,16 +147,50 @@ async fn changed_rules_are_recorded_with_their_source() {
     let answer = server.get("/audit").await;
     assert!(!answer.body.contains("s3cret"), "{}", answer.body);
     let entries = answer.json()["entries"].take();
+    let once = |count: &str| {
+        let most = if count == "1" { "2" } else { "4" };
+        format!("{count} a second, up to {count} at once: at most {most} in any second")
+    };
     assert_eq!((entries[0]["added"].as_array().unwrap().len(), &entries[0]["more"]), (20, &json!(40)));
     assert_eq!(
         entries[1],
         json!({
             "when": "2023-11-14T22:13:20Z", "action": "rules", "source": "local file diana.yaml", "ok": true,
             "rules": 2, "added": ["c"], "removed": ["b"], "more": 0,
-            "changed": [{"rule": "a", "before": "at most 1 a second", "after": "at most 2 a second"}],
+            "changed": [{"rule": "a", "before": once("1"), "after": once("2")}],
         })
     );
     assert_eq!((&entries[2]["action"], &entries[2]["rules"]), (&json!("start"), &json!(2)));
+}
+
+/// The level may be that of the rule or of the whole file, whose rules are written as before then.
+#[tokio::test]
+async fn a_changed_log_level_is_recorded_with_what_it_was() {
+    let audit_log = Arc::new(AuditLog::new(clock()));
+    let rules = RuleLog::new(clock()).audited(Arc::clone(&audit_log));
+    let rule = |log: &str| format!("rules:\n- name: a\n  total: 5\n{log}");
+    for text in [
+        rule(""),
+        format!("log: warn\n{}", rule("")),
+        rule("  log: off\n"),
+        rule("  log: info\n  status: 429\n"),
+        rule("  deny: ['${KEY}']\n  by: account\n"),
+        format!("log: warn\n{}", rule("  deny: ['${KEY}']\n  by: account\n")),
+    ] {
+        load(&rules, &text);
+    }
+    let server = Server::start_with(RULES, |state| state.audit = audit_log).await;
+    let answer = server.get("/audit").await.json();
+    let entries = answer["entries"].as_array().unwrap().iter().rev().skip(1);
+    let changed = entries.map(|entry| {
+        let change = &entry["changed"][0];
+        (change["before"].as_str().unwrap(), change["after"].as_str().unwrap())
+    });
+    let changed = changed.collect::<Vec<_>>();
+    assert_eq!(changed[0], ("log: info", "log: warn"));
+    assert_eq!(changed[1], ("log: warn", "log: off"));
+    assert_eq!(changed[2], ("denied with 503; log: off", "denied with 429; log: info"));
+    assert_eq!(changed[4], ("log: info", "log: warn"));
 }
 
 fn lines(path: &Path) -> Vec<Value> {

@@ -54,7 +54,10 @@ async fn a_rule_is_shown_as_it_is_written_without_the_values_of_variables() {
     logged.load(Origin::Local, RULES, "s3cret-key");
     let rule = logged.server.get("/rule?name=each-account").await.json();
     assert_eq!(rule["yaml"], "- name: each-account\n  by: account\n  limit: 5/s");
-    assert_eq!((&rule["limit"], &rule["source"]), (&json!("at most 5 a second"), &json!("local file diana.yaml")));
+    assert_eq!(
+        (&rule["limit"], &rule["source"]),
+        (&json!("5 a second, up to 5 at once: at most 10 in any second"), &json!("local file diana.yaml"))
+    );
     assert_eq!((&rule["since"], &rule["counts"]["granted"]), (&json!("2023-11-14T22:13:20Z"), &json!(0)));
     let rule = logged.server.get("/rule?name=listed").await;
     assert_eq!(rule.json()["yaml"], "- name: listed\n  by: account\n  deny: ['${BAD_KEY}']");
@@ -76,7 +79,11 @@ async fn a_change_lists_what_differs_in_words() {
             "when": "2023-11-14T22:14:20Z", "source": "config server diana.yaml", "start": false, "rules": 3,
             "added": ["new"], "removed": ["gone"], "more": 0, "ok": true,
             "changed": [
-                {"rule": "each-account", "before": "at most 5 a second", "after": "at most 10 a second"},
+                {
+                    "rule": "each-account",
+                    "before": "5 a second, up to 5 at once: at most 10 in any second",
+                    "after": "10 a second, up to 10 at once: at most 20 in any second",
+                },
                 {"rule": "listed", "before": "deny: ['${BAD_KEY}']", "after": "deny: [other, '${BAD_KEY}']"},
             ],
         })

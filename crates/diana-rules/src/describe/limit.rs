@@ -1,4 +1,7 @@
 //! Descriptions of limits, for each algorithm.
+//!
+//! A bucket allows what it has saved, and meanwhile its rate: at most its capacity and `rate × t` in any time `t`. Both
+//! numbers are shown, since `5 a minute` alone would hide that ten may pass within a minute.
 
 use super::units::{byte_rate, bytes, duration, period, rate};
 use crate::algorithm::Configured;
@@ -39,19 +42,16 @@ fn one(limit: &LimitRule) -> String {
 
 fn bucket(configured: &Configured) -> Option<String> {
     if let Some(bucket) = configured.algorithm::<TokenBucket>() {
-        let quota = bucket.quota();
-        let burst =
-            if quota.burst() == quota.permits() { String::new() } else { format!(" ({} at once)", quota.burst()) };
-        return Some(format!("at most {}{burst}", rate(quota)));
+        let (quota, burst) = (bucket.quota(), bucket.quota().burst());
+        return Some(format!("{}, up to {burst} at once: {}", rate(quota), at_most(quota, burst)));
     }
     if let Some(bucket) = configured.algorithm::<RefillingBucket>() {
         let quota = bucket.quota();
-        return Some(format!(
-            "{} more every {}, at most {} at once",
-            quota.permits(),
-            period(quota.period()),
-            quota.burst()
-        ));
+        let (permits, burst) = (quota.permits(), quota.burst());
+        // A refill that does not fit into the bucket is lost.
+        let most = burst.saturating_add(permits.min(burst));
+        let every = period(quota.period());
+        return Some(format!("{permits} more every {every}, up to {burst} at once: at most {most} in any {every}"));
     }
     let bucket = configured.algorithm::<LeakyBucket>()?;
     let quota = bucket.quota();
@@ -59,14 +59,36 @@ fn bucket(configured: &Configured) -> Option<String> {
         (nanos, 1) => format!("one every {}", period(Duration::from_nanos(nanos))),
         _ => format!("{}, evenly", rate(quota)),
     };
+    // The one that proceeds now is not queued.
+    let most = |undelayed: u64| at_most(quota, undelayed.saturating_add(1));
     Some(match (bucket.queue_length(), bucket.undelayed()) {
         (0, _) => even,
-        (queue, None) => format!("{even}, {queue} more at once"),
+        (queue, None) => format!("{even}, {queue} more at once: {}", most(queue)),
         (queue, Some(0)) => format!("{even}, {queue} may be queued"),
         (queue, Some(undelayed)) => {
-            format!("{even}, {queue} may be queued, the first {undelayed} of them without delay")
+            let most = most(undelayed.min(queue));
+            format!("{even}, {queue} may be queued, the first {undelayed} of them without delay: {most}")
         }
     })
+}
+
+/// `at most 10 in any minute`, of a limit of which so many may pass at once.
+fn at_most(quota: Quota, at_once: u64) -> String {
+    format!("at most {} in any {}", at_once.saturating_add(quota.permits()), period(quota.period()))
+}
+
+/// What a window allows whose counts are dropped all at once.
+const TWICE: &str = "up to twice that across an edge";
+
+/// Returns the settings with which a limit never allows twice as many across an edge; `None` if it never does.
+pub(super) fn without_edge(limit: &LimitRule) -> Option<&'static str> {
+    if let Some(fixed) = limit.configured.algorithm::<FixedWindow>() {
+        // Nothing else follows a calendar.
+        let settings = "`algorithm: sliding_log`, or `sliding_window` with `edge: strict`";
+        return fixed.dates().is_none().then_some(settings);
+    }
+    let sliding = limit.configured.algorithm::<SlidingWindow>()?;
+    (sliding.edge() == Edge::Loose).then_some("`edge: strict`, or `algorithm: sliding_log`")
 }
 
 fn windows(configured: &Configured) -> Option<String> {
@@ -79,14 +101,13 @@ fn windows(configured: &Configured) -> Option<String> {
                 Calendar::Month => "month",
                 _ => "calendar period",
             };
-            return Some(format!("{permits} in each {unit} of {zone}"));
+            return Some(format!("{permits} in each {unit} of {zone}; {TWICE}"));
         }
-        return Some(match fixed.window_start() {
-            Some(WindowStart::FirstRequest) => {
-                format!("{permits} in each {} from the first request", period(quota.period()))
-            }
-            _ => format!("{permits} in each {} by the clock", period(quota.period())),
-        });
+        let start = match fixed.window_start() {
+            Some(WindowStart::FirstRequest) => "from the first request",
+            _ => "by the clock",
+        };
+        return Some(format!("{permits} in each {} {start}; {TWICE}", period(quota.period())));
     }
     if let Some(sliding) = configured.algorithm::<SlidingWindow>() {
         let (quota, step) = (sliding.quota(), duration(sliding.precision()));
@@ -96,7 +117,7 @@ fn windows(configured: &Configured) -> Option<String> {
         let (permits, window) = (quota.permits(), period(window));
         return Some(match sliding.edge() {
             Edge::Loose => {
-                format!("{permits} in a sliding {window}, in steps of {step}; up to twice that across an edge")
+                format!("{permits} in a sliding {window}, in steps of {step}; {TWICE}")
             }
             Edge::Weighted => format!("{permits} in a sliding {window}, in steps of {step}, the oldest in proportion"),
             Edge::Strict => format!("at most {permits} in any {window}, in steps of {step}"),
@@ -125,14 +146,27 @@ fn simple(configured: &Configured) -> Option<String> {
 
 /// These algorithms only store their rate in permits per second, so the rate is shown as written.
 fn smooth(configured: &Configured, written: &str) -> Option<String> {
-    let rate = written.parse::<Quota>().map_or_else(|_| written.to_owned(), rate);
+    let quota = written.parse::<Quota>();
+    let rate = quota.as_ref().map_or_else(|_| written.to_owned(), |quota| rate(*quota));
     if let Some(bursty) = configured.algorithm::<SmoothBursty>() {
         let start = if bursty.initial_permits() == InitialPermits::Empty { ", starts empty" } else { "" };
-        return Some(format!("{rate}, evenly; unused permits are saved for {} s{start}", bursty.burst_seconds()));
+        let saved = bursty.burst_seconds();
+        // The next request waits for the cost of the previous one, so one more passes than was saved.
+        let at_once = whole(bursty.in_micros().max_permits()).saturating_add(1);
+        let most = match &quota {
+            Ok(quota) if at_once > 1 => format!(", up to {at_once} at once: {}", at_most(*quota, at_once)),
+            _ => String::new(),
+        };
+        return Some(format!("{rate}, evenly; unused permits are saved for {saved} s{start}{most}"));
     }
     let warming = configured.algorithm::<SmoothWarmingUp>()?;
     let (factor, warm_up) = (warming.cold_factor(), duration(warming.warm_up()));
     Some(format!("{rate}, evenly; {factor} times slower after a pause, warm after {warm_up}"))
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
+fn whole(permits: f64) -> u64 {
+    permits as u64
 }
 
 fn bandwidth(bandwidth: &Bandwidth) -> String {

@@ -30,10 +30,11 @@ const HEADERS: [&str; 5] = ["rule", "key", "match", "limit", "over limit"];
 /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 10000/s}, {name: slow, by: ip, bandwidth: 512KiB/s}]");
 /// let file = RuleFile::read(&document, &Registry::default())?;
 /// assert_eq!(table(&file), "\
-/// rule      key                       match         limit                          over limit
-/// --------  ------------------------  ------------  -----------------------------  ---------------
-/// everyone  everyone together         all requests  at most 10000 a second         denied with 503
-/// slow      each address or IPv6 /64  all requests  responses at 512 KiB a second  throttled
+/// rule      key                       match         limit                              over limit
+/// --------  ------------------------  ------------  ---------------------------------  ---------------
+/// everyone  everyone together         all requests  10000 a second, up to 10000 at     denied with 503
+///                                                   once: at most 20000 in any second
+/// slow      each address or IPv6 /64  all requests  responses at 512 KiB a second      throttled
 /// ");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```

@@ -24,28 +24,45 @@ fn described(rule: &str) -> RuleDescription {
 #[test]
 fn describes_each_algorithm() {
     for (rule, limit) in [
-        ("limit: 100/s", "at most 100 a second"),
-        ("limit: 100/s burst 200", "at most 100 a second (200 at once)"),
+        ("limit: 100/s", "100 a second, up to 100 at once: at most 200 in any second"),
+        ("limit: 5/min", "5 a minute, up to 5 at once: at most 10 in any minute"),
+        ("limit: 100/s burst 200", "100 a second, up to 200 at once: at most 300 in any second"),
         (
             "limit: [{rate: 100/s, burst: 200}, 20000/h]",
-            "at most 100 a second (200 at once), and at most 20000 an hour",
+            "100 a second, up to 200 at once: at most 300 in any second, and 20000 an hour, up to 20000 at once: at most \
+             40000 in any hour",
         ),
-        ("limit: 5/10min", "at most 5 in 10 minutes"),
-        ("limit: 1 per 200ms", "at most 1 in 200ms"),
-        ("limit: 7/month", "at most 7 a month"),
-        ("limit: 100/min burst 7, refill: {tokens: 100, every: 1min}", "100 more every minute, at most 7 at once"),
-        ("limit: 5/s, refill: {every: 1min}", "300 more every minute, at most 300 at once"),
+        ("limit: 5/10min", "5 in 10 minutes, up to 5 at once: at most 10 in any 10 minutes"),
+        ("limit: 1 per 200ms", "1 in 200ms, up to 1 at once: at most 2 in any 200ms"),
+        ("limit: 7/month", "7 a month, up to 7 at once: at most 14 in any month"),
+        (
+            "limit: 100/min burst 7, refill: {tokens: 100, every: 1min}",
+            "100 more every minute, up to 7 at once: at most 14 in any minute",
+        ),
+        ("limit: 5/s, refill: {every: 1min}", "300 more every minute, up to 300 at once: at most 600 in any minute"),
         ("limit: 500/s, algorithm: leaky_bucket", "one every 2ms"),
         ("limit: 500/s, algorithm: leaky_bucket, burst: 50", "one every 2ms, 50 may be queued"),
-        ("limit: 1/min, algorithm: leaky_bucket, burst: 5, nodelay: true", "one every minute, 5 more at once"),
+        (
+            "limit: 1/min, algorithm: leaky_bucket, burst: 5, nodelay: true",
+            "one every minute, 5 more at once: at most 7 in any minute",
+        ),
         (
             "limit: 3/s, algorithm: leaky_bucket, burst: 50, delay: 8",
-            "3 a second, evenly, 50 may be queued, the first 8 of them without delay",
+            "3 a second, evenly, 50 may be queued, the first 8 of them without delay: at most 12 in any second",
         ),
-        ("limit: 1/min, algorithm: fixed_window", "1 in each minute by the clock"),
-        ("limit: 1/min, algorithm: fixed_window, opens: first_request", "1 in each minute from the first request"),
-        ("limit: 9/day, algorithm: fixed_window, time_zone: Europe/Berlin", "9 in each day of Europe/Berlin"),
-        ("limit: 9/week, algorithm: fixed_window, time_zone: UTC", "9 in each week, from Monday on, of UTC"),
+        ("limit: 1/min, algorithm: fixed_window", "1 in each minute by the clock; up to twice that across an edge"),
+        (
+            "limit: 1/min, algorithm: fixed_window, opens: first_request",
+            "1 in each minute from the first request; up to twice that across an edge",
+        ),
+        (
+            "limit: 9/day, algorithm: fixed_window, time_zone: Europe/Berlin",
+            "9 in each day of Europe/Berlin; up to twice that across an edge",
+        ),
+        (
+            "limit: 9/week, algorithm: fixed_window, time_zone: UTC",
+            "9 in each week, from Monday on, of UTC; up to twice that across an edge",
+        ),
         (
             "limit: 20/s, algorithm: sliding_window",
             "20 in a sliding second, in steps of 100ms; up to twice that across an edge",
@@ -58,7 +75,7 @@ fn describes_each_algorithm() {
         ("limit: 5/min, algorithm: sliding_log", "at most 5 in any minute"),
         (
             "limit: 5/s, algorithm: smooth_bursty, burst_seconds: 2.5, starts: empty",
-            "5 a second, evenly; unused permits are saved for 2.5 s, starts empty",
+            "5 a second, evenly; unused permits are saved for 2.5 s, starts empty, up to 13 at once: at most 18 in any second",
         ),
         (
             "limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s",
@@ -124,6 +141,8 @@ fn describes_the_handling_over_the_limit() {
         ("limit: 5/s, shadow: true", "only reported (shadow)"),
         ("bandwidth: 5B/s", "throttled"),
         ("by: account, missing: deny", "denied with 503"),
+        ("limit: 5/s, match: {domain: edge}", "denied with 429"),
+        ("limit: 5/s, match: {descriptor: {plan: free}}, status: 503", "denied with 429"),
     ] {
         assert_eq!(described(rule).over_limit, over_limit, "{rule}");
     }
@@ -134,6 +153,20 @@ fn describes_other_settings_as_notes() {
     let notes = |rule: &str| described(rule).notes;
     assert_eq!(notes("limit: 5/s"), [""; 0]);
     assert_eq!(notes("concurrent: {limit: 5, until: client_left}"), [""; 0]);
+    let log = "`algorithm: sliding_log`, or `sliding_window` with `edge: strict`";
+    let strict = "`edge: strict`, or `algorithm: sliding_log`";
+    for (limit, settings) in [
+        ("algorithm: fixed_window", Some(log)),
+        ("algorithm: fixed_window, opens: first_request", Some(log)),
+        ("algorithm: sliding_window", Some(strict)),
+        ("algorithm: sliding_window, edge: strict", None),
+        ("algorithm: sliding_window, edge: weighted", None),
+        ("algorithm: sliding_log", None),
+    ] {
+        let advice = settings.map(|settings| format!("{settings} never allows more than the limit across an edge"));
+        assert_eq!(notes(&format!("limit: 5/s, {limit}")), advice.into_iter().collect::<Vec<_>>(), "{limit}");
+    }
+    assert_eq!(notes("limit: 5/day, algorithm: fixed_window, time_zone: UTC"), [""; 0]);
     let held = "a permit is held until the upstream has responded, even if the client disconnects";
     assert_eq!(notes("concurrent: {limit: 5, until: upstream_done}"), [held]);
     let own = "by: ip, concurrent: 5, overrides: {10.0.0.7: {concurrent: {limit: 9, until: upstream_done}}}";
@@ -146,7 +179,9 @@ fn describes_other_settings_as_notes() {
             "each request costs 5",
             "not counted: 10.0.0.0/8, vip",
             "always denied: bad",
-            "vip has at most 7 a second; big has at most 9 a second, and at most 8 an hour",
+            "vip has 7 a second, up to 7 at once: at most 14 in any second; \
+             big has 9 a second, up to 9 at once: at most 18 in any second, and 8 an hour, up to 8 at once: at most \
+             16 in any hour",
             "requests without account are denied",
             "counted for all instances together",
         ]
@@ -197,14 +232,21 @@ rules:
         "\
 rule          key                match                             limit             over limit
 ------------  -----------------  --------------------------------  ----------------  ---------------
-everyone      everyone together  all requests                      at most 10000 a   denied with 503
+everyone      everyone together  all requests                      10000 a second,   denied with 503
+                                                                   up to 10000 at
+                                                                   once: at most
+                                                                   20000 in any
                                                                    second
-each-account  each account       GET /search/** or                 at most 100 a     denied with 429
-                                 /a/very/long/path/that/fits/      second (200 at
-                                 into/no/column, host              once), and at
-                                 api.example.com                   most 20000 an
+each-account  each account       GET /search/** or                 100 a second, up  denied with 429
+                                 /a/very/long/path/that/fits/      to 200 at once:
+                                 into/no/column, host              at most 300 in
+                                 api.example.com                   any second, and
+                                                                   20000 an hour,
+                                                                   up to 20000 at
+                                                                   once: at most
+                                                                   40000 in any
                                                                    hour
-              - vip-7 has at most 1000 a second
+              - vip-7 has 1000 a second, up to 1000 at once: at most 2000 in any second
               - requests without account are not limited by this rule
 "
     );

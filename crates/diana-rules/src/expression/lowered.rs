@@ -97,6 +97,22 @@ pub(super) enum Tree {
     Convert(ValueType, Box<Tree>),
 }
 
+impl Tree {
+    /// Returns whether a condition is negated (`!a`, `a != b`), and what is negated (`a`, `a == b`).
+    pub(super) fn without_negation(&self) -> (bool, Cow<'_, Self>) {
+        match self {
+            Self::Not(tree) => {
+                let (is_negated, tree) = tree.without_negation();
+                (!is_negated, tree)
+            }
+            Self::Compare(Comparison::Different, both) => {
+                (true, Cow::Owned(Self::Compare(Comparison::Equal, both.clone())))
+            }
+            tree => (false, Cow::Borrowed(tree)),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,

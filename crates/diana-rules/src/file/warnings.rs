@@ -1,15 +1,31 @@
 //! Warnings of `diana check`: constructs that are valid, but most likely a mistake.
 
 use super::RuleFile;
+use crate::attributes::{Attribute, SyntheticRequest};
+use crate::describe::and;
 use crate::document::Span;
+use crate::expression::Expression;
+use crate::limit::LimitRule;
 use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::problem::Problem;
 use crate::rule::{Missing, Mode, OnStatus, Rule};
+use diana_core::{
+    FixedWindow, LeakyBucket, MinInterval, RefillingBucket, SlidingLog, SlidingWindow, TokenBucket, Total,
+};
+use std::time::Duration;
 
 /// The maximum number of rule pairs to compare for requests that no rule limits. Larger files get no such warning.
 const MAX_COMPARISONS: usize = 1_000_000;
+
+/// The shortest limit whose counts should survive a restart.
+const HOUR: Duration = Duration::from_secs(3_600);
+/// The maximum number of rules that a warning names.
+const MAX_NAMES: usize = 5;
+
+/// The maximum number of conditions of which each is compared with all others.
+const MAX_CONDITIONS: usize = 100;
 
 /// Returns all warnings, each at the name of its rule.
 pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Problem> {
@@ -28,7 +44,7 @@ pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Prob
     for rule in rules.iter().filter(|rule| applies_to_requests(rule)) {
         if are_compared
             && let Some(missing) = skipped(rule)
-            && !always.iter().any(|other| covers(other, rule))
+            && !limits_skipped(&always, rule)
         {
             let what = format!(
                 "warning: requests without {missing} are not limited by `{}` (`missing: skip`), nor by any other rule",
@@ -44,17 +60,49 @@ pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Prob
                 .push(Problem::new(name_span(rule), what).expected("use `**` for any number of segments, `*` for one"));
         }
     }
+    warnings.extend(lost_at_a_restart(file, name_span));
     warnings
+}
+
+/// Returns the warning about counts of an hour and more that a restart loses: one for all rules.
+fn lost_at_a_restart(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Option<Problem> {
+    if file.store.redis.is_some() || file.store.memory.snapshot.is_some() {
+        return None;
+    }
+    let lasts = |rule: &&Rule| applies_to_requests(rule) && rule.limits.iter().any(lasts_an_hour);
+    let rules = file.rules.iter().filter(lasts).collect::<Vec<_>>();
+    let names = rules.iter().take(MAX_NAMES).map(|rule| format!("`{}`", rule.name));
+    let more = rules.len().saturating_sub(MAX_NAMES);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let names = and(&names.chain(more).collect::<Vec<_>>());
+    let what = format!("warning: a restart resets the counts of {names}: they are only in this process");
+    let expected = "add `store: {snapshot: /var/lib/diana/counts}`, or a `redis` that all instances share";
+    Some(Problem::new(name_span(rules.first()?), what).expected(expected))
+}
+
+/// Returns `true` if a count may last an hour or longer: until the end of a window, until a bucket has refilled, or until
+/// a total is reset.
+fn lasts_an_hour(limit: &LimitRule) -> bool {
+    let configured = &limit.configured;
+    let quota = configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
+    let quota = quota.or_else(|| configured.algorithm::<RefillingBucket>().map(RefillingBucket::quota));
+    let quota = quota.or_else(|| configured.algorithm::<LeakyBucket>().map(LeakyBucket::quota));
+    let quota = quota.or_else(|| configured.algorithm::<SlidingWindow>().map(SlidingWindow::quota));
+    let fixed = configured.algorithm::<FixedWindow>();
+    let quota = quota.or_else(|| fixed.map(FixedWindow::quota));
+    let log = configured.algorithm::<SlidingLog>().into_iter().flat_map(SlidingLog::windows);
+    quota.iter().chain(log).any(|quota| quota.period() >= HOUR)
+        || fixed.is_some_and(|fixed| fixed.dates().is_some())
+        || configured.algorithm::<MinInterval>().is_some_and(|every| every.interval() >= HOUR)
+        || configured.algorithm::<Total>().is_some()
 }
 
 /// Returns the warning about a rule with `count` that never learns the status of a response.
 fn without_responses(file: &RuleFile, rule: &Rule, span: Span) -> Option<Problem> {
     let count = rule.count.as_ref()?;
-    let Match { domains, descriptor, .. } = &rule.matches;
-    let is_for_envoy = !domains.is_empty() || descriptor.is_some();
     // A file without either is for a program that has the rules in itself.
     let has_responses = file.sections.has("gateway") || !file.sections.has("services");
-    if has_responses && !is_for_envoy {
+    if has_responses && !rule.matches.is_for_envoy() {
         return None;
     }
     let name = &rule.name;
@@ -80,8 +128,12 @@ fn skipped(rule: &Rule) -> Option<String> {
 }
 
 fn may_be_missing(rule: &Rule) -> Option<String> {
+    rule.by.may_be_missing(|name| is_in_path(rule, name))
+}
+
+fn is_in_path(rule: &Rule, name: &str) -> bool {
     let paths = &rule.matches.paths;
-    rule.by.may_be_missing(|name| !paths.is_empty() && paths.iter().all(|path| path.has_parameter(name)))
+    !paths.is_empty() && paths.iter().all(|path| path.has_parameter(name))
 }
 
 /// Returns `true` if a rule limits requests even if keys are missing.
@@ -90,9 +142,31 @@ fn limits_without(rule: &Rule) -> bool {
     applies_to_requests(rule) && has_limit && (rule.missing != Missing::Skip || may_be_missing(rule).is_none())
 }
 
-/// Returns `true` if `wide` matches all requests that `narrow` matches. `false` if that is not obvious.
-fn covers(wide: &Rule, narrow: &Rule) -> bool {
-    let Match { paths, methods, hosts, headers, networks, domains, descriptor, when, others, call: _ } = &wide.matches;
+/// Returns `true` if the other rules limit all requests that a rule skips: one of them, one for each part of the key
+/// that may be missing, or two with opposite conditions. `false` if that is not obvious.
+fn limits_skipped(others: &[&Rule], rule: &Rule) -> bool {
+    let similar = || others.iter().filter(|other| covers_but_for_when(other, rule)).map(|other| &other.matches.when);
+    if similar().any(|when| when.is_none() || *when == rule.matches.when) {
+        return true;
+    }
+    let conditions = similar().flatten().collect::<Vec<_>>();
+    let mut missing = rule.by.missing_attributes(|name| is_in_path(rule, name)).into_iter();
+    let has_opposite = |when: &&&Expression| conditions.iter().any(|other| when.is_negation_of(other));
+    missing.all(|part| conditions.iter().any(|when| holds_without(when, &part)))
+        || conditions.iter().take(MAX_CONDITIONS).any(|when| has_opposite(&when))
+}
+
+/// Returns `true` if a condition is true for all requests that have none of these attributes.
+fn holds_without(when: &Expression, attributes: &[Attribute]) -> bool {
+    when.attributes().all(|attribute| attributes.contains(attribute))
+        && when.holds(&SyntheticRequest::default()).unwrap_or(false)
+}
+
+/// Returns `true` if `wide` matches all requests that `narrow` matches, as far as its `when` allows. `false` if that is
+/// not obvious.
+fn covers_but_for_when(wide: &Rule, narrow: &Rule) -> bool {
+    let Match { paths, methods, hosts, headers, networks, domains, descriptor, when: _, others, call: _ } =
+        &wide.matches;
     let own = &narrow.matches;
     let has_path = |path: &PathPattern| paths.iter().any(|wide| wide == path || is_below(path, wide));
     (paths.is_empty() || !own.paths.is_empty() && own.paths.iter().all(has_path))
@@ -102,7 +176,6 @@ fn covers(wide: &Rule, narrow: &Rule) -> bool {
         && (networks.is_empty() || *networks == own.networks)
         && (domains.is_empty() || *domains == own.domains)
         && (descriptor.is_none() || *descriptor == own.descriptor)
-        && (when.is_none() || *when == own.when)
         && others.is_empty()
 }
 

@@ -20,13 +20,26 @@ impl KeySpec {
     /// Describes the parts that a request may be missing, without those that every request has, and without parameters
     /// that every path of the rule has.
     pub(crate) fn may_be_missing(&self, is_in_path: impl Fn(&str) -> bool) -> Option<String> {
-        let may_be = |part: &&Part| match part {
+        let missing = self.optional_parts(is_in_path).map(noun).collect::<Vec<_>>();
+        (!missing.is_empty()).then(|| missing.join(" or "))
+    }
+
+    /// Returns the attributes of each of these parts, none of which a request without that part has.
+    pub(crate) fn missing_attributes(&self, is_in_path: impl Fn(&str) -> bool) -> Vec<Vec<Attribute>> {
+        let attributes = |part: &Part| match part {
+            Part::Of(attribute) => vec![attribute.clone()],
+            Part::Named(name, attribute) => vec![Attribute::Named(name.clone()), attribute.clone()],
+            _ => Vec::new(),
+        };
+        self.optional_parts(is_in_path).map(attributes).collect()
+    }
+
+    fn optional_parts(&self, is_in_path: impl Fn(&str) -> bool) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(move |part| match part {
             Part::Address(_) | Part::Request | Part::Of(Attribute::Path | Attribute::Method | Attribute::Host) => false,
             Part::Of(Attribute::Param(name)) => !is_in_path(name),
             _ => true,
-        };
-        let missing = self.parts.iter().filter(may_be).map(noun).collect::<Vec<_>>();
-        (!missing.is_empty()).then(|| missing.join(" or "))
+        })
     }
 }
 

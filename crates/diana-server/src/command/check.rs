@@ -2,16 +2,17 @@
 //!
 //! The exit status is 0 if every file is valid, else 1. All problems are reported at once.
 
-use super::input::{self, Variables};
+use super::input::{self, InputError, TlsFiles, Variables};
 use super::json::{self, Checked, CheckedFile};
 use super::output::{self, count_of};
 use clap::Args;
 use diana_admin::AdminSection;
 use diana_config::RemoteSection;
 use diana_gateway::section::GatewaySection;
-use diana_rules::RuleFile;
 use diana_rules::describe::table;
+use diana_rules::file::NotChecked;
 use diana_rules::section::SectionNotRegistered;
+use diana_rules::{Registry, RuleFile};
 use diana_services::ServicesSection;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +20,8 @@ use std::process::ExitCode;
 /// Check rule files, and describe in words what their rules mean
 ///
 /// All problems are reported at once, on standard error, each with its line and a fix. Nothing is started, and neither
-/// the store nor the config server is contacted. `${VARIABLES}` come from the environment; with `--no-env` they are
+/// the store nor the config server is contacted. The certificates, keys and CA files that the file names are opened; with
+/// `--no-files` they are not. `${VARIABLES}` come from the environment; with `--no-env` they are
 /// left as they are, and the values that have them are not checked.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
@@ -38,6 +40,11 @@ pub(crate) struct Check {
     /// Values that have variables are not checked, and listed on standard error. Everything else is checked as usual.
     #[arg(long)]
     no_env: bool,
+    /// Do not open the certificates, keys and CA files: for a machine without them, such as that of a pipeline
+    ///
+    /// Otherwise one that is missing, unreadable, expired or of another key is a problem.
+    #[arg(long)]
+    no_files: bool,
     /// Do not print the table
     #[arg(short, long)]
     quiet: bool,
@@ -54,7 +61,7 @@ Examples:
   diana check --quiet conf/*.yaml                       in a pipeline, before a rollout
   diana check --json diana.yaml | jq '.files[].errors[]'    file, line, column, message and help of each problem
   diana import nginx /etc/nginx/nginx.conf | diana check -
-  diana check --no-env diana.yaml                       in a pipeline without the secrets
+  diana check --no-env --no-files diana.yaml            in a pipeline without the secrets and certificates
   diana check diana.yaml --remote rules.yaml            before it is stored in etcd";
 
 /// Describes a file: its gateway, its store, its config server, and its rules.
@@ -87,9 +94,9 @@ impl Check {
         if self.json {
             return self.print_json();
         }
-        let mut problems = 0;
+        let (mut problems, registry) = (0, diana_server::registry());
         for (index, path) in self.files.iter().enumerate() {
-            match input::rule_file_with(path, self.remote.as_deref(), &diana_server::registry(), self.variables()) {
+            match self.read(path, &registry) {
                 Err(error) => problems += error.report(),
                 Ok((file, not_checked)) => {
                     let mut text = String::new();
@@ -118,8 +125,8 @@ impl Check {
     fn print_json(&self) -> Result<ExitCode, ExitCode> {
         let registry = diana_server::registry();
         let files = self.files.iter().map(|path| {
-            let (name, remote) = (input::name(path), self.remote.as_deref());
-            match input::rule_file_with(path, remote, &registry, self.variables()) {
+            let name = input::name(path);
+            match self.read(path, &registry) {
                 Err(error) => CheckedFile::invalid(name, &error),
                 Ok((file, not_checked)) => CheckedFile::valid(name, &file, not_checked),
             }
@@ -130,8 +137,10 @@ impl Check {
         Ok(if valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn variables(&self) -> Variables {
-        if self.no_env { Variables::Unresolved } else { Variables::FromEnvironment }
+    fn read(&self, path: &Path, registry: &Registry) -> Result<(RuleFile, Vec<NotChecked>), InputError> {
+        let variables = if self.no_env { Variables::Unresolved } else { Variables::FromEnvironment };
+        let tls_files = if self.no_files { TlsFiles::Ignored } else { TlsFiles::Checked };
+        input::rule_file_with(path, self.remote.as_deref(), registry, variables, tls_files)
     }
 
     fn display_name(&self, path: &Path) -> String {

@@ -1,8 +1,10 @@
 //! The input of the commands: rule files and other files, from disk and from standard input.
 
+use super::check_files;
 use super::output::usage_error;
+use diana_rules::document::Node;
 use diana_rules::file::NotChecked;
-use diana_rules::{Document, Problems, Registry, RuleFile};
+use diana_rules::{Document, Problem, Problems, Registry, RuleFile};
 use diana_server::import::MAX_INPUT;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,24 +28,41 @@ pub(super) enum Variables {
     Unresolved,
 }
 
-/// Reads a rule file, and replaces its rules by those of a config server's document, if there is one.
-pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry) -> Result<RuleFile, InputError> {
-    rule_file_with(path, remote, registry, Variables::FromEnvironment).map(|(file, _)| file)
+/// Whether the files that a rule file names are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TlsFiles {
+    Checked,
+    Ignored,
 }
 
-/// The same, with another source of variables. Also returns the values that were not checked.
+/// Reads a rule file, and replaces its rules by those of a config server's document, if there is one.
+pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry) -> Result<RuleFile, InputError> {
+    rule_file_with(path, remote, registry, Variables::FromEnvironment, TlsFiles::Ignored).map(|(file, _)| file)
+}
+
+/// The same, with another source of variables, and maybe with its TLS files. Also returns the values that were not
+/// checked.
 pub(super) fn rule_file_with(
     path: &Path,
     remote: Option<&Path>,
     registry: &Registry,
     variables: Variables,
+    tls_files: TlsFiles,
 ) -> Result<(RuleFile, Vec<NotChecked>), InputError> {
     let local = document(path)?;
-    let (file, not_checked) = match variables {
+    let read = match variables {
         Variables::FromEnvironment => RuleFile::read(&local, registry).map(|file| (file, Vec::new())),
         Variables::Unresolved => RuleFile::read_without_environment(&local, registry),
-    }
-    .map_err(InputError::Problems)?;
+    };
+    let of_files = if tls_files == TlsFiles::Checked { tls_problems(&local, variables) } else { Vec::new() };
+    let (file, not_checked) = match read {
+        Ok(read) if of_files.is_empty() => read,
+        Ok(_) => return Err(InputError::Problems(local.problems(of_files))),
+        // All problems are reported at once.
+        Err(others) => {
+            return Err(InputError::Problems(local.problems(others.iter().cloned().chain(of_files))));
+        }
+    };
     match remote {
         None => Ok((file, not_checked)),
         Some(remote) => {
@@ -51,6 +70,18 @@ pub(super) fn rule_file_with(
             Ok((file, not_checked))
         }
     }
+}
+
+/// Returns the problems of the files that a document names; none if it can't be parsed.
+fn tls_problems(document: &Document, variables: Variables) -> Vec<Problem> {
+    let tree = match variables {
+        Variables::FromEnvironment => document.parse_with(|name| std::env::var(name).ok()),
+        Variables::Unresolved => document.parse(),
+    };
+    // A path with variables that are left as they are names no file.
+    let is_checked =
+        |node: &Node| variables == Variables::FromEnvironment || node.text().is_some_and(|path| !path.contains("${"));
+    tree.map(|tree| check_files::problems(&tree, is_checked)).unwrap_or_default()
 }
 
 /// Returns the display name of a file, also for standard input.

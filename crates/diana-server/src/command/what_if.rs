@@ -20,6 +20,11 @@ pub(crate) struct WhatIf {
     /// The limit to try: 200/min, or `200/min burst 50`
     #[arg(value_name = "LIMIT")]
     limit: String,
+    /// Which of several limits of the rule to replace: 1 is the first
+    ///
+    /// Without it, the one with the same period, such as the hour of `200/h`.
+    #[arg(long, value_name = "N")]
+    index: Option<u64>,
     /// The time of which the keys are
     #[arg(long, value_enum, default_value_t = Window::Minute)]
     window: Window,
@@ -39,6 +44,7 @@ The exit status is 0 if Diana answers; 1 if not, or for an unknown rule or an in
 Examples:
   diana what-if each-account 200/min
   diana what-if each-account 50/min --shadow-rule
+  diana what-if each-account 500/h --index 2            the second of its limits
   diana what-if each-account 200/min --json | jq '.would_deny'";
 
 impl WhatIf {
@@ -47,7 +53,9 @@ impl WhatIf {
     }
 
     fn try_run(&self) -> Result<(), ExitCode> {
-        let parameters = [("rule", &*self.rule), ("limit", &*self.limit), ("window", self.window.name())];
+        let index = self.index.map(|index| index.to_string());
+        let mut parameters = vec![("rule", &*self.rule), ("limit", &*self.limit), ("window", self.window.name())];
+        parameters.extend(index.as_deref().map(|index| ("index", index)));
         self.admin.ask(async |client| {
             let response = client.get("/what-if", &parameters).await?;
             if self.json {

@@ -279,6 +279,11 @@ note: an estimate from the heaviest keys; a shadow rule counts exactly
 "
     );
     assert_eq!(server.requests(), ["GET /what-if?rule=each-account&limit=200%2Fmin&window=minute"]);
+    asked(&server.url(), &["what-if", "each-account", "200/min", "--index", "2"]);
+    assert_eq!(
+        server.requests().last().unwrap(),
+        "GET /what-if?rule=each-account&limit=200%2Fmin&window=minute&index=2"
+    );
     let rule = asked(&server.url(), &["what-if", "each-account", "200/min", "--shadow-rule"]);
     assert_eq!(rule, "- name: each-account-200-min\n  by: account\n  limit: 200/min\n  shadow: true\n");
     assert_eq!(asked_json(&server.url(), &["what-if", "each-account", "200/min", "--json"])["would_deny"], 903);

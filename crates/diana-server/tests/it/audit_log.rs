@@ -101,7 +101,7 @@ fn every_change_is_recorded_with_its_source() {
     assert_eq!(of("refund", "resp")["key"], "carol");
     assert_eq!((&of("reload", "admin")["who"], of("reload", "signal").get("who")), (&json!("alice"), None));
     let changed = &of("rules", "local file ")["changed"];
-    assert_eq!(changed[0]["after"], "at most 5 an hour");
+    assert_eq!(changed[0]["after"], "5 an hour, up to 5 at once: at most 10 in any hour");
 
     // The file and the program's log have the same changes.
     let path = diana.folder().join("audit.jsonl");
@@ -127,7 +127,8 @@ fn every_change_is_recorded_with_its_source() {
         "resp, 127.0.0.1: reset for bob in each-account, 2 of 3 left -> 3 of 3 left\n",
         "alice (admin, 127.0.0.1): reload\n",
         "signal: reload\n",
-        "diana.yaml: 1 rule loaded, changed 1\n  each-account: at most 3 an hour -> at most 5 an hour\n",
+        "diana.yaml: 1 rule loaded, changed 1\n  each-account: 3 an hour, up to 3 at once: at most 6 in any hour -> \
+         5 an hour, up to 5 at once: at most 10 in any hour\n",
         "diana.yaml: started with 1 rule\n",
     ] {
         assert!(shown.contains(line), "no {line:?} in\n{shown}");

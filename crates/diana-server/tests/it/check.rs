@@ -47,10 +47,12 @@ fn describes_a_valid_file() {
     assert_eq!(
         out(&output),
         "\
-rule          key                match         limit                               over limit
-------------  -----------------  ------------  ----------------------------------  ---------------
-everyone      everyone together  all requests  at most 10000 a second              denied with 503
-each-account  each account       all requests  at most 100 a second (200 at once)  denied with 429
+rule          key                match         limit                                 over limit
+------------  -----------------  ------------  ------------------------------------  ---------------
+everyone      everyone together  all requests  10000 a second, up to 10000 at once:  denied with 503
+                                               at most 20000 in any second
+each-account  each account       all requests  100 a second, up to 200 at once: at   denied with 429
+                                               most 300 in any second
               - requests without account are not limited by this rule
 
 stdin: 2 rules, valid
@@ -82,7 +84,7 @@ fn reports_all_problems_at_once() {
 #[test]
 fn warns_about_services_that_other_machines_reach() {
     let warnings = |services: &str| {
-        let output = check(&format!("services: {{{services}}}\nrules: [{{name: a, limit: 1/s}}]"), &[]);
+        let output = check(&format!("services: {{{services}}}\nrules: [{{name: a, limit: 1/s}}]"), &["--no-files"]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         err(&output).lines().filter_map(|line| Some(line.split_once("warning: ")?.1.to_owned())).collect::<Vec<_>>()
     };
@@ -132,7 +134,7 @@ fn variables_come_from_the_environment() {
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("environment variable `RATE` is not set"), "{}", err(&output));
     let output = diana_in(Path::new("."), &["check", "-"], text, &[("RATE", "7")]);
-    assert!(out(&output).contains("at most 7 a second"), "{}{}", out(&output), err(&output));
+    assert!(out(&output).contains("7 a second, up to 7 at once"), "{}{}", out(&output), err(&output));
 }
 
 #[test]
@@ -153,7 +155,8 @@ rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
         "{printed}"
     );
     assert!(
-        printed.contains("at most 7 a second") && printed.ends_with("\nstdin: 2 rules, valid, 2 values not checked\n"),
+        printed.contains("7 a second, up to 7 at once")
+            && printed.ends_with("\nstdin: 2 rules, valid, 2 values not checked\n"),
         "{printed}"
     );
 
@@ -161,7 +164,7 @@ rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("7/fortnight") && err(&output).ends_with("\n1 problem\n"), "{}", err(&output));
     for name in samples().1 {
-        let output = diana_in(&samples().0, &["check", "--no-env", &name], "", &[]);
+        let output = diana_in(&samples().0, &["check", "--no-env", "--no-files", &name], "", &[]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     }
 }
@@ -196,7 +199,7 @@ fn an_invalid_store_is_one_problem() {
 fn wraps_between_words() {
     let (folder, names) = samples();
     for name in names {
-        let output = diana_in(&folder, &["check", &name], "", &SECRETS);
+        let output = diana_in(&folder, &["check", "--no-files", &name], "", &SECRETS);
         for line in out(&output).lines().filter(|line| !line.starts_with(|first: char| first.is_alphabetic())) {
             assert!(line.chars().count() <= 100, "{name}: {line}");
         }
@@ -223,7 +226,7 @@ fn a_remote_document_is_checked_with_the_local_file() {
     let (samples, _) = samples();
     let check_remote = |document: &str| diana_in(&samples, &["check", "scraping.yaml", "--remote", "-"], document, &[]);
     let output = check_remote("rules: [{name: everyone, limit: 5/s}]");
-    assert!(out(&output).contains("at most 5 a second"), "{}", out(&output));
+    assert!(out(&output).contains("5 a second, up to 5 at once"), "{}", out(&output));
     assert!(out(&output).ends_with("\n\nstdin over scraping.yaml: 1 rule, valid\n"), "{}", out(&output));
 
     let output = check_remote("admin: {listen: 0.0.0.0:1}\nrules: [{name: everyone, limit: 5/s}]");
@@ -239,12 +242,12 @@ fn a_remote_document_is_checked_with_the_local_file() {
 fn the_samples_are_valid() {
     let (folder, names) = samples();
     for name in &names {
-        let output = diana_in(&folder, &["check", name], "", &SECRETS);
+        let output = diana_in(&folder, &["check", "--no-files", name], "", &SECRETS);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         assert!(out(&output).lines().last().unwrap().ends_with(" rules, valid"), "{}", out(&output));
     }
     let names = names.iter().map(String::as_str);
-    let output = diana_in(&folder, &["check"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
+    let output = diana_in(&folder, &["check", "--no-files"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
     assert_eq!(out(&output).matches(" rules, valid\n").count(), 12);
 }
 
@@ -326,7 +329,7 @@ fn the_json_describes_the_rules_of_a_valid_file() {
         checked["files"][0]["rules"][1],
         json!({
             "name": "each-account", "by": "account", "key": "each account", "matches": "all requests",
-            "limit": "at most 100 a second (200 at once)", "over_limit": "denied with 429",
+            "limit": "100 a second, up to 200 at once: at most 300 in any second", "over_limit": "denied with 429",
             "notes": ["requests without account are not limited by this rule"], "shadow": false,
         })
     );
@@ -344,7 +347,7 @@ fn the_json_describes_the_rules_of_a_valid_file() {
 #[test]
 fn the_json_has_every_file_also_those_that_cannot_be_read() {
     let (folder, names) = samples();
-    let output = diana_in(&folder, &["check", "--json", &names[0], "nowhere.yaml"], "", &SECRETS);
+    let output = diana_in(&folder, &["check", "--json", "--no-files", &names[0], "nowhere.yaml"], "", &SECRETS);
     assert_eq!((err(&output).as_str(), output.status.code()), ("", Some(1)));
     let checked = serde_json::from_str::<Value>(&out(&output)).unwrap();
     assert_eq!((&checked["files"][0]["valid"], &checked["valid"]), (&json!(true), &json!(false)));

@@ -12,7 +12,10 @@ fn diana(args: &[&str], input: &str) -> Output {
 fn help_lists_options_and_examples() {
     for (args, expected) in [
         (&["--help"][..], &["check", "explain", "schema", "import", "Examples:", "diana import nginx"][..]),
-        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "--no-env", "--json", "exit status"]),
+        (
+            &["check", "--help"],
+            &["Examples:", "--remote", "--quiet", "--no-env", "--no-files", "--json", "exit status"],
+        ),
         (&["explain", "--help"], &["Examples:", "--method", "-H", "--ip", "--account", "--set", "--times", "--every"]),
         (&["explain", "--help"], &["--json", "exit status is 0", "3 if it is denied"]),
         (&["top", "--help"], &["Examples:", "--once", "--json", "--window", "--admin", "DIANA_ADMIN", "--token-file"]),

@@ -96,6 +96,33 @@ fn the_view_on_the_page_is_the_recorded_one() {
     assert_eq!(block(PAGE, "\n### top\n", "text view"), recorded);
 }
 
+/// `$ cat FILE` has the file's text, which the other commands use.
+#[test]
+fn the_session_about_missing_certificates_is_as_it_really_is() {
+    let session = &PAGE[PAGE.find("$ cat tls.yaml").unwrap()..];
+    let session = session.split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let steps = session.split("$ ").filter(|step| !step.is_empty()).map(|step| step.split_once('\n').unwrap());
+    let mut count = 0;
+    for (command, output) in steps {
+        let words = command.split(' ').collect::<Vec<_>>();
+        match &*words {
+            ["cat", name] => std::fs::write(folder.path().join(name), output).unwrap(),
+            [_, args @ ..] => {
+                let printed = diana_in(folder.path(), args, "", &[]);
+                assert_eq!(
+                    format!("{}{}", err(&printed), out(&printed)),
+                    format!("{}\n", output.trim_end()),
+                    "{command}"
+                );
+                count += 1;
+            }
+            [] => {}
+        }
+    }
+    assert_eq!(count, 2);
+}
+
 fn help(args: &[&str]) -> String {
     let output = diana_in(Path::new("."), &[args, &["--help"]].concat(), "", &[]);
     assert_eq!(err(&output), "");

@@ -146,7 +146,7 @@ fn a_rule_has_a_page_with_its_text_its_chart_and_its_changes() {
     wait_for_text(&browser, "#rule-explained", "Denied by each-account");
 
     gateway_rewrite(&diana, &upstream, &RULES.replace("5/h, burst: 5", "5/h, burst: 9"));
-    wait_for_text(&browser, "#rule-changes .difference ins", "at most 5 an hour (9 at once)");
+    wait_for_text(&browser, "#rule-changes .difference ins", "5 an hour, up to 9 at once: at most 14 in any hour");
     wait_for_text(&browser, "#rule-changes", "local file");
     wait_for_text(&browser, "#yaml", "burst: 9");
     gateway_rewrite(&diana, &upstream, &RULES.replace("by: account", "bye: account"));

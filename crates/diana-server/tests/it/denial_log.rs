@@ -101,6 +101,39 @@ fn keys_are_hashed_or_left_out() {
 }
 
 #[test]
+fn another_limit_of_a_rule_with_several_is_estimated() {
+    let diana = Diana::serve(
+        "gateway: {listen: $LISTEN, echo: true}
+rules:
+  - {name: each-account, by: header(x-account), limit: [1000/s, 5/h], status: 429}
+  - {name: mixed, limit: [1000/s, {rate: 500/h, algorithm: sliding_log}]}
+",
+    );
+    for _ in 0..25 {
+        get_with(diana.port(), "/", "x-account: alice\r\n");
+    }
+    let estimated = |query: &str| {
+        let estimate = json(&diana, &format!("/what-if?rule=each-account&{query}"));
+        (estimate["index"].as_u64(), estimate["now"].clone(), estimate["would_deny"].as_u64())
+    };
+    assert_eq!(estimated("limit=10/h"), (Some(2), "5/h".into(), Some(15)));
+    assert_eq!(estimated("limit=2000/s"), (Some(1), "1000/s".into(), Some(20)));
+    assert_eq!(estimated("limit=10/day&index=2"), (Some(2), "5/h".into(), Some(15)));
+    let lower = json(&diana, "/what-if?rule=each-account&limit=3/h");
+    let shadow =
+        "  - {name: each-account-3-h, by: header(x-account), limit: [1000/s, 3/h], status: 429, shadow: true}\n";
+    assert_eq!((&lower["would_deny"], &lower["shadow_rule"]), (&22.into(), &shadow.into()));
+    let text = |query: &str| {
+        let response = diana.admin(&format!("/what-if?rule={query}"));
+        assert_eq!(response.status, 400, "{}", response.text());
+        response.text()
+    };
+    assert!(text("each-account&limit=10/day").contains("1 is 1000/s, 2 is 5/h"));
+    assert!(text("each-account&limit=10/h&index=3").contains("1 is 1000/s, 2 is 5/h"));
+    assert!(text("mixed&limit=10/h").contains("sliding_log"));
+}
+
+#[test]
 fn the_heaviest_keys_are_listed_and_can_be_reset() {
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN, echo: true}
@@ -145,12 +178,15 @@ rules:
     assert_eq!(peek["limits"][0]["remaining"], 0);
     let what_if = json(&diana, "/what-if?rule=each-account&limit=10/h");
     assert_eq!((&what_if["denied"], &what_if["would_deny"]), (&23.into(), &15.into()), "{what_if}");
+    assert_eq!(what_if["index"], 1);
     for (path, status) in [
         ("/top?rule=none", 404),
         ("/top?window=day", 400),
         ("/what-if?rule=none&limit=1/s", 404),
         ("/what-if?rule=quiet&limit=often", 400),
         ("/what-if?rule=quiet", 400),
+        ("/what-if?rule=each-account&limit=1/s&index=2", 400),
+        ("/what-if?rule=each-account&limit=1/s&index=0", 400),
     ] {
         assert_eq!(diana.admin(path).status, status, "{path}");
     }

@@ -6,6 +6,7 @@
 mod admin_commands;
 mod audit_log;
 mod check;
+mod check_files;
 mod command_line;
 mod command_line_page;
 #[path = "../../../diana-rules/tests/it/common.rs"]

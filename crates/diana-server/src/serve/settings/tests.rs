@@ -116,7 +116,7 @@ const OTHER_VALUES: &[(&str, &str)] = &[
     ("services.http.tls.certificate", "b.pem"),
     ("services.http.tls.key", "b.key"),
     ("services.workers", "3"),
-    ("services.bounds.memory", "66MiB"),
+    ("services.bounds.memory", "65MiB"),
     ("admin.listen", "127.0.0.1:9091"),
     ("admin.token", "three"),
     ("admin.tokens", "[{name: a, token: two, role: operate}]"),

@@ -60,6 +60,7 @@ fn warns_about_requests_that_no_rule_limits() {
     const WARNING: &str = "diana.yaml:2:12: warning: requests without account are not limited by `each` (`missing: skip`), nor \
                            by any other rule";
     let each = "  - {name: each, by: account, limit: 5/s";
+    let when = |condition: &str| format!(", match: {{when: \"{condition}\"}}");
     for alone in [
         format!("{each}}}"),
         format!("{each}, missing: skip}}"),
@@ -71,6 +72,15 @@ fn warns_about_requests_that_no_rule_limits() {
         format!("{each}}}\n  - {{name: other, deny: 192.0.2.1}}"),
         format!("{each}, match: {{path: /a/**}}}}\n  - {{name: other, by: ip, limit: 5/s, match: {{path: /a/b/**}}}}"),
         format!("{each}, match: {{path: /a}}}}\n  - {{name: other, limit: 5/s, match: {{path: /a, method: GET}}}}"),
+        // Requests to /a without an account have no limit, nor have those without an account that are not for /b.
+        format!(
+            "{each}{}}}\n  - {{name: other, by: ip, limit: 5/s{}}}",
+            when("request.path == '/a'"),
+            when("request.path != '/a'")
+        ),
+        format!("{each}}}\n  - {{name: other, by: ip, limit: 5/s{}}}", when("account == '' && request.path == '/b'")),
+        format!("{each}}}\n  - {{name: other, by: ip, limit: 5/s{}}}", when("account != ''")),
+        format!("{each}}}\n  - {{name: other, by: ip, limit: 5/s{}}}", when("device == ''")),
     ] {
         assert_eq!(warnings(&alone), [WARNING], "{alone}");
     }
@@ -86,11 +96,64 @@ fn warns_about_requests_that_no_rule_limits() {
         format!("{each}, match: {{method: GET}}}}\n  - {{name: other, limit: 9/s, match: {{method: [GET, POST]}}}}"),
         "  - {name: each, by: 'param(id)', match: {path: '/a/{id}'}, limit: 5/s}".to_owned(),
         "  - {name: each, by: ip, limit: 5/s}".to_owned(),
+        // A sibling with the opposite condition, or two of them.
+        format!(
+            "{each}{}}}\n  - {{name: other, by: ip, limit: 9/s{}}}",
+            when("account != ''"),
+            when("!(account != '')")
+        ),
+        format!("{each}{}}}\n  - {{name: other, by: ip, limit: 9/s{}}}", when("account != ''"), when("account == ''")),
+        format!("{each}}}\n  - {{name: other, by: ip, limit: 9/s{}}}", when("account.size() == 0")),
+        format!(
+            "{each}}}\n  - {{name: gets, by: ip, limit: 9/s{}}}\n  - {{name: rest, by: ip, limit: 1/s{}}}",
+            when("request.method == 'GET'"),
+            when("request.method != 'GET'"),
+        ),
+        format!(
+            "{each}}}\n  - {{name: beta, by: ip, limit: 9/s{}}}\n  - {{name: rest, by: ip, limit: 1/s{}}}",
+            when("request.path.startsWith('/beta')"),
+            when("!request.path.startsWith('/beta')"),
+        ),
     ] {
         assert_eq!(warnings(&covered), [""; 0], "{covered}");
     }
     let two = "  - {name: each, by: account, limit: 5/s}\n  - {name: keys, by: header(x-key), limit: 5/s}";
     assert_eq!(warnings(two).len(), 2, "neither rule limits the requests that the other one skips");
+}
+
+#[test]
+fn warns_once_about_all_counts_that_a_restart_loses() {
+    let warning = |names: &str| {
+        let what = format!("a restart resets the counts of {names}: they are only in this process");
+        format!("diana.yaml:2:12: warning: {what}")
+    };
+    for limit in [
+        "limit: 20/h",
+        "limit: [5/s, 20/day]",
+        "limit: 20/month, algorithm: fixed_window",
+        "limit: 20/day, algorithm: fixed_window, time_zone: UTC",
+        "limit: 20/day, algorithm: sliding_window",
+        "limit: 20/h, algorithm: sliding_log",
+        "limit: 20/h, algorithm: leaky_bucket, burst: 5",
+        "limit: 20/h, refill: {every: 1h}",
+        "every: 2h",
+        "total: 5",
+    ] {
+        let rule = format!("  - {{name: long, {limit}}}\n");
+        assert_eq!(warnings(&rule), [warning("`long`")], "{limit}");
+        let with_store = |store: &str| good(&format!("store: {{{store}}}\nrules:\n{rule}")).warnings;
+        assert_eq!(with_store("snapshot: counts"), None, "{limit}");
+        assert_eq!(with_store("redis: 'redis://a'").map(|all| all.to_string()), None, "{limit}");
+    }
+    for limit in ["limit: 5/min", "concurrent: 5", "bandwidth: 5MB/s", "limit: 5/h, shadow: true", "every: 59min"] {
+        assert_eq!(warnings(&format!("  - {{name: short, {limit}}}\n")), [""; 0], "{limit}");
+    }
+    let many = |count: usize| {
+        let rules = (1..=count).map(|number| format!("  - {{name: r{number}, limit: {number}/h}}\n"));
+        warnings(&rules.collect::<String>())
+    };
+    assert_eq!(many(2), [warning("`r1` and `r2`")]);
+    assert_eq!(many(7), [warning("`r1`, `r2`, `r3`, `r4`, `r5` and 2 more")]);
 }
 
 #[test]
