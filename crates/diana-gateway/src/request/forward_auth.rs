@@ -4,8 +4,8 @@
 //! request. `/check/403` answers with 403 instead, since nginx accepts only 401 and 403.
 //!
 //! # What always holds (tests/it/services/forward_auth.rs of diana-server)
-//! - The request is described by `X-Forwarded-Method`, `-Uri`, `-Host`, `-Proto` and `-For` only; its other headers are those of the
-//!   check. `X-Original-URI`, `X-Real-IP` and `Forwarded`, which proxies pass on from clients, are not used.
+//! - The request is described by `X-Forwarded-Method`, `-Uri`, `-Host`, `-Proto` and `-For` only; its other headers are those
+//!   of the check. `X-Original-URI`, `X-Real-IP` and `Forwarded`, which proxies pass on from clients, are not used.
 //! - The query of the check itself is ignored: Caddy adds that of the client.
 //! - The client is the last address in `X-Forwarded-For` that is not a trusted proxy. Only proxies may reach the service.
 //! - Only an allowed request is answered with 2xx, which is all that these proxies look at.

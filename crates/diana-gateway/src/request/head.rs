@@ -53,8 +53,9 @@ pub(crate) fn add_connection_headers(list: &HeaderValue, named: &mut ConnectionH
     }
     let items = list.to_str().unwrap_or_default().split(',');
     let names = items.filter_map(|item| HeaderName::from_bytes(item.trim().as_bytes()).ok());
-    // A client must not remove the host or the length of a request, nor the scheme that a trusted proxy reports. `TE` is hop-by-hop anyway, and its `trailers` is
-    // forwarded. The other hop-by-hop headers are removed later, as the gateway still needs them.
+    // A client must not remove the host or the length of a request, nor the scheme that a trusted proxy reports. `TE` is
+    // hop-by-hop anyway, and its `trailers` is forwarded. The other hop-by-hop headers are removed later, as the gateway still
+    // needs them.
     let stays = |name: &HeaderName| {
         *name == HOST || *name == CONTENT_LENGTH || *name == TE || *name == X_FORWARDED_PROTO || is_hop_by_hop(name)
     };

@@ -111,7 +111,7 @@ fn the_path_of_the_check_sets_the_status() {
 }
 
 #[test]
-fn what_is_asked_is_described_by_four_headers_only() {
+fn what_is_asked_is_described_by_x_forwarded_headers_only() {
     let diana = serve(
         "rules:
   - {name: path, match: {path: /limited}, limit: 1/h, status: 429}
