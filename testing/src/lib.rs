@@ -18,6 +18,7 @@
 
 mod browser;
 mod caddy_server;
+mod checkers;
 mod envoy_server;
 mod etcd_server;
 mod h2load;
@@ -41,6 +42,7 @@ mod wrk;
 
 pub use browser::Browser;
 pub use caddy_server::CaddyServer;
+pub use checkers::{kubernetes_validate, promtool, systemd_analyze};
 pub use envoy_server::EnvoyServer;
 pub use etcd_server::EtcdServer;
 pub use h2load::{H2load, H2loadRun};
@@ -49,7 +51,7 @@ pub use http_server::{HttpServer, Misbehave};
 pub use nginx_server::NginxServer;
 pub use ports::Port;
 pub use process::{Process, resident};
-pub use prometheus_server::{PrometheusServer, promtool};
+pub use prometheus_server::PrometheusServer;
 pub use proxy::Proxy;
 pub use redis_cluster::{RedisCluster, SlotMove};
 pub use redis_sentinel::RedisSentinel;

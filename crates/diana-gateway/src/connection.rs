@@ -13,7 +13,7 @@ use crate::http2::Http2;
 use crate::listener::first_bytes::{self, Accepted};
 use crate::listener::{ClientIo, ClientSocket, ConnGuard, Stream};
 use crate::worker::WorkerState;
-use diana_http::is_trusted_proxy;
+use diana_http::{RequestScheme, is_trusted_proxy};
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::future::poll_fn;
@@ -51,6 +51,8 @@ pub(crate) struct ConnInfo {
     /// Whether forwarding headers from the peer are trusted.
     pub(crate) trust: PeerTrust,
     scheme: Scheme,
+    /// The scheme of its requests for rules.
+    pub(crate) request_scheme: RequestScheme,
     /// Built when the first request is forwarded: under attack, most connections have none.
     forwarded: OnceLock<Box<ForwardedHeaders>>,
 }
@@ -79,7 +81,9 @@ impl ConnInfo {
     pub(crate) fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
         let peer = peer.ip().to_canonical();
         let trust = if is_trusted_proxy(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Untrusted };
-        Self { peer, trust, scheme, forwarded: OnceLock::new() }
+        let own = RequestScheme::of(scheme.as_str());
+        let request_scheme = if trust == PeerTrust::Trusted { own.or_forwarded() } else { own };
+        Self { peer, trust, scheme, request_scheme, forwarded: OnceLock::new() }
     }
 
     /// Returns the forwarding headers that describe the peer to upstreams.

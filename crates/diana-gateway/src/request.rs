@@ -35,7 +35,7 @@ use super::proxy::ProxyRequest;
 use super::response::{ResponseBody, local_response};
 use super::worker::NoUpstream;
 use bytes::Bytes;
-use diana_http::{CheckResult, Denial, RequestPermit};
+use diana_http::{CheckResult, Denial, HttpAttributes, RequestPermit};
 use diana_metrics::Outcome;
 use drain::ConnReuse;
 use head::Rejected;
@@ -160,7 +160,9 @@ impl Connection {
         head::remove_connection_headers(&mut head.headers);
         head::remove_aliases(&mut head.headers, &worker.filter);
         head::add_host(&mut head, &worker.gateway);
-        let mut check = worker.filter.check_head(&head, Some(client));
+        let scheme = self.conn_info.request_scheme;
+        let mut check =
+            worker.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
         // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
         match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => {

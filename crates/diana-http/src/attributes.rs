@@ -4,6 +4,7 @@ use crate::cookies::{Cookies, with_several_values};
 use crate::pairs::only;
 use crate::path::{forms, is_normal};
 use crate::query::Query;
+use crate::scheme::RequestScheme;
 use diana::rules::attributes::SEVERAL;
 use diana::rules::matching::split_host;
 use diana::rules::{Attribute, Attributes};
@@ -34,6 +35,7 @@ pub struct HttpAttributes<'a> {
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
     client: Option<IpAddr>,
+    scheme: RequestScheme,
     query: Query<'a>,
     cookies: Cookies<'a>,
     /// Whether the path is already normal, so that it has one form.
@@ -55,7 +57,14 @@ impl<'a> HttpAttributes<'a> {
 
     fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, client: Option<IpAddr>) -> Self {
         let (query, cookies, has_normal_path) = (Query::new(uri.query()), Cookies::new(headers), is_normal(uri.path()));
-        Self { method, uri, headers, client, query, cookies, has_normal_path, forms: OnceLock::new() }
+        let scheme = RequestScheme::default();
+        Self { method, uri, headers, client, scheme, query, cookies, has_normal_path, forms: OnceLock::new() }
+    }
+
+    /// Sets what is known about its scheme.
+    #[must_use]
+    pub fn with_scheme(self, scheme: RequestScheme) -> Self {
+        Self { scheme, ..self }
     }
 
     /// Returns the host of the request, without its port: the URI takes precedence over the header.
@@ -90,6 +99,7 @@ impl Attributes for HttpAttributes<'_> {
             Attribute::Method => Some(Cow::Borrowed(normal_method(self.method.as_str()))),
             Attribute::Path => Some(Cow::Borrowed(self.path())),
             Attribute::Host => self.host(),
+            Attribute::Scheme => self.scheme.value(self.headers).map(Cow::Borrowed),
             Attribute::Header(name) => self.header(name),
             Attribute::Cookie(name) => self.cookies.get(name),
             Attribute::Query(name) => self.query.get(name),

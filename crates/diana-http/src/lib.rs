@@ -69,6 +69,7 @@ mod ratelimit_headers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry_after;
+mod scheme;
 #[cfg(feature = "signature")]
 mod signature;
 mod throttle;
@@ -98,6 +99,7 @@ pub use problem::problem_response;
 pub use rate_limit_filter::Filter;
 pub use ratelimit_headers::response_headers;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
+pub use scheme::{RequestScheme, normal_scheme};
 #[cfg(feature = "signature")]
 pub use signature::SignatureFilter;
 pub use throttle::{Throttle, ThrottledBody};

@@ -70,20 +70,22 @@ impl Filter {
     /// The request is only read during this call. Local limits are decided immediately, without an allocation; dropping
     /// the future refunds everything.
     pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> CheckFuture {
-        self.decide(&HttpAttributes::of(request, client))
+        self.check_attributes(&HttpAttributes::of(request, client))
     }
 
-    /// Like [`check`](Self::check), for the head of a request.
+    /// Like [`check`](Self::check), for the head of a request. Its scheme is unknown; [`check_attributes`](Self::check_attributes)
+    /// takes it.
     pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> CheckFuture {
-        self.decide(&HttpAttributes::of_head(head, client))
+        self.check_attributes(&HttpAttributes::of_head(head, client))
+    }
+
+    /// Like [`check`](Self::check), for the attributes of a request.
+    pub fn check_attributes(&self, request: &HttpAttributes<'_>) -> CheckFuture {
+        CheckFuture::start(&self.0, request)
     }
 
     pub(crate) fn options(&self) -> &FilterOptions {
         &self.0.options
-    }
-
-    pub(crate) fn decide(&self, request: &HttpAttributes<'_>) -> CheckFuture {
-        CheckFuture::start(&self.0, request)
     }
 }
 

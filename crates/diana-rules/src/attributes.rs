@@ -133,6 +133,8 @@ pub enum Attribute {
     Path,
     /// The requested host.
     Host,
+    /// The scheme by which the client sent the request, in lower case: `http` or `https`. No client must be able to choose it.
+    Scheme,
     /// A header, by its name in lower case.
     Header(Box<str>),
     /// A cookie, by its name.
@@ -159,6 +161,7 @@ impl fmt::Display for Attribute {
             Self::Method => f.write_str("method"),
             Self::Path => f.write_str("resource"),
             Self::Host => f.write_str("host"),
+            Self::Scheme => f.write_str("scheme"),
             Self::Header(name) => write!(f, "header({name})"),
             Self::Cookie(name) => write!(f, "cookie({name})"),
             Self::Query(name) => write!(f, "query({name})"),

@@ -11,7 +11,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | the request | `request.method`, `.path`, `.host`, `.ip`, `.headers["x-a"]`, `.cookies["c"]`, `.query["q"]`, `.params["id"]`, `.jwt["sub"]`; also `.params.id`, and `` .headers.`x-a` `` |
+//! | the request | `request.method`, `.path`, `.host`, `.scheme`, `.ip`, `.headers["x-a"]`, `.cookies["c"]`, `.query["q"]`, `.params["id"]`, `.jwt["sub"]`; also `.params.id`, and `` .headers.`x-a` `` |
 //! | names | `account`, `device`, and those that `identity` defines |
 //! | presence | `has(request.query.q)`, `"x-a" in request.headers` |
 //! | constants | `"text"`, `'text'`, `r'raw'`, `1`, `1u`, `1.5`, `true` |

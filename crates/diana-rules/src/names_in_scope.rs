@@ -112,6 +112,7 @@ impl NamesInScope<'_> {
             // These exist only in requests; a rule for calls that used them would count all calls together.
             Attribute::Method
             | Attribute::Host
+            | Attribute::Scheme
             | Attribute::Header(_)
             | Attribute::Cookie(_)
             | Attribute::Query(_)

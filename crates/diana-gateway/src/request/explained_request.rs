@@ -2,7 +2,7 @@
 
 use super::head::{Rejected, check, remove_connection_headers};
 use crate::section::GatewaySection;
-use diana_http::HttpAttributes;
+use diana_http::{HttpAttributes, RequestScheme};
 use diana_rules::{Attribute, Attributes};
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -30,6 +30,7 @@ use std::net::IpAddr;
 pub struct DescribedRequest {
     head: Parts,
     client: Option<IpAddr>,
+    scheme: RequestScheme,
     named: Vec<(Attribute, String)>,
     other_paths: Vec<String>,
 }
@@ -60,7 +61,7 @@ impl DescribedRequest {
         // HTTP/1.0 requires no `Host`.
         head.version = Version::HTTP_10;
         let other_paths = HttpAttributes::of_head(&head, None).other_paths().to_vec();
-        Ok(Self { head, client: None, named: Vec::new(), other_paths })
+        Ok(Self { head, client: None, scheme: RequestScheme::default(), named: Vec::new(), other_paths })
     }
 
     /// Adds a header.
@@ -89,6 +90,12 @@ impl DescribedRequest {
         Self { client: Some(ip), ..self }
     }
 
+    /// Sets the scheme by which the client sends it: `http` or `https`.
+    #[must_use]
+    pub fn scheme(self, scheme: &str) -> Self {
+        Self { scheme: RequestScheme::of(scheme), ..self }
+    }
+
     /// Sets an attribute that an application provides by name, such as `account`.
     #[must_use]
     pub fn named(mut self, name: &str, value: &str) -> Self {
@@ -103,7 +110,7 @@ impl DescribedRequest {
     }
 
     fn http(&self) -> HttpAttributes<'_> {
-        HttpAttributes::of_head(&self.head, self.client)
+        HttpAttributes::of_head(&self.head, self.client).with_scheme(self.scheme)
     }
 }
 

@@ -4,8 +4,8 @@
 //! request. `/check/403` answers with 403 instead, since nginx accepts only 401 and 403.
 //!
 //! # What always holds (tests/it/services/forward_auth.rs of diana-server)
-//! - The request is described by `X-Forwarded-Method`, `-Uri`, `-Host` and `-For` only; its other headers are those of the
-//!   check. `X-Original-URI`, `X-Real-IP` and `Forwarded`, which proxies pass on from clients, are not used.
+//! - The request is described by `X-Forwarded-Method`, `-Uri`, `-Host`, `-Proto` and `-For` only; its other headers are those
+//!   of the check. `X-Original-URI`, `X-Real-IP` and `Forwarded`, which proxies pass on from clients, are not used.
 //! - The query of the check itself is ignored: Caddy adds that of the client.
 //! - The client is the last address in `X-Forwarded-For` that is not a trusted proxy. Only proxies may reach the service.
 //! - Only an allowed request is answered with 2xx, which is all that these proxies look at.
@@ -15,7 +15,7 @@ use super::head::{self, Rejected};
 use super::{RequestBody, RequestTracker, ResponseFuture, record, rejected, respond};
 use crate::connection::Connection;
 use crate::response::{ResponseBody, local_response};
-use diana_http::CheckResult;
+use diana_http::{CheckResult, HttpAttributes, RequestScheme};
 use diana_metrics::Outcome;
 use http::header::{HOST, HeaderName};
 use http::request::Parts;
@@ -53,7 +53,9 @@ impl Connection {
             reuse.announce(response.headers_mut());
             return response.into();
         }
-        let mut check = worker.filter.check_head(&head, Some(client));
+        let scheme = RequestScheme::default().or_forwarded();
+        let mut check =
+            worker.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
         match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => answer(result, (&head, client), status, reuse, tracker).into(),
             Poll::Pending => {

@@ -15,6 +15,7 @@ mod upstream_head;
 
 pub(crate) use check::{Rejected, check, check_bounds, check_coding, upgrade};
 pub(crate) use trailers::{Padded, TrailerFilter, is_trailer_allowed};
+use upstream_head::X_FORWARDED_PROTO;
 pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, is_forwarded};
 
 use super::RejectedRequest;
@@ -52,9 +53,12 @@ pub(crate) fn add_connection_headers(list: &HeaderValue, named: &mut ConnectionH
     }
     let items = list.to_str().unwrap_or_default().split(',');
     let names = items.filter_map(|item| HeaderName::from_bytes(item.trim().as_bytes()).ok());
-    // A client must not remove the host or the length of a request. `TE` is hop-by-hop anyway, and its `trailers` is
-    // forwarded. The other hop-by-hop headers are removed later, as the gateway still needs them.
-    let stays = |name: &HeaderName| *name == HOST || *name == CONTENT_LENGTH || *name == TE || is_hop_by_hop(name);
+    // A client must not remove the host or the length of a request, nor the scheme that a trusted proxy reports. `TE` is
+    // hop-by-hop anyway, and its `trailers` is forwarded. The other hop-by-hop headers are removed later, as the gateway still
+    // needs them.
+    let stays = |name: &HeaderName| {
+        *name == HOST || *name == CONTENT_LENGTH || *name == TE || *name == X_FORWARDED_PROTO || is_hop_by_hop(name)
+    };
     named.extend(names.filter(|name| !stays(name)));
 }
 

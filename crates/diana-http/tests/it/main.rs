@@ -25,6 +25,7 @@ mod refund;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod retry_after;
+mod scheme;
 #[cfg(feature = "signature")]
 mod signature;
 mod support;

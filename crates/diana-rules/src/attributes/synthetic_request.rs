@@ -57,6 +57,12 @@ impl SyntheticRequest {
         self.with(Attribute::Host, host)
     }
 
+    /// Sets the scheme: `http` or `https`.
+    #[must_use]
+    pub fn scheme(self, scheme: impl Into<String>) -> Self {
+        self.with(Attribute::Scheme, scheme)
+    }
+
     /// Sets the client's address.
     #[must_use]
     pub fn ip(self, ip: impl Into<IpAddr>) -> Self {

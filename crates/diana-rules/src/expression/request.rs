@@ -10,8 +10,8 @@ use crate::map_reader::{all, nearest};
 use cel::IdedExpr;
 use cel::common::ast::{Expr, LiteralValue, operators};
 
-const MEMBERS: [&str; 11] =
-    ["method", "path", "host", "ip", "headers", "cookies", "query", "params", "jwt", "domain", "descriptor"];
+const MEMBERS: [&str; 12] =
+    ["method", "path", "host", "scheme", "ip", "headers", "cookies", "query", "params", "jwt", "domain", "descriptor"];
 
 /// The part of a request that a node refers to.
 enum Access {
@@ -123,6 +123,7 @@ impl Lowering<'_> {
             "method" => Access::Attribute(Attribute::Method),
             "path" => Access::Attribute(Attribute::Path),
             "host" => Access::Attribute(Attribute::Host),
+            "scheme" => Access::Attribute(Attribute::Scheme),
             "ip" => Access::Attribute(Attribute::Ip),
             "headers" => Access::Map(HEADERS),
             "cookies" => Access::Map(COOKIES),

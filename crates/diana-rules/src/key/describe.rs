@@ -54,7 +54,9 @@ fn noun(part: &Part) -> String {
             Attribute::Jwt(name) => format!("{name} of the token"),
             Attribute::Param(name) => format!("{{{name}}} of the path"),
             Attribute::Descriptor(key) => format!("descriptor entry {key}"),
-            Attribute::Domain | Attribute::Method | Attribute::Host | Attribute::Named(_) => attribute.to_string(),
+            Attribute::Domain | Attribute::Method | Attribute::Host | Attribute::Scheme | Attribute::Named(_) => {
+                attribute.to_string()
+            }
         },
         Part::Named(name, _) => name.to_string(),
         Part::Address(PrefixLengths { v4, v6 }) => {

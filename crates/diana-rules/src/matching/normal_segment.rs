@@ -50,9 +50,9 @@ pub fn push_normal(segment: &[u8], text: &mut Vec<u8>) -> usize {
         }
         Some(byte) if byte.is_ascii() => {
             if needs_no_escape(byte) {
-                text.push(byte)
+                text.push(byte);
             } else {
-                push_escape(byte, text)
+                push_escape(byte, text);
             }
             3
         }

@@ -152,8 +152,8 @@ impl Explain {
     /// The request as a client sends it.
     fn typed_request(&self) -> Result<DescribedRequest, InvalidRequest> {
         let mut request = DescribedRequest::new(&self.method, &self.target.path)?;
-        if let Some(host) = &self.target.host {
-            request = request.host(host)?;
+        if let Some((scheme, host)) = &self.target.origin {
+            request = request.host(host)?.scheme(scheme);
         }
         for Header { name, value } in &self.headers {
             request = request.header(name, value)?;

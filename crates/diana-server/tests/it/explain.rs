@@ -67,6 +67,18 @@ fn every_rule_is_listed() {
 }
 
 #[test]
+fn the_scheme_is_that_of_the_url() {
+    let rules = "rules: [{name: each, by: 'cel(\"request.scheme\")', limit: 5/s, missing: shared}]\n";
+    for (target, key) in [("http://a.example/", "http"), ("https://a.example/", "https")] {
+        let explained = explained(rules, &[target, "-H", "x-forwarded-proto: ftp"]);
+        assert!(explained.starts_with(&format!("✓ each: counted for {key}\n")), "{explained}");
+    }
+    // Of a path it is unknown.
+    let explained = explained(rules, &["/"]);
+    assert!(!explained.contains("counted for http"), "{explained}");
+}
+
+#[test]
 fn times_shows_when_a_request_is_denied() {
     let rules = "rules: [{name: each-account, by: account, limit: {rate: 1/s, burst: 2}}]";
     assert_eq!(

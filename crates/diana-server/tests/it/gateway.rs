@@ -20,6 +20,7 @@ mod paths;
 mod regressions;
 mod reporting;
 mod retries;
+mod scheme;
 mod slow_clients;
 mod smuggling;
 mod tls;

@@ -4,7 +4,10 @@
 use diana_admin::AdminSection;
 use diana_gateway::section::GatewaySection;
 use diana_rules::{Document, RuleFile};
-use std::path::{Path, PathBuf};
+use diana_testing::{kubernetes_validate, systemd_analyze};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -51,34 +54,32 @@ fn the_packaged_file_is_valid_with_its_comments_enabled() {
     assert!(file.section::<GatewaySection>().unwrap().unwrap().tls.is_some() && file.store.redis.is_some());
 }
 
-#[test]
-fn systemd_accepts_the_unit() {
-    let runs = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).output();
-    if runs(&["--version"]).is_err() {
-        eprintln!("systemd-analyze is not installed; skipped");
-        return;
-    }
+/// Returns what systemd reports about a unit, without messages about other units of the machine.
+fn problems_of_unit(text: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("diana.service");
     // systemd checks that the program exists.
-    std::fs::write(&unit, UNIT.replace("/usr/local/bin/diana", env!("CARGO_BIN_EXE_diana"))).unwrap();
-    let verified = runs(&["verify", "--man=no", unit.to_str().unwrap()]).unwrap();
+    std::fs::write(&unit, text.replace("/usr/local/bin/diana", env!("CARGO_BIN_EXE_diana"))).unwrap();
+    let verified = systemd_analyze(&["verify", "--man=no", unit.to_str().unwrap()]).unwrap();
     let errors = String::from_utf8_lossy(&verified.stderr);
-    // Ignores messages about other units of the machine.
-    let ours = errors.lines().filter(|line| line.contains("diana")).collect::<Vec<_>>();
-    assert!(ours.is_empty(), "{ours:#?}");
+    let ours = errors.lines().filter(|line| line.contains("diana")).map(str::to_owned).collect::<Vec<_>>();
+    assert!(verified.status.success() || !ours.is_empty(), "{errors}");
+    ours
+}
+
+#[test]
+fn systemd_accepts_the_unit() {
+    assert_eq!(problems_of_unit(UNIT), Vec::<String>::new());
+    // The check can fail.
+    let broken = problems_of_unit(&UNIT.replace("TimeoutStopSec=", "TimeoutStopSecs="));
+    assert!(broken.iter().any(|line| line.contains("TimeoutStopSecs")), "{broken:#?}");
 }
 
 /// The exposure from 0 (none) to 10. What is left: the network, one capability, and the files of /proc that `load` reads.
 #[test]
 fn systemd_rates_the_exposure_of_the_unit_as_low() {
     let unit = folder().join("diana.service");
-    let analyzed =
-        Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(unit).output();
-    let Ok(analyzed) = analyzed else {
-        eprintln!("systemd-analyze is not installed; skipped");
-        return;
-    };
+    let analyzed = systemd_analyze(&["security", "--offline=true", "--no-pager", unit.to_str().unwrap()]).unwrap();
     let text = String::from_utf8_lossy(&analyzed.stdout);
     let level = text.lines().find_map(|line| line.split("Overall exposure level for diana.service: ").nth(1));
     let level = level.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&analyzed.stderr)));
@@ -88,21 +89,16 @@ fn systemd_rates_the_exposure_of_the_unit_as_low() {
 
 #[test]
 fn the_manifests_match_the_schemas_of_kubernetes() {
-    let tools = PathBuf::from(std::env::var_os("DIANA_TEST_TOOLS").unwrap());
-    let program = tools.join("kubernetes/bin/kubernetes-validate");
-    let validate = |version: &str, file: &Path| {
-        Command::new(&program).args(["-k", version, "--strict"]).arg(file).output().unwrap()
-    };
     let manifests = folder().join("kubernetes/diana.yaml");
     for version in ["1.30", "1.37"] {
-        let validated = validate(version, &manifests);
+        let validated = kubernetes_validate(version, &manifests).unwrap();
         assert!(validated.status.success(), "{}", String::from_utf8_lossy(&validated.stderr));
     }
     // The check can fail.
     let broken = tempfile::tempdir().unwrap();
     let file = broken.path().join("broken.yaml");
     std::fs::write(&file, MANIFESTS.replace("minAvailable:", "minAvailabel:")).unwrap();
-    assert!(!validate("1.37", &file).status.success());
+    assert!(!kubernetes_validate("1.37", &file).unwrap().status.success());
 }
 
 /// Returns the rule file in the ConfigMap.
@@ -161,4 +157,63 @@ fn the_image_uses_the_tested_rust_and_exposes_the_port() {
     assert!(DOCKERFILE.contains(&format!("EXPOSE {port}\n")));
     let admin = file.section::<AdminSection>().unwrap().unwrap().listen[0];
     assert!(DOCKERFILE.contains(&format!("/dev/tcp/{}/{}", admin.ip(), admin.port())));
+}
+
+/// The packages that `rust:VERSION-slim` adds to Debian.
+const IN_RUST_IMAGE: [&str; 3] = ["ca-certificates", "gcc", "libc6-dev"];
+
+/// The crates of the program that are not Rust alone, and the Debian packages with what their build scripts start.
+const NEEDED_TO_BUILD: [(&str, &[&str]); 2] =
+    [("ring", &["gcc", "libc6-dev"]), ("tikv-jemalloc-sys", &["gcc", "libc6-dev", "make"])];
+
+/// The crates by which build scripts start compilers, or look for libraries.
+const STARTS_COMPILERS: [&str; 7] = ["autotools", "bindgen", "cc", "cmake", "meson", "pkg-config", "vcpkg"];
+
+/// Returns the crates of the program for Linux whose build scripts start compilers, or look for libraries.
+fn crates_with_other_languages() -> BTreeSet<String> {
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--offline", "--locked", "--format-version=1"]).current_dir(folder());
+    let metadata = metadata.arg("--filter-platform=x86_64-unknown-linux-gnu").output().unwrap();
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let names = list(&metadata["packages"]).into_iter().map(|package| (text(&package["id"]), text(&package["name"])));
+    let names = names.collect::<BTreeMap<_, _>>();
+    let nodes = list(&metadata["resolve"]["nodes"]).into_iter().map(|node| (text(&node["id"]), list(&node["deps"])));
+    let nodes = nodes.collect::<BTreeMap<_, _>>();
+    let has_kind =
+        |dependency: &Value, kind: Value| list(&dependency["dep_kinds"]).iter().any(|own| own["kind"] == kind);
+    let mut todo =
+        names.iter().filter(|(_, name)| *name == "diana-server").map(|(id, _)| id.clone()).collect::<Vec<_>>();
+    let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(id) = todo.pop() {
+        if !seen.insert(id.clone()) {
+            continue;
+        }
+        for dependency in &nodes[&id] {
+            let (package, builds) = (text(&dependency["pkg"]), has_kind(dependency, "build".into()));
+            if builds && STARTS_COMPILERS.contains(&names[&package].as_str()) {
+                found.insert(names[&id].clone());
+            }
+            if builds || has_kind(dependency, Value::Null) {
+                todo.push(package);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_build_stage_has_what_the_crates_need() {
+    let known = NEEDED_TO_BUILD.map(|(name, _)| name.to_owned());
+    assert_eq!(crates_with_other_languages(), BTreeSet::from(known), "see `NEEDED_TO_BUILD`");
+    let needed = NEEDED_TO_BUILD.iter().flat_map(|(_, packages)| *packages).copied();
+    let needed = needed.filter(|package| !IN_RUST_IMAGE.contains(package)).collect::<BTreeSet<_>>();
+    let stage = DOCKERFILE.split("AS build\n").nth(1).unwrap().split("\nFROM ").next().unwrap();
+    let installed = stage.split("apt-get install -y --no-install-recommends ").nth(1);
+    let installed = installed.map(|rest| rest.split(" &&").next().unwrap().split(' ').collect::<BTreeSet<_>>());
+    assert_eq!(installed, Some(needed));
+    let before_build = stage.find("apt-get install").unwrap() < stage.find("cargo build").unwrap();
+    assert!(before_build, "{stage}");
 }

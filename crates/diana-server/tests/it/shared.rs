@@ -6,6 +6,7 @@
 
 mod config_server;
 mod fleet;
+mod library;
 mod load;
 mod permits;
 mod redis_outage;

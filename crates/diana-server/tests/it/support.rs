@@ -6,6 +6,7 @@ pub(crate) mod fake_admin;
 pub(crate) mod frames;
 pub(crate) mod http2;
 pub(crate) mod program;
+pub(crate) mod scheme;
 pub(crate) mod upstream;
 
 use diana_rules::{Document, RuleFile};

@@ -3,7 +3,7 @@
 use crate::envoy::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use diana_gateway::section::GatewaySection;
 use diana_gateway::{DescribedHead, HeadDescription};
-use diana_http::{HttpAttributes, MAX_FORM_BYTES, form_bytes, normal_method};
+use diana_http::{HttpAttributes, MAX_FORM_BYTES, form_bytes, normal_method, normal_scheme};
 use diana_rules::attributes::DescriptorEntry;
 use diana_rules::{Attribute, Attributes};
 use std::borrow::Cow;
@@ -72,7 +72,7 @@ impl DescribedHeads {
 
 /// One descriptor of a request.
 ///
-/// The entries `remote_address`, `path`, `method` and `host` are the usual attributes of a request, so that ordinary rules
+/// The entries `remote_address`, `path`, `method`, `host` and `scheme` are the usual attributes of a request, so that ordinary rules
 /// apply, too; so are the names of the file's `identity`. Without `remote_address` there is no `ip`.
 #[derive(Debug)]
 pub(super) struct Descriptor<'a> {
@@ -116,6 +116,7 @@ impl Attributes for Descriptor<'_> {
             Attribute::Named(name) => self.entry(name).map(Cow::Borrowed),
             Attribute::Ip => self.ip.map(|ip| Cow::Owned(ip.to_string())),
             Attribute::Method => self.entry("method").map(|method| Cow::Borrowed(normal_method(method))),
+            Attribute::Scheme => self.entry("scheme").map(|scheme| Cow::Borrowed(normal_scheme(scheme))),
             Attribute::Path => match self.http {
                 Some(http) => http.get(attribute),
                 // The name of something else is compared as it is.

@@ -17,7 +17,7 @@ use super::{Allowed, EnvoyState, descriptor_status, within};
 use bytes::Bytes;
 use diana_gateway::section::GatewayLimits;
 use diana_gateway::{RejectedRequest, prepare_head};
-use diana_http::CheckResult;
+use diana_http::{CheckResult, HttpAttributes, RequestScheme};
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Uri, Version};
@@ -70,6 +70,7 @@ impl EnvoyState {
         let peer = peer(&attributes).unwrap_or(caller);
         let http = attributes.request.and_then(|request| request.http);
         let http = http.ok_or_else(|| Status::invalid_argument("the attributes have no HTTP request"))?;
+        let scheme = scheme(&http.scheme);
         let prepared = head(http, &self.options.gateway.bounds).and_then(|mut head| {
             let client = self.filter.client(&head.headers, peer);
             prepare_head(&mut head, &self.options.gateway, &self.filter).map(|()| (head, client))
@@ -78,7 +79,8 @@ impl EnvoyState {
             Ok(prepared) => prepared,
             Err(rejected) => return Ok((self::rejected(rejected).await, Allowed::No)),
         };
-        let result = within(deadline, self.filter.check_head(&head, Some(client))).await?;
+        let check = self.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
+        let result = within(deadline, check).await?;
         result.log(&head, Some(client), "envoy");
         let denial = match result {
             CheckResult::Allow(permit) => {
@@ -112,6 +114,13 @@ fn peer(attributes: &AttributeContext) -> Option<IpAddr> {
     let Address::SocketAddress(SocketAddress { address }) =
         attributes.source.as_ref()?.address.as_ref()?.address.as_ref()?;
     address.parse().ok()
+}
+
+/// Returns the scheme of the request: Envoy's `X-Forwarded-Proto`, else the scheme of the attributes. The latter is the `:scheme`
+/// that a client of HTTP/2 chooses; Envoy sets the former for clients that it does not trust.
+fn scheme(attribute: &str) -> RequestScheme {
+    let own = if attribute.is_empty() { RequestScheme::default() } else { RequestScheme::of(attribute) };
+    own.or_forwarded()
 }
 
 /// Returns the head of the request that Envoy describes, or why the gateway would reject it.

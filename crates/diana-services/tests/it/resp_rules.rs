@@ -250,3 +250,43 @@ async fn single_keys_are_read_and_changed() {
     assert!(client.ask("HELLO 3").await.starts_with('{'));
     assert!(client.ask("DIANA.RULES").await.starts_with("{\"each-account\" "));
 }
+
+#[tokio::test]
+async fn the_scheme_is_an_attribute() {
+    let rules = "
+rules:
+  - {name: ambiguous, match: {when: 'request.scheme == \"other\"'}, limit: 1/h, cost: 2}
+  - {name: http, match: {when: 'request.scheme == \"http\"'}, limit: 1/h, cost: 2}
+  - {name: https, match: {when: 'request.scheme == \"https\"'}, limit: 1/h, cost: 2}
+";
+    let (server, _clock) = server(rules).await;
+    let mut client = server.client().await;
+    for (attributes, rule) in [
+        ("path /a", None),
+        ("path /a scheme http", Some("http")),
+        ("path /a scheme https", Some("https")),
+        ("path /a scheme HTTPS", Some("https")),
+        ("path /a scheme ftp", Some("ambiguous")),
+        // Neither a header nor the path.
+        ("path https://a/b header(x-forwarded-proto) https", None),
+    ] {
+        let answer = client.ask(&format!("DIANA.CHECK {attributes}")).await;
+        let expected = rule.map_or("nil]".to_owned(), |rule| format!("\"{rule}\"]"));
+        assert!(answer.ends_with(&expected), "{attributes}: {answer}");
+    }
+}
+
+/// Regression: a file may have used the name for itself.
+#[tokio::test]
+async fn scheme_may_be_a_name_of_the_file() {
+    let rules = "
+identity: {scheme: header(x-scheme)}
+rules: [{name: each, by: scheme, limit: 1/h}]
+";
+    let (server, _clock) = server(rules).await;
+    let mut client = server.client().await;
+    for (scheme, denied) in [("gold", '0'), ("gold", '1'), ("silver", '0')] {
+        let answer = client.ask(&format!("DIANA.CHECK scheme {scheme}")).await;
+        assert!(answer.starts_with(&format!("[{denied} ")), "{scheme}: {answer}");
+    }
+}

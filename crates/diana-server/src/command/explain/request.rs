@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// The host, if the target is a whole URL.
-    pub(super) host: Option<String>,
+    /// The scheme and the host, if the target is a whole URL.
+    pub(super) origin: Option<(&'static str, String)>,
     /// The path with the query.
     pub(super) path: String,
 }
@@ -29,16 +29,19 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     // A fragment is never sent.
     let text = text.split('#').next().unwrap_or_default();
     if text.starts_with('/') {
-        return Ok(Target { host: None, path: text.to_owned() });
+        return Ok(Target { origin: None, path: text.to_owned() });
     }
-    let rest = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
-    let rest = rest.ok_or("expected a path such as `/login?x=1`, or a URL with `http://` or `https://`")?;
+    let rest = |scheme| Some((scheme, text.strip_prefix(scheme)?.strip_prefix("://")?));
+    let (scheme, rest) = ["http", "https"]
+        .into_iter()
+        .find_map(rest)
+        .ok_or("expected a path such as `/login?x=1`, or a URL with `http://` or `https://`")?;
     let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     if host.is_empty() || host.contains('@') {
         return Err("expected a host after `//`, as in `http://api.example.com/login`".to_owned());
     }
     let slash = if path.starts_with('/') { "" } else { "/" };
-    Ok(Target { host: Some(host.to_owned()), path: format!("{slash}{path}") })
+    Ok(Target { origin: Some((scheme, host.to_owned())), path: format!("{slash}{path}") })
 }
 
 pub(super) fn method(text: &str) -> Result<String, String> {
@@ -83,12 +86,13 @@ mod tests {
 
     #[test]
     fn a_target_is_a_path_or_a_url() {
-        let parsed = |text| target(text).map(|Target { host, path }| (host.unwrap_or_default(), path));
-        let expected = |host: &str, path: &str| Ok((host.to_owned(), path.to_owned()));
-        assert_eq!(parsed("/login?x=1#top"), expected("", "/login?x=1"));
-        assert_eq!(parsed("https://api.example.com:8443/a?b=/c"), expected("api.example.com:8443", "/a?b=/c"));
-        assert_eq!(parsed("http://api.example.com?q=1"), expected("api.example.com", "/?q=1"));
-        assert_eq!(parsed("http://api.example.com"), expected("api.example.com", "/"));
+        let expected = |scheme, host: &str, path: &str| {
+            Ok(Target { origin: Some((scheme, host.to_owned())), path: path.to_owned() })
+        };
+        assert_eq!(target("/login?x=1#top"), Ok(Target { origin: None, path: "/login?x=1".to_owned() }));
+        assert_eq!(target("https://api.example.com:8443/a?b=/c"), expected("https", "api.example.com:8443", "/a?b=/c"));
+        assert_eq!(target("http://api.example.com?q=1"), expected("http", "api.example.com", "/?q=1"));
+        assert_eq!(target("http://api.example.com"), expected("http", "api.example.com", "/"));
         for invalid in ["", "login", "ftp://x/", "http://", "http:///x", "http://alice@x/"] {
             assert!(target(invalid).is_err(), "{invalid}");
         }

@@ -27,7 +27,7 @@ rules: [{{name: each, by: header(x-key), limit: 1/h, status: 429}}]
     )
 }
 
-fn with_certificates() -> TempDir {
+pub(crate) fn with_certificates() -> TempDir {
     let folder = TempDir::new().unwrap();
     certificate(folder.path(), "one", &["one.example.com"]);
     certificate(folder.path(), "two", &["two.example.com", "*.two.example.com"]);

@@ -6,6 +6,7 @@ use super::messages::{
     Peer, SocketAddress,
 };
 use crate::support::program::Diana;
+use crate::support::scheme;
 use diana_testing::RedisServer;
 use std::time::Duration;
 
@@ -135,6 +136,37 @@ rules: [{name: each, by: ip, limit: 1/h, status: 429}]",
 
 /// Envoy forwards them with `upgrade_configs`, and drops some otherwise: the rules can't know, so all such requests share one
 /// key.
+/// `X-Forwarded-Proto` wins: a client of HTTP/2 chooses the scheme of the attributes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scheme_is_that_of_envoy() {
+    let diana = Diana::serve(&format!("services: {{envoy: $LISTEN}}\n{}", scheme::RULES));
+    let envoy = Envoy::connect(diana.port()).await;
+    let described = |attribute: &str, header: &[&str]| {
+        let mut request = Described::new("GET", "/");
+        request.http.scheme = attribute.to_owned();
+        // The names differ, so that the map has all of them.
+        let names = ["x-forwarded-proto", "X-Forwarded-Proto"];
+        names.iter().zip(header).fold(request, |request, (name, value)| request.header(name, value))
+    };
+    for (attribute, header, expected) in [
+        ("", &[][..], 200),
+        ("http", &[], scheme::HTTP),
+        ("https", &[], scheme::HTTPS),
+        ("HTTPS", &[], scheme::HTTPS),
+        ("ftp", &[], scheme::AMBIGUOUS),
+        ("", &["https"], scheme::HTTPS),
+        ("https", &["http"], scheme::HTTP),
+        ("http", &["https"], scheme::HTTPS),
+        ("https", &["https,https"], scheme::AMBIGUOUS),
+        ("https", &["https,http"], scheme::AMBIGUOUS),
+        ("https", &["https", "https"], scheme::AMBIGUOUS),
+        ("https", &["gopher"], scheme::AMBIGUOUS),
+    ] {
+        let found = status(&envoy, described(attribute, header)).await;
+        assert_eq!(found, i32::from(expected), "{attribute} {header:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_that_connection_names_are_one_key() {
     let diana = Diana::serve(

@@ -2,6 +2,7 @@
 
 use crate::support::client::{Client, ClientResponse, send_request};
 use crate::support::program::Diana;
+use crate::support::scheme;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -110,7 +111,7 @@ fn the_path_of_the_check_sets_the_status() {
 }
 
 #[test]
-fn what_is_asked_is_described_by_four_headers_only() {
+fn what_is_asked_is_described_by_x_forwarded_headers_only() {
     let diana = serve(
         "rules:
   - {name: path, match: {path: /limited}, limit: 1/h, status: 429}
@@ -152,6 +153,31 @@ fn what_is_asked_is_described_by_four_headers_only() {
     assert_eq!(request("/check", "diana", "x-forwarded-uri: /query?key=a\r\n"), 204);
     assert_eq!(request("/check?key=b", "diana", "x-forwarded-uri: /query?key=a\r\n"), 429);
     assert_eq!(request("/check?key=a", "diana", "x-forwarded-uri: /query?key=c\r\n"), 204);
+}
+
+#[test]
+fn the_scheme_is_the_one_that_the_proxy_reports() {
+    let diana = serve(scheme::RULES);
+    let status = |line: &str, headers: &str| send(&diana, line, &format!("x-forwarded-uri: /\r\n{headers}")).status;
+    for (headers, expected) in [
+        ("", 204),
+        ("x-forwarded-proto: http\r\n", scheme::HTTP),
+        ("x-forwarded-proto: https\r\n", scheme::HTTPS),
+        ("x-forwarded-proto: Https\r\n", scheme::HTTPS),
+        // Traefik reports a WebSocket so.
+        ("x-forwarded-proto: ws\r\n", scheme::HTTP),
+        ("x-forwarded-proto: wss\r\n", scheme::HTTPS),
+        ("x-forwarded-proto: \r\n", scheme::AMBIGUOUS),
+        ("x-forwarded-proto: ftp\r\n", scheme::AMBIGUOUS),
+        ("x-forwarded-proto: https, http\r\n", scheme::AMBIGUOUS),
+        ("x-forwarded-proto: https\r\nx-forwarded-proto: https\r\n", scheme::AMBIGUOUS),
+        ("x-forwarded-proto: https\r\nconnection: x-forwarded-proto\r\n", scheme::HTTPS),
+        // Other headers, which proxies pass on as clients sent them.
+        ("forwarded: proto=https\r\nx-forwarded-scheme: https\r\nx-scheme: https\r\n", 204),
+    ] {
+        assert_eq!(status("GET /check", headers), expected, "{headers}");
+        assert_eq!(status("GET https://diana/check", headers), expected, "{headers}");
+    }
 }
 
 #[test]

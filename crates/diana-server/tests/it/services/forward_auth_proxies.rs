@@ -363,3 +363,25 @@ fn clients_of_a_load_balancer_cannot_evade_limits_behind_caddy() {
     let (diana, upstream) = (Diana::serve(LOGIN), Upstream::echo());
     assert_not_evaded(caddy_behind_load_balancer(&diana, &upstream).port(), Via::LoadBalancer);
 }
+
+/// Rules that deny what has the scheme `https`, and `/plain` if it has `http`.
+const SCHEMES: &str = r#"
+rules:
+  - {name: https, match: {when: 'request.scheme == "https"'}, limit: 1/h, cost: 2, status: 429}
+  - {name: plain, match: {path: /plain, when: 'request.scheme == "http"'}, limit: 1/h, cost: 2, status: 429}
+"#;
+
+#[test]
+fn clients_cannot_choose_the_scheme_that_the_examples_report() {
+    let diana = Diana::serve(&format!("services: {{http: $LISTEN}}\n{SCHEMES}"));
+    let upstream = Upstream::echo();
+    let (nginx, traefik, caddy) = (nginx(&diana, &upstream), traefik(&diana, &upstream), caddy(&diana, &upstream));
+    for (name, port) in [("nginx", nginx.port()), ("Traefik", traefik.port()), ("Caddy", caddy.port())] {
+        for forged in ["", "x-forwarded-proto: https\r\n", "x-forwarded-proto: ftp\r\nx-forwarded-proto: a\r\n"] {
+            let get = |path: &str| send(port, 1, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n{forged}\r\n"));
+            assert_eq!(get("/").status, 200, "{name} {forged}");
+            assert_ne!(get("/plain").status, 200, "{name} {forged}");
+        }
+    }
+    assert_eq!(upstream.count(), 9, "denied requests must not reach the service");
+}

@@ -202,6 +202,8 @@ pub(super) struct CheckedHttp {
     pub(super) path: String,
     #[prost(string, tag = "5")]
     pub(super) host: String,
+    #[prost(string, tag = "6")]
+    pub(super) scheme: String,
 }
 
 /// An `envoy.service.auth.v3.CheckResponse`.

@@ -26,10 +26,11 @@ rules:
   - {name: query, match: {path: /query}, by: query(q), limit: 1/h}
   - {name: each-account, match: {path: /account}, by: account, limit: 1/h}
   - {name: network, match: {ip: 10.0.0.0/8}, limit: 1/h}
+  - {name: plain, match: {when: 'request.scheme == \"http\"'}, limit: 1/h}
 ",
     )
     .await;
-    let cases: [(&[(&str, &str)], &str); 14] = [
+    let cases: [(&[(&str, &str)], &str); 16] = [
         (&[("path", "/ip"), ("remote_address", "192.0.2.1")], "each-address"),
         (&[("path", "/ip"), ("remote_address", "192.0.2.2")], "each-address"),
         // Without an address there is no `ip`.
@@ -46,6 +47,8 @@ rules:
         (&[("path", "/account"), ("x-account-id", "bob")], "-"),
         (&[("remote_address", "10.1.2.3")], "network"),
         (&[("remote_address", "11.1.2.3")], "-"),
+        (&[("scheme", "HTTP")], "plain"),
+        (&[("scheme", "https")], "-"),
     ];
     for (entries, expected) in cases {
         let asked = descriptor(entries);

@@ -6,8 +6,9 @@
 
 use super::client::{Envoy, descriptor};
 use crate::support::client::{Client, ClientResponse};
-use crate::support::http2::{certificate, full, http1_over, request, tls};
+use crate::support::http2::{certificate, connect, full, get, http1_over, request, tls};
 use crate::support::program::{Diana, LONG};
+use crate::support::scheme;
 use crate::support::upstream::Upstream;
 use diana_rules::document::{Node, Value};
 use diana_rules::{Document, RuleFile};
@@ -317,6 +318,36 @@ fn the_external_authorization_trusts_proxies_of_the_file() {
     assert_eq!(login("198.51.100.1"), 429);
     assert_eq!(login("198.51.100.2"), 200);
     assert_eq!(login("198.51.100.3, 198.51.100.1"), 429, "the last one that is not trusted");
+}
+
+/// A client of HTTP/2 chooses the `:scheme`, which is the scheme of the attributes; but not `X-Forwarded-Proto`.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_cannot_choose_the_scheme_of_the_external_authorization() {
+    let rules = block(EXT_AUTHZ, "yaml");
+    let login = rules.split("  - name: login").next().unwrap();
+    let denied = scheme::RULES.trim_start().trim_start_matches("rules:\n");
+    let rules = login.replace("127.0.0.1:8081", "$LISTEN") + denied;
+    let (diana, upstream) = (Diana::serve(&rules), Upstream::echo());
+    let envoy = EnvoyServer::start(|port| {
+        let port_value = |port: u16| format!("port_value: {port}}}");
+        let pairs = [
+            ("port_value: 10000}", port_value(port)),
+            ("port_value: 3000}", port_value(upstream.port())),
+            ("port_value: 8081}", port_value(diana.port())),
+            ("timeout: 0.25s", "timeout: 20s".to_owned()),
+        ];
+        replaced(block(EXT_AUTHZ, "yaml envoy"), &pairs)
+    });
+    let envoy = envoy.unwrap();
+    let mut sender = connect(envoy.port()).await;
+    for target in ["http://example.com/", "https://example.com/"] {
+        assert_eq!(get(&mut sender, target).await.status(), scheme::HTTP, "{target}");
+    }
+    for forged in ["", "x-forwarded-proto: https\r\n"] {
+        let head = format!("GET / HTTP/1.1\r\nhost: example.com\r\n{forged}\r\n");
+        assert_eq!(Client::connect(envoy.port()).send(head).response().status, scheme::HTTP, "{forged}");
+    }
+    assert_eq!(upstream.count(), 0);
 }
 
 /// The patches are applied to an Envoy as Istio applies them.

@@ -1,7 +1,7 @@
 //! A request as `DIANA.CHECK` describes it.
 //!
-//! A name is an attribute as the rule file writes it: `ip`, `method`, `path`, `host`, `domain`, `header(x)`, `cookie(x)`,
-//! `query(x)`, `descriptor(x)`. Any other name is an attribute of that name, such as `account`.
+//! A name is an attribute as the rule file writes it: `ip`, `method`, `path`, `host`, `scheme`, `domain`, `header(x)`,
+//! `cookie(x)`, `query(x)`, `descriptor(x)`. Any other name is an attribute of that name, such as `account`.
 //!
 //! # What always holds (tests/it/resp_rules.rs)
 //! A request has the attributes that it has for the gateway, so that no spelling evades a rule: the path in all its
@@ -13,7 +13,7 @@ use diana::rules::attributes::DescriptorEntry;
 use diana::rules::{Attribute, Attributes};
 use diana_gateway::section::GatewaySection;
 use diana_gateway::{DescribedHead, HeadDescription, RejectedRequest};
-use diana_http::{HttpAttributes, normal_method};
+use diana_http::{HttpAttributes, normal_method, normal_scheme};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -24,6 +24,7 @@ enum Name<'a> {
     Method,
     Path,
     Host,
+    Scheme,
     Domain,
     Header(Cow<'a, str>),
     Cookie(&'a str),
@@ -31,6 +32,8 @@ enum Name<'a> {
     Descriptor(&'a str),
     Named(&'a str),
 }
+
+const SCHEME: &str = "scheme";
 
 impl<'a> Name<'a> {
     fn parse(text: &'a str) -> Self {
@@ -40,6 +43,7 @@ impl<'a> Name<'a> {
             "method" => Self::Method,
             "path" | "resource" => Self::Path,
             "host" => Self::Host,
+            SCHEME => Self::Scheme,
             "domain" => Self::Domain,
             _ => inner("header")
                 .map(|name| Self::Header(lower_case(name)))
@@ -56,7 +60,10 @@ impl<'a> Name<'a> {
             | (Self::Method, Attribute::Method)
             | (Self::Path, Attribute::Path)
             | (Self::Host, Attribute::Host)
+            | (Self::Scheme, Attribute::Scheme)
             | (Self::Domain, Attribute::Domain) => true,
+            // A file may have it as a name of its own.
+            (Self::Scheme, Attribute::Named(name)) => &**name == SCHEME,
             (Self::Header(own), Attribute::Header(name)) => **own == **name,
             (Self::Cookie(own), Attribute::Cookie(name))
             | (Self::Query(own), Attribute::Query(name))
@@ -210,6 +217,7 @@ impl Attributes for AskedRequest<'_> {
             Attribute::Method => {
                 self.described.find(|name| *name == Name::Method).map(|method| normal_method(method).into())
             }
+            Attribute::Scheme => find().map(|scheme| normal_scheme(&scheme).into()),
             Attribute::Path if self.described.has_http_path => self.in_head(attribute),
             // The name of something else is compared as it is.
             Attribute::Path => self.described.path().and_then(|path| path.split('?').next()).map(Cow::Borrowed),
