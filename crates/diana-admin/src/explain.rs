@@ -25,6 +25,17 @@ struct Explained {
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<Rejected>,
     rules: Vec<Rule>,
+    /// What `permissions` say about the request, if the file has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permission: Option<Permission>,
+}
+
+#[derive(Debug, Serialize)]
+struct Permission {
+    allowed: bool,
+    shadow: bool,
+    /// The same as text, with the rule that decides.
+    text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,7 +80,13 @@ pub(super) async fn explain(
         }
         let RejectedRequest { status, detail } = rejected;
         let rejected = Some(Rejected { status: status.as_u16(), detail });
-        return json(Explained { granted: false, denied_by: Vec::new(), rejected, rules: Vec::new() });
+        return json(Explained {
+            granted: false,
+            denied_by: Vec::new(),
+            rejected,
+            rules: Vec::new(),
+            permission: None,
+        });
     }
     let explanation = state.engine.explain(&request).await;
     if wants_text(&headers) {
@@ -81,7 +98,12 @@ pub(super) async fn explain(
 fn explained(explanation: &Explanation) -> Explained {
     let denied_by = explanation.denying().map(|rule| rule.name.clone()).collect::<Vec<_>>();
     let rules = explanation.rules.iter().map(rule).collect();
-    Explained { granted: denied_by.is_empty(), denied_by, rejected: None, rules }
+    let permission = explanation.permission.as_ref().map(|permission| Permission {
+        allowed: permission.is_allowed,
+        shadow: !permission.is_enforced,
+        text: permission.to_string(),
+    });
+    Explained { granted: !explanation.is_denied(), denied_by, rejected: None, rules, permission }
 }
 
 fn rule(explanation: &RuleExplanation) -> Rule {

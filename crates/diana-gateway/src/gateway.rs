@@ -77,15 +77,16 @@ impl Gateway {
     /// Creates a gateway with these settings, and an engine for its rules.
     pub fn with_section(section: GatewaySection, engine: Arc<Engine>) -> Self {
         let section = Arc::new(section);
+        let filter = Filter::with_options(engine, FilterOptions::new(section.http.clone()));
         let (mut chain, echoes) = (FilterChain::new(), section.echo);
         if let Some(signature) = &section.signature {
             let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
             chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
         }
         Self {
-            filter: Filter::with_options(engine, FilterOptions::new(section.http.clone())),
+            chain: chain.permissions(filter.clone()),
+            filter,
             section,
-            chain,
             metrics: None,
             log: None,
             no_upstream: if echoes { NoUpstream::Echo } else { NoUpstream::Allow },
@@ -93,7 +94,8 @@ impl Gateway {
         }
     }
 
-    /// Adds a filter, which runs after Diana's filter and all filters added before.
+    /// Adds a filter, which runs after Diana's filter and all filters added before, unless `filters` of the file has another
+    /// order.
     #[must_use]
     pub fn filter(self, filter: impl HttpFilter + 'static) -> Self {
         Self { chain: self.chain.and(filter), ..self }
@@ -139,6 +141,8 @@ impl Gateway {
     /// Binds every address and starts the workers. On an error, nothing keeps running.
     pub fn start(self) -> Result<RunningGateway, StartError> {
         let workers = self.workers();
+        let (before, chain) = self.chain.clone().ordered(&self.section.filters)?;
+        let (before, chain) = (Arc::new(before), Arc::new(chain));
         let certificates = self.section.tls.as_ref().map(Certificates::read).transpose();
         let certificates = certificates.map_err(|error| StartError::Certificate(error.to_string()))?;
         let connector = upstream::tls_config(self.section.upstream_ca.as_deref()).map_err(StartError::UpstreamCa)?;
@@ -180,7 +184,8 @@ impl Gateway {
             let worker = Arc::new(WorkerState {
                 gateway: Arc::clone(&self.section),
                 filter: self.filter.for_thread(),
-                chain: Arc::new(self.chain.clone()),
+                before: Arc::clone(&before),
+                chain: Arc::clone(&chain),
                 upstreams,
                 routing: Mutex::new(routing),
                 no_upstream: self.no_upstream,

@@ -113,7 +113,7 @@ impl ProxyRequest {
         let (worker, client) = (&*connection.worker, *client);
         // A request that a later filter rejects still counts: otherwise guessing signatures would be free.
         permit.begin();
-        if !worker.chain.is_empty()
+        if !worker.chain.is_idle()
             && let Err(denial) = Box::pin(worker.chain.check(head, client)).await
         {
             tracing::debug!("a request of {client} was denied by the filter `{}`", denial.by);

@@ -3,7 +3,8 @@
 //! 1. Invalid requests are rejected ([`head::check`]). The others get the head that the upstream will see, so that
 //!    rules match on the same head ([`head::remove_connection_headers`], [`head::remove_aliases`], [`head::add_host`]).
 //! 2. Diana's filter runs first. A denied request reaches nothing after it.
-//! 3. The other filters run in their order.
+//! 3. The other filters run in their order: permissions, signatures, and those of the program. `filters` may put some of them
+//!    before Diana's filter.
 //! 4. The request is forwarded to its upstream, or to the one that a rule reroutes it to; its body is streamed.
 //! 5. The response gets the rate limit headers; its body is streamed. The request's permits are released when the last
 //!    byte has been sent, or the client has disconnected.
@@ -35,13 +36,14 @@ use super::proxy::ProxyRequest;
 use super::response::{ResponseBody, local_response};
 use super::worker::NoUpstream;
 use bytes::Bytes;
-use diana_http::{CheckResult, Denial, HttpAttributes, RequestPermit};
+use diana_http::{CheckFuture, CheckResult, Denial, HttpAttributes, RequestPermit};
 use diana_metrics::Outcome;
 use drain::ConnReuse;
 use head::Rejected;
 use http::request::Parts;
 use http::{HeaderMap, Response};
 use http_body_util::Full;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -160,9 +162,11 @@ impl Connection {
         head::remove_connection_headers(&mut head.headers);
         head::remove_aliases(&mut head.headers, &worker.filter);
         head::add_host(&mut head, &worker.gateway);
-        let scheme = self.conn_info.request_scheme;
-        let mut check =
-            worker.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
+        if !worker.before.is_idle() {
+            keep(&mut head);
+            return Box::pin(Arc::clone(self).filter_first(head, body, client, tracker)).into();
+        }
+        let mut check = self.check_limits(&head, client);
         // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
         match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => {
@@ -182,22 +186,54 @@ impl Connection {
             }
             Poll::Pending => {
                 keep(&mut head);
-                let this = Arc::clone(self);
-                let waiting = async move {
-                    let result = check.await;
-                    result.log(&head, Some(client), SERVICE);
-                    match record(result, &mut tracker) {
-                        Ok(permit) => {
-                            let request = ProxyRequest::new(this, head, body, client, permit, tracker);
-                            if request.outlives_client() { request.run_detached().await } else { request.run().await }
-                        }
-                        Err(denial) => {
-                            let reuse = drain::drain(&head, body);
-                            DeniedRequest { denial, tracker, reuse }.into_response()
-                        }
-                    }
-                };
-                Box::pin(waiting).into()
+                Box::pin(Arc::clone(self).wait(check, head, body, client, tracker)).into()
+            }
+        }
+    }
+
+    /// Asks the rules about a request.
+    fn check_limits(&self, head: &Parts, client: IpAddr) -> CheckFuture {
+        let request = HttpAttributes::of_head(head, Some(client)).with_scheme(self.conn_info.request_scheme);
+        self.worker.filter.check_attributes(&request)
+    }
+
+    /// Serves a request for which other filters run before the limits.
+    async fn filter_first(
+        self: Arc<Self>,
+        mut head: Parts,
+        body: RequestBody,
+        client: IpAddr,
+        tracker: RequestTracker,
+    ) -> Response<ResponseBody> {
+        if let Err(denial) = self.worker.before.check(&mut head, client).await {
+            tracing::debug!("a request of {client} was denied by the filter `{}`", denial.by);
+            let mut response = rejected(denial.response, tracker);
+            self.drain(body, &head, response.headers_mut());
+            return response;
+        }
+        let check = self.check_limits(&head, client);
+        self.wait(check, head, body, client, tracker).await
+    }
+
+    /// Serves a request that may have to wait for its decision.
+    async fn wait(
+        self: Arc<Self>,
+        check: CheckFuture,
+        head: Parts,
+        body: RequestBody,
+        client: IpAddr,
+        mut tracker: RequestTracker,
+    ) -> Response<ResponseBody> {
+        let result = check.await;
+        result.log(&head, Some(client), SERVICE);
+        match record(result, &mut tracker) {
+            Ok(permit) => {
+                let request = ProxyRequest::new(self, head, body, client, permit, tracker);
+                if request.outlives_client() { request.run_detached().await } else { request.run().await }
+            }
+            Err(denial) => {
+                let reuse = drain::drain(&head, body);
+                DeniedRequest { denial, tracker, reuse }.into_response()
             }
         }
     }

@@ -83,6 +83,8 @@ pub struct GatewaySection {
     pub access_log_file: Option<PathBuf>,
     /// How requests must be signed; `None` if they need no signature.
     pub signature: Option<Signature>,
+    /// The order of the filters, by their names; `limits` are Diana's own. Filters that are not named run last.
+    pub filters: Vec<Box<str>>,
     /// The number of worker threads; one per core by default.
     pub workers: Option<NonZeroUsize>,
     /// The timeouts.
@@ -121,7 +123,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 const MAX_WORKERS: u64 = 1_024;
 
 /// The fields of `gateway`.
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 20] = [
     "listen",
     "upstream",
     "trusted_proxies",
@@ -133,6 +135,7 @@ const FIELDS: [&str; 19] = [
     "rate_limit_headers",
     "access_log",
     "signature",
+    "filters",
     "workers",
     "timeouts",
     "bounds",
@@ -197,6 +200,7 @@ impl Default for GatewaySection {
             access_log: AccessLogFormat::default(),
             access_log_file: None,
             signature: None,
+            filters: Vec::new(),
             workers: None,
             timeouts: Timeouts::default(),
             bounds: GatewayLimits::default(),
@@ -260,6 +264,7 @@ impl Section for GatewaySection {
         let access_log = fields.take("access_log").and_then(|node| AccessLogFormat::parse(node, problems));
         let (access_log, access_log_file) = access_log.unwrap_or_default();
         let signature = fields.take("signature").and_then(|node| Signature::parse(node, problems));
+        let filters = fields.take("filters").map(|node| filters(node, problems));
         let workers = fields.take("workers");
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MAX_WORKERS, problems));
         let timeouts = fields.take("timeouts").and_then(|node| Timeouts::parse(node, problems));
@@ -278,6 +283,7 @@ impl Section for GatewaySection {
             access_log,
             access_log_file,
             signature,
+            filters: filters.unwrap_or_default(),
             workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
             timeouts: timeouts.unwrap_or_default(),
             bounds: bounds.unwrap_or_default(),
@@ -293,9 +299,32 @@ impl Section for GatewaySection {
         self.listen.iter().chain(self.tls.iter().flat_map(|tls| &tls.listen)).copied().collect()
     }
 
+    fn warnings(&self) -> Vec<(String, String)> {
+        let first = self.filters.first().filter(|first| ***first != *"limits");
+        let warning = first.map(|first| {
+            let what = format!("the filter `{first}` runs before the limits: requests that it denies are not limited");
+            (what, "begin `filters` with `limits`".to_owned())
+        });
+        warning.into_iter().collect()
+    }
+
     fn http_settings(&self) -> Option<&HttpSettings> {
         Some(&self.http)
     }
+}
+
+/// Parses the order of the filters. Programs may have other filters than Diana's own, so their names are checked at start.
+fn filters(node: &Node, problems: &mut Vec<Problem>) -> Vec<Box<str>> {
+    let mut names: Vec<Box<str>> = Vec::new();
+    for node in scalar::at_least_one(node, "`filters`", problems) {
+        let Some(name) = scalar::text(node, "`filters`", problems) else { continue };
+        if names.iter().any(|known| **known == *name) {
+            let problem = Problem::new(node.span, format!("duplicate filter `{name}`"));
+            problems.push(problem.expected("remove one of them"));
+        }
+        names.push(name.into());
+    }
+    names
 }
 
 /// Returns `true` if two listeners would use the same address. Port 0 is a different port each time.

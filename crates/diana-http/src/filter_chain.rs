@@ -1,8 +1,9 @@
-//! Additional filters for requests: an ordered list that runs after Diana's own.
+//! Additional filters for requests: an ordered list that runs after Diana's own, or before it.
 //!
-//! Diana's filter is always the first: a request that it denies does not reach the others. Those are the user's: they
-//! check a signature or a token, or add a header.
+//! Diana's filter should be the first: a request that it denies does not reach the others. Those check permissions, a
+//! signature or a token, or add a header.
 
+use crate::rate_limit_filter::Filter;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
@@ -53,7 +54,7 @@ pub type FilterFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Response<Full
 /// # }
 /// ```
 pub trait HttpFilter: Send + Sync {
-    /// Returns its name for logs.
+    /// Returns its name, for logs and for the order of the filters.
     fn name(&self) -> &str;
 
     /// Checks the head of a request, and may change it; the error is the response for a denied request.
@@ -63,7 +64,28 @@ pub trait HttpFilter: Send + Sync {
 /// An ordered list of filters. Cloning is cheap; clones share them.
 #[derive(Clone, Default)]
 pub struct FilterChain {
-    filters: Vec<Arc<dyn HttpFilter>>,
+    links: Vec<Link>,
+}
+
+/// A filter of a chain.
+#[derive(Clone)]
+enum Link {
+    /// `permissions` of the rule file, which may change.
+    Permissions(Filter),
+    Other(Arc<dyn HttpFilter>),
+}
+
+/// The name of Diana's own filter in the order of a chain.
+const LIMITS: &str = "limits";
+/// The name of the filter that checks permissions.
+const PERMISSIONS: &str = "permissions";
+
+/// An order of filters has a name that no filter has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown filter `{name}`: expected {expected}")]
+pub struct UnknownFilter {
+    name: String,
+    expected: String,
 }
 
 /// A request that a filter of the chain denied.
@@ -85,33 +107,83 @@ impl FilterChain {
     /// Appends a filter.
     #[must_use]
     pub fn and(mut self, filter: impl HttpFilter + 'static) -> Self {
-        self.filters.push(Arc::new(filter));
+        self.links.push(Link::Other(Arc::new(filter)));
         self
     }
 
-    /// Returns `true` if there are no filters.
-    pub fn is_empty(&self) -> bool {
-        self.filters.is_empty()
+    /// Appends the check of `permissions`, which the rules of this filter may have: see [`Filter::check_permission`].
+    #[must_use]
+    pub fn permissions(mut self, filter: Filter) -> Self {
+        self.links.push(Link::Permissions(filter));
+        self
     }
 
-    /// Returns the filters, in order.
-    pub fn filters(&self) -> impl Iterator<Item = &dyn HttpFilter> {
-        self.filters.iter().map(|filter| &**filter)
+    /// Returns the filters that run before Diana's own (`limits`) and those that run after it, in the order of `names`. Filters
+    /// that it does not name run last, in the order in which they were added.
+    ///
+    /// ```
+    /// use diana_http::{FilterChain, SignatureFilter};
+    /// use http::HeaderName;
+    /// use std::time::Duration;
+    ///
+    /// let signature = || SignatureFilter::new(b"secret", HeaderName::from_static("x-signature"), Duration::from_secs(60));
+    /// let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<Box<str>>>();
+    /// let (before, after) = FilterChain::new().and(signature()).ordered(&names(&["signature", "limits"]))?;
+    /// assert_eq!((before.names().count(), after.names().count()), (1, 0));
+    /// let error = FilterChain::new().and(signature()).ordered(&names(&["limit"])).unwrap_err();
+    /// assert_eq!(error.to_string(), "unknown filter `limit`: expected limits or signature");
+    /// # Ok::<(), diana_http::UnknownFilter>(())
+    /// ```
+    pub fn ordered(self, names: &[Box<str>]) -> Result<(Self, Self), UnknownFilter> {
+        let is_known = |name: &str| name == LIMITS || self.names().any(|known| known == name);
+        if let Some(name) = names.iter().find(|name| !is_known(name)) {
+            let known = std::iter::once(LIMITS).chain(self.names()).collect::<Vec<_>>();
+            return Err(UnknownFilter { name: name.to_string(), expected: known.join(" or ") });
+        }
+        let position = |name: &str| names.iter().position(|own| **own == *name).unwrap_or(names.len());
+        let mut links = self.links;
+        links.sort_by_key(|link| position(link.name()));
+        // Without a place of its own, Diana's filter is the first.
+        let limits = names.iter().position(|name| **name == *LIMITS).unwrap_or(0);
+        let after = links.split_off(links.partition_point(|link| position(link.name()) < limits));
+        Ok((Self { links }, Self { links: after }))
+    }
+
+    /// Returns `true` if every request passes: there are no filters, and no permissions.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.links.iter().all(|link| matches!(link, Link::Permissions(filter) if !filter.has_permissions()))
+    }
+
+    /// Returns the names of the filters, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.links.iter().map(Link::name)
     }
 
     /// Runs the filters in order; the first that denies ends it.
     pub async fn check(&self, head: &mut Parts, client: IpAddr) -> Result<(), FilterChainDenial<'_>> {
-        for filter in &self.filters {
-            if let Err(response) = filter.check(head, client).await {
-                return Err(FilterChainDenial { by: filter.name(), response });
-            }
+        for link in &self.links {
+            let checked = match link {
+                Link::Permissions(filter) => filter.check_permission(head, Some(client)),
+                Link::Other(filter) => filter.check(head, client).await,
+            };
+            checked.map_err(|response| FilterChainDenial { by: link.name(), response })?;
         }
         Ok(())
     }
 }
 
+impl Link {
+    fn name(&self) -> &str {
+        match self {
+            Self::Permissions(_) => PERMISSIONS,
+            Self::Other(filter) => filter.name(),
+        }
+    }
+}
+
 impl fmt::Debug for FilterChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.filters().map(HttpFilter::name)).finish()
+        f.debug_list().entries(self.names()).finish()
     }
 }

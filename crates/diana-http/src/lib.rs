@@ -85,7 +85,7 @@ pub use client_traits::{RequestHost, ResponseMeta};
 pub use cost_header::COST_HEADER;
 pub use denial::Denial;
 pub use diana::rules::http_settings::RateLimitHeaders;
-pub use filter_chain::{FilterChain, FilterChainDenial, FilterFuture, HttpFilter};
+pub use filter_chain::{FilterChain, FilterChainDenial, FilterFuture, HttpFilter, UnknownFilter};
 pub use find_header::find_header;
 pub use layer::{ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLimitLayer, ReroutedTo};
 #[cfg(feature = "macros")]

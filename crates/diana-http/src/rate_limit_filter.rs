@@ -4,14 +4,21 @@ use crate::attributes::HttpAttributes;
 use crate::check::CheckFuture;
 use crate::client_ip::client_address;
 use crate::options::FilterOptions;
-use diana::Engine;
+use crate::problem::problem_response;
+use bytes::Bytes;
+use diana::rules::RuleSet;
+use diana::{Engine, Limiter, Quota};
 use http::header::HeaderName;
 use http::request::Parts;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::Full;
 use smallvec::SmallVec;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// How much of a path is logged.
+const MAX_LOGGED_PATH: usize = 200;
 
 /// Decides about HTTP requests by the rules of an [`Engine`]. Cloning is cheap; clones share their state.
 pub struct Filter(Arc<Inner>);
@@ -20,6 +27,8 @@ pub struct Filter(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) options: FilterOptions,
+    /// Denials by `permissions` are logged once a second.
+    permission_log: Option<Limiter>,
 }
 
 impl Filter {
@@ -30,7 +39,8 @@ impl Filter {
 
     /// Creates a filter with options.
     pub fn with_options(engine: Arc<Engine>, options: FilterOptions) -> Self {
-        Self(Arc::new(Inner { engine, options }))
+        let permission_log = Quota::per_second(1).ok().map(Limiter::new);
+        Self(Arc::new(Inner { engine, options, permission_log }))
     }
 
     /// Returns a copy for one thread, with its own reference counts, which threads would otherwise contend for.
@@ -82,6 +92,36 @@ impl Filter {
     /// Like [`check`](Self::check), for the attributes of a request.
     pub fn check_attributes(&self, request: &HttpAttributes<'_>) -> CheckFuture {
         CheckFuture::start(&self.0, request)
+    }
+
+    /// Decides whether a request has permission, by `permissions` of the rule file. The error is the response to a request
+    /// without it, with the status 403; it does not say which rule denied it, but the log does.
+    pub fn check_permission(&self, head: &Parts, client: Option<IpAddr>) -> Result<(), Response<Full<Bytes>>> {
+        self.0.engine.with_rules(|rules| {
+            if !rules.has_permissions() {
+                return Ok(());
+            }
+            let request = HttpAttributes::of_head(head, client);
+            let Some(permission) = rules.permission(&request).filter(|permission| !permission.is_allowed()) else {
+                return Ok(());
+            };
+            if self.0.permission_log.as_ref().is_some_and(|limiter| limiter.check().is_granted()) {
+                let what = if permission.is_enforced() { "no permission" } else { "would have no permission (shadow)" };
+                let path = head.uri.path().chars().take(MAX_LOGGED_PATH).collect::<String>();
+                let client = client.map_or_else(|| "unknown".to_owned(), |client| client.to_string());
+                tracing::info!("{what}: {} {path:?} of {client}, by {permission}", head.method);
+            }
+            match permission.is_enforced() {
+                true => Err(problem_response(StatusCode::FORBIDDEN, "no permission for this request")),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// Returns `true` if the rule file says who may call what.
+    #[inline]
+    pub fn has_permissions(&self) -> bool {
+        self.0.engine.with_rules(RuleSet::has_permissions)
     }
 
     pub(crate) fn options(&self) -> &FilterOptions {

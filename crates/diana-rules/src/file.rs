@@ -17,6 +17,7 @@ use crate::identity::Identity;
 use crate::logged_keys::{LogLevel, LoggedKeys, top_keys};
 use crate::map_reader::MapReader;
 use crate::names_in_scope::NamesInScope;
+use crate::permissions::Permissions;
 use crate::problem::{Problem, Problems};
 use crate::registry::Registry;
 use crate::response::CustomResponse;
@@ -36,15 +37,28 @@ const STATUS: u16 = 503;
 pub(crate) const MAX_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
-const FIELDS: [&str; 14] = [
-    "version", "revision", "gateway", "services", "admin", "identity", "store", "remote", "log", "log_keys",
-    "top_keys", "status", "answer", "rules",
+const FIELDS: [&str; 15] = [
+    "version",
+    "revision",
+    "gateway",
+    "services",
+    "admin",
+    "identity",
+    "store",
+    "remote",
+    "log",
+    "log_keys",
+    "top_keys",
+    "status",
+    "answer",
+    "permissions",
+    "rules",
 ];
 /// The fields that are [sections](crate::Section) of Diana's programs. A program that does not register them accepts
 /// them too.
 const SECTIONS: [&str; 4] = ["gateway", "services", "admin", "remote"];
 /// The fields of a document from a config server. Machine-specific sections are allowed only in the local file.
-const REMOTE_FIELDS: [&str; 6] = ["version", "revision", "identity", "status", "answer", "rules"];
+const REMOTE_FIELDS: [&str; 7] = ["version", "revision", "identity", "status", "answer", "permissions", "rules"];
 
 /// The fields at the top of a file, including registered sections.
 pub(crate) fn fields(registry: &Registry) -> Vec<&'static str> {
@@ -85,6 +99,8 @@ pub struct RuleFile {
     pub status: u16,
     /// The custom response body of a denied request, unless its rule has its own.
     pub answer: Option<Arc<CustomResponse>>,
+    /// Who may call what, if the file says so.
+    pub permissions: Option<Arc<Permissions>>,
     /// The rules, in order.
     pub rules: Vec<Rule>,
     /// Constructs that are valid, but most likely a mistake.
@@ -104,6 +120,7 @@ impl Default for RuleFile {
             top_keys: true,
             status: STATUS,
             answer: None,
+            permissions: None,
             rules: Vec::new(),
             warnings: None,
             sections: Sections::default(),
@@ -132,7 +149,7 @@ impl RuleFile {
 
     /// Returns this file with its rules replaced by those of a document from a config server.
     ///
-    /// The document has `rules`, and may have `identity`, `status` and `answer`; all other sections stay local.
+    /// The document has `rules`, and may have `identity`, `status`, `answer` and `permissions`; all other sections stay local.
     /// `${VARIABLES}` are not replaced in it: the config server must not be able to read the environment of a machine.
     pub fn with_remote(&self, document: &Document, registry: &Registry) -> Result<Self, Problems> {
         let tree = document.parse()?;
@@ -168,17 +185,20 @@ impl RuleFile {
             top_keys: fields.take("top_keys").and_then(|node| top_keys(node, problems)).unwrap_or(true),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
             answer: fields.take("answer").and_then(|node| CustomResponse::read(node, problems)),
+            permissions: None,
             rules: Vec::new(),
             warnings: None,
             sections,
         };
+        let permissions = fields.take("permissions");
+        let permissions = permissions.and_then(|node| Permissions::read(node, &file.identity, problems)).map(Arc::new);
         let scope = NamesInScope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
         // With a config server, the local rules are a fallback, which is required only if the section requires it.
         let may_be_missing = has_remote && !file.sections.require_rules();
         let rules = if may_be_missing { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &scope, problems)).unwrap_or_default();
         fields.finish(problems);
-        Some(Self { rules, ..file })
+        Some(Self { rules, permissions, ..file })
     }
 
     fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
@@ -187,7 +207,7 @@ impl RuleFile {
             if let Some(entry) = fields.take_entry(local) {
                 let problem =
                     Problem::new(entry.span, format!("`{local}` is not supported in rules from a config server"));
-                let fields = "`version`, `revision`, `identity`, `status`, `answer` and `rules`";
+                let fields = "`version`, `revision`, `identity`, `status`, `answer`, `permissions` and `rules`";
                 problems.push(problem.expected(format!("move it to the local file; expected only {fields}")));
             }
         }
@@ -198,7 +218,10 @@ impl RuleFile {
         let answer = fields.take("answer").and_then(|node| CustomResponse::read(node, problems));
         let answer = answer.or_else(|| self.answer.clone());
         let identity = identity.unwrap_or_else(|| self.identity.clone());
-        let file = Self { revision, identity, status, answer, ..self.clone() };
+        let permissions = fields.take("permissions");
+        let permissions = permissions.and_then(|node| Permissions::read(node, &identity, problems)).map(Arc::new);
+        let permissions = permissions.or_else(|| self.permissions.clone());
+        let file = Self { revision, identity, status, answer, permissions, ..self.clone() };
         let scope = NamesInScope {
             registry,
             identity: &file.identity,

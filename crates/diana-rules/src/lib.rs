@@ -32,6 +32,7 @@ pub mod map_reader;
 pub mod matching;
 pub mod multi_host_url;
 mod names_in_scope;
+pub mod permissions;
 pub mod problem;
 mod registry;
 pub mod response;

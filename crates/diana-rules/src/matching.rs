@@ -200,6 +200,13 @@ impl Match {
         Ok(())
     }
 
+    /// Returns `true` if every form of the path matches, and so do host, method and address: for what is allowed.
+    pub(crate) fn is_certain(&self, seen: &RequestView<'_>) -> bool {
+        let is_own = |path: &str| self.paths.iter().any(|own| own.matches(path));
+        (self.paths.is_empty() || seen.path().is_some() && seen.paths().all(is_own))
+            && self.check(seen, IndexedMatch::None).is_ok()
+    }
+
     /// Returns the request with the parameters of its path.
     pub(crate) fn view<'a, 's>(&'a self, seen: &'a RequestView<'s>) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths, form: None }

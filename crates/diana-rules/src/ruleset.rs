@@ -20,6 +20,7 @@ use crate::key::KeySpec;
 use crate::logged_keys::LoggedKeys;
 use crate::matching::index::{Candidate, Index};
 use crate::matching::{IndexedMatch, NeededAttributes, Normalised, RequestView, When};
+use crate::permissions::{Permission, Permissions};
 use crate::rule::{Mode, Rule};
 pub use compiled_rule::{CompiledLimit, CompiledRule, Move};
 use compiled_rule::{Expressions, Hits, RecordsKeys, Subject};
@@ -32,6 +33,7 @@ pub use outcome_counts::{RequestOutcome, RuleCounts, WaitingRequest};
 use passed_identity::PassedIdentity;
 pub use read_headers::ReadHeaders;
 pub use rule_by_name::RuleNotCallable;
+use std::sync::Arc;
 pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, TopKeys, Window, sample};
 
 /// The active rules.
@@ -65,6 +67,7 @@ pub struct RuleSet {
     by_name: HashMap<Box<str>, u32>,
     identity: Identity,
     read_headers: ReadHeaders,
+    permissions: Option<Arc<Permissions>>,
     /// The parts of a request that the rules read; no others are fetched.
     needed: NeededAttributes,
     reads_identity: bool,
@@ -120,6 +123,7 @@ impl RuleSet {
             by_name,
             identity: file.identity.clone(),
             read_headers: ReadHeaders::of(file),
+            permissions: file.permissions.clone(),
             needed,
             reads_identity,
             has_load,
@@ -159,6 +163,17 @@ impl RuleSet {
     /// The sources of the standard keys.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Decides whether a request has permission; `None` if the file has no `permissions`.
+    pub fn permission(&self, request: &dyn Attributes) -> Option<Permission<'_>> {
+        self.permissions.as_ref().map(|permissions| permissions.decide(request, &self.identity))
+    }
+
+    /// Returns `true` if the file says who may call what.
+    #[inline]
+    pub fn has_permissions(&self) -> bool {
+        self.permissions.is_some()
     }
 
     /// The headers that the rules and `identity` read.

@@ -42,7 +42,7 @@ use decide::WhenFull;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
 use diana_rules::ruleset::{Move, RuleNotCallable};
 use diana_rules::{Attributes, RuleFile, RuleSet};
-pub use explain::{Explanation, RuleExplanation};
+pub use explain::{Explanation, PermissionExplanation, RuleExplanation};
 pub use future::{AcquireFuture, DecideFuture};
 pub use guard::VerdictGuard;
 pub use key_admin::{KeyAdminError, KeyChange, KeyOperation, KeyStatus, LimitStatus};

@@ -97,9 +97,9 @@ pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
     AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
-    KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest, Reason,
-    ResponseClass, RuleExplanation, Snapshot, SnapshotError, SnapshotSize, ThrottleFuture, ThrottleNow, Verdict,
-    VerdictGuard, WeakEngine,
+    KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest,
+    PermissionExplanation, Reason, ResponseClass, RuleExplanation, Snapshot, SnapshotError, SnapshotSize,
+    ThrottleFuture, ThrottleNow, Verdict, VerdictGuard, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;

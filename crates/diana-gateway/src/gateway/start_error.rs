@@ -1,5 +1,6 @@
 //! The errors of starting a gateway.
 
+use diana_http::UnknownFilter;
 use std::io;
 use std::net::SocketAddr;
 
@@ -22,6 +23,9 @@ pub enum StartError {
     /// The CA certificates for upstreams are invalid.
     #[error("invalid `upstream_ca`: {0}")]
     UpstreamCa(String),
+    /// The order of the filters names one that there is not.
+    #[error("`filters` of `gateway`: {0}")]
+    Filters(#[from] UnknownFilter),
     /// A thread can't be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),

@@ -15,7 +15,7 @@ use super::head::{self, Rejected};
 use super::{RequestBody, RequestTracker, ResponseFuture, record, rejected, respond};
 use crate::connection::Connection;
 use crate::response::{ResponseBody, local_response};
-use diana_http::{CheckResult, HttpAttributes, RequestScheme};
+use diana_http::{CheckResult, Filter, HttpAttributes, RequestScheme};
 use diana_metrics::Outcome;
 use http::header::{HOST, HeaderName};
 use http::request::Parts;
@@ -57,9 +57,10 @@ impl Connection {
         let mut check =
             worker.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
         match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => answer(result, (&head, client), status, reuse, tracker).into(),
+            Poll::Ready(result) => answer(&worker.filter, result, (&head, client), status, reuse, tracker).into(),
             Poll::Pending => {
-                Box::pin(async move { answer(check.await, (&head, client), status, reuse, tracker) }).into()
+                let filter = worker.filter.clone();
+                Box::pin(async move { answer(&filter, check.await, (&head, client), status, reuse, tracker) }).into()
             }
         }
     }
@@ -134,6 +135,7 @@ fn only<T>((value, is_repeated): (Option<T>, bool), several: &'static str) -> Re
 }
 
 fn answer(
+    filter: &Filter,
     result: CheckResult,
     (head, client): (&Parts, IpAddr),
     status: Option<StatusCode>,
@@ -148,7 +150,14 @@ fn answer(
                 tracker.outcome = Outcome::Denied;
                 denial
             }
-            Err(permit) => {
+            Err(mut permit) => {
+                if let Err(mut forbidden) = filter.check_permission(head, Some(client)) {
+                    // It counts, as in the gateway.
+                    permit.begin();
+                    *forbidden.status_mut() = status.unwrap_or(forbidden.status());
+                    reuse.announce(forbidden.headers_mut());
+                    return rejected(forbidden, tracker);
+                }
                 tracker.outcome = Outcome::Answered;
                 let (mut head, body) = permit.finish_check(local_response::allowed()).into_parts();
                 drop(body);

@@ -80,7 +80,7 @@ pub(crate) fn prepare_described(head: &mut Parts, gateway: &GatewaySection, filt
     check_bounds(&gateway.bounds, head)?;
     check(head, gateway)?;
     if !filter.header_aliases(&head.headers).is_empty() {
-        let detail = "a header with `_` in its name, which services may read as another one that the rules read";
+        let detail = "a header whose name services may read as that of another one, which the rules read";
         return Err(Rejected { status: StatusCode::BAD_REQUEST, detail });
     }
     if find_header(&head.headers, &CONNECTION).is_some() {

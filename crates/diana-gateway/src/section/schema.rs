@@ -27,6 +27,10 @@ fn upstream(description: &str) -> Value {
     one_or_more(one, description, &examples)
 }
 
+fn text() -> Value {
+    json!({"$ref": "#/$defs/text"})
+}
+
 /// The fields beside `upstream` that belong to it.
 fn of_group(name: &str) -> Value {
     match name {
@@ -116,6 +120,11 @@ fn of_gateway(name: &str) -> Value {
         }
         "signature" => {
             requiring(object("how requests must be signed", &signed_requests::FIELDS, of_signature), &["secret"])
+        }
+        "filters" => {
+            let description = "the order of the filters: limits (first by default), signature, permissions, and those of a program; \
+                               those that are not named run last";
+            json!({"description": description, "anyOf": [text(), {"type": "array", "items": text(), "minItems": 1}]})
         }
         "workers" => reference("count", "number of worker threads; one per core by default"),
         "timeouts" => object("timeouts", &timeouts::FIELDS, of_timeouts),

@@ -14,8 +14,10 @@ use std::sync::Arc;
 /// The state that a worker needs to serve requests.
 pub(crate) struct WorkerState {
     pub(crate) gateway: Arc<GatewaySection>,
-    /// Diana's filter, which runs first.
+    /// Diana's filter: the limits.
     pub(crate) filter: Filter,
+    /// The filters that run before it; most often none.
+    pub(crate) before: Arc<FilterChain>,
     /// The filters that run after it.
     pub(crate) chain: Arc<FilterChain>,
     pub(crate) upstreams: Upstreams,

@@ -3,7 +3,7 @@
 use super::descriptor::DescriptorMatch;
 use super::glob::Glob;
 use super::host::HostPattern;
-use super::networks::parse_network;
+use super::networks::{Networks, parse_network};
 use super::path_syntax_hint;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
@@ -22,6 +22,8 @@ const REQUEST_FIELDS: [&str; 6] = ["path", "method", "host", "header", "domain",
 const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
 /// The fields for the destination of a request.
 pub(crate) const ROUTE_FIELDS: [&str; 2] = ["host", "path"];
+/// The conditions of a permission rule.
+const PERMISSION_FIELDS: [&str; 4] = ["path", "method", "host", "ip"];
 /// The standard methods.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
@@ -61,16 +63,7 @@ impl Match {
             own.headers = headers(node, problems);
         }
         if let Some(node) = fields.take("ip") {
-            let networks = each(node, "`ip`", problems, |text| {
-                let invalid = || {
-                    (
-                        format!("invalid address or network `{text}`"),
-                        "expected an address or a network, such as 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32",
-                    )
-                };
-                parse_network(text).ok_or_else(invalid)
-            });
-            own.networks = networks.into_iter().collect();
+            own.networks = networks(node, problems);
         }
         // A registered matcher wins, so that these newer fields break no program.
         let mut newer = |name: &str| fields.take(name).filter(|_| !scope.registry.matchers().any(|own| own == name));
@@ -102,6 +95,26 @@ impl Match {
             if let Some(matcher) = build(node, problems) {
                 own.others.push(OtherMatch { name, written: written(node), matcher });
             }
+        }
+        fields.finish(problems);
+        Some(own)
+    }
+
+    /// Parses the conditions of a permission rule: path, method, host and ip.
+    pub(crate) fn read_permission(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "permission rule", PERMISSION_FIELDS, problems)?;
+        let mut own = Self::default();
+        if let Some(node) = fields.take("path") {
+            own.paths = each(node, "`path`", problems, path_syntax_hint::path);
+        }
+        if let Some(node) = fields.take("method") {
+            own.methods = each(node, "`method`", problems, method);
+        }
+        if let Some(node) = fields.take("host") {
+            own.hosts = each(node, "`host`", problems, HostPattern::read);
+        }
+        if let Some(node) = fields.take("ip") {
+            own.networks = networks(node, problems);
         }
         fields.finish(problems);
         Some(own)
@@ -172,6 +185,19 @@ pub(crate) fn each<T, E: Into<String>>(
         }
     }
     values
+}
+
+fn networks(node: &Node, problems: &mut Vec<Problem>) -> Networks {
+    let networks = each(node, "`ip`", problems, |text| {
+        let invalid = || {
+            (
+                format!("invalid address or network `{text}`"),
+                "expected an address or a network, such as 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32",
+            )
+        };
+        parse_network(text).ok_or_else(invalid)
+    });
+    networks.into_iter().collect()
 }
 
 fn method(text: &str) -> Result<Box<str>, (String, String)> {

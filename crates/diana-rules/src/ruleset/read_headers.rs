@@ -1,21 +1,26 @@
 //! The headers that the rules and `identity` read, and the other names under which services find them.
 //!
-//! WSGI, CGI and PHP write `-` in a header's name as `_`, so they read `x_account_id` and `x-account-id` as one header.
-//! A client could send both: one value for the rules, and another one for the service.
+//! WSGI, CGI and PHP write `-` in a header's name as `_`, so they read `x_account_id` and `x-account-id` as one header. PHP does
+//! the same with `.`. A client could send both: one value for the rules, and another one for the service.
 
 use crate::attributes::Attribute;
 use crate::expression::Expression;
 use crate::file::RuleFile;
 use hashbrown::HashSet;
 
+/// The characters that services write as one.
+const SEPARATORS: [char; 3] = ['-', '_', '.'];
+/// Those that are seldom in the name of a header.
+const OTHERS: [char; 2] = ['_', '.'];
+
 /// The headers that rules and `identity` read.
 #[derive(Debug, Default)]
 pub struct ReadHeaders {
     names: HashSet<Box<str>>,
-    /// The names with `-` for `_`; only of those that have one of the two.
+    /// The names with `-` for the other separators; only of those that have one.
     dashed: HashSet<Box<str>>,
-    /// Whether rules read a header with `_` in its name, so that one with `-` may be its alias.
-    has_underscores: bool,
+    /// Whether rules read a header with `_` or `.` in its name, so that one with `-` may be its alias.
+    has_others: bool,
 }
 
 impl ReadHeaders {
@@ -34,10 +39,10 @@ impl ReadHeaders {
     }
 
     fn add(&mut self, name: &str) {
-        if name.contains(['-', '_']) {
+        if name.contains(SEPARATORS) {
             self.names.insert(name.into());
-            self.dashed.insert(name.replace('_', "-").into());
-            self.has_underscores |= name.contains('_');
+            self.dashed.insert(name.replace(OTHERS, "-").into());
+            self.has_others |= name.contains(OTHERS);
         }
     }
 
@@ -48,7 +53,7 @@ impl ReadHeaders {
     }
 
     /// Returns `true` if the rules do not read the header of this name, in lower case, but one that WSGI, CGI and PHP read
-    /// as the same: `x_account_id` if they read `x-account-id`.
+    /// as the same: `x_account_id` or `x.account.id` if they read `x-account-id`.
     ///
     /// ```
     /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
@@ -56,14 +61,14 @@ impl ReadHeaders {
     /// let document = Document::new("diana.yaml", "rules: [{name: accounts, by: header(x-account-id), limit: 5/s}]");
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
     /// let is_alias = |name| rules.read_headers().is_alias(name);
-    /// assert!(is_alias("x_account_id") && is_alias("x_account-id"));
+    /// assert!(is_alias("x_account_id") && is_alias("x_account-id") && is_alias("x.account.id"));
     /// assert!(!is_alias("x-account-id") && !is_alias("x_account"));
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn is_alias(&self, name: &str) -> bool {
-        (self.has_underscores || name.contains('_'))
-            && name.contains(['-', '_'])
-            && self.dashed.contains(&*name.replace('_', "-"))
+        (self.has_others || name.contains(OTHERS))
+            && name.contains(SEPARATORS)
+            && self.dashed.contains(&*name.replace(OTHERS, "-"))
             && !self.names.contains(name)
     }
 }

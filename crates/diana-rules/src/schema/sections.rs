@@ -1,9 +1,10 @@
 //! The sections of the file, outside of the rules.
 
-use super::{flag, object, one_or_more, reference, reference_with, url, word};
+use super::{flag, object, one_or_more, reference, reference_with, requiring, url, word};
 use crate::file::{MAX_RULES, NEWEST_VERSION, store};
 use crate::identity::jwt_settings;
 use crate::logged_keys::{LOG, LOG_KEYS, TOP_KEYS};
+use crate::permissions::{self, ACCESS, FIELDS, RULE_FIELDS};
 use crate::registry::Registry;
 use serde_json::{Value, json};
 
@@ -25,6 +26,7 @@ pub(super) fn field(name: &str, registry: &Registry) -> Value {
         "top_keys" => word("whether the heaviest keys of each rule are recorded; on by default", &TOP_KEYS),
         "status" => reference("status", "the status of a denied request, unless its rule has its own; 503 by default"),
         "answer" => reference("answer", "the custom response body of a denied request, unless its rule has its own"),
+        "permissions" => of_permissions(),
         "rules" => json!({
             "description": "the rules, in order",
             "type": "array",
@@ -36,6 +38,30 @@ pub(super) fn field(name: &str, registry: &Registry) -> Value {
             None => json!({"description": "read by another program", "type": "object"}),
         },
     }
+}
+
+/// Who may call what.
+fn of_permissions() -> Value {
+    let text = || json!({"$ref": "#/$defs/text"});
+    let rule = object("one permission; other fields are names of `identity`, such as account", &RULE_FIELDS, |field| {
+        match field {
+            "allow" => flag("whether requests that this rule applies to have permission"),
+            "path" => one_or_more(text(), "the paths, such as /admin/**", &["/admin/**"]),
+            "method" => one_or_more(text(), "the methods", &["GET"]),
+            "host" => one_or_more(text(), "the hosts", &["*.example.com"]),
+            _ => one_or_more(text(), "the addresses and networks of clients", &["10.0.0.0/8"]),
+        }
+    });
+    let mut rule = requiring(rule, &["allow"]);
+    rule["additionalProperties"] = one_or_more(text(), "the values that this name of `identity` must have", &[]);
+    let permissions = object("who may call what; the first rule that applies decides", &FIELDS, |field| match field {
+        "default" => word("the decision about requests to which no rule applies; allow by default", &ACCESS),
+        "shadow" => flag("whether denials are only logged"),
+        _ => {
+            json!({"description": "the permissions, in order", "type": "array", "items": rule, "maxItems": permissions::MAX_RULES})
+        }
+    });
+    requiring(permissions, &["rules"])
 }
 
 /// The sources of names, and the verification of tokens.

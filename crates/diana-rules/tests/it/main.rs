@@ -9,6 +9,7 @@ mod descriptors;
 mod documents;
 mod index_laws;
 mod pages;
+mod permissions;
 mod rule_error_combinations;
 mod rule_error_fields;
 mod rule_errors;

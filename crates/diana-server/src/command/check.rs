@@ -74,6 +74,10 @@ fn describe(file: &RuleFile) -> Result<String, SectionNotRegistered> {
     sections.extend(file.section_or_default::<ServicesSection>()?.describe());
     sections.extend(file.store.describe());
     sections.extend(file.section::<RemoteSection>()?.map(RemoteSection::describe));
+    if let Some(permissions) = &file.permissions {
+        let shadow = if permissions.shadow { " (shadow: denials are only logged)" } else { "" };
+        sections.push(format!("permissions{shadow}: {}", permissions.describe().join("; ")));
+    }
     let mut text = sections.iter().map(|line| format!("{line}\n")).collect::<String>();
     if !sections.is_empty() {
         text.push('\n');

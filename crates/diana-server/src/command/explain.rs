@@ -132,7 +132,7 @@ impl Explain {
             let notes = notes.iter().map(|note| format!("note: {note}\n")).collect::<String>();
             output::print(&format!("{heading}{explanation}{notes}"))?;
         }
-        let is_denied = explanation.denying().next().is_some();
+        let is_denied = explanation.is_denied();
         Ok(if is_denied { ExitCode::from(DENIED) } else { ExitCode::SUCCESS })
     }
 

@@ -136,8 +136,17 @@ pub(super) struct Explained {
     rejected: Option<Rejected>,
     requests: Vec<Counted>,
     rules: Vec<RuleResult>,
+    permission: Option<PermissionResult>,
     notes: Vec<String>,
     errors: Vec<Problem>,
+}
+
+/// What `permissions` say about a request.
+#[derive(Debug, Serialize)]
+struct PermissionResult {
+    allowed: bool,
+    shadow: bool,
+    reason: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -195,7 +204,12 @@ impl Explained {
         let enforced = explanation.rules.iter().filter(|rule| rule.mode == Mode::Enforced);
         let waits = enforced.flat_map(|rule| rule.limits.iter().filter_map(|(_, answer)| answer.wait()));
         let wait = waits.max().unwrap_or_default();
-        let is_denied = !denied_by.is_empty();
+        let is_denied = explanation.is_denied();
+        let permission = explanation.permission.as_ref().map(|permission| PermissionResult {
+            allowed: permission.is_allowed,
+            shadow: !permission.is_enforced,
+            reason: permission.reason.clone(),
+        });
         Self {
             decision: Some(decision((!is_denied).then_some(wait))),
             denied_by,
@@ -203,6 +217,7 @@ impl Explained {
             rejected: None,
             requests,
             rules: explanation.rules.iter().map(rule).collect(),
+            permission,
             notes,
             errors: Vec::new(),
         }

@@ -19,7 +19,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// Without a file it uses sample rules, with counts in this process and a built-in upstream that echoes requests, and
 /// prints what to try. With a file, these fields are applied as soon as you save it: `rules`, `version`,
-/// `revision`, `identity`, `status`, `answer`, `log`, `log_keys`, `top_keys`, `gateway.upstream`, `gateway.routes`,
+/// `revision`, `identity`, `status`, `answer`, `permissions`, `log`, `log_keys`, `top_keys`, `gateway.upstream`, `gateway.routes`,
 /// `gateway.balance`, `gateway.health`, `gateway.retries`, `admin.token` and `admin.tokens`. Other changes of `gateway` and
 /// `admin`, and those of `services`, `store` and `remote`, need a restart; `diana status` lists them.
 #[derive(Debug, Args)]

@@ -23,7 +23,7 @@ use diana_services::ServicesSection;
 use std::fmt;
 
 /// The fields that apply without a restart, with all that is below them.
-pub const LIVE_FIELDS: [&str; 16] = [
+pub const LIVE_FIELDS: [&str; 17] = [
     "version",
     "revision",
     "identity",
@@ -32,6 +32,7 @@ pub const LIVE_FIELDS: [&str; 16] = [
     "top_keys",
     "status",
     "answer",
+    "permissions",
     "rules",
     "gateway.upstream",
     "gateway.routes",

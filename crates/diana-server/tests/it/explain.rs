@@ -228,6 +228,7 @@ fn the_json_has_the_decision_and_the_result_of_each_rule() {
             "denied_by": ["each-account"],
             "wait_seconds": null,
             "rejected": null,
+            "permission": null,
             "requests": [
                 {"number": 1, "decision": "allowed", "wait_seconds": 0.0, "retry_after_seconds": null, "denied_by": null,
                  "text": "granted, closest to `each-account` for alice: 1 of 2 left"},
@@ -269,4 +270,15 @@ fn the_json_tells_allowed_delayed_and_rejected_requests_apart() {
     let (status, explained) = explained_json("rules: [{name: a, limt: 1/s}]", &[]);
     assert_eq!((status, &explained["decision"]), (Some(1), &Value::Null));
     assert_eq!(explained["errors"][0]["help"], "did you mean `limit`?");
+}
+
+#[test]
+fn permissions_are_explained() {
+    let file =
+        "identity: {account: header(x-account-id)}\npermissions: {rules: [{allow: false, path: /admin/**}]}\nrules: []";
+    let (status, explained) = explained_json(file, &["/admin/keys"]);
+    assert_eq!((status, &explained["decision"]), (Some(3), &json!("denied")));
+    assert_eq!(explained["permission"], json!({"allowed": false, "shadow": false, "reason": "rule 1: deny /admin/**"}));
+    let (status, explained) = explained_json(file, &["/orders"]);
+    assert_eq!((status, &explained["permission"]["allowed"]), (Some(0), &json!(true)));
 }

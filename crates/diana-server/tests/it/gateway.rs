@@ -17,6 +17,7 @@ mod http2_pooling;
 mod http2_upstreams;
 mod operations;
 mod paths;
+mod permissions;
 mod regressions;
 mod reporting;
 mod retries;

@@ -83,7 +83,12 @@ impl EnvoyState {
         let result = within(deadline, check).await?;
         result.log(&head, Some(client), "envoy");
         let denial = match result {
-            CheckResult::Allow(permit) => {
+            CheckResult::Allow(mut permit) => {
+                if let Err(forbidden) = self.filter.check_permission(&head, Some(client)) {
+                    // It counts, as in the gateway.
+                    permit.begin();
+                    return Ok((denied(forbidden.status(), forbidden).await, Allowed::No));
+                }
                 let response = permit.finish(HttpMessage::new(Empty::<Bytes>::new()));
                 return Ok((allowed(response.headers()), Allowed::Yes));
             }

@@ -16,6 +16,20 @@ use std::time::Duration;
 pub struct Explanation {
     /// Each rule, in the order of the file.
     pub rules: Vec<RuleExplanation>,
+    /// What `permissions` say about the request, if the file has them.
+    pub permission: Option<PermissionExplanation>,
+}
+
+/// What `permissions` say about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PermissionExplanation {
+    /// Whether the request has permission.
+    pub is_allowed: bool,
+    /// Whether a request without permission is answered with 403, and not only logged.
+    pub is_enforced: bool,
+    /// Which rule of the permissions decides, and how.
+    pub reason: String,
 }
 
 /// The result of one rule for a request.
@@ -43,9 +57,14 @@ impl Engine {
     pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e> {
         let rules = self.state.rules.load();
         let explained = rules.explain(request);
+        let permission = rules.permission(request).map(|permission| PermissionExplanation {
+            is_allowed: permission.is_allowed(),
+            is_enforced: permission.is_enforced(),
+            reason: permission.to_string(),
+        });
         let verdict = Verdict::new(rules, self.now(), self.local_scope()).with_matches(explained.found);
         async move {
-            let mut explanation = Explanation { rules: Vec::new() };
+            let mut explanation = Explanation { rules: Vec::new(), permission };
             for (number, result) in explained.rules.into_iter().enumerate() {
                 let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::ruleset::CompiledRule::rule)
                 else {
@@ -89,6 +108,26 @@ impl Explanation {
     pub fn denying(&self) -> impl Iterator<Item = &RuleExplanation> {
         self.rules.iter().filter(|rule| rule.denies() && rule.mode == Mode::Enforced)
     }
+
+    /// Returns `true` if the request would be denied, by a rule or for lack of permission.
+    pub fn is_denied(&self) -> bool {
+        self.denying().next().is_some() || self.permission.as_ref().is_some_and(PermissionExplanation::denies)
+    }
+}
+
+impl PermissionExplanation {
+    /// Returns `true` if the request is answered with 403.
+    pub fn denies(&self) -> bool {
+        !self.is_allowed && self.is_enforced
+    }
+}
+
+impl fmt::Display for PermissionExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.is_allowed { '✓' } else { '✗' };
+        let shadow = if self.is_enforced { "" } else { " (shadow)" };
+        write!(f, "{mark} permissions{shadow}: {}", self.reason)
+    }
 }
 
 impl RuleExplanation {
@@ -108,11 +147,15 @@ impl fmt::Display for Explanation {
         for rule in &self.rules {
             writeln!(f, "{rule}")?;
         }
+        if let Some(permission) = &self.permission {
+            writeln!(f, "{permission}")?;
+        }
         let denying = self.denying().map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>();
         let waits = self.rules.iter().filter(|rule| rule.mode == Mode::Enforced);
         let waits = waits.flat_map(|rule| rule.limits.iter().filter_map(|(_, answer)| answer.wait()));
         match (denying.is_empty(), waits.max()) {
             (false, _) => writeln!(f, "=> denied by {}", denying.join(", ")),
+            _ if self.is_denied() => writeln!(f, "=> denied by `permissions`, with 403"),
             (true, Some(wait)) if !wait.is_zero() => writeln!(f, "=> granted after {}", time(wait)),
             _ => writeln!(f, "=> granted"),
         }

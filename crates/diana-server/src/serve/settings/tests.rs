@@ -20,6 +20,7 @@ gateway:
   rate_limit_headers: ietf
   access_log: {format: text, file: access.log}
   signature: {secret: one-secret-of-the-signer, header: x-one, max_age: 1min}
+  filters: [limits, signature, permissions]
   workers: 2
   timeouts: {header: 1s, body: 1s, idle: 1s, connect: 1s, response: 1s, tunnel: 1s, drain: 1s, stop: 1s}
   bounds: {connections: 100, header: 16KiB, headers: 50, body: 1MiB, streams: 10, memory: 64MiB}
@@ -62,6 +63,7 @@ log_keys: full
 top_keys: on
 status: 503
 answer: {type: text/plain, text: slow down}
+permissions: {default: allow, rules: []}
 rules: [{name: a, limit: 5/s}]
 ";
 
@@ -103,6 +105,7 @@ const OTHER_VALUES: &[(&str, &str)] = &[
     ("gateway.paths.escaped_slash", "deny"),
     ("gateway.methods.any_case", "allow"),
     ("gateway.balance", "least_requests"),
+    ("gateway.filters", "[limits, permissions, signature]"),
     ("gateway.health", "/b"),
     ("gateway.retries", "{attempts: 2}"),
     ("services.envoy.listen", "127.0.0.1:8083"),
@@ -146,6 +149,7 @@ const OTHER_VALUES: &[(&str, &str)] = &[
     ("top_keys", "off"),
     ("status", "429"),
     ("answer", "{type: text/plain, text: slower}"),
+    ("permissions", "{default: deny, rules: []}"),
     ("rules", "[]"),
 ];
 

@@ -254,7 +254,7 @@ fn a_remote_document_has_only_rules() {
         "\
 remote:1:1: `gateway` is not supported in rules from a config server
   1 | gateway: {listen: 1}
-    | ^^^^^^^ move it to the local file; expected only `version`, `revision`, `identity`, `status`, `answer` and `rules`
+    | ^^^^^^^ move it to the local file; expected only `version`, `revision`, `identity`, `status`, `answer`, `permissions` and `rules`
 "
     );
 }

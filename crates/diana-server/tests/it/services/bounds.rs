@@ -55,7 +55,7 @@ async fn an_unfinished_message_is_not_waited_for() {
     let diana = Diana::serve(&format!("gateway: {{listen: $TLS, timeouts: {{body: 1s}}}}\n{RULES}"));
     let mut sender = http2::connect(diana.port()).await;
     let all = message();
-    for sent in [&[][..], &all[..3], &all[..all.len() - 1], &[0, 0, 15, 0, 0, 1]] {
+    for sent in [&[][..], &all[..3], &all[..all.len() - 1], &[0, 0, 3, 0, 0, 1]] {
         let data = Frame::data(Bytes::copy_from_slice(sent));
         let body = BoxBody::new(StreamBody::new(iter([Ok(data)]).chain(pending())));
         let call = request("POST", &format!("http://diana{PATH}")).header("content-type", "application/grpc");
