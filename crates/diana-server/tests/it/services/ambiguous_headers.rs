@@ -147,3 +147,21 @@ fn the_rate_limit_service_counts_no_key_of_a_header_with_underscores() {
     assert_eq!(setup.statuses("/", "x_api_key: a\r\n"), [200; 3]);
     assert_eq!(setup.upstream.last().header("x_api_key"), Some("a"));
 }
+
+/// With upgrades, Envoy forwards the headers that `Connection` names, so they must not be keys of a client's choice.
+#[test]
+fn headers_that_connection_names_do_not_evade_the_external_authorization() {
+    let limits = [FEW[0], ("limit: 100/s", "limit: 2/h"), ("by: account", "by: header(x-account-id)")];
+    let setup = envoy_with(EXT_AUTHZ, &limits, "upgrade_configs: [{upgrade_type: websocket}]");
+    let upgrade = |connection: &str, account: &str| {
+        let headers = format!("connection: {connection}\r\nupgrade: websocket\r\nx-account-id: {account}\r\n");
+        setup.get("/", &headers).status
+    };
+    let named = |account: &str| upgrade("upgrade, x-account-id", account);
+    assert_eq!([named("a"), named("b")], [200, 200]);
+    assert_eq!(setup.upstream.last().header("x-account-id"), Some("b"), "Envoy forwards it");
+    assert_eq!([named("c"), named("d")], [429, 429]);
+    assert_eq!(setup.upstream.count(), 2, "denied requests must not reach the service");
+    // A header that is not named is a key.
+    assert_eq!(["e", "f", "g"].map(|account| upgrade("upgrade", account)), [200; 3]);
+}
