@@ -29,9 +29,17 @@ impl CaddyServer {
     /// Starts Caddy, and waits until it listens. `sites` gets the port and returns the site blocks of a Caddyfile;
     /// they are bound to 127.0.0.1, and plain HTTP.
     pub fn start(sites: impl FnOnce(u16) -> String) -> io::Result<Self> {
+        Self::start_with("", sites)
+    }
+
+    /// The same, with more global options, each with its line end.
+    pub fn start_with(options: &str, sites: impl FnOnce(u16) -> String) -> io::Result<Self> {
         let port = Port::claim()?;
         let folder = tempfile::Builder::new().prefix("diana-caddy-").tempdir()?;
-        std::fs::write(folder.path().join("Caddyfile"), format!("{OPTIONS}{}\n", sites(port.number())))?;
+        std::fs::write(
+            folder.path().join("Caddyfile"),
+            format!("{{\n{OPTIONS}{options}}}\n{}\n", sites(port.number())),
+        )?;
         let program = tools::python_program("caddy")?;
         // `run` could read the Caddyfile itself, but exits without a message if it is invalid.
         let adapted = Command::new(&program).args(["adapt", "--config", "Caddyfile"]).current_dir(&folder).output()?;
@@ -72,12 +80,10 @@ impl CaddyServer {
 }
 
 /// The global options, which come first in a Caddyfile.
-const OPTIONS: &str = "{
-	admin off
+const OPTIONS: &str = "	admin off
 	auto_https off
 	persist_config off
 	default_bind 127.0.0.1
-}
 ";
 
 const CONFIG: &str = "caddy.json";

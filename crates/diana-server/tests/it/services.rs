@@ -1,5 +1,6 @@
 //! The services for other gateways: the program itself on real sockets, asked directly and by real gateways.
 
+mod ambiguous_headers;
 mod bounds;
 mod client;
 mod envoy;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const PAGE: &str = include_str!("../../../../../docs/other-gateways.md");
 
 /// Replaces a text that must be on the page.
-fn replace(config: &str, from: &str, to: &str) -> String {
+pub(super) fn replace(config: &str, from: &str, to: &str) -> String {
     assert!(config.contains(from), "no {from:?} in\n{config}");
     config.replace(from, to)
 }
@@ -23,14 +23,19 @@ fn config(section: &str, info: &str, diana: &Diana, upstream: &Upstream) -> Stri
 }
 
 /// Serves the file of the page, with a limit that also slow machines reach.
-fn diana() -> Diana {
+pub(super) fn diana() -> Diana {
     let rules = replace(block(PAGE, "## nginx, Traefik and Caddy", "yaml"), "limit: 100/s", "limit: 2/h");
     Diana::serve(&replace(&rules, "127.0.0.1:8082", "$LISTEN"))
 }
 
 /// Runs the main file of the page, which includes the other one.
 fn nginx(diana: &Diana, upstream: &Upstream) -> NginxServer {
-    let servers = config("### nginx", "nginx", diana, upstream);
+    nginx_of(str::to_owned, diana, upstream)
+}
+
+/// The same, with a change to the file with the servers.
+pub(super) fn nginx_of(change: impl FnOnce(&str) -> String, diana: &Diana, upstream: &Upstream) -> NginxServer {
+    let servers = change(&config("### nginx", "nginx", diana, upstream));
     let folder = TempDir::new().unwrap();
     let included = folder.path().join("diana.conf");
     let file = |port: u16| {
@@ -47,7 +52,12 @@ fn traefik(diana: &Diana, upstream: &Upstream) -> TraefikServer {
 }
 
 /// Runs the static and the dynamic file of a section, the static one with a change.
-fn traefik_of(section: &str, change: impl FnOnce(&str) -> String, diana: &Diana, upstream: &Upstream) -> TraefikServer {
+pub(super) fn traefik_of(
+    section: &str,
+    change: impl FnOnce(&str) -> String,
+    diana: &Diana,
+    upstream: &Upstream,
+) -> TraefikServer {
     let file = change(block(PAGE, section, "yaml traefik.yaml"));
     // The file of the page is in a folder, beside a route by which the test sees that both are loaded.
     let file = replace(&file, "filename: /etc/traefik/dynamic.yaml", "directory: dynamic");
@@ -57,12 +67,17 @@ fn traefik_of(section: &str, change: impl FnOnce(&str) -> String, diana: &Diana,
 }
 
 fn caddy(diana: &Diana, upstream: &Upstream) -> CaddyServer {
-    let config = config("### Caddy", "caddy", diana, upstream);
-    CaddyServer::start(|port| replace(&config, ":80 {", &format!(":{port} {{"))).unwrap()
+    caddy_with("", diana, upstream)
 }
 
-/// What the page says in a row about nginx, Traefik and Caddy.
-fn row(first: &str) -> [&'static str; 3] {
+/// The same, with more global options.
+pub(super) fn caddy_with(options: &str, diana: &Diana, upstream: &Upstream) -> CaddyServer {
+    let config = config("### Caddy", "caddy", diana, upstream);
+    CaddyServer::start_with(options, |port| replace(&config, ":80 {", &format!(":{port} {{"))).unwrap()
+}
+
+/// Returns the three cells of a row of the page after the first one.
+pub(super) fn row(first: &str) -> [&'static str; 3] {
     let row = PAGE.lines().find(|line| line.starts_with(&format!("| {first}"))).unwrap();
     let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
     [cells[1], cells[2], cells[3]]

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 const PAGE: &str = include_str!("../../../../../docs/other-gateways.md");
 
 /// Returns the first block with exactly this info string in the section with this heading.
-fn block(section: &str, info: &str) -> &'static str {
+pub(super) fn block(section: &str, info: &str) -> &'static str {
     let rest = PAGE.split(&format!("\n## {section}\n")).nth(1).unwrap_or_else(|| panic!("no section {section}"));
     let rest = rest.split("\n## ").next().unwrap();
     let rest = rest.split(&format!("\n```{info}\n")).nth(1).unwrap_or_else(|| panic!("{section} has no {info}"));
@@ -29,7 +29,7 @@ fn block(section: &str, info: &str) -> &'static str {
 }
 
 /// Replaces texts that must be there.
-fn replaced(text: &str, pairs: &[(&str, String)]) -> String {
+pub(super) fn replaced(text: &str, pairs: &[(&str, String)]) -> String {
     pairs.iter().fold(text.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "no {from} in\n{text}");
         text.replace(from, to)
@@ -37,19 +37,25 @@ fn replaced(text: &str, pairs: &[(&str, String)]) -> String {
 }
 
 /// A section's Diana and Envoy, in front of a service.
-struct Setup {
-    envoy: EnvoyServer,
-    upstream: Upstream,
+pub(super) struct Setup {
+    pub(super) envoy: EnvoyServer,
+    pub(super) upstream: Upstream,
     diana: Option<Diana>,
 }
 
 impl Setup {
     /// Runs the files of a section, with other limits.
-    fn run(section: &str, limits: &[(&str, &str)], upstream: Upstream) -> Self {
+    pub(super) fn run(section: &str, limits: &[(&str, &str)], upstream: Upstream) -> Self {
         Self::run_with(section, limits, upstream, "", block(section, "yaml envoy"))
     }
 
-    fn run_with(section: &str, limits: &[(&str, &str)], upstream: Upstream, more: &str, config: &str) -> Self {
+    pub(super) fn run_with(
+        section: &str,
+        limits: &[(&str, &str)],
+        upstream: Upstream,
+        more: &str,
+        config: &str,
+    ) -> Self {
         let limits = limits.iter().map(|(from, to)| (*from, (*to).to_owned()));
         let pairs = limits.chain([("127.0.0.1:8081", "$LISTEN".to_owned())]).collect::<Vec<_>>();
         let diana = Diana::serve(&format!("{more}{}", replaced(block(section, "yaml"), &pairs)));
@@ -72,11 +78,11 @@ impl Setup {
     }
 
     /// Sends a GET with more headers, each with its line end.
-    fn get(&self, path: &str, headers: &str) -> ClientResponse {
+    pub(super) fn get(&self, path: &str, headers: &str) -> ClientResponse {
         self.send([127, 0, 0, 1], &format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{headers}\r\n"))
     }
 
-    fn statuses<const N: usize>(&self, path: &str, headers: &str) -> [u16; N] {
+    pub(super) fn statuses<const N: usize>(&self, path: &str, headers: &str) -> [u16; N] {
         [(); N].map(|()| self.get(path, headers).status)
     }
 }
@@ -116,8 +122,8 @@ async fn the_services_of_the_reference_listen() {
     assert_eq!(http1_over(stream).await.send_request(check).await.unwrap().status(), 204);
 }
 
-const RATE_LIMIT: &str = "Envoy's rate limit service";
-const SMALL: [(&str, &str); 3] =
+pub(super) const RATE_LIMIT: &str = "Envoy's rate limit service";
+pub(super) const SMALL: [(&str, &str); 3] =
     [("limit: 1000/min", "limit: 7/day"), ("limit: 100/min", "limit: 2/day"), ("limit: 50/s", "limit: 1/day")];
 
 #[test]
@@ -218,8 +224,8 @@ fn costs_known_afterwards_are_charged_to_the_user_of_a_verified_token() {
     assert_eq!(ask(&setup, BOB, 1), 500);
 }
 
-const EXT_AUTHZ: &str = "Envoy's external authorization";
-const FEW: [(&str, &str); 2] = [("limit: 5/min", "limit: 1/day"), ("limit: 100/s", "limit: 2/day")];
+pub(super) const EXT_AUTHZ: &str = "Envoy's external authorization";
+pub(super) const FEW: [(&str, &str); 2] = [("limit: 5/min", "limit: 1/day"), ("limit: 100/s", "limit: 2/day")];
 
 #[test]
 fn the_external_authorization_works() {
