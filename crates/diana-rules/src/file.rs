@@ -198,7 +198,7 @@ impl RuleFile {
         let rules = if may_be_missing { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &scope, problems)).unwrap_or_default();
         fields.finish(problems);
-        Some(Self { rules, permissions, ..file })
+        Some(Self { permissions, rules, ..file })
     }
 
     fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
