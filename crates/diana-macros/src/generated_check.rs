@@ -164,8 +164,12 @@ impl<'a> Check<'a> {
             matches!(limit.by, By::Function) && !limit.key.iter().any(|piece| matches!(piece, Piece::Expr(_)));
         let keys = if one_key { quote!(One) } else { quote!(Many) };
         let limit_spec = match limit.spec {
-            LimitSpec::Rate { rate, burst_nanos } => {
-                quote!(Rate { rate: #rate, burst: ::core::time::Duration::from_nanos(#burst_nanos) })
+            LimitSpec::Rate { permits, period_nanos, capacity, cost } => {
+                let period = quote!(::core::time::Duration::from_nanos(#period_nanos));
+                quote!(Rate { permits: #permits, period: #period, capacity: #capacity, cost: #cost })
+            }
+            LimitSpec::Smooth { rate, burst_nanos } => {
+                quote!(Smooth { rate: #rate, burst: ::core::time::Duration::from_nanos(#burst_nanos) })
             }
             LimitSpec::Count { limit, period_nanos } => {
                 quote!(Count { limit: #limit, period: ::core::time::Duration::from_nanos(#period_nanos) })

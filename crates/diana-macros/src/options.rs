@@ -60,9 +60,20 @@ impl Kind {
     /// Returns its options; a rule accepts additional ones as arguments.
     fn known(self) -> Option<&'static [&'static str]> {
         match self {
-            Self::Rate => {
-                Some(&["rate", "burst", "timeout", "by", "key", "prefix", "expire", "store", "in", "on_limit", "crate"])
-            }
+            Self::Rate => Some(&[
+                "rate",
+                "burst",
+                "timeout",
+                "algorithm",
+                "by",
+                "key",
+                "prefix",
+                "expire",
+                "store",
+                "in",
+                "on_limit",
+                "crate",
+            ]),
             Self::Count => Some(&["limit", "period", "by", "key", "prefix", "store", "in", "on_limit", "crate"]),
             Self::Rule => None,
         }

@@ -4,17 +4,45 @@ use diana_core::{InvalidQuota, MAX_PERMITS, parse_duration};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
 
-/// Parses permits per second: a number above 0, with or without a fraction.
-pub(crate) fn rate(value: &Expr) -> Result<f64> {
+/// Calls per second, exactly: `calls` in `seconds`, which is a power of ten.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate {
+    pub(crate) calls: u128,
+    pub(crate) seconds: u128,
+}
+
+/// The maximum number of digits after the point of a rate.
+const MAX_DECIMALS: usize = 9;
+
+impl Rate {
+    pub(crate) const ONE: Self = Self { calls: 1, seconds: 1 };
+
+    pub(crate) fn to_f64(self) -> f64 {
+        self.calls as f64 / self.seconds as f64
+    }
+
+    /// Parses `5`, `0.5`; no exponent.
+    fn parse(text: &str) -> Option<Self> {
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+        let decimals = decimals.trim_end_matches('0');
+        let exponent = u32::try_from(decimals.len()).ok().filter(|_| decimals.len() <= MAX_DECIMALS)?;
+        let calls = format!("{whole}{decimals}").parse::<u64>().ok().filter(|&calls| calls > 0)?;
+        Some(Self { calls: calls.into(), seconds: 10_u128.pow(exponent) })
+    }
+}
+
+/// Parses calls per second: a number above 0, with or without a fraction.
+pub(crate) fn rate(value: &Expr) -> Result<Rate> {
     let number = match literal(value) {
-        Some(Lit::Float(number)) => number.base10_parse().ok(),
-        Some(Lit::Int(number)) => number.base10_parse().ok(),
+        Some(Lit::Float(number)) => Rate::parse(number.base10_digits()),
+        Some(Lit::Int(number)) => Rate::parse(number.base10_digits()),
         _ => None,
     };
-    number.filter(|rate: &f64| *rate > 0.0 && rate.is_finite()).ok_or_else(|| {
+    number.ok_or_else(|| {
         Error::new(
             value.span(),
-            "invalid `rate`: expected calls per second, a number literal above 0, such as `rate = 5.0` or `rate = 0.5`",
+            "invalid `rate`: expected calls per second, a number literal above 0 with at most 9 decimals, such as `rate = 5.0` or \
+             `rate = 0.5`",
         )
     })
 }
@@ -78,7 +106,7 @@ pub(crate) fn ungrouped(value: &Expr) -> &Expr {
 
 #[cfg(test)]
 mod tests {
-    use super::{count, rate};
+    use super::{Rate, count, rate};
     use diana_core::MAX_PERMITS;
     use syn::parse_quote;
 
@@ -91,11 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_finite_number_above_zero() {
-        assert_eq!(rate(&parse_quote!(5)).ok(), Some(5.0));
-        assert_eq!(rate(&parse_quote!(0.5)).ok(), Some(0.5));
-        for invalid in [parse_quote!(0), parse_quote!(0.0), parse_quote!(-1.0), parse_quote!(1e999), parse_quote!("5")]
-        {
+    fn a_rate_is_the_exact_value_of_its_literal() {
+        let of = |calls, seconds| Some(Rate { calls, seconds });
+        assert_eq!(rate(&parse_quote!(5)).ok(), of(5, 1));
+        assert_eq!(rate(&parse_quote!(5.0)).ok(), of(5, 1));
+        assert_eq!(rate(&parse_quote!(0.5)).ok(), of(5, 10));
+        assert_eq!(rate(&parse_quote!(1_000.000_000_001f64)).ok(), of(1_000_000_000_001, 1_000_000_000));
+        for invalid in [
+            parse_quote!(0),
+            parse_quote!(0.0),
+            parse_quote!(-1.0),
+            parse_quote!(1e999),
+            parse_quote!(0.000_000_000_1),
+            parse_quote!("5"),
+        ] {
             assert!(rate(&invalid).is_err());
         }
     }

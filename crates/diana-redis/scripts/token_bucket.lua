@@ -5,6 +5,7 @@
 --                       3     the denominator
 --        take:          4, 5  how far ahead the time may lie after it: the capacity and the maximum wait, or -1 for a
 --                             cost above the capacity
+--                       6     microseconds for which the key is stored at least; may be missing
 --        refund:        see lib/gcra.lua
 --        lease:         1     the denominator
 --                       2, 3  the capacity
@@ -161,10 +162,14 @@ local function move(key, parameters, base)
       return false, seen
     end
   end
+  local text, fresh_at
   if lib then
-    return true, seen, lib.written(parameters, micros, numerator, out, out_numerator, current, since, last)
+    text, fresh_at = lib.written(parameters, micros, numerator, out, out_numerator, current, since, last)
+  else
+    text, fresh_at = time_text(parameters, micros, numerator, tail)
   end
-  return true, seen, time_text(parameters, micros, numerator, tail)
+  if argv[base] == '6' then fresh_at = math.max(fresh_at, math.min(now + tonumber(argv[base + 6]), END)) end
+  return true, seen, text, fresh_at
 end
 
 return { take = move, charge = move, rare = rare }

@@ -23,6 +23,16 @@ fn expires_too_early() -> Result<(), diana::Limited> {
     Ok(())
 }
 
+#[diana::rate_limit(rate = 5.0, algorithm = leaky)]
+fn algorithm() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 123_456_789.123_456_789, burst = "1234567891ns")]
+fn digits() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
 #[diana::count_limit(limit = 2.5, period = "1min")]
 fn limit() -> Result<(), diana::Limited> {
     Ok(())

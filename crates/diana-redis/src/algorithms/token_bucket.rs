@@ -3,7 +3,7 @@
 use super::gcra::{divided_rate, format_time, fractions, parse_time, push, push_never, ticks_of, unsupported_reason};
 use crate::args::Args;
 use crate::quota_text::{quota_from_text, quota_text};
-use crate::rational_time::Time;
+use crate::rational_time::{END, Time};
 use crate::scripted_algorithm::{
     AskArgs, Body, Effect, EndedLease, LeaseRequest, Leasing, Numbers, ScriptedAlgorithm, StoredState, with_mark,
 };
@@ -39,6 +39,9 @@ impl ScriptedAlgorithm for TokenBucket {
         } else {
             let capacity = ticks_of(&quota, quota.burst()) + fractions.of_nanos(ask.max_wait.as_nanos());
             push(args, fractions.time(capacity));
+        }
+        if !ask.min_expiry.is_zero() {
+            args.push(ask.min_expiry.as_micros().min(u128::from(END / 2)));
         }
     }
 

@@ -35,23 +35,46 @@ fn now(clock: &ManualClock) -> Duration {
     clock.now().since(Timestamp::EPOCH)
 }
 
-#[rate_limit(rate = 5.0, burst = "1s", in = "flow")]
+#[rate_limit(rate = 5.0, burst = "2s", in = "flow")]
 fn flow() -> Result<(), Limited> {
     Ok(())
 }
 
+#[rate_limit(rate = 5.0, burst = "2s", algorithm = smooth_bursty, in = "guava-flow")]
+fn guava_flow() -> Result<(), Limited> {
+    Ok(())
+}
+
 #[test]
-fn grants_the_stored_permits_plus_one_then_one_per_interval() {
-    let clock = limits("flow");
-    for _ in 0..6 {
-        assert_eq!(outcome(flow()), "ran");
+fn grants_the_calls_of_the_burst_then_one_per_interval() {
+    // Guava's next call pays for this one, so it grants one more.
+    for (name, call, at_once) in [("flow", flow as fn() -> _, 10), ("guava-flow", guava_flow, 11)] {
+        let clock = limits(name);
+        for _ in 0..at_once {
+            assert_eq!(outcome(call()), "ran");
+        }
+        assert_eq!(outcome(call()), "limited: retry after 200ms");
+        clock.advance(ms(199));
+        assert_eq!(outcome(call()), "limited: retry after 1ms");
+        clock.advance(ms(1));
+        assert_eq!(outcome(call()), "ran");
+        assert_eq!(outcome(call()), "limited: retry after 200ms");
     }
-    assert_eq!(outcome(flow()), "limited: retry after 200ms");
-    clock.advance(ms(199));
-    assert_eq!(outcome(flow()), "limited: retry after 1ms");
-    clock.advance(ms(1));
-    assert_eq!(outcome(flow()), "ran");
-    assert_eq!(outcome(flow()), "limited: retry after 200ms");
+}
+
+#[rate_limit(rate = 2.5, in = "fraction")]
+fn fraction() -> Result<(), Limited> {
+    Ok(())
+}
+
+#[test]
+fn a_burst_may_have_a_fraction_of_a_call() {
+    let clock = limits("fraction");
+    // 2.5 calls are stored; the half one is left.
+    assert_eq!([outcome(fraction()), outcome(fraction())], ["ran", "ran"]);
+    assert_eq!(outcome(fraction()), "limited: retry after 200ms");
+    clock.advance(ms(200));
+    assert_eq!([outcome(fraction()), outcome(fraction())], ["ran", "limited: retry after 400ms"]);
 }
 
 /// Like the Java annotations that these are modelled on: each call pays for itself, so one second's worth is granted
@@ -61,6 +84,11 @@ mod defaults {
 
     #[rate_limit(in = "default-rate")]
     fn rate() -> Result<(), Limited> {
+        Ok(())
+    }
+
+    #[rate_limit(rate = 1, burst = "1s", in = "one")]
+    fn one() -> Result<(), Limited> {
         Ok(())
     }
 
@@ -96,6 +124,12 @@ mod defaults {
         // However long it was idle.
         clock.advance(ms(60_000));
         assert_eq!([outcome(rate()), outcome(rate())], ["ran", "limited: retry after 1s"]);
+    }
+
+    #[test]
+    fn a_rate_of_one_with_a_burst_of_a_second_is_one_call() {
+        limits("one");
+        assert_eq!([outcome(one()), outcome(one())], ["ran", "limited: retry after 1s"]);
     }
 
     #[test]

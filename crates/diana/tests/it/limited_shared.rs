@@ -59,6 +59,40 @@ async fn expire_keeps_a_key_on_redis_and_each_attribute_has_its_own_name() {
     assert!(ttl > 3_000_000, "it expires in {ttl} ms");
 }
 
+#[rate_limit(rate = 1_000, burst = "0s", by = user, store = shared, in = "expires-by-default")]
+async fn expires_by_default() -> Result<(), Limited> {
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_stays_on_redis_for_a_minute_by_default() {
+    let redis = RedisServer::start().unwrap();
+    Limits::new().with_shared(store(&redis).await).install_as("expires-by-default");
+    assert_eq!(Caller::new().with_user("ann").scope(expires_by_default()).await, Ok(()));
+    let script = "return redis.call('PTTL', redis.call('KEYS', '*rateLimit*expires_by_default*')[1])";
+    let reply = redis.cli(&["EVAL", script, "0"]).unwrap();
+    let ttl: i64 = reply.trim().parse().unwrap_or_else(|_| panic!("{reply}"));
+    assert!((30_000..=62_000).contains(&ttl), "it expires in {ttl} ms");
+}
+
+#[rate_limit(rate = 0.001, burst = "2500s", by = user, store = shared, in = "fraction-shared")]
+async fn fraction() -> Result<(), Limited> {
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_burst_may_have_a_fraction_of_a_call() {
+    let redis = RedisServer::start().unwrap();
+    let call = || Caller::new().with_user("ann").scope(fraction());
+    // Two processes; 2.5 calls are stored, and a call takes 1,000 s.
+    Limits::new().with_shared(store(&redis).await).install_as("fraction-shared");
+    assert_eq!(call().await, Ok(()));
+    Limits::new().with_shared(store(&redis).await).install_as("fraction-shared");
+    assert_eq!(call().await, Ok(()));
+    let retry_after = call().await.unwrap_err().retry_after().unwrap();
+    assert!((400..=500).contains(&retry_after.as_secs()), "{retry_after:?}");
+}
+
 #[rate_limit(rate = 20, burst = "0s", timeout = "30s", store = shared, in = "waits")]
 async fn waits() -> Result<(), Limited> {
     Ok(())

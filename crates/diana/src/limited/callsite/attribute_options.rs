@@ -2,7 +2,7 @@
 
 use super::{By, Key};
 use crate::limited::{Cause, Limited};
-use diana_core::{AcquireError, FixedWindow, InitialPermits, Quota, SmoothBursty, WindowStart};
+use diana_core::{AcquireError, FixedWindow, InitialPermits, Quota, SmoothBursty, TokenBucket, WindowStart};
 use std::time::Duration;
 
 /// The options of `#[rate_limit]` or `#[count_limit]`.
@@ -40,6 +40,17 @@ pub enum Keys {
 pub enum LimitSpec {
     /// `#[rate_limit]`.
     Rate {
+        /// The permits that are refilled in each period.
+        permits: u64,
+        /// The period.
+        period: Duration,
+        /// The permits that are stored at most.
+        capacity: u64,
+        /// The permits that a call takes: several if the capacity has a fraction of a call.
+        cost: u64,
+    },
+    /// `#[rate_limit(algorithm = smooth_bursty)]`.
+    Smooth {
         /// Permits per second.
         rate: f64,
         /// The time whose permits are stored at most.
@@ -56,17 +67,22 @@ pub enum LimitSpec {
 
 /// The algorithm of an attribute.
 pub(super) enum AttributeAlgorithm {
-    Rate(SmoothBursty),
+    Rate(TokenBucket),
+    Smooth(SmoothBursty),
     Count(FixedWindow),
 }
 
 impl AttributeOptions {
     pub(super) fn algorithm(&self) -> Result<AttributeAlgorithm, Cause> {
         Ok(match self.limit {
-            LimitSpec::Rate { rate, burst } => {
+            LimitSpec::Rate { permits, period, capacity, .. } => {
+                let quota = Quota::new(permits, period).and_then(|quota| quota.with_burst(capacity));
+                AttributeAlgorithm::Rate(TokenBucket::new(quota.map_err(invalid_limit)?))
+            }
+            LimitSpec::Smooth { rate, burst } => {
                 let smooth = SmoothBursty::new(rate).and_then(|smooth| smooth.with_burst_seconds(burst.as_secs_f64()));
                 // An idle key must equal a new one, or it could never be evicted.
-                AttributeAlgorithm::Rate(smooth.map_err(invalid_limit)?.with_initial_permits(InitialPermits::Full))
+                AttributeAlgorithm::Smooth(smooth.map_err(invalid_limit)?.with_initial_permits(InitialPermits::Full))
             }
             LimitSpec::Count { limit, period } => {
                 let quota = Quota::new(limit, period).map_err(invalid_limit)?;
@@ -75,13 +91,22 @@ impl AttributeOptions {
         })
     }
 
+    /// Returns the permits that a call takes.
+    #[inline]
+    pub(super) fn cost(&self) -> u64 {
+        match self.limit {
+            LimitSpec::Rate { cost, .. } => cost,
+            LimitSpec::Smooth { .. } | LimitSpec::Count { .. } => 1,
+        }
+    }
+
     pub(super) fn limited(&self, key: &Key<'_>, cause: Cause) -> Limited {
         Limited::new(self.name, self.prefix, key.to_text(self.by), cause)
             .with_unknown_caller(key.is_unknown_caller(self.by))
     }
 }
 
-fn invalid_limit(error: impl std::error::Error) -> Cause {
+pub(super) fn invalid_limit(error: impl std::error::Error) -> Cause {
     Cause::InvalidLimit { problem: error.to_string().into() }
 }
 

@@ -1,6 +1,6 @@
 //! Call sites with local counts.
 
-use super::attribute_options::denial_cause;
+use super::attribute_options::{denial_cause, invalid_limit};
 use super::cache::Cache;
 use super::local_counts::Limit;
 use super::{AttributeOptions, Key};
@@ -24,9 +24,10 @@ impl LocalCallSite {
     /// Acquires one permit without waiting.
     #[inline]
     pub fn check(&'static self, key: &Key<'_>) -> Result<(), Limited> {
-        let check = |limit: &Arc<Limit>| limit.check(key);
+        let check = |limit: &Arc<Limit>| limit.check(key, self.options.cost());
         match self.cache.with(self.options.instance, |limits| self.look_up(limits), check) {
-            Ok(answer) => self.to_result(key, answer),
+            Ok(Ok(answer)) => self.to_result(key, answer),
+            Ok(Err(invalid)) => Err(self.options.limited(key, invalid_limit(invalid))),
             Err(cause) => Err(self.options.limited(key, cause)),
         }
     }
@@ -38,7 +39,7 @@ impl LocalCallSite {
             Err(limited) if self.is_worth_waiting(&limited) => {}
             result => return result,
         }
-        let acquired = self.limit(key)?.blocking_acquire(key, self.options.timeout);
+        let acquired = self.limit(key)?.blocking_acquire(key, self.options.cost(), self.options.timeout);
         acquired.map(drop).map_err(|error| self.options.limited(key, denial_cause(error)))
     }
 
@@ -53,7 +54,7 @@ impl LocalCallSite {
             return Err(self.options.limited(&key, Cause::NoRuntime));
         }
         let limit = self.limit(&key)?;
-        let acquired = limit.acquire(&key, self.options.timeout).await;
+        let acquired = limit.acquire(&key, self.options.cost(), self.options.timeout).await;
         acquired.map(drop).map_err(|error| self.options.limited(&key, denial_cause(error)))
     }
 

@@ -3,7 +3,7 @@
 use super::Key;
 use super::attribute_options::{AttributeAlgorithm, AttributeOptions, Keys};
 use crate::limited::Cause;
-use diana_core::{AcquireError, Answer, Clock, Grant, KeyedLimiter, Limiter, TableOptions};
+use diana_core::{AcquireError, Algorithm, Answer, Clock, Grant, InvalidCost, KeyedLimiter, Limiter, TableOptions};
 use std::time::Duration;
 
 /// The counts of one attribute: one for all calls, or one for each key.
@@ -15,12 +15,18 @@ pub(in crate::limited) enum Limit {
 
 impl Limit {
     pub(super) fn new(attribute: &AttributeOptions, options: TableOptions) -> Result<Self, Cause> {
-        Ok(match (attribute.keys, attribute.algorithm()?) {
-            (Keys::One, AttributeAlgorithm::Rate(smooth)) => Self::One(Limiter::with_algorithm(smooth)),
-            (Keys::One, AttributeAlgorithm::Count(window)) => Self::One(Limiter::with_algorithm(window)),
-            (Keys::Many, AttributeAlgorithm::Rate(smooth)) => Self::Many(KeyedLimiter::with_options(smooth, options)),
-            (Keys::Many, AttributeAlgorithm::Count(window)) => Self::Many(KeyedLimiter::with_options(window, options)),
+        Ok(match attribute.algorithm()? {
+            AttributeAlgorithm::Rate(bucket) => Self::with_algorithm(attribute.keys, bucket, options),
+            AttributeAlgorithm::Smooth(smooth) => Self::with_algorithm(attribute.keys, smooth, options),
+            AttributeAlgorithm::Count(window) => Self::with_algorithm(attribute.keys, window, options),
         })
+    }
+
+    fn with_algorithm(keys: Keys, algorithm: impl Algorithm, options: TableOptions) -> Self {
+        match keys {
+            Keys::One => Self::One(Limiter::with_algorithm(algorithm)),
+            Keys::Many => Self::Many(KeyedLimiter::with_options(algorithm, options)),
+        }
     }
 
     /// Returns the same limit, unused, with another clock.
@@ -32,24 +38,24 @@ impl Limit {
     }
 
     #[inline]
-    pub(super) fn check(&self, key: &Key<'_>) -> Answer {
+    pub(super) fn check(&self, key: &Key<'_>, cost: u64) -> Result<Answer, InvalidCost> {
         match self {
-            Self::One(limiter) => limiter.check(),
-            Self::Many(limiter) => limiter.check(key),
+            Self::One(limiter) => limiter.check_n(cost),
+            Self::Many(limiter) => limiter.check_n(key, cost),
         }
     }
 
-    pub(super) fn blocking_acquire(&self, key: &Key<'_>, timeout: Duration) -> Result<Grant, AcquireError> {
+    pub(super) fn blocking_acquire(&self, key: &Key<'_>, cost: u64, timeout: Duration) -> Result<Grant, AcquireError> {
         match self {
-            Self::One(limiter) => limiter.blocking_acquire_timeout(1, timeout),
-            Self::Many(limiter) => limiter.blocking_acquire_timeout(key, 1, timeout),
+            Self::One(limiter) => limiter.blocking_acquire_timeout(cost, timeout),
+            Self::Many(limiter) => limiter.blocking_acquire_timeout(key, cost, timeout),
         }
     }
 
-    pub(super) async fn acquire(&self, key: &Key<'_>, timeout: Duration) -> Result<Grant, AcquireError> {
+    pub(super) async fn acquire(&self, key: &Key<'_>, cost: u64, timeout: Duration) -> Result<Grant, AcquireError> {
         match self {
-            Self::One(limiter) => limiter.acquire_timeout(1, timeout).await,
-            Self::Many(limiter) => limiter.acquire_timeout(key, 1, timeout).await,
+            Self::One(limiter) => limiter.acquire_timeout(cost, timeout).await,
+            Self::Many(limiter) => limiter.acquire_timeout(key, cost, timeout).await,
         }
     }
 

@@ -31,7 +31,7 @@ impl SharedCallSite {
     /// Acquires one permit, blocking this thread for at most the attribute's timeout.
     pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         let limiter = self.limiter(key)?;
-        let acquiring = limiter.acquire_timeout(key.to_bytes(), 1, self.options.timeout);
+        let acquiring = limiter.acquire_timeout(key.to_bytes(), self.options.cost(), self.options.timeout);
         let acquired = block_on(Some(limiter.store().runtime()), acquiring);
         let acquired = acquired.and_then(|acquired| acquired.map_err(denial_cause));
         acquired.map(drop).map_err(|cause| self.options.limited(key, cause))
@@ -43,7 +43,7 @@ impl SharedCallSite {
             return Err(self.options.limited(&key, Cause::NoRuntime));
         }
         let limiter = self.limiter(&key)?;
-        let acquired = limiter.acquire_timeout(key.to_bytes(), 1, self.options.timeout).await;
+        let acquired = limiter.acquire_timeout(key.to_bytes(), self.options.cost(), self.options.timeout).await;
         acquired.map(drop).map_err(|error| self.options.limited(&key, denial_cause(error)))
     }
 
@@ -57,7 +57,8 @@ impl SharedCallSite {
         // Processes share counts by name only, so the name must be unique.
         limits.claim(self.options.name, std::ptr::from_ref(self).addr())?;
         let limiter = match self.options.algorithm()? {
-            AttributeAlgorithm::Rate(smooth) => SharedLimiter::new(store, self.options.name, smooth),
+            AttributeAlgorithm::Rate(bucket) => SharedLimiter::new(store, self.options.name, bucket),
+            AttributeAlgorithm::Smooth(smooth) => SharedLimiter::new(store, self.options.name, smooth),
             AttributeAlgorithm::Count(window) => SharedLimiter::new(store, self.options.name, window),
         };
         Ok(match self.options.expire {
