@@ -77,6 +77,8 @@ pub use keyed::{KeyedLimiter, KeyedPermit};
 pub use limit::{Limit, LimitId, LimitIdHasher};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
+#[cfg(feature = "async")]
+pub use pool::{BoxFuture, PermitSource, SourceError, SourcePermit};
 pub use pool::{Pool, PoolError, Pooled};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{

@@ -8,6 +8,9 @@
 //!  drop ──▶ back to the idle ones, or dropped ───▶ then the permit is released, which wakes the next
 //! ```
 //!
+//! With a [`PermitSource`], a new resource needs a permit of the source as well, which it holds until it is dropped. A request
+//! that waits for one takes an idle resource instead, if one is returned first.
+//!
 //! # What always holds (tests/shuttle/pool.rs, tests/it/pool.rs)
 //! - At most as many resources exist as there are permits: one is created only with a permit, and only if none is idle; and
 //!   it is idle or dropped before its permit is released.
@@ -15,8 +18,15 @@
 //!   permit.
 
 mod error;
+#[cfg(feature = "async")]
+mod permit_source;
+mod stock;
+#[cfg(feature = "async")]
+mod with_source;
 
 pub use error::PoolError;
+#[cfg(feature = "async")]
+pub use permit_source::{BoxFuture, PermitSource, SourceError, SourcePermit};
 
 use crate::sync::{Arc, Mutex};
 use crate::{Clock, ConcurrencyLimiter, InvalidQuota, Permit, PermitError, Timestamp};
@@ -24,6 +34,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc as Shared;
 use std::time::Duration;
+use stock::{Existing, Stock};
 
 /// A bounded pool of reusable resources, such as the connections to a database.
 ///
@@ -37,7 +48,11 @@ use std::time::Duration;
 /// | [`with_max_waiting`](Self::with_max_waiting) | Tomcat's `acceptCount` |
 /// | the timeout | HikariCP's `connectionTimeout` |
 /// | [`with_max_idle`](Self::with_max_idle) | Tomcat JDBC's `maxIdle` |
+/// | [`with_idle_timeout`](Self::with_idle_timeout) | HikariCP's `idleTimeout` |
 /// | [`with_check`](Self::with_check) | Tomcat JDBC's `testOnBorrow` |
+/// | [`resize`](Self::resize) | HikariCP's `setMaximumPoolSize` |
+///
+/// [`with_source`](Self::with_source) takes the permits of a rule, or of a total that several processes share.
 ///
 /// ```
 /// use diana_core::Pool;
@@ -67,8 +82,7 @@ struct PoolState<T> {
     name: Box<str>,
     settings: Settings<T>,
     permits: ConcurrencyLimiter,
-    /// The last one was used last, and is used next: those that are not needed stay idle.
-    idle: Mutex<Vec<T>>,
+    stock: Mutex<Stock<T>>,
 }
 
 /// Returns whether an idle resource is still usable.
@@ -77,7 +91,10 @@ type Check<T> = Shared<dyn Fn(&mut T) -> bool + Send + Sync>;
 struct Settings<T> {
     resource: Box<str>,
     max_idle: usize,
+    idle_timeout: Option<Duration>,
     check: Option<Check<T>>,
+    #[cfg(feature = "async")]
+    source: Option<with_source::Source<T>>,
 }
 
 impl<T> Pool<T> {
@@ -85,7 +102,14 @@ impl<T> Pool<T> {
     pub fn new(name: impl Into<Box<str>>, size: u64) -> Result<Self, InvalidQuota> {
         let name = name.into();
         let permits = ConcurrencyLimiter::new(name.clone(), size)?;
-        let settings = Settings { resource: "resource".into(), max_idle: usize::MAX, check: None };
+        let settings = Settings {
+            resource: "resource".into(),
+            max_idle: usize::MAX,
+            idle_timeout: None,
+            check: None,
+            #[cfg(feature = "async")]
+            source: None,
+        };
         Ok(Self::build(name, settings, permits))
     }
 
@@ -109,6 +133,14 @@ impl<T> Pool<T> {
         self.rebuilt(|settings| settings.max_idle = max)
     }
 
+    /// Returns a pool like this one that closes resources which nobody used for `timeout`. Without a source, they are closed at
+    /// the next use of the pool. The default is to keep them; with a source it is a minute, so that others get its permits. For
+    /// setup only.
+    #[must_use]
+    pub fn with_idle_timeout(self, timeout: Duration) -> Self {
+        self.rebuilt(|settings| settings.idle_timeout = Some(timeout))
+    }
+
     /// Returns a pool like this one that checks an idle resource before it is used again, and drops it if `is_usable` returns
     /// `false`. For setup only.
     #[must_use]
@@ -123,16 +155,17 @@ impl<T> Pool<T> {
         Self::build(self.shared.name.clone(), self.shared.settings.clone(), permits)
     }
 
-    /// Returns an idle resource or a new one, without waiting.
+    /// Returns an idle resource or a new one, without waiting. A source that is shared over a network blocks this thread until it
+    /// has answered.
     pub fn try_get<E>(&self, create: impl FnOnce() -> Result<T, E>) -> Result<Pooled<T>, PoolError<E>> {
         let permit = self.shared.permits.try_acquire(1).map_err(|error| self.none_free(&error, None))?;
-        self.fill(permit, create)
+        self.fill(permit, Some(Duration::ZERO), create)
     }
 
     /// Returns an idle resource or a new one, blocking this thread until there is one.
     pub fn blocking_get<E>(&self, create: impl FnOnce() -> Result<T, E>) -> Result<Pooled<T>, PoolError<E>> {
         let permit = self.shared.permits.blocking_acquire(1).map_err(|error| self.none_free(&error, None))?;
-        self.fill(permit, create)
+        self.fill(permit, None, create)
     }
 
     /// Returns an idle resource or a new one, blocking this thread for at most `timeout`. The time that `create` takes is not
@@ -142,9 +175,10 @@ impl<T> Pool<T> {
         timeout: Duration,
         create: impl FnOnce() -> Result<T, E>,
     ) -> Result<Pooled<T>, PoolError<E>> {
-        let limit = Some((self.shared.permits.now(), timeout));
+        let began = self.shared.permits.now();
         let permit = self.shared.permits.blocking_acquire_timeout(1, timeout);
-        self.fill(permit.map_err(|error| self.none_free(&error, limit))?, create)
+        let permit = permit.map_err(|error| self.none_free(&error, Some((began, timeout))))?;
+        self.fill(permit, Some(timeout.saturating_sub(self.shared.permits.now().since(began))), create)
     }
 
     /// Returns an idle resource or a new one, when there is one. Dropping the future leaves the queue.
@@ -157,7 +191,7 @@ impl<T> Pool<T> {
         F: Future<Output = Result<T, E>>,
     {
         let permit = self.shared.permits.acquire(1).await.map_err(|error| self.none_free(&error, None))?;
-        self.fill_async(permit, create).await
+        self.fill_async(permit, None, create).await
     }
 
     /// Returns an idle resource or a new one, waiting for at most `timeout`. The time that `create` takes is not part of it.
@@ -174,40 +208,62 @@ impl<T> Pool<T> {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let limit = Some((self.shared.permits.now(), timeout));
+        let began = self.shared.permits.now();
         let permit = self.shared.permits.acquire_timeout(1, timeout).await;
-        self.fill_async(permit.map_err(|error| self.none_free(&error, limit))?, create).await
+        let permit = permit.map_err(|error| self.none_free(&error, Some((began, timeout))))?;
+        let left = timeout.saturating_sub(self.shared.permits.now().since(began));
+        self.fill_async(permit, Some(left), create).await
     }
 
     /// Drops all idle resources, after a failover, say. Those in use stay.
     pub fn clear_idle(&self) {
         // Dropped after the lock is released: closing a connection may take a while.
-        let idle = std::mem::take(&mut *self.shared.idle.lock());
-        drop(idle);
+        let idle = self.shared.stock.lock().take_idle_over(0);
+        self.shared.close(idle);
     }
 
-    /// The maximum number of resources.
+    /// Changes the maximum number of resources. Those in use stay; over the new size, they are dropped instead of returned.
+    pub fn resize(&self, size: u64) -> Result<(), InvalidQuota> {
+        self.shared.permits.resize(size)?;
+        let size = self.size();
+        let excess = self.shared.stock.lock().take_idle_over(size);
+        self.shared.close(excess);
+        Ok(())
+    }
+
+    /// The maximum number of resources: its own size, or the limit of its source if that is smaller.
     pub fn size(&self) -> u64 {
-        self.shared.permits.limit()
+        let own = self.shared.permits.limit();
+        #[cfg(feature = "async")]
+        if let Some(limit) = self.shared.settings.source.as_ref().and_then(|source| source.permits.limit()) {
+            return own.min(limit);
+        }
+        own
     }
 
     /// The number of resources in use.
     pub fn in_use(&self) -> u64 {
-        self.size().saturating_sub(self.shared.permits.available())
+        let permits = &self.shared.permits;
+        // After `resize` more may be in use than there are permits; while one is created, fewer.
+        permits.limit().saturating_sub(permits.available()).max(self.shared.stock.lock().in_use())
     }
 
     /// The number of idle resources.
     pub fn idle(&self) -> usize {
-        self.shared.idle.lock().len()
+        self.shared.stock.lock().idle()
     }
 
     /// The number of queued requests.
     pub fn waiting(&self) -> usize {
-        self.shared.permits.waiting()
+        let queued = self.shared.permits.waiting();
+        #[cfg(feature = "async")]
+        return queued + self.shared.stock.lock().waiting();
+        #[cfg(not(feature = "async"))]
+        queued
     }
 
     fn build(name: Box<str>, settings: Settings<T>, permits: ConcurrencyLimiter) -> Self {
-        Self { shared: Arc::new(PoolState { name, settings, permits, idle: Mutex::new(Vec::new()) }) }
+        Self { shared: Arc::new(PoolState { name, settings, permits, stock: Mutex::new(Stock::new()) }) }
     }
 
     fn rebuilt(self, change: impl FnOnce(&mut Settings<T>)) -> Self {
@@ -217,38 +273,109 @@ impl<T> Pool<T> {
         Self::build(name.clone(), settings, permits.clone())
     }
 
-    /// Without an idle resource, a new one. A panic of `create` releases the permit.
-    fn fill<E>(&self, permit: Permit, create: impl FnOnce() -> Result<T, E>) -> Result<Pooled<T>, PoolError<E>> {
-        let resource = match self.take_idle() {
-            Some(resource) => resource,
-            None => create().map_err(|error| self.not_created(error))?,
+    /// Without an idle resource, a new one. A panic of `create` releases the permits. `timeout` is for the source.
+    #[cfg_attr(not(feature = "async"), expect(unused_variables, reason = "there is no source"))]
+    fn fill<E>(
+        &self,
+        permit: Permit,
+        timeout: Option<Duration>,
+        create: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Pooled<T>, PoolError<E>> {
+        #[cfg(feature = "async")]
+        if let Some(source) = &self.shared.settings.source {
+            return match self.blocking_obtain(source, timeout)? {
+                with_source::Obtained::Idle(existing) => Ok(self.guard(existing, permit)),
+                with_source::Obtained::Permit(of_source) => {
+                    let resource = create().map_err(|error| self.not_created(error))?;
+                    Ok(self.guard_new(Existing { resource, _permit: Some(of_source) }, permit))
+                }
+            };
+        }
+        if let Some(existing) = self.take_idle() {
+            return Ok(self.guard(existing, permit));
+        }
+        let resource = create().map_err(|error| self.not_created(error))?;
+        let existing = Existing {
+            resource,
+            #[cfg(feature = "async")]
+            _permit: None,
         };
-        Ok(self.guard(resource, permit))
+        Ok(self.guard_new(existing, permit))
     }
 
     #[cfg(feature = "async")]
-    async fn fill_async<E, F>(&self, permit: Permit, create: impl FnOnce() -> F) -> Result<Pooled<T>, PoolError<E>>
+    async fn fill_async<E, F>(
+        &self,
+        permit: Permit,
+        timeout: Option<Duration>,
+        create: impl FnOnce() -> F,
+    ) -> Result<Pooled<T>, PoolError<E>>
     where
         F: Future<Output = Result<T, E>>,
     {
-        let resource = match self.take_idle() {
-            Some(resource) => resource,
-            None => create().await.map_err(|error| self.not_created(error))?,
+        let of_source = match &self.shared.settings.source {
+            Some(source) => match self.obtain(source, timeout).await? {
+                with_source::Obtained::Idle(existing) => return Ok(self.guard(existing, permit)),
+                with_source::Obtained::Permit(of_source) => Some(of_source),
+            },
+            None => match self.take_idle() {
+                Some(existing) => return Ok(self.guard(existing, permit)),
+                None => None,
+            },
         };
-        Ok(self.guard(resource, permit))
+        let resource = create().await.map_err(|error| self.not_created(error))?;
+        Ok(self.guard_new(Existing { resource, _permit: of_source }, permit))
     }
 
-    fn take_idle(&self) -> Option<T> {
+    fn take_idle(&self) -> Option<Existing<T>> {
+        self.close_expired();
         loop {
-            let mut resource = self.shared.idle.lock().pop()?;
-            if self.shared.settings.check.as_ref().is_none_or(|is_usable| is_usable(&mut resource)) {
-                return Some(resource);
+            let existing = self.shared.stock.lock().take()?;
+            if let Some(usable) = self.checked(existing) {
+                return Some(usable);
             }
         }
     }
 
-    fn guard(&self, resource: T, permit: Permit) -> Pooled<T> {
-        Pooled { resource: Some(resource), shared: Arc::clone(&self.shared), _permit: permit }
+    /// Returns the resource if it is still usable.
+    fn checked(&self, mut existing: Existing<T>) -> Option<Existing<T>> {
+        let is_usable = self.shared.settings.check.as_ref().is_none_or(|is_usable| is_usable(&mut existing.resource));
+        if is_usable {
+            return Some(existing);
+        }
+        self.shared.close([existing]);
+        None
+    }
+
+    /// Closes what was idle for too long.
+    fn close_expired(&self) {
+        let PoolState { settings, permits, stock, .. } = &*self.shared;
+        let Some(timeout) = settings.idle_timeout else { return };
+        let (expired, _) = stock.lock().take_expired(permits.now(), timeout);
+        self.shared.close(expired);
+    }
+
+    /// Returns the resource to the idle ones, or drops it.
+    fn put_back(&self, existing: Existing<T>) {
+        self.close_expired();
+        let (max, size, now) = (self.shared.settings.max_idle, self.size(), self.shared.permits.now());
+        let excess = self.shared.stock.lock().put(existing, now, max, size);
+        match excess {
+            Some(excess) => self.shared.close([excess]),
+            #[cfg(feature = "async")]
+            None => self.sweep_later(),
+            #[cfg(not(feature = "async"))]
+            None => {}
+        }
+    }
+
+    fn guard_new(&self, existing: Existing<T>, permit: Permit) -> Pooled<T> {
+        self.shared.stock.lock().created();
+        self.guard(existing, permit)
+    }
+
+    fn guard(&self, existing: Existing<T>, permit: Permit) -> Pooled<T> {
+        Pooled { existing: Some(existing), pool: self.clone(), _permit: permit }
     }
 
     /// `limit` is the time at which the request began to wait, and its timeout.
@@ -260,7 +387,7 @@ impl<T> Pool<T> {
             _ => (self.in_use(), self.waiting()),
         };
         // A request that was denied earlier found a full queue.
-        let within = limit.filter(|(start, timeout)| permits.now().since(*start) >= *timeout);
+        let within = limit.filter(|(start, timeout)| !timeout.is_zero() && permits.now().since(*start) >= *timeout);
         PoolError::NoneFree {
             pool: name.to_string(),
             resource: settings.resource.to_string(),
@@ -278,6 +405,15 @@ impl<T> Pool<T> {
     }
 }
 
+impl<T> PoolState<T> {
+    /// Drops resources, while the lock is not held since that may take a while, and then their permits of the source; those that
+    /// wait for a permit are woken last.
+    fn close(&self, resources: impl IntoIterator<Item = Existing<T>>) {
+        let closed = resources.into_iter().map(drop).count();
+        self.stock.lock().count_closed(closed);
+    }
+}
+
 impl<T> Clone for Pool<T> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
@@ -286,8 +422,14 @@ impl<T> Clone for Pool<T> {
 
 impl<T> Clone for Settings<T> {
     fn clone(&self) -> Self {
-        let Self { resource, max_idle, check } = self;
-        Self { resource: resource.clone(), max_idle: *max_idle, check: check.clone() }
+        Self {
+            resource: self.resource.clone(),
+            max_idle: self.max_idle,
+            idle_timeout: self.idle_timeout,
+            check: self.check.clone(),
+            #[cfg(feature = "async")]
+            source: self.source.clone(),
+        }
     }
 }
 
@@ -303,8 +445,8 @@ impl<T> fmt::Debug for Pool<T> {
 #[must_use = "dropping it returns the resource"]
 pub struct Pooled<T> {
     /// `None` only while it is dropped.
-    resource: Option<T>,
-    shared: Arc<PoolState<T>>,
+    existing: Option<Existing<T>>,
+    pool: Pool<T>,
     // Dropped last, when the resource is idle or dropped.
     _permit: Permit,
 }
@@ -312,7 +454,13 @@ pub struct Pooled<T> {
 impl<T> Pooled<T> {
     /// Drops the resource instead of returning it, since it is broken. Another one may be created.
     pub fn discard(mut self) {
-        drop(self.resource.take());
+        self.close();
+    }
+
+    fn close(&mut self) {
+        if let Some(existing) = self.existing.take() {
+            self.pool.shared.close([existing]);
+        }
     }
 }
 
@@ -320,33 +468,37 @@ impl<T> Deref for Pooled<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.resource.as_ref().unwrap_or_else(|| unreachable!("it is taken only when the guard is dropped"))
+        match &self.existing {
+            Some(existing) => &existing.resource,
+            None => unreachable!("it is taken only when the guard is dropped"),
+        }
     }
 }
 
 impl<T> DerefMut for Pooled<T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.resource.as_mut().unwrap_or_else(|| unreachable!("it is taken only when the guard is dropped"))
+        match &mut self.existing {
+            Some(existing) => &mut existing.resource,
+            None => unreachable!("it is taken only when the guard is dropped"),
+        }
     }
 }
 
 impl<T> Drop for Pooled<T> {
     fn drop(&mut self) {
-        let Some(resource) = self.resource.take() else { return };
         // After a panic, the resource may be in the middle of something: a transaction, a half-read response.
         if std::thread::panicking() {
-            return;
+            self.close();
         }
-        let mut idle = self.shared.idle.lock();
-        if idle.len() < self.shared.settings.max_idle {
-            idle.push(resource);
+        if let Some(existing) = self.existing.take() {
+            self.pool.put_back(existing);
         }
-        // Else it is dropped here, after the lock is released: locals are dropped in reverse order.
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for Pooled<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pooled").field("pool", &self.shared.name).field("resource", &self.resource).finish()
+        let resource = self.existing.as_ref().map(|existing| &existing.resource);
+        f.debug_struct("Pooled").field("pool", &self.pool.shared.name).field("resource", &resource).finish()
     }
 }

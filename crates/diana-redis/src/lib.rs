@@ -50,7 +50,7 @@ mod setup_error;
 mod status;
 mod store;
 
-pub use limiter::{SharedGrant, SharedLimiter, SharedPermit};
+pub use limiter::{SharedGrant, SharedKeyLimiter, SharedLimiter, SharedPermit};
 pub use limiters::SharedLimiters;
 pub use options::{Batching, DenyCache, Leases, Options, TimeSource, WhenDown};
 pub use setup_error::{ConnectError, UnsupportedLimitError};

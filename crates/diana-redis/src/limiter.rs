@@ -12,6 +12,7 @@
 //! query that was already in flight.
 
 mod grant;
+mod key_limiter;
 mod reservation;
 mod turn_queue;
 
@@ -19,6 +20,7 @@ use crate::store::RedisStore;
 use diana_core::{AcquireError, Algorithm, Answer, Ask, Clock, Cost, Decision, Limit, MaxWait, Outcome, Retry, Store};
 use diana_core::{RefundFuture, StoreError, SystemClock, Timestamp, WaitMode};
 pub use grant::{SharedGrant, SharedPermit};
+pub use key_limiter::SharedKeyLimiter;
 use reservation::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +63,8 @@ impl SharedLimiter {
         Self { store: store.clone(), limit: Limit::new(name, algorithm), queues: Arc::default() }
     }
 
-    /// Keeps the keys on Redis for at least `min_expiry` after a grant, so that they can be inspected. Only Guava's
-    /// limiters support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
+    /// Keeps the keys on Redis for at least `min_expiry` after a grant, so that they can be inspected. Only token
+    /// buckets and Guava's limiters support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
     #[must_use]
     pub fn with_min_expiry(self, min_expiry: Duration) -> Self {
         self.store.set_min_expiry(self.limit.id(), min_expiry);

@@ -329,7 +329,6 @@ impl Engine {
 
     /// Returns the runtime for background tasks: the one in which the engine was created if that is multi-threaded,
     /// else the current one.
-    #[cfg(feature = "macros")]
     pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
         self.state.background.runtime()
     }

@@ -64,6 +64,8 @@ mod overload;
 pub mod pace;
 #[cfg(feature = "sources")]
 mod reload;
+#[cfg(feature = "rules")]
+mod rule_limiter;
 
 #[cfg(all(feature = "redis", feature = "rules"))]
 pub use connect_redis::connect;
@@ -71,8 +73,6 @@ pub use connect_redis::connect;
 pub use diana_config as config;
 #[cfg(feature = "calendar")]
 pub use diana_core::Calendar;
-#[cfg(feature = "wait")]
-pub use diana_core::TokioClock;
 pub use diana_core::{
     AcquireError, Adaptive, Answer, ClThrottle, ClThrottleAnswer, ClThrottleError, Clock, Concurrency,
     ConcurrencyLimiter, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit,
@@ -80,6 +80,8 @@ pub use diana_core::{
     Pooled, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
 };
+#[cfg(feature = "wait")]
+pub use diana_core::{BoxFuture, PermitSource, SourceError, SourcePermit, TokioClock};
 pub use diana_core::{algorithm, store};
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/count_limit.md")]
@@ -107,6 +109,8 @@ pub use limited::Limited;
 pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
 pub use reload::Reloader;
+#[cfg(feature = "rules")]
+pub use rule_limiter::RuleLimiter;
 
 /// Returns a registry with the file extensions of the enabled features: the check for algorithms that Redis does not
 /// support, and the section `remote`.

@@ -25,6 +25,23 @@ pub enum PoolError<E> {
         /// The maximum number of queued requests.
         max_waiting: usize,
     },
+    /// The source granted no permit for another resource, and none was returned meanwhile.
+    #[cfg(feature = "async")]
+    #[error(
+        "pool `{pool}`: no {resource} free{}: {error}",
+        within.map(|time| format!(" within {}", spaced(time))).unwrap_or_default()
+    )]
+    NoPermit {
+        /// The pool.
+        pool: String,
+        /// What its resources are called.
+        resource: String,
+        /// The timeout, unless the request did not wait.
+        within: Option<Duration>,
+        /// Why the source granted none.
+        #[source]
+        error: super::SourceError,
+    },
     /// A resource could not be created. It may be tried again.
     #[error("pool `{pool}`: can't create a {resource}: {error}")]
     Create {

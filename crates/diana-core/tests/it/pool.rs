@@ -3,6 +3,8 @@
 mod database;
 #[cfg(feature = "async")]
 mod futures;
+#[cfg(feature = "async")]
+mod source;
 mod threads;
 
 use diana_core::{ManualClock, Pool, PoolError, Pooled};
@@ -137,6 +139,42 @@ fn idle_resources_over_the_maximum_are_dropped() {
     assert_eq!((pool.idle(), pool.in_use(), factory.live()), (1, 0, 1));
     pool.clear_idle();
     assert_eq!((pool.idle(), factory.live()), (0, 0));
+}
+
+#[test]
+fn a_resized_pool_closes_what_it_has_over_its_size() {
+    let (pool, factory) = (pool(3), Factory::default());
+    let held = [(); 3].map(|()| factory.get(&pool).unwrap());
+    pool.resize(1).unwrap();
+    assert_eq!((pool.size(), pool.in_use(), factory.live()), (1, 3, 3));
+    drop(held);
+    assert_eq!((pool.in_use(), pool.idle(), factory.live()), (0, 1, 1));
+    pool.resize(2).unwrap();
+    let held = (factory.get(&pool).unwrap(), factory.get(&pool).unwrap());
+    assert!(factory.get(&pool).is_err());
+    drop(held);
+    // Those that were idle for longer are closed.
+    pool.resize(1).unwrap();
+    assert_eq!((pool.idle(), factory.live()), (1, 1));
+    assert!(pool.resize(0).is_err());
+    assert_eq!(pool.size(), 1);
+}
+
+#[test]
+fn resources_that_are_idle_for_too_long_are_closed_at_the_next_use() {
+    let clock = ManualClock::new();
+    let pool = pool(3).with_clock(clock.clone()).with_idle_timeout(Duration::from_secs(60));
+    let factory = Factory::default();
+    let (first, second) = (factory.get(&pool).unwrap(), factory.get(&pool).unwrap());
+    drop(first);
+    clock.advance(Duration::from_secs(59));
+    drop(second);
+    assert_eq!((pool.idle(), factory.live()), (2, 2));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(factory.get(&pool).unwrap().number, 2);
+    assert_eq!((pool.idle(), factory.live()), (1, 1));
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(factory.get(&pool).unwrap().number, 3);
 }
 
 #[test]

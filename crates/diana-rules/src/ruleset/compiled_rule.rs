@@ -236,6 +236,11 @@ impl CompiledRule {
         self.limits.iter().flatten().any(|limit| limit.reserved.is_some())
     }
 
+    /// Returns the rule's own limits, without those of its overrides.
+    pub fn own_limits(&self) -> &[CompiledLimit] {
+        self.limits_at(0)
+    }
+
     /// Returns all its limits: its own, those of its overrides, and that on the bytes of bodies.
     pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
         let counted = self.limits.iter().flat_map(|limits| limits.iter().map(|limit| &limit.limit));

@@ -1,0 +1,72 @@
+//! Permits of a limit beside the pool's own size: of a rule, or of a total that many processes share.
+
+use crate::MaxWait;
+use std::any::Any;
+use std::pin::Pin;
+use tokio::time::Instant;
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A permit of a [`PermitSource`], which is released when it is dropped.
+pub type SourcePermit = Box<dyn Any + Send + Sync>;
+
+/// A limit of which each resource of a [`Pool`](crate::Pool) holds a permit for as long as it exists, also while it is idle:
+/// a database counts idle connections too.
+pub trait PermitSource: Send + Sync + 'static {
+    /// Takes a permit, waiting for at most `max_wait`. Dropping the future takes none.
+    fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>>;
+
+    /// The number of permits for all who share them, if it is known.
+    fn limit(&self) -> Option<u64>;
+
+    /// Runs a task that closes idle resources.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Blocks this thread until `work` is done.
+    fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>);
+}
+
+/// Both: each resource holds a permit of the first source, such as the allotment of an application, and one of the second, such as
+/// the total of all applications. Tasks run on the runtime of the first.
+impl<A: PermitSource, B: PermitSource> PermitSource for (A, B) {
+    fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let first = self.0.acquire(max_wait).await?;
+            let left = match max_wait {
+                MaxWait::FOREVER => max_wait,
+                wait => MaxWait::up_to(wait.as_duration().saturating_sub(began.elapsed())),
+            };
+            let second = self.1.acquire(left).await?;
+            Ok(Box::new((second, first)) as SourcePermit)
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.0.limit().into_iter().chain(self.1.limit()).min()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.0.spawn(task);
+    }
+
+    fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>) {
+        self.0.block_on(work);
+    }
+}
+
+/// Why a source grants no permit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// All permits are in use. The text says which limit denied, and why.
+    #[error("{0}")]
+    Denied(String),
+    /// The limit can't be asked, or its permits can't be held.
+    #[error("{0}")]
+    Failed(String),
+    /// Nothing was free in time.
+    #[error("all permits stayed in use")]
+    TimedOut,
+}

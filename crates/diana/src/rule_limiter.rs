@@ -1,0 +1,172 @@
+//! One rule of an engine as a limiter, for pools and paced streams.
+
+use crate::engine::{Engine, VerdictGuard};
+use diana_core::{BoxFuture, Concurrency, MaxWait, PermitSource, SourceError, SourcePermit};
+use diana_rules::ruleset::RuleNotCallable;
+use diana_rules::{Attribute, Attributes};
+use std::borrow::Cow;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::runtime::{Builder, Handle};
+
+/// A rule of an [`Engine`], by its name: a reload of the rule file changes its limit, and its key and its counts are those of the
+/// rule. Created by [`Engine::limiter`].
+///
+/// A [`Pool`](crate::Pool) takes the permits of its `concurrent`, in this process or shared over processes:
+///
+/// ```
+/// use diana::rules::{Document, Registry, RuleFile};
+/// use diana::{Engine, Pool};
+/// use std::convert::Infallible;
+/// use std::sync::Arc;
+///
+/// let file = Document::new("diana.yaml", "rules: [{name: connections, match: {call: true}, concurrent: 1}]");
+/// let engine = Arc::new(Engine::new(&RuleFile::read(&file, &Registry::default())?));
+///
+/// let pool = Pool::from_source("orders", engine.limiter("connections")?);
+/// let connect = || Ok::<_, Infallible>("a connection");
+/// let connection = pool.try_get(connect)?;
+/// assert!(pool.try_get(connect).is_err());
+/// # drop(connection);
+///
+/// let file = Document::new("diana.yaml", "rules: [{name: connections, match: {call: true}, concurrent: 2}]");
+/// engine.set_rules(&RuleFile::read(&file, &Registry::default())?);
+/// let both = (pool.try_get(connect)?, pool.try_get(connect)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RuleLimiter {
+    engine: Arc<Engine>,
+    rule: Arc<str>,
+    arguments: Vec<(Arc<str>, Arc<str>)>,
+}
+
+impl Engine {
+    /// Returns one rule as a limiter.
+    ///
+    /// # Errors
+    /// No rule has this name.
+    pub fn limiter(self: &Arc<Self>, rule: &str) -> Result<RuleLimiter, RuleNotCallable> {
+        if self.with_rules(|rules| rules.named(rule).is_none()) {
+            return Err(RuleNotCallable::Unknown { rule: rule.to_owned() });
+        }
+        Ok(RuleLimiter { engine: Arc::clone(self), rule: rule.into(), arguments: Vec::new() })
+    }
+}
+
+impl RuleLimiter {
+    /// Sets an argument that the rule reads, such as the application in `by: application`.
+    #[must_use]
+    pub fn with_argument(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        self.arguments.push((name.into(), value.into()));
+        self
+    }
+
+    /// Returns the rule's name.
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn call(&self, hits: u64) -> RuleCall<'_> {
+        RuleCall { limiter: self, hits }
+    }
+
+    /// Returns a permit, if the rule is one whose permits are held.
+    fn permit(&self, mut guard: VerdictGuard) -> Result<SourcePermit, SourceError> {
+        if !guard.verdict().matches().is_held() {
+            let problem = format!("rule `{}` has no `concurrent`, so a pool can't hold its permits", self.rule);
+            return Err(SourceError::Failed(problem));
+        }
+        guard.begin();
+        Ok(Box::new(guard))
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        self.engine.runtime().or_else(|| Handle::try_current().ok())
+    }
+}
+
+fn failed(error: RuleNotCallable) -> SourceError {
+    SourceError::Failed(error.to_string())
+}
+
+/// A permit is waited for as long as the rule's `wait` and the maximum wait allow.
+impl PermitSource for RuleLimiter {
+    fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>> {
+        Box::pin(async move {
+            if max_wait == MaxWait::NONE {
+                let verdict = self.engine.decide_by(&self.rule, &self.call(1)).map_err(failed)?.await;
+                let is_granted = verdict.wait().is_some_and(|wait| wait.is_zero());
+                let denial = SourceError::Denied(verdict.to_string());
+                // If it would have to wait, dropping the guard refunds it.
+                let guard = self.engine.guard(verdict);
+                return if is_granted { self.permit(guard) } else { Err(denial) };
+            }
+            let acquiring = self.engine.acquire_by(&self.rule, &self.call(1)).map_err(failed)?;
+            match tokio::time::timeout(max_wait.as_duration(), acquiring).await {
+                Ok(Ok(guard)) => self.permit(guard),
+                Ok(Err(verdict)) => Err(SourceError::Denied(verdict.to_string())),
+                Err(_) => Err(SourceError::TimedOut),
+            }
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.engine.with_rules(|rules| {
+            let limits = rules.named(&self.rule)?.own_limits();
+            limits.iter().filter_map(|limit| limit.limit.algorithm::<Concurrency>().map(Concurrency::limit)).min()
+        })
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        if let Some(runtime) = self.runtime() {
+            runtime.spawn(task);
+        }
+    }
+
+    fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>) {
+        match self.runtime() {
+            Some(runtime) => runtime.block_on(work),
+            // The rule is counted in this process, so only its waits need a timer.
+            None => match Builder::new_current_thread().enable_time().build() {
+                Ok(runtime) => runtime.block_on(work),
+                Err(error) => tracing::error!(%error, "can't start a timer"),
+            },
+        }
+    }
+}
+
+/// A call of the rule.
+struct RuleCall<'a> {
+    limiter: &'a RuleLimiter,
+    hits: u64,
+}
+
+impl Attributes for RuleCall<'_> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        let Attribute::Named(name) = attribute else { return None };
+        self.limiter.arguments.iter().find(|(known, _)| **known == **name).map(|(_, value)| Cow::Borrowed(&**value))
+    }
+
+    fn unknown_argument(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+        self.limiter.arguments.iter().map(|(name, _)| &**name).find(|name| !is_asked(name))
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    fn passes_names(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for RuleLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleLimiter")
+            .field("rule", &self.rule)
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
+    }
+}
