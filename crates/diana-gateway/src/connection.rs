@@ -11,7 +11,7 @@ pub(crate) use timeouts::ConnTimeouts;
 use crate::http1::{EndDetection, Http1};
 use crate::http2::Http2;
 use crate::listener::first_bytes::{self, Accepted};
-use crate::listener::{ClientIo, ClientSocket, ConnGuard, Stream};
+use crate::listener::{Admission, ClientIo, ClientSocket, ConnGuard, Stream};
 use crate::worker::WorkerState;
 use diana_http::{RequestScheme, is_trusted_proxy};
 use http::uri::Scheme;
@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) conn_info: ConnInfo,
     pub(crate) timeouts: ConnTimeouts,
     /// Counts the connection as open while any owner exists, including an upgraded connection.
-    pub(crate) _guard: ConnGuard,
+    pub(crate) guard: ConnGuard,
 }
 
 /// The HTTP version of a connection, of a client or to an upstream.
@@ -109,6 +109,7 @@ pub(crate) async fn serve(guard: ConnGuard, socket: ClientSocket, peer: SocketAd
     let gateway = &worker.gateway;
     let timeouts = ConnTimeouts::new(worker.deadlines.add(), Arc::clone(gateway));
     let watched = socket.clone();
+    let is_refused = guard.admission() == Admission::Refused;
     let accepted = {
         let mut is_deadline_set = false;
         let mut handshake = pin!(first_bytes::open(socket, peer, gateway, tls.as_ref()));
@@ -116,7 +117,7 @@ pub(crate) async fn serve(guard: ConnGuard, socket: ClientSocket, peer: SocketAd
             if let Poll::Ready(accepted) = handshake.as_mut().poll(context) {
                 return Poll::Ready(accepted);
             }
-            if worker.deadlines.is_stopping() && !is_deadline_set {
+            if (is_refused || worker.deadlines.is_stopping()) && !is_deadline_set {
                 is_deadline_set = true;
                 timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
             }
@@ -139,13 +140,13 @@ pub(crate) async fn serve(guard: ConnGuard, socket: ClientSocket, peer: SocketAd
     } else {
         EndDetection::ByReading
     };
-    let connection = Arc::new(Connection { worker, conn_info, timeouts, _guard: guard });
+    let connection = Arc::new(Connection { worker, conn_info, timeouts, guard });
     let io = ClientIo::new(stream, Arc::clone(&connection));
     let ended = match protocol {
         Protocol::Http1 => {
             let mut http1 = Http1::new(io, Arc::clone(&connection), end_detection);
             let stop = Http1::graceful_shutdown;
-            let ended = drive(Pin::new(&mut http1), &connection.timeouts, stop, Some(watched)).await;
+            let ended = drive(Pin::new(&mut http1), &connection, stop, Some(watched)).await;
             if ended.is_ok() {
                 http1.finish();
             }
@@ -155,7 +156,7 @@ pub(crate) async fn serve(guard: ConnGuard, socket: ClientSocket, peer: SocketAd
             connection.timeouts.set_http2();
             let mut http2 = Box::pin(Http2::new(io, Arc::clone(&connection)));
             // HTTP/2 reads all the time, so it sees the end of the stream itself.
-            let ended = drive(http2.as_mut(), &connection.timeouts, Http2::graceful_shutdown, None).await;
+            let ended = drive(http2.as_mut(), &connection, Http2::graceful_shutdown, None).await;
             ended.map_err(|error| error.to_string())
         }
     };
@@ -166,13 +167,15 @@ pub(crate) async fn serve(guard: ConnGuard, socket: ClientSocket, peer: SocketAd
 
 /// Drives a connection until it ends, its client disconnects from `socket` during a request, a timeout expires, or the
 /// worker shuts down. At shutdown it ends after the requests in flight. If there are none, it waits up to [`SHUTDOWN_GRACE`] for a
-/// request that the client sent before it could know.
+/// request that the client sent before it could know. A connection that is refused ends in the same way.
 async fn drive<C: Future<Output = Result<(), E>>, E>(
-    mut connection: Pin<&mut C>,
-    timeouts: &ConnTimeouts,
+    mut protocol: Pin<&mut C>,
+    connection: &Connection,
     stop: impl Fn(Pin<&mut C>),
     socket: Option<ClientSocket>,
 ) -> Result<(), E> {
+    let timeouts = &connection.timeouts;
+    let is_refused = connection.guard.admission() == Admission::Refused;
     let mut shutdown = Shutdown::No;
     // Many connections never have a request that takes time, so it is created when there is one.
     let mut client_disconnected = None;
@@ -182,7 +185,7 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
     };
     poll_fn(|context| {
         loop {
-            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            if let Poll::Ready(ended) = protocol.as_mut().poll(context) {
                 return Poll::Ready(ended);
             }
             if timeouts.is_serving() && poll_disconnected(context).is_ready() {
@@ -190,10 +193,10 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
             }
             let is_late = timeouts.deadline().poll(context).is_ready();
             // The connection has been polled once, so all buffered bytes have been seen.
-            if shutdown == Shutdown::No && timeouts.deadline().all().is_stopping() {
+            if shutdown == Shutdown::No && (is_refused || timeouts.deadline().all().is_stopping()) {
                 if timeouts.is_serving() || timeouts.is_http2() {
                     shutdown = Shutdown::Closing;
-                    stop(connection.as_mut());
+                    stop(protocol.as_mut());
                 } else {
                     shutdown = Shutdown::Grace { started: timeouts.started() };
                     timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
@@ -209,7 +212,7 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
                 // No request arrived, or the last one did.
                 Shutdown::Grace { started } if is_late || started != timeouts.started() => {
                     shutdown = Shutdown::Closing;
-                    stop(connection.as_mut());
+                    stop(protocol.as_mut());
                     if is_late {
                         // A client that has sent part of a head may never send the rest.
                         timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);

@@ -150,7 +150,7 @@ impl Gateway {
         let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
-        let conn_limit = Arc::<ConnLimit>::default();
+        let conn_limit = Arc::new(ConnLimit::new(&self.section.bounds));
         let memory = self.memory.clone();
         let memory = memory.unwrap_or_else(|| Arc::new(TotalMemory::new(self.section.bounds.memory)));
         let start = StartTime::now();
@@ -217,7 +217,7 @@ impl Gateway {
             listener::check_free(address).map_err(listen_error)?;
             let mut bound = address;
             for sockets in &mut sockets {
-                let socket = listener::bind(bound).map_err(listen_error)?;
+                let socket = listener::bind(bound, self.section.bounds.backlog).map_err(listen_error)?;
                 // With port 0 the system chooses a port; the other sockets must use the same one.
                 bound = socket.local_addr().map_err(listen_error)?;
                 sockets.push((socket, certificates.cloned()));

@@ -13,7 +13,7 @@ mod tls;
 mod tls_file;
 
 pub use acceptor::accept;
-pub(crate) use acceptor::{Acceptor, ConnGuard, ConnLimit};
+pub(crate) use acceptor::{Acceptor, Admission, ConnGuard, ConnLimit};
 pub use certificate_status::CertificateStatus;
 pub use client_io::Rewind;
 pub(crate) use client_io::{ClientIo, SHARED_READ, Stream, read_shared};
@@ -25,11 +25,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-/// How many connections can wait to be accepted before the kernel rejects more.
-const BACKLOG: i32 = 4096;
+/// The default of `bounds.backlog`: how many connections the kernel keeps until they are accepted.
+pub const BACKLOG: u16 = 4_096;
 
-/// Binds a socket for one worker. Other workers may bind the same address.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Binds a socket for one worker. Other workers may bind the same address. The kernel keeps `backlog` connections until they are
+/// accepted; further ones have to be tried again by their clients.
+pub fn bind(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     #[cfg(unix)]
@@ -42,7 +43,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(i32::from(backlog))?;
     Ok(socket.into())
 }
 

@@ -32,6 +32,7 @@ pub use head::prepare_head;
 pub(crate) use request_record::RequestTracker;
 
 use super::connection::{Connection, PeerTrust};
+use super::listener::Admission;
 use super::proxy::ProxyRequest;
 use super::response::{ResponseBody, local_response};
 use super::worker::NoUpstream;
@@ -136,6 +137,12 @@ impl Connection {
         keep: impl FnOnce(&mut Parts),
     ) -> ResponseFuture {
         let worker = &self.worker;
+        if self.guard.admission() == Admission::Refused {
+            let response = local_response::too_many_connections(worker.gateway.timeouts.accept);
+            let mut response = rejected(closing(response), RequestTracker::begin(self, &head));
+            self.drain(body, &head, response.headers_mut());
+            return response.into();
+        }
         if worker.no_upstream == NoUpstream::Check {
             keep(&mut head);
             return self.check(head, body);

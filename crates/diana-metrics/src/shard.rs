@@ -22,6 +22,8 @@ pub struct Shard {
     pub(crate) accepted: AtomicU64,
     pub(crate) closed: AtomicU64,
     pub(crate) rejected: AtomicU64,
+    pub(crate) queued: AtomicU64,
+    pub(crate) dequeued: AtomicU64,
 }
 
 impl Shard {
@@ -41,6 +43,18 @@ impl Shard {
     #[inline]
     pub fn connection_rejected(&self) {
         add(&self.rejected, 1);
+    }
+
+    /// Counts a connection that is queued, since too many are open.
+    #[inline]
+    pub fn connection_queued(&self) {
+        add(&self.queued, 1);
+    }
+
+    /// Counts a connection that leaves the queue.
+    #[inline]
+    pub fn connection_dequeued(&self) {
+        add(&self.dequeued, 1);
     }
 
     /// Counts a finished request, with the time since its head was read.

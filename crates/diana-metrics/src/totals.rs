@@ -27,6 +27,8 @@ pub struct Totals {
     pub connections_rejected: u64,
     /// Connections open.
     pub connections: u64,
+    /// Connections queued, since too many are open.
+    pub connections_queued: u64,
 }
 
 impl Totals {
@@ -47,6 +49,8 @@ impl Totals {
         self.connections_accepted += accepted;
         self.connections += accepted.saturating_sub(closed);
         self.connections_rejected += read(&shard.rejected);
+        let dequeued = read(&shard.dequeued);
+        self.connections_queued += read(&shard.queued).saturating_sub(dequeued);
     }
 
     /// Returns the number of requests with this outcome.

@@ -285,7 +285,7 @@ impl RunningServices {
             listener::check_free(*address).map_err(listen_error)?;
             let mut bound = *address;
             for sockets in &mut *sockets {
-                let listener = listener::bind(bound).map_err(listen_error)?;
+                let listener = listener::bind(bound, listener::BACKLOG).map_err(listen_error)?;
                 // With port 0 the system chooses a port; the other sockets must use the same one.
                 bound = listener.local_addr().map_err(listen_error)?;
                 sockets.push(Socket { service: name, listener, tls: tls.clone() });

@@ -26,6 +26,8 @@ pub(super) fn traffic(text: &mut Text, totals: &Totals) {
     let help = "Upstream failures: unreachable, no valid response in time, or an aborted response.";
     text.one("diana_upstream_failures_total", Kind::Counter, help, totals.upstream_failures);
     text.one("diana_connections", Kind::Gauge, "Open client connections.", totals.connections);
+    let help = "Client connections that wait for another one to be closed.";
+    text.one("diana_connections_queued", Kind::Gauge, help, totals.connections_queued);
     let help = "Accepted client connections.";
     text.one("diana_connections_accepted_total", Kind::Counter, help, totals.connections_accepted);
     let help = "Rejected client connections.";

@@ -1,8 +1,18 @@
 //! Accepts connections from a socket, up to the number that all workers may have open together.
+//!
+//! ```text
+//!             a place is free
+//! accepted ───────────────────────────────────────────────▶ served
+//!    │                                                         ▲
+//!    └─▶ queued for `timeouts.accept` ── a place becomes free ─┘
+//!           │              └─ none does ─▶ its next request gets 503, and it is closed
+//!           └─ the queue is full ─▶ closed
+//! ```
 
 use super::disconnect::ClientSocket;
 use crate::connection;
 use crate::connection::descriptors::{self, User};
+use crate::section::GatewayLimits;
 use crate::worker::WorkerState;
 use diana_metrics::OncePerSecond;
 use std::convert::Infallible;
@@ -10,11 +20,10 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// How long accepting pauses when the system can't provide connections, usually because it is out of file descriptors.
@@ -24,19 +33,42 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MAX_LAST_ACCEPTED: usize = 4096;
 
 /// The state that all workers share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ConnLimit {
-    /// The number of open connections.
-    connections: AtomicUsize,
+    /// The connections that may still be opened. Those in the queue are served in their order.
+    free: Semaphore,
+    /// The connections that may still be queued.
+    queue: Semaphore,
     /// Throttles the warning that no connection can be accepted.
     warnings: OncePerSecond,
 }
 
-/// Counts a connection as open until dropped. The worker ends when all are dropped.
+impl ConnLimit {
+    pub(crate) fn new(bounds: &GatewayLimits) -> Self {
+        Self {
+            free: Semaphore::new(bounds.connections),
+            queue: Semaphore::new(bounds.accept_queue),
+            warnings: OncePerSecond::default(),
+        }
+    }
+}
+
+/// Counts a connection until dropped. The worker ends when all are dropped.
 pub(crate) struct ConnGuard {
     worker: Arc<WorkerState>,
     conn_limit: Arc<ConnLimit>,
+    admission: Admission,
     _alive: mpsc::Sender<Infallible>,
+}
+
+/// Whether a connection is one of those that may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Admitted,
+    /// It waits for another one to be closed.
+    Queued,
+    /// It waited in vain: its next request gets 503, and it stays in the queue until then.
+    Refused,
 }
 
 /// Accepts connections from one socket.
@@ -111,24 +143,80 @@ impl Acceptor {
     }
 
     fn connection(&self, socket: TcpStream, peer: SocketAddr) {
-        let max = self.worker.gateway.bounds.connections;
-        if self.conn_limit.connections.fetch_add(1, Ordering::Relaxed) >= max {
-            self.conn_limit.connections.fetch_sub(1, Ordering::Relaxed);
+        let (socket, tls) = (ClientSocket::new(socket), self.tls.clone());
+        if let Ok(place) = self.conn_limit.free.try_acquire() {
+            place.forget();
+            self.worker.metrics.connection_opened();
+            tokio::spawn(connection::serve(self.guard(Admission::Admitted), socket, peer, tls));
+        } else if let Ok(place) = self.conn_limit.queue.try_acquire() {
+            place.forget();
+            self.worker.metrics.connection_queued();
+            tokio::spawn(serve_queued(self.guard(Admission::Queued), socket, peer, tls));
+        } else {
             self.worker.metrics.connection_rejected();
-            return;
         }
-        self.worker.metrics.connection_opened();
-        let guard = ConnGuard {
+    }
+
+    fn guard(&self, admission: Admission) -> ConnGuard {
+        ConnGuard {
             worker: Arc::clone(&self.worker),
             conn_limit: Arc::clone(&self.conn_limit),
+            admission,
             _alive: self.alive.clone(),
-        };
-        let tls = self.tls.clone();
-        tokio::spawn(connection::serve(guard, ClientSocket::new(socket), peer, tls));
+        }
     }
 }
 
+/// Serves a connection when another one is closed, or refuses it.
+async fn serve_queued(mut guard: ConnGuard, socket: ClientSocket, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    let timeout = guard.worker.gateway.timeouts.accept;
+    let has_place = tokio::select! {
+        place = tokio::time::timeout(timeout, guard.conn_limit.free.acquire()) => match place {
+            Ok(Ok(place)) => {
+                place.forget();
+                true
+            }
+            _ => false,
+        },
+        () = socket.clone().closed() => return,
+    };
+    if has_place {
+        guard.admit()
+    } else {
+        guard.refuse()
+    }
+    connection::serve(guard, socket, peer, tls).await;
+}
+
 impl ConnGuard {
+    /// Takes a place that has become free.
+    fn admit(&mut self) {
+        self.leave_queue();
+        self.admission = Admission::Admitted;
+        self.worker.metrics.connection_opened();
+    }
+
+    fn refuse(&mut self) {
+        self.admission = Admission::Refused;
+        self.worker.metrics.connection_rejected();
+        if self.conn_limit.warnings.check() {
+            tracing::warn!(
+                "refusing new connections: {} are open (`bounds.connections`)",
+                self.worker.gateway.bounds.connections
+            );
+        }
+    }
+
+    fn leave_queue(&self) {
+        self.conn_limit.queue.add_permits(1);
+        self.worker.metrics.connection_dequeued();
+    }
+
+    /// Whether the connection may be served.
+    pub(crate) fn admission(&self) -> Admission {
+        self.admission
+    }
+
     /// Returns the worker that serves the connection.
     pub(crate) fn worker(&self) -> &Arc<WorkerState> {
         &self.worker
@@ -137,8 +225,13 @@ impl ConnGuard {
 
 impl Drop for ConnGuard {
     fn drop(&mut self) {
-        self.conn_limit.connections.fetch_sub(1, Ordering::Relaxed);
-        self.worker.metrics.connection_closed();
+        match self.admission {
+            Admission::Admitted => {
+                self.conn_limit.free.add_permits(1);
+                self.worker.metrics.connection_closed();
+            }
+            Admission::Queued | Admission::Refused => self.leave_queue(),
+        }
     }
 }
 

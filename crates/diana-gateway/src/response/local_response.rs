@@ -2,12 +2,13 @@
 
 use crate::upstream::UpstreamError;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Returns an error response.
 pub(crate) fn problem(status: StatusCode, detail: &str) -> Response<Full<Bytes>> {
@@ -15,6 +16,14 @@ pub(crate) fn problem(status: StatusCode, detail: &str) -> Response<Full<Bytes>>
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     }
+    response
+}
+
+/// Returns the response on a connection that waited for `wait` while too many others were open.
+pub(crate) fn too_many_connections(wait: Duration) -> Response<Full<Bytes>> {
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open");
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 

@@ -17,6 +17,10 @@ pub struct GatewayLimits {
     pub body: Option<u64>,
     /// The maximum number of open connections.
     pub connections: usize,
+    /// How many further connections wait for one of these to be closed.
+    pub accept_queue: usize,
+    /// How many connections of each listener and worker the system keeps until they are accepted.
+    pub backlog: u16,
     /// The maximum number of concurrent streams on one HTTP/2 connection.
     pub streams: u32,
     /// The maximum memory of all HTTP/2 connections together, and of the services', in bytes: request heads and buffered
@@ -24,7 +28,8 @@ pub struct GatewayLimits {
     pub memory: usize,
 }
 
-pub(super) const FIELDS: [&str; 6] = ["header", "headers", "body", "connections", "streams", "memory"];
+pub(super) const FIELDS: [&str; 8] =
+    ["header", "headers", "body", "connections", "accept_queue", "backlog", "streams", "memory"];
 
 /// The range of `header`: less is too little for many browsers, and more belongs in a body.
 const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
@@ -32,6 +37,10 @@ const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
 const MAX_HEADERS: u64 = 1_000;
 /// More connections than a machine can have.
 const MAX_CONNECTIONS: u64 = 100_000_000;
+/// The maximum of `accept_queue`: a connection waits until many others have been closed.
+const MAX_QUEUED: u64 = 1_000_000;
+/// The maximum of `backlog`: what Linux can count.
+const MAX_BACKLOG: u64 = u16::MAX as u64;
 /// The minimum of `memory`: less than what two connections may use.
 const MIN_MEMORY: u64 = 1 << 20;
 /// The number of stream ids of a connection.
@@ -39,7 +48,16 @@ const MAX_STREAMS: u64 = (1 << 31) - 1;
 
 impl Default for GatewayLimits {
     fn default() -> Self {
-        Self { header: 32 << 10, headers: 100, body: None, connections: 10_000, streams: 100, memory: 1 << 30 }
+        Self {
+            header: 32 << 10,
+            headers: 100,
+            body: None,
+            connections: 10_000,
+            accept_queue: 100,
+            backlog: crate::listener::BACKLOG,
+            streams: 100,
+            memory: 1 << 30,
+        }
     }
 }
 
@@ -53,12 +71,16 @@ impl GatewayLimits {
         let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
         let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", parse_byte_size, problems));
         let memory = fields.take("memory").and_then(|node| Self::parse_memory(node, problems));
-        let [headers, connections, streams] =
-            [("headers", MAX_HEADERS), ("connections", MAX_CONNECTIONS), ("streams", MAX_STREAMS)].map(
-                |(name, max)| {
-                    fields.take(name).and_then(|node| scalar::within(node, &format!("`{name}`"), 1..=max, problems))
-                },
-            );
+        let [headers, connections, accept_queue, backlog, streams] = [
+            ("headers", 1..=MAX_HEADERS),
+            ("connections", 1..=MAX_CONNECTIONS),
+            ("accept_queue", 0..=MAX_QUEUED),
+            ("backlog", 1..=MAX_BACKLOG),
+            ("streams", 1..=MAX_STREAMS),
+        ]
+        .map(|(name, range)| {
+            fields.take(name).and_then(|node| scalar::within(node, &format!("`{name}`"), range, problems))
+        });
         fields.finish(problems);
         let default = Self::default();
         let size =
@@ -68,6 +90,8 @@ impl GatewayLimits {
             headers: size(headers, default.headers),
             body,
             connections: size(connections, default.connections),
+            accept_queue: size(accept_queue, default.accept_queue),
+            backlog: backlog.and_then(|number| u16::try_from(number).ok()).unwrap_or(default.backlog),
             streams: streams.and_then(|number| u32::try_from(number).ok()).unwrap_or(default.streams),
             memory: memory.unwrap_or(default.memory),
         })

@@ -179,6 +179,7 @@ fn of_timeouts(name: &str) -> Value {
         "header" => "for the head of a request; 10s by default",
         "body" => "for all parts of a request's body together, and for a client to accept bytes; 30s by default",
         "idle" => "for the next request on a connection; 60s by default",
+        "accept" => "for another connection to be closed, when too many are open; 1s by default",
         "connect" => "for a connection to an upstream; 3s by default",
         "response" => "for the head of an upstream's response, and each pause in its body; 60s by default",
         "tunnel" => "for the next byte of a tunnel, such as a WebSocket; 1h by default",
@@ -194,6 +195,14 @@ fn of_bounds(name: &str) -> Value {
         "headers" => reference("count", "maximum number of headers of a request; 100 by default"),
         "body" => reference_with("bytes", "maximum size of a request's body; unlimited by default", &["100MiB"]),
         "connections" => reference("count", "maximum number of open connections; 10000 by default"),
+        "accept_queue" => reference(
+            "count_or_none",
+            "how many further connections wait for one to be closed, for `timeouts.accept`, and then get 503; 100 by default",
+        ),
+        "backlog" => reference(
+            "count",
+            "how many connections of each worker the system keeps until they are accepted; 4096 by default",
+        ),
         "streams" => {
             reference("count", "maximum number of concurrent streams on one HTTP/2 connection; 100 by default")
         }

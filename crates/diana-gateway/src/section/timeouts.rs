@@ -17,6 +17,8 @@ pub struct Timeouts {
     pub body: Duration,
     /// For the next request on a connection.
     pub idle: Duration,
+    /// For another connection to be closed, when `bounds.connections` are open.
+    pub accept: Duration,
     /// For connecting to an upstream.
     pub connect: Duration,
     /// For the head of the upstream's response, after the request was sent, and for each pause in its body.
@@ -29,7 +31,8 @@ pub struct Timeouts {
     pub stop: Duration,
 }
 
-pub(super) const FIELDS: [&str; 8] = ["header", "body", "idle", "connect", "response", "tunnel", "drain", "stop"];
+pub(super) const FIELDS: [&str; 9] =
+    ["header", "body", "idle", "accept", "connect", "response", "tunnel", "drain", "stop"];
 
 impl Default for Timeouts {
     fn default() -> Self {
@@ -37,6 +40,7 @@ impl Default for Timeouts {
             header: Duration::from_secs(10),
             body: Duration::from_secs(30),
             idle: Duration::from_secs(60),
+            accept: Duration::from_secs(1),
             connect: Duration::from_secs(3),
             response: Duration::from_secs(60),
             tunnel: Duration::from_secs(3_600),
@@ -55,12 +59,13 @@ impl Timeouts {
             fields.take(name).and_then(|node| parse(node, &format!("`{name}`"), problems))
         });
         fields.finish(problems);
-        let [header, body, idle, connect, response, tunnel, drain, stop] = parsed;
+        let [header, body, idle, accept, connect, response, tunnel, drain, stop] = parsed;
         let default = Self::default();
         Some(Self {
             header: header.unwrap_or(default.header),
             body: body.unwrap_or(default.body),
             idle: idle.unwrap_or(default.idle),
+            accept: accept.unwrap_or(default.accept),
             connect: connect.unwrap_or(default.connect),
             response: response.unwrap_or(default.response),
             tunnel: tunnel.unwrap_or(default.tunnel),

@@ -297,7 +297,7 @@ fn load_field(name: &str) -> Value {
     match name {
         "cpu" => reference("percent", "the usage of all processors"),
         "memory" => reference("percent", "the usage of all memory"),
-        "connections" => reference("count", "the number of open connections"),
+        "connections" => reference("count", "the number of open connections; over it, every request is denied"),
         "traffic" => reference("byte_rate", "the network traffic"),
         _ => json!({}),
     }

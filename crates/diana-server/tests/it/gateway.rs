@@ -1,6 +1,7 @@
 //! The running gateway: the program itself on real sockets, with an upstream that records every byte, and with
 //! well-behaved and malicious clients.
 
+mod accept_queue;
 mod balancing;
 mod bodies;
 mod clients;

@@ -60,7 +60,7 @@ rules: [{name: each-account, by: account, limit: 2/h, status: 429}]
 fn rejects_connections_over_the_limit() {
     let upstream = Upstream::echo();
     let diana = Diana::serve(&format!(
-        "gateway: {{listen: $LISTEN, upstream: '{}', bounds: {{connections: 10}}}}\nrules: []\n",
+        "gateway: {{listen: $LISTEN, upstream: '{}', bounds: {{connections: 10, accept_queue: 0}}}}\nrules: []\n",
         upstream.url()
     ));
     let mut open: Vec<Client> = (0..10).map(|_| Client::connect(diana.port())).collect();
