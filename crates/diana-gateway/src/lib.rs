@@ -69,3 +69,8 @@ pub use listener::CertificateStatus;
 pub use request::{DescribedHead, DescribedRequest, HeadDescription, InvalidRequest, RejectedRequest, prepare_head};
 pub use total_memory::{ReservedMemory, TotalMemory};
 pub use upstream::{CheckStatus, UpstreamStatus, UpstreamWatch};
+
+/// Runs the code of this page as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/your-own-filter.md")]
+struct YourOwnFilter;

@@ -96,6 +96,7 @@ impl Filter {
 
     /// Decides whether a request has permission, by `permissions` of the rule file. The error is the response to a request
     /// without it, with the status 403; it does not say which rule denied it, but the log does.
+    #[allow(clippy::result_large_err, reason = "it is moved once, and filters return it unboxed")]
     pub fn check_permission(&self, head: &Parts, client: Option<IpAddr>) -> Result<(), Response<Full<Bytes>>> {
         self.0.engine.with_rules(|rules| {
             if !rules.has_permissions() {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 mod axum_service;
+mod own_filter;
 mod page;
 mod polite_crawler;
 mod program;

@@ -6,8 +6,9 @@
     reason = "a test that can't go on should stop; not every test uses all of it"
 )]
 
+use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 /// A running example; stopped when dropped.
 pub(crate) struct Program(Child);
@@ -30,6 +31,12 @@ impl Program {
         // Drains the rest of the output.
         std::thread::spawn(move || lines.for_each(drop));
         (program, line)
+    }
+
+    /// Sends Ctrl-C, and waits for the exit.
+    pub(crate) fn interrupt(mut self) -> ExitStatus {
+        rustix::process::kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
+        self.0.wait().unwrap()
     }
 
     /// Runs an example to its end. Returns its output.
