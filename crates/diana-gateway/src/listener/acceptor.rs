@@ -181,9 +181,9 @@ async fn serve_queued(mut guard: ConnGuard, socket: ClientSocket, peer: SocketAd
         () = socket.clone().closed() => return,
     };
     if has_place {
-        guard.admit()
+        guard.admit();
     } else {
-        guard.refuse()
+        guard.refuse();
     }
     connection::serve(guard, socket, peer, tls).await;
 }

@@ -123,7 +123,7 @@ rules: []
 ";
     let file = RuleFile::read(&Document::new("diana.yaml", text), &Registry::default()).unwrap();
     let with = |path: &str, token: &str| {
-        decide(&file, &SyntheticRequest::new("GET", path).header("authorization", &format!("Bearer {token}"))).0
+        decide(&file, &SyntheticRequest::new("GET", path).header("authorization", format!("Bearer {token}"))).0
     };
     assert!(!with("/admin/a", "eyJhbGciOiJub25lIn0.eyJyb2xlIjoiYWRtaW4ifQ."), "unsigned");
     assert!(!with("/a", "a.b.c"), "it may be that of the banned role");
