@@ -48,6 +48,8 @@ mod keyed;
 mod limit;
 mod limiter;
 mod max_wait;
+#[cfg(feature = "async")]
+mod permit_source;
 mod pool;
 mod quota;
 pub mod store;
@@ -78,7 +80,7 @@ pub use limit::{Limit, LimitId, LimitIdHasher};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 #[cfg(feature = "async")]
-pub use pool::{BoxFuture, PermitSource, SourceError, SourcePermit};
+pub use permit_source::{BoxFuture, PermitSource, RateSource, SourceError, SourcePermit, TakeError};
 pub use pool::{Pool, PoolError, Pooled};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{

@@ -18,16 +18,14 @@
 //!   permit.
 
 mod error;
-#[cfg(feature = "async")]
-mod permit_source;
 mod stock;
 #[cfg(feature = "async")]
 mod with_source;
 
 pub use error::PoolError;
-#[cfg(feature = "async")]
-pub use permit_source::{BoxFuture, PermitSource, SourceError, SourcePermit};
 
+#[cfg(feature = "async")]
+use crate::permit_source::{PermitSource, SourceError, SourcePermit};
 use crate::sync::{Arc, Mutex};
 use crate::{Clock, ConcurrencyLimiter, InvalidQuota, Permit, PermitError, Timestamp};
 use std::fmt;

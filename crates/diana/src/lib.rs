@@ -81,7 +81,7 @@ pub use diana_core::{
     Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
 };
 #[cfg(feature = "wait")]
-pub use diana_core::{BoxFuture, PermitSource, SourceError, SourcePermit, TokioClock};
+pub use diana_core::{BoxFuture, PermitSource, RateSource, SourceError, SourcePermit, TakeError, TokioClock};
 pub use diana_core::{algorithm, store};
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/count_limit.md")]

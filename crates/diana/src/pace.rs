@@ -8,7 +8,8 @@
 //! | bytes: tokio's `AsyncRead` and `AsyncWrite`, `std::io::Read` and `Write` | [`Throttled`] |
 //!
 //! Each takes a [`Limiter`](crate::Limiter), or an `Arc` of one: all users of the same `Arc` share one budget. A
-//! quota's burst passes immediately, and the rest evenly; with a burst of 1 everything is even.
+//! quota's burst passes immediately, and the rest evenly; with a burst of 1 everything is even. Streams, sinks and iterators also take
+//! a rule of the rule file, or a limit that several processes share: see [`PaceLimiter`].
 //!
 //! # How it works
 //! An item is taken from its source first; then permits are acquired for it, immediately or by waiting for a
@@ -38,6 +39,7 @@
 
 mod acquire_until_granted;
 mod chunk;
+mod item_permits;
 mod iterator;
 mod lag;
 mod paced_permits;
@@ -46,6 +48,7 @@ mod stream;
 mod throttled;
 
 pub use acquire_until_granted::Exhausted;
+pub use item_permits::PaceLimiter;
 pub use iterator::{IteratorExt, PacedIterator};
 pub use sink::{PacedSink, SinkError, SinkExt};
 pub use stream::{PacedStream, StreamExt};

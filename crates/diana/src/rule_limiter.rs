@@ -1,7 +1,9 @@
 //! One rule of an engine as a limiter, for pools and paced streams.
 
 use crate::engine::{Engine, VerdictGuard};
-use diana_core::{BoxFuture, Concurrency, MaxWait, PermitSource, SourceError, SourcePermit};
+use diana_core::{
+    BoxFuture, Concurrency, MaxWait, PermitSource, RateSource, Retry, SourceError, SourcePermit, TakeError,
+};
 use diana_rules::ruleset::RuleNotCallable;
 use diana_rules::{Attribute, Attributes};
 use std::borrow::Cow;
@@ -82,6 +84,18 @@ impl RuleLimiter {
         Ok(Box::new(guard))
     }
 
+    /// Blocks this thread until `work` is done.
+    fn block_this_thread(&self, work: Pin<&mut dyn Future<Output = ()>>) {
+        match self.runtime() {
+            Some(runtime) => runtime.block_on(work),
+            // The rule is counted in this process, so only its waits need a timer.
+            None => match Builder::new_current_thread().enable_time().build() {
+                Ok(runtime) => runtime.block_on(work),
+                Err(error) => tracing::error!(%error, "can't start a timer"),
+            },
+        }
+    }
+
     fn runtime(&self) -> Option<Handle> {
         self.engine.runtime().or_else(|| Handle::try_current().ok())
     }
@@ -126,14 +140,40 @@ impl PermitSource for RuleLimiter {
     }
 
     fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>) {
-        match self.runtime() {
-            Some(runtime) => runtime.block_on(work),
-            // The rule is counted in this process, so only its waits need a timer.
-            None => match Builder::new_current_thread().enable_time().build() {
-                Ok(runtime) => runtime.block_on(work),
-                Err(error) => tracing::error!(%error, "can't start a timer"),
-            },
-        }
+        self.block_this_thread(work);
+    }
+}
+
+/// Permits are waited for as long as the rule's `wait` allows; a longer wait is a denial with the time of the next attempt.
+impl RateSource for RuleLimiter {
+    fn take(&self, permits: u64) -> BoxFuture<'_, Result<(), TakeError>> {
+        Box::pin(async move {
+            let failed = |problem: String| {
+                tracing::warn!("nothing is taken from rule `{}`: {problem}", self.rule);
+                TakeError::Failed(problem)
+            };
+            let call = self.call(permits);
+            let acquiring = self.engine.acquire_by(&self.rule, &call).map_err(|error| failed(error.to_string()))?;
+            match acquiring.await {
+                Ok(guard) if guard.verdict().matches().is_held() => {
+                    // Dropping the guard releases them.
+                    Err(failed("it has `concurrent`, whose permits are released".to_owned()))
+                }
+                Ok(mut guard) => {
+                    guard.begin();
+                    Ok(())
+                }
+                Err(verdict) => {
+                    let capacities = verdict.checked_limits().map(|checked| checked.answer.status().limit);
+                    let capacity = capacities.filter(|&capacity| capacity < permits).min();
+                    Err(TakeError::Denied { retry: verdict.retry().unwrap_or(Retry::Never), capacity })
+                }
+            }
+        })
+    }
+
+    fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>) {
+        self.block_this_thread(work);
     }
 }
 

@@ -40,7 +40,7 @@ pub enum PoolError<E> {
         within: Option<Duration>,
         /// Why the source granted none.
         #[source]
-        error: super::SourceError,
+        error: crate::SourceError,
     },
     /// A resource could not be created. It may be tried again.
     #[error("pool `{pool}`: can't create a {resource}: {error}")]

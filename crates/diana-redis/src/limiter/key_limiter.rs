@@ -1,7 +1,9 @@
 //! One key of a shared limiter, for pools and paced streams.
 
 use super::SharedLimiter;
-use diana_core::{AcquireError, BoxFuture, Concurrency, MaxWait, PermitSource, SourceError, SourcePermit};
+use diana_core::{
+    AcquireError, BoxFuture, Concurrency, MaxWait, PermitSource, RateSource, SourceError, SourcePermit, TakeError,
+};
 use std::pin::Pin;
 
 /// One key of a [`SharedLimiter`]; created by [`SharedLimiter::key`].
@@ -77,6 +79,29 @@ impl PermitSource for SharedKeyLimiter {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.limiter.store().runtime().spawn(task);
+    }
+
+    fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>) {
+        self.limiter.store().runtime().block_on(work);
+    }
+}
+
+impl RateSource for SharedKeyLimiter {
+    fn take(&self, permits: u64) -> BoxFuture<'_, Result<(), TakeError>> {
+        Box::pin(async move {
+            if self.limiter.limit().algorithm::<Concurrency>().is_some() {
+                let problem =
+                    format!("limit `{}` is a `Concurrency`, whose permits are released", self.limiter.limit().name());
+                return Err(TakeError::Failed(problem));
+            }
+            match self.limiter.acquire(&self.key, permits).await {
+                Ok(_) => Ok(()),
+                Err(AcquireError::Denied { retry, status }) => {
+                    Err(TakeError::Denied { retry, capacity: (status.limit < permits).then_some(status.limit) })
+                }
+                Err(error) => Err(TakeError::Failed(format!("limit `{}`: {error}", self.limiter.limit().name()))),
+            }
+        })
     }
 
     fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>) {

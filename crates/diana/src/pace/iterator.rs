@@ -1,10 +1,8 @@
 //! A paced iterator, for threads that may block.
 
+use super::item_permits::{ItemPermits, PaceLimiter};
 use super::one;
-use super::paced_permits::PacedPermits;
-use diana_core::Limiter;
 use std::fmt;
-use std::sync::Arc;
 
 /// Paces iterators by a limiter.
 pub trait IteratorExt: Iterator {
@@ -22,11 +20,11 @@ pub trait IteratorExt: Iterator {
     /// assert_eq!(passed.collect::<Vec<_>>(), [(1, 0), (2, 0), (3, 500), (4, 1_000)]);
     /// # Ok::<(), diana::InvalidQuota>(())
     /// ```
-    fn rate_limited(self, limiter: impl Into<Arc<Limiter>>) -> PacedIterator<Self, fn(&Self::Item) -> u64>
+    fn rate_limited(self, limiter: impl Into<PaceLimiter>) -> PacedIterator<Self, fn(&Self::Item) -> u64>
     where
         Self: Sized,
     {
-        PacedIterator { iterator: self, cost: one, held: None, permits: PacedPermits::new(limiter.into()) }
+        PacedIterator { iterator: self, cost: one, held: None, permits: limiter.into().into() }
     }
 }
 
@@ -41,7 +39,7 @@ pub struct PacedIterator<I: Iterator, F> {
     cost: F,
     /// The item for which the limit was exhausted.
     held: Option<(I::Item, u64)>,
-    permits: PacedPermits,
+    permits: ItemPermits,
 }
 
 impl<I: Iterator, F> PacedIterator<I, F> {

@@ -1,13 +1,11 @@
 //! A paced sink.
 
 use super::acquire_until_granted::Exhausted;
+use super::item_permits::{ItemPermits, PaceLimiter};
 use super::one;
-use super::paced_permits::PacedPermits;
-use diana_core::Limiter;
 use futures_sink::Sink;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// Paces sinks by a limiter.
@@ -35,11 +33,11 @@ pub trait SinkExt<Item>: Sink<Item> {
     /// # Ok(())
     /// # }
     /// ```
-    fn rate_limited(self, limiter: impl Into<Arc<Limiter>>) -> PacedSink<Self, Item, fn(&Item) -> u64>
+    fn rate_limited(self, limiter: impl Into<PaceLimiter>) -> PacedSink<Self, Item, fn(&Item) -> u64>
     where
         Self: Sized,
     {
-        PacedSink { sink: self, cost: one, held: None, permits: PacedPermits::new(limiter.into()) }
+        PacedSink { sink: self, cost: one, held: None, permits: limiter.into().into() }
     }
 }
 
@@ -88,7 +86,7 @@ pin_project_lite::pin_project! {
         sink: S,
         cost: F,
         held: Option<(Item, u64)>,
-        permits: PacedPermits,
+        permits: ItemPermits,
     }
 }
 

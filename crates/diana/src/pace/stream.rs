@@ -1,12 +1,10 @@
 //! A paced stream.
 
+use super::item_permits::{ItemPermits, PaceLimiter};
 use super::one;
-use super::paced_permits::PacedPermits;
-use diana_core::Limiter;
 use futures_core::stream::{FusedStream, Stream};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// Paces streams by a limiter.
@@ -32,11 +30,11 @@ pub trait StreamExt: Stream {
     /// # Ok(())
     /// # }
     /// ```
-    fn rate_limited(self, limiter: impl Into<Arc<Limiter>>) -> PacedStream<Self, fn(&Self::Item) -> u64>
+    fn rate_limited(self, limiter: impl Into<PaceLimiter>) -> PacedStream<Self, fn(&Self::Item) -> u64>
     where
         Self: Sized,
     {
-        PacedStream { stream: self, cost: one, held: None, permits: PacedPermits::new(limiter.into()) }
+        PacedStream { stream: self, cost: one, held: None, permits: limiter.into().into() }
     }
 }
 
@@ -62,7 +60,7 @@ pin_project_lite::pin_project! {
         stream: S,
         cost: F,
         held: Option<(S::Item, u64)>,
-        permits: PacedPermits,
+        permits: ItemPermits,
     }
 }
 

@@ -23,6 +23,7 @@ mod pace;
 mod pace_blocking;
 mod pace_bytes;
 mod pace_lag;
+mod pace_rules;
 mod pace_short_writes;
 mod pace_support;
 mod redis;

@@ -1,6 +1,7 @@
-//! Permits of a limit beside the pool's own size: of a rule, or of a total that many processes share.
+//! Limits that are no limiters of this process: of a rule, or counts that many processes share. Pools hold their permits
+//! ([`PermitSource`]), and paced streams take them ([`RateSource`]).
 
-use crate::MaxWait;
+use crate::{MaxWait, Retry};
 use std::any::Any;
 use std::pin::Pin;
 use tokio::time::Instant;
@@ -25,6 +26,32 @@ pub trait PermitSource: Send + Sync + 'static {
 
     /// Blocks this thread until `work` is done.
     fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>);
+}
+
+/// A limit whose permits are taken for good, such as by each message of a paced stream.
+pub trait RateSource: Send + Sync + 'static {
+    /// Takes `permits`, and completes when they can be used. Dropping the future takes none.
+    fn take(&self, permits: u64) -> BoxFuture<'_, Result<(), TakeError>>;
+
+    /// Blocks this thread until `work` is done.
+    fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>);
+}
+
+/// Why a source did not grant permits. None was taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TakeError {
+    /// The limit denied them.
+    #[error("denied")]
+    Denied {
+        /// Whether and when they would be granted.
+        retry: Retry,
+        /// The capacity, if more was requested than is ever granted at once.
+        capacity: Option<u64>,
+    },
+    /// The limit can't be asked, or its permits can't be taken for good.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// Both: each resource holds a permit of the first source, such as the allotment of an application, and one of the second, such as
