@@ -18,7 +18,7 @@ use crate::response::CustomResponse;
 use crate::upstream_url::Upstream;
 pub use allow_deny_list::KeyList;
 pub use count::{CountByStatus, OnStatus, StatusSet};
-use diana_core::{Cost, Quota};
+use diana_core::{Cost, MAX_PERMITS, Quota};
 pub use max_load::{Overload, Percent};
 pub use overrides::Override;
 pub(crate) use parse::{Defaults, status};
@@ -164,6 +164,17 @@ pub struct Bandwidth {
     pub after: u64,
     /// The bodies to throttle.
     pub of: Bodies,
+}
+
+impl Bandwidth {
+    /// The duration of a chunk at the rate: short enough to look even, long enough for a low overhead.
+    pub const CHUNK: Duration = Duration::from_millis(20);
+
+    /// Returns the bytes of a chunk, which are also the default burst: so bodies flow evenly from the first byte.
+    pub fn chunk_of(rate: Quota) -> u64 {
+        let bytes = u128::from(rate.permits()) * Self::CHUNK.as_nanos() / rate.period().as_nanos().max(1);
+        u64::try_from(bytes).unwrap_or(u64::MAX).clamp(1, MAX_PERMITS)
+    }
 }
 
 /// Which bodies are throttled.

@@ -2,15 +2,12 @@
 
 use diana::Engine;
 use diana::algorithm::{Algorithm, BucketState};
-use diana::rules::rule::{Bodies, Rule};
+use diana::rules::rule::{Bandwidth, Bodies, Rule};
 use diana::store::{Ask, Decision, Limit, LocalStore};
 use diana::{Answer, Cost, MaxWait, Quota, Timestamp, TokenBucket};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The duration of a chunk at the rate: short enough to look even, long enough for a low overhead.
-const CHUNK: Duration = Duration::from_millis(20);
 
 /// The time at which bytes are acquired, and when that would have been without a late wake-up.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +54,7 @@ impl Meter {
 
     /// Returns how many bytes to wait for at a time.
     pub(super) fn chunk(&self) -> u64 {
-        let bytes = u128::from(self.rate.permits()) * CHUNK.as_nanos() / self.rate.period().as_nanos().max(1);
-        u64::try_from(bytes).unwrap_or(u64::MAX).clamp(1, self.rate.burst().max(1))
+        Bandwidth::chunk_of(self.rate).min(self.rate.burst().max(1))
     }
 
     /// Returns how long `bytes` take at the rate.

@@ -120,10 +120,25 @@ async fn the_rate_holds_over_a_long_body() {
     let engine = engine("{name: slow, by: ip, bandwidth: 512KiB/s}");
     let body = throttle(&engine, 7).response(Frames::of(&[64 << 10; 81]));
     let chunks = chunks(body).await;
-    // 5,184 KiB, of which 512 go at once.
-    assert_eq!(chunks.last().unwrap().0, 9_125);
+    // 5,184 KiB, of which those of 20 ms go at once.
+    assert_eq!(chunks.last().unwrap().0, 10_106);
     let gaps = chunks.windows(2).map(|pair| pair[1].0 - pair[0].0);
     assert!(gaps.max().unwrap() <= 21, "no gap is longer than a chunk");
+}
+
+/// nginx's `limit_rate 50k`: as a client measures it, 150 KiB take three seconds.
+#[tokio::test(start_paused = true)]
+async fn by_default_a_body_takes_the_time_that_its_rate_says() {
+    for by in ["ip", "request"] {
+        let engine = engine(&format!("{{name: slow, by: {by}, bandwidth: 50KiB/s}}"));
+        let body = throttle(&engine, 7).response(Frames::of(&[150 << 10]));
+        let chunks = chunks(body).await;
+        assert_eq!((chunks[0], chunks.last().copied()), ((0, 1 << 10), Some((2_980, 1 << 10))), "{by}");
+        assert!(chunks.windows(2).all(|pair| pair[1].0 - pair[0].0 == 20), "{by}");
+    }
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 50KiB/s, burst: 50KiB}}");
+    let body = throttle(&engine, 7).response(Frames::of(&[150 << 10]));
+    assert_eq!(chunks(body).await.last().unwrap().0, 2_000);
 }
 
 #[tokio::test(start_paused = true)]

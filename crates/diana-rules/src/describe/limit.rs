@@ -176,8 +176,11 @@ fn bandwidth(bandwidth: &Bandwidth) -> String {
         Bodies::Request => "bodies of requests",
         Bodies::Both => "requests and responses together",
     };
-    let burst =
-        if rate.burst() == rate.permits() { String::new() } else { format!(" ({} at once)", bytes(rate.burst())) };
+    let burst = if rate.burst() == Bandwidth::chunk_of(*rate) {
+        String::new()
+    } else {
+        format!(" ({} at once)", bytes(rate.burst()))
+    };
     let after = if *after == 0 { String::new() } else { format!(", after the first {} of each", bytes(*after)) };
     format!("{of} at {}{burst}{after}", byte_rate(*rate))
 }
@@ -186,7 +189,7 @@ fn load(load: &Overload) -> String {
     let parts = [
         load.cpu.map(|share| format!("CPU up to {share}")),
         load.memory.map(|share| format!("memory up to {share}")),
-        load.connections.map(|count| format!("{count} connections")),
+        load.connections.map(|count| format!("up to {count} connections")),
         load.traffic.map(|traffic| format!("{} of traffic", byte_rate(traffic))),
     ];
     format!("load of this machine: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))

@@ -95,7 +95,7 @@ fn describes_each_algorithm() {
         ),
         (
             "load: {cpu: 85%, memory: 99.5%, connections: 20000, traffic: 800MiB/s}",
-            "load of this machine: CPU up to 85%, memory up to 99.5%, 20000 connections, 800 MiB a second of traffic",
+            "load of this machine: CPU up to 85%, memory up to 99.5%, up to 20000 connections, 800 MiB a second of traffic",
         ),
         ("deny: 10.0.0.1", "no limit, only denied keys"),
     ] {

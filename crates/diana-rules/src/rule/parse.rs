@@ -446,6 +446,7 @@ fn counted_in(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<P
 fn bandwidth(node: &Node, problems: &mut Vec<Problem>) -> Option<Bandwidth> {
     if !matches!(node.value, Value::Map(_)) {
         let rate = scalar::parsed(node, "`bandwidth`", bytes::parse_byte_rate, problems)?;
+        let rate = rate.with_burst(Bandwidth::chunk_of(rate)).ok()?;
         return Some(Bandwidth { rate, after: 0, of: Bodies::default() });
     }
     let mut fields = MapReader::of(node, "`bandwidth`", BANDWIDTH, problems)?;
@@ -456,10 +457,7 @@ fn bandwidth(node: &Node, problems: &mut Vec<Problem>) -> Option<Bandwidth> {
     let after = fields.take("after").and_then(|node| scalar::parsed(node, "`after`", bytes::parse_byte_size, problems));
     let of = fields.take("of").and_then(|node| scalar::word(node, "`of`", &["response", "request", "both"], problems));
     fields.finish(problems);
-    let rate = rate.and_then(|rate| match burst {
-        Some(burst) => rate.with_burst(burst).ok(),
-        None => Some(rate),
-    })?;
+    let rate = rate.and_then(|rate| rate.with_burst(burst.unwrap_or_else(|| Bandwidth::chunk_of(rate))).ok())?;
     let of = [Bodies::Response, Bodies::Request, Bodies::Both][of.unwrap_or(0)];
     Some(Bandwidth { rate, after: after.unwrap_or(0), of })
 }

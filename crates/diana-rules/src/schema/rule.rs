@@ -262,7 +262,7 @@ pub(super) fn match_field(name: &str) -> Value {
 fn bandwidth_field(name: &str) -> Value {
     match name {
         "rate" => reference("byte_rate", "bytes per time"),
-        "burst" => reference("bytes", "the bytes that may be sent at once"),
+        "burst" => reference("bytes", "the bytes that may be sent at once; those of 20 ms of the rate by default"),
         "after" => reference("bytes", "the first bytes of each body that are sent at full speed"),
         "of" => word("the bodies to throttle", &["response", "request", "both"]),
         _ => json!({}),
