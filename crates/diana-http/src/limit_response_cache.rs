@@ -66,13 +66,15 @@ pub(crate) fn with<T>(asked: &CheckedLimit<'_>, act: impl FnOnce(&mut Policy) ->
 impl Policy {
     fn new(limit: &Limit, capacity: u64) -> Self {
         let name = string(limit.name());
-        let mut text = format!("{name};q={capacity}");
-        if limit.algorithm::<Concurrency>().is_some() {
-            text.push_str(";qu=\"concurrent-requests\"");
-        }
-        if let Some(window) = window(limit) {
-            text.push_str(&format!(";w={window}"));
-        }
+        let several = limit.algorithm::<SlidingLog>().filter(|log| log.windows().len() > 1 && log.limit() == capacity);
+        let text = match several {
+            Some(log) => windows(limit.name(), log),
+            None => {
+                let unit = limit.algorithm::<Concurrency>().map_or("", |_| ";qu=\"concurrent-requests\"");
+                let window = window(limit).map(|window| format!(";w={window}")).unwrap_or_default();
+                format!("{name};q={capacity}{unit}{window}")
+            }
+        };
         let header = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
         Self {
             version: limit.version(),
@@ -175,6 +177,15 @@ fn window(limit: &Limit) -> Option<u64> {
         .or_else(|| limit.algorithm::<MinInterval>().map(|every| seconds(every.interval().as_nanos())))
         .or_else(|| limit.algorithm::<SmoothBursty>().and_then(|smooth| of_rate(smooth.rate(), capacity(smooth))))
         .or_else(|| limit.algorithm::<SmoothWarmingUp>().and_then(|smooth| of_rate(smooth.rate(), capacity(smooth))))
+}
+
+/// Returns the policies of a log with several windows, named as if they were several limits.
+fn windows(name: &str, log: &SlidingLog) -> String {
+    let policies = log.windows().iter().zip(1..).map(|(quota, number)| {
+        let name = if number == 1 { string(name) } else { string(&format!("{name}#{number}")) };
+        format!("{name};q={};w={}", quota.permits(), seconds(quota.period().as_nanos()))
+    });
+    policies.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the capacity of a new key.

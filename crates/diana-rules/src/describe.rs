@@ -14,6 +14,7 @@ mod units;
 use crate::rule::{CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OnStatus, OverLimit, Rule};
 use std::fmt;
 pub use table::table;
+pub(crate) use units::bytes;
 pub use units::{duration, period};
 
 /// The description of one rule.

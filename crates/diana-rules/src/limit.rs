@@ -21,7 +21,7 @@ use crate::map_reader::{MapReader, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
-use diana_core::{MinInterval, Quota, TokenBucket, Total};
+use diana_core::{MinInterval, Quota, SlidingLog, TokenBucket, Total};
 pub(crate) use override_inherit::LimitStyle;
 use std::time::Duration;
 
@@ -182,7 +182,34 @@ fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<
                 .expected("expected a limit such as 100/s, or remove it"),
         );
     }
-    items.iter().filter_map(|item| one(item, &[], registry, problems)).collect()
+    one_log(items.iter().filter_map(|item| one(item, &[], registry, problems)).collect())
+}
+
+/// Makes one log of all logs: each request is stored once, whatever the number of windows that count it.
+fn one_log(limits: Vec<LimitRule>) -> Vec<LimitRule> {
+    let log = |limit: &LimitRule| limit.configured.algorithm::<SlidingLog>().cloned();
+    let windows = limits.iter().filter_map(log).flat_map(|log| log.windows().to_vec()).collect::<Vec<_>>();
+    if windows.len() < 2 {
+        return limits;
+    }
+    let written = limits.iter().filter(|limit| log(limit).is_some()).map(|limit| &*limit.written).collect::<Vec<_>>();
+    let (written, several) = (written.join(", "), SlidingLog::several(windows).map(Configured::new));
+    let mut all = Vec::with_capacity(limits.len());
+    let mut several = several.ok();
+    for limit in limits {
+        match several.take() {
+            // In the place of the first one.
+            Some(configured) if log(&limit).is_some() => {
+                all.push(LimitRule { configured, written: written.clone(), ..limit });
+            }
+            not_yet if log(&limit).is_none() => {
+                several = not_yet;
+                all.push(limit);
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 /// Parses one limit: a text, or a map with a rate.

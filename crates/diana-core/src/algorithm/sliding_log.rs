@@ -83,6 +83,16 @@ impl SlidingLog {
         &self.windows
     }
 
+    /// The lowest limit of the windows: the permits that a fresh key can take at once.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The most entries that a key can have: the limit of the longest window.
+    pub fn max_entries(&self) -> u64 {
+        self.longest.permits()
+    }
+
     /// The usage of each window at `now`, in the configured order.
     ///
     /// ```

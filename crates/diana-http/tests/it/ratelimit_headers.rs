@@ -67,6 +67,13 @@ fn reports_at_most_eight_limits() {
 }
 
 #[test]
+fn each_window_of_a_log_is_a_policy() {
+    let log = |rate: &str| format!("{{rate: {rate}, algorithm: sliding_log}}");
+    let (policy, status) = first(&format!("rules: [{{name: a, limit: [{}, {}]}}]", log("5/min"), log("2/s")));
+    assert_eq!((&*policy, &*status), ("\"a\";q=5;w=60, \"a#2\";q=2;w=1", "\"a\";r=1;t=1"));
+}
+
+#[test]
 fn a_request_without_a_rule_has_no_headers() {
     assert_eq!(first("rules: [{name: a, match: {path: /b}, limit: 1/s}]"), ("-".to_owned(), "-".to_owned()));
 }

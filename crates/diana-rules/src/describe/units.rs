@@ -54,7 +54,7 @@ fn bare(one: &str) -> &str {
 }
 
 /// `512 KiB`, `12.5 MB`: the largest unit with at most one decimal place.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 6] =
         [(1 << 30, "GiB"), (1_000_000_000, "GB"), (1 << 20, "MiB"), (1_000_000, "MB"), (1 << 10, "KiB"), (1_000, "kB")];
     let fits = |(unit, _): &&(u64, &str)| count >= *unit && (u128::from(count) * 10).is_multiple_of(u128::from(*unit));

@@ -2,7 +2,7 @@
 
 use super::RuleFile;
 use crate::attributes::{Attribute, SyntheticRequest};
-use crate::describe::and;
+use crate::describe::{and, bytes};
 use crate::document::Span;
 use crate::expression::Expression;
 use crate::limit::LimitRule;
@@ -21,6 +21,10 @@ const MAX_COMPARISONS: usize = 1_000_000;
 
 /// The shortest limit whose counts should survive a restart.
 const HOUR: Duration = Duration::from_secs(3_600);
+/// The most entries of a log for which there is no warning.
+const MAX_LOG: u64 = 10_000;
+/// The bytes of an entry of a log.
+const LOG_ENTRY: u64 = 16;
 /// The maximum number of rules that a warning names.
 const MAX_NAMES: usize = 5;
 
@@ -60,8 +64,21 @@ pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Prob
                 .push(Problem::new(name_span(rule), what).expected("use `**` for any number of segments, `*` for one"));
         }
     }
+    warnings.extend(rules.iter().filter_map(|rule| long_log(rule, name_span(rule))));
     warnings.extend(lost_at_a_restart(file, name_span));
     warnings
+}
+
+/// Returns the warning about a log that is too long for a key.
+fn long_log(rule: &Rule, span: Span) -> Option<Problem> {
+    let all = rule.limits.iter().chain(rule.overrides.iter().flat_map(|own| &own.limits));
+    let logs = all.filter_map(|limit| limit.configured.algorithm::<SlidingLog>());
+    let entries = logs.map(SlidingLog::max_entries).max().filter(|entries| *entries > MAX_LOG)?;
+    let size = bytes(entries.saturating_mul(LOG_ENTRY));
+    let what = format!("warning: the log of `{}` may have {entries} entries ({size}) for each key", rule.name);
+    let expected =
+        "use `algorithm: sliding_window` with `edge: strict`, which never allows more and has 80 bytes a key";
+    Some(Problem::new(span, what).expected(expected))
 }
 
 /// Returns the warning about counts of an hour and more that a restart loses: one for all rules.

@@ -126,6 +126,15 @@ fn each_limit_of_a_list_has_its_own_options() {
 }
 
 #[test]
+fn logs_of_one_list_are_one_log() {
+    let all =
+        limits("limit: [{rate: 1/s, algorithm: sliding_log}, 9/s, {rate: 5/min, algorithm: sliding_log}]").unwrap();
+    let log = SlidingLog::several([quota("1/s"), quota("5/min")]).unwrap();
+    assert_eq!(all.iter().map(|limit| &*limit.written).collect::<Vec<_>>(), ["1/s, 5/min", "9/s"]);
+    assert_eq!(all[0].configured, Configured::new(log));
+}
+
+#[test]
 fn reports_all_problems_at_once() {
     let error =
         limits("limit:\n  - {rate: 0/s}\n  - {rate: 5/fortnight, burts: 3}\n  - {burst: 4}\n  - [1]\n  - true\n");

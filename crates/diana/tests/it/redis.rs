@@ -124,3 +124,30 @@ async fn key_admin_changes_shared_counts_for_all_engines() {
     let reset = one.reset_key("a", &["alice"]).await.unwrap();
     assert_eq!((reset.counted_in, reset.limits[0].remaining, remaining(&other).await), (CountedIn::Shared, 3, 3));
 }
+
+/// The essay's two windows over one list: one a second, and five a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_windows_of_a_log_are_one_key() {
+    let redis = RedisServer::start().unwrap();
+    let log = |rate: &str| format!("{{rate: {rate}, algorithm: sliding_log}}");
+    let limit = format!("limit: [{}, {}]", log("1/s"), log("5/min"));
+    let text = format!(
+        "store: {{redis: '${{URL}}', timeout: 5s, prefix: logs}}\nrules:\n  - {{name: calls, by: account, {limit}}}\n"
+    );
+    let engine = engine(&read(&text, &redis.url())).await;
+    assert!(engine.decide(&account("alice")).await.is_granted());
+    let denied = engine.decide(&account("alice")).await.to_string();
+    assert!(denied.starts_with("denied by `calls` for alice: 0 of 1 left, retry after "), "{denied}");
+    let keys = redis.cli(&["KEYS", "logs:calls*"]).unwrap();
+    assert_eq!(keys.lines().count(), 1, "{keys}");
+
+    // In process: four more, each in another second, and then none until the first is a minute old.
+    let (engine, clock) = crate::support::engine(&format!("rules:\n  - {{name: calls, by: account, {limit}}}\n"));
+    let mut granted = Vec::new();
+    for second in 0..61 {
+        granted.extend(crate::support::decide(&engine, &account("alice")).is_granted().then_some(second));
+        assert_eq!(engine.local().usage().values().map(|usage| usage.keys).sum::<usize>(), 1);
+        clock.advance(std::time::Duration::from_secs(1));
+    }
+    assert_eq!(granted, [0, 1, 2, 3, 4, 60]);
+}

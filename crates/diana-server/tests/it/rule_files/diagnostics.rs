@@ -156,6 +156,21 @@ fn warns_once_about_all_counts_that_a_restart_loses() {
     assert_eq!(many(7), [warning("`r1`, `r2`, `r3`, `r4`, `r5` and 2 more")]);
 }
 
+/// The essay's example of what a log is unsuited for: 1,000,000 in 60 s.
+#[test]
+fn warns_about_long_logs() {
+    let long = "  - {name: long, by: ip, limit: {rate: 1000000/60s, algorithm: sliding_log}}";
+    let what = "the log of `long` may have 1000000 entries (16 MB) for each key";
+    assert_eq!(warnings(long), [format!("diana.yaml:2:12: warning: {what}")]);
+    let several = "[{rate: 1/s, algorithm: sliding_log}, {rate: 10001/min, algorithm: sliding_log}]";
+    let what = "the log of `long` may have 10001 entries (160 kB) for each key";
+    assert_eq!(
+        warnings(&format!("  - {{name: long, by: ip, limit: {several}}}")),
+        [format!("diana.yaml:2:12: warning: {what}")]
+    );
+    assert_eq!(warnings("  - {name: short, by: ip, limit: {rate: 10000/min, algorithm: sliding_log}}"), [""; 0]);
+}
+
 #[test]
 fn warns_about_dot_star_in_paths() {
     let all = "  - {name: all, match: {path: /api/.*}, limit: 5/s}";
