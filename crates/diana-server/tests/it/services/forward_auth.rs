@@ -195,6 +195,7 @@ fn invalid_descriptions_are_answered_with_400() {
         "x-forwarded-uri: http://limited.example/\r\n",
         "x-forwarded-uri: limited.example:443\r\n",
         "x-forwarded-uri: *\r\n",
+        "x-forwarded-uri: /login# x\r\n",
         "x-forwarded-uri: /a%00\r\n",
         "x-forwarded-uri: /x/../login\r\n",
         "x-forwarded-uri: /%2e%2e/login\r\n",
