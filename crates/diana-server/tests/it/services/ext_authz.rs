@@ -5,6 +5,7 @@ use super::messages::{
     Address, CheckAttributes, CheckRequest, CheckResponse, CheckedHttp, CheckedRequest, HeaderOption, HeaderValue,
     Peer, SocketAddress,
 };
+use super::page::{ALICE, BOB, BY_TOKEN, CAROL};
 use crate::support::program::Diana;
 use crate::support::scheme;
 use diana_testing::RedisServer;
@@ -197,6 +198,27 @@ rules:
     }
     let plan = || Described::new("GET", "/plan").header("x-plan", "paid").header("connection", "upgrade, x-plan");
     assert_eq!((status(&envoy, plan()).await, status(&envoy, plan()).await), (200, 429), "it may be any plan");
+}
+
+/// Rules with `missing: skip` don't limit a request without an account.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_connection_names_is_not_absent() {
+    let diana = Diana::serve(&format!("services: {{envoy: $LISTEN}}\n{BY_TOKEN}"));
+    let envoy = Envoy::connect(diana.port()).await;
+    let with = |token: &str, connection: &str| {
+        let request = Described::new("GET", "/").header("authorization", &format!("Bearer {token}"));
+        request.header("connection", connection)
+    };
+    let mut statuses = Vec::new();
+    for token in [ALICE, BOB, CAROL, "invalid"] {
+        statuses.push(status(&envoy, with(token, "upgrade, authorization")).await);
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+    assert_eq!(status(&envoy, with(ALICE, "upgrade")).await, 200, "her own count");
+    for _ in 0..3 {
+        let absent = Described::new("GET", "/").header("connection", "upgrade, authorization");
+        assert_eq!(status(&envoy, absent).await, 200, "a request without a token");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
