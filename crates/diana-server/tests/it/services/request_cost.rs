@@ -10,6 +10,7 @@ use super::messages::{CheckAttributes, CheckRequest, CheckedHttp, CheckedRequest
 use super::resp_client::RespClient;
 use crate::support::client::send_request;
 use crate::support::program::{self, Diana, Stderr};
+use diana_testing::start_error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -66,7 +67,9 @@ impl Counted {
     }
 
     fn control(&self, command: &str) {
-        let output = Command::new("vgdb").arg(format!("--pid={}", self.diana.id())).arg(command).output().unwrap();
+        let mut vgdb = Command::new("vgdb");
+        let output = vgdb.arg(format!("--pid={}", self.diana.id())).arg(command).output();
+        let output = output.unwrap_or_else(|error| panic!("{}", start_error(&vgdb, &error)));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
