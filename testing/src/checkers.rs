@@ -37,15 +37,18 @@ pub fn kubernetes_validate(version: &str, file: &Path) -> io::Result<Output> {
 
 fn output(command: &mut Command, input: &str) -> io::Result<Output> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| {
-        let program = command.get_program().display();
-        io::Error::new(error.kind(), format!("cannot start `{program}`: {error}; `cargo xtask install` installs it"))
-    })?;
+    let mut child = command.spawn().map_err(|error| start_error(command, &error))?;
     if let Some(mut stdin) = child.stdin.take() {
         // A program that ends before it reads closes the pipe, which is fine.
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait_with_output()
+}
+
+/// Returns the error for a program that can't be started. It names the command that installs it.
+pub fn start_error(command: &Command, error: &io::Error) -> io::Error {
+    let program = command.get_program().display();
+    io::Error::new(error.kind(), format!("cannot start `{program}`: {error}; `cargo xtask install` installs it"))
 }
 
 #[cfg(test)]

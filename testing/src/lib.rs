@@ -42,7 +42,7 @@ mod wrk;
 
 pub use browser::Browser;
 pub use caddy_server::CaddyServer;
-pub use checkers::{kubernetes_validate, promtool, systemd_analyze};
+pub use checkers::{kubernetes_validate, promtool, start_error, systemd_analyze};
 pub use envoy_server::EnvoyServer;
 pub use etcd_server::EtcdServer;
 pub use h2load::{H2load, H2loadRun};

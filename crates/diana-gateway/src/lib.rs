@@ -66,7 +66,9 @@ mod worker;
 pub use connection::descriptors::raise_descriptor_limit;
 pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError, UpstreamReload};
 pub use listener::CertificateStatus;
-pub use request::{DescribedHead, DescribedRequest, HeadDescription, InvalidRequest, RejectedRequest, prepare_head};
+pub use request::{
+    DescribedHead, DescribedRequest, HeadDescription, InvalidRequest, RejectedRequest, parse_target, prepare_head,
+};
 pub use total_memory::{ReservedMemory, TotalMemory};
 pub use upstream::{CheckStatus, UpstreamStatus, UpstreamWatch};
 

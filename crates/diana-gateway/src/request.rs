@@ -28,7 +28,7 @@ mod request_record;
 pub(crate) use body::{BodyFault, BodyProgress, RequestBody, RequestBodyStream};
 pub use described_head::{DescribedHead, HeadDescription};
 pub use explained_request::{DescribedRequest, InvalidRequest, RejectedRequest};
-pub use head::prepare_head;
+pub use head::{parse_target, prepare_head};
 pub(crate) use request_record::RequestTracker;
 
 use super::connection::{Connection, PeerTrust};

@@ -10,10 +10,10 @@ use crate::section::GatewayLimits;
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{Method, Request, StatusCode, Uri, Version};
+use http::{Method, Request, StatusCode, Version};
 use std::mem::MaybeUninit;
 
-/// The maximum length of a request target that [`Uri`] supports.
+/// The maximum length of a request target that [`Uri`](http::Uri) supports.
 const MAX_TARGET: usize = u16::MAX as usize - 1;
 /// How many fields are parsed without allocating.
 const FEW_FIELDS: usize = 128;
@@ -148,11 +148,7 @@ fn parse_with<'a>(
     let shared = Shared { text: Bytes::copy_from_slice(&input[..length]), start: input.as_ptr().addr() };
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Invalid)?;
-    parts.uri = Uri::from_maybe_shared(shared.slice(target.as_bytes())).map_err(|_| HeadError::Invalid)?;
-    // Only `CONNECT` may have an authority without a scheme as its target.
-    if parts.uri.scheme().is_none() && parts.uri.authority().is_some() && parts.method != Method::CONNECT {
-        return Err(HeadError::Invalid);
-    }
+    parts.uri = head::parse_visible(shared.slice(target.as_bytes()), &parts.method).ok_or(HeadError::Invalid)?;
     parts.version = if version == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
     parts.headers = head::recycled();
     parts.headers.reserve(parsed.headers.len());

@@ -1,12 +1,12 @@
 //! A described request, parsed as the gateway parses one: for `diana explain`, and for `/explain` of the admin API.
 
-use super::head::{Rejected, check, remove_connection_headers};
+use super::head::{Rejected, check, parse_target, remove_connection_headers};
 use crate::section::GatewaySection;
 use diana_http::{HttpAttributes, RequestScheme};
 use diana_rules::{Attribute, Attributes};
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, StatusCode, Uri, Version};
+use http::{Method, Request, StatusCode, Version};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -57,7 +57,8 @@ impl DescribedRequest {
             |what: &str, text: &str| InvalidRequest(format!("invalid {what} `{text}`: a client cannot send it"));
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = Method::from_bytes(method.as_bytes()).map_err(|_| invalid("method", method))?;
-        head.uri = target.replace(' ', "%20").parse::<Uri>().map_err(|_| invalid("path", target))?;
+        let uri = parse_target(target.replace(' ', "%20").as_bytes(), &head.method);
+        head.uri = uri.ok_or_else(|| invalid("path", target))?;
         // HTTP/1.0 requires no `Host`.
         head.version = Version::HTTP_10;
         let other_paths = HttpAttributes::of_head(&head, None).other_paths().to_vec();

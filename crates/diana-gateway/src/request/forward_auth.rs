@@ -101,14 +101,14 @@ fn describe(head: &mut Parts) -> Result<(), Rejected> {
     let method = only(method, "the check has several `X-Forwarded-Method`")?;
     let host = only(host, "the check has several `X-Forwarded-Host`")?;
     let uri = uri.ok_or(bad("the check has no `X-Forwarded-Uri`"))?;
-    let uri = Uri::try_from(uri.as_bytes()).ok();
-    // The host is in a header of its own.
-    let uri = uri.filter(|uri| uri.authority().is_none()).ok_or(bad("invalid `X-Forwarded-Uri`"))?;
     let has_method = method.is_some();
     let method = match method {
         Some(method) => Method::from_bytes(method.as_bytes()).map_err(|_| bad("invalid `X-Forwarded-Method`"))?,
         None => Method::GET,
     };
+    let uri = head::parse_target(uri.as_bytes(), &method);
+    // The host is in a header of its own.
+    let uri = uri.filter(|uri| uri.authority().is_none()).ok_or(bad("invalid `X-Forwarded-Uri`"))?;
     // Without a host the request has none, rather than that of this service. HTTP/1.0 allows it.
     let host = host.cloned();
     let version = if host.is_some() { Version::HTTP_11 } else { Version::HTTP_10 };

@@ -10,10 +10,13 @@
 //!   proxy.
 
 mod check;
+mod target;
 mod trailers;
 mod upstream_head;
 
 pub(crate) use check::{Rejected, check, check_bounds, check_coding, upgrade};
+pub use target::parse_target;
+pub(crate) use target::parse_visible;
 pub(crate) use trailers::{Padded, TrailerFilter, is_trailer_allowed};
 use upstream_head::X_FORWARDED_PROTO;
 pub(crate) use upstream_head::{HeaderSink, UpstreamRequest, is_forwarded};

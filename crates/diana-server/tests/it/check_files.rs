@@ -58,4 +58,17 @@ fn certificates_keys_and_authorities_are_opened() {
     assert!(status == Some(1) && lines.len() == 2 && !lines.concat().contains("s3cret"), "{lines:?}");
     assert_eq!(checked(&variable, &["--no-env"], &[]).0, Some(0));
     assert_eq!(checked(&valid.replace("other/authority.pem", "nowhere.pem"), &["--no-env"], &[]).0, Some(1));
+
+    for service in ["envoy", "http", "resp"] {
+        let file = |pair: &str| {
+            format!("rules: [{{name: a, limit: 1/s}}]\nservices: {{{service}: {{listen: 127.0.0.1:3, tls: {pair}}}}}\n")
+        };
+        assert_eq!(checked(&file(&good), &[], &[]), (Some(0), Vec::new()), "{service}");
+        let (status, lines) = checked(&file(&pair("old/certificate.pem", "other/key.pem")), &[], &[]);
+        let column = format!("services: {{{service}: {{listen: 127.0.0.1:3, tls: {{certificate: ").len() + 1;
+        let expired = format!("stdin:2:{column}: `certificate` has expired: 2001-09-09T01:46:40Z");
+        let other =
+            format!("stdin:2:{}: `key` is not the key of the certificate", column + "old/certificate.pem, key: ".len());
+        assert_eq!((status, lines), (Some(1), vec![expired, other]), "{service}");
+    }
 }

@@ -3,6 +3,7 @@
 mod ambiguous_headers;
 mod bounds;
 mod client;
+mod described_targets;
 mod envoy;
 mod ext_authz;
 mod forward_auth;

@@ -92,6 +92,25 @@ fn a_signal_logs_what_waits_also_if_the_file_was_found_before() {
 }
 
 #[test]
+fn the_log_names_the_fields_that_are_applied_without_a_restart() {
+    let file = |gateway: &str, token: &str| {
+        format!("gateway: {{listen: $LISTEN{gateway}}}\nadmin: {{listen: $ADMIN, token: {token}}}\nrules: []\n")
+    };
+    let (one, other) = (Upstream::echo(), Upstream::echo());
+    let of = |upstream: &Upstream, token: &str| file(&format!(", upstream: '{}'", upstream.url()), token);
+    let diana = Diana::serve(&of(&one, "hunter1"));
+    let line = |fields: &str| format!("settings applied without a restart: {fields}\n");
+    assert!(!diana.output().contains("settings applied"), "{}", diana.output());
+    diana.rewrite(&of(&other, "hunter1"));
+    diana.signal(Signal::HUP);
+    logged(&diana, &line("gateway.upstream"));
+    diana.rewrite(&of(&other, "hunter2"));
+    diana.signal(Signal::HUP);
+    logged(&diana, &line("gateway.upstream, admin.token"));
+    assert!(!diana.output().contains("hunter"), "{}", diana.output());
+}
+
+#[test]
 fn an_invalid_file_is_an_error_and_not_a_setting_that_waits() {
     let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: []\n");
     diana.rewrite("gateway: {listen: $LISTEN, workers: 1}\nrules: [{name: a, limit: 5/huor}]\n");

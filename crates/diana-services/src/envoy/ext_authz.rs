@@ -16,11 +16,11 @@ use super::unary_call::{MessageError, UnaryCall};
 use super::{Allowed, EnvoyState, descriptor_status, within};
 use bytes::Bytes;
 use diana_gateway::section::GatewayLimits;
-use diana_gateway::{RejectedRequest, prepare_head};
+use diana_gateway::{RejectedRequest, parse_target, prepare_head};
 use diana_http::{CheckResult, HttpAttributes, RequestScheme};
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Uri, Version};
+use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Version};
 use http_body_util::{BodyExt, Empty, Full};
 use std::net::IpAddr;
 use tonic::{Code, Status};
@@ -131,13 +131,17 @@ fn scheme(attribute: &str) -> RequestScheme {
 /// Returns the head of the request that Envoy describes, or why the gateway would reject it.
 fn head(http: attribute_context::HttpRequest, bounds: &GatewayLimits) -> Result<Parts, RejectedRequest> {
     let invalid = |detail| RejectedRequest { status: StatusCode::BAD_REQUEST, detail };
+    // What the gateway counts for its bound.
+    let mut length = http.method.len() + http.path.len() + http.host.len();
+    if length > bounds.header {
+        return Err(HEAD_TOO_LONG);
+    }
     let (mut head, ()) = http::Request::new(()).into_parts();
     head.method = Method::from_bytes(http.method.as_bytes()).map_err(|_| invalid("invalid method"))?;
-    head.uri = Uri::try_from(http.path).map_err(|_| invalid("invalid path"))?;
+    head.uri = parse_target(http.path.as_bytes(), &head.method).ok_or(invalid("invalid path"))?;
     head.version = Version::HTTP_11;
     // `:path` and others are in fields of their own.
     let is_field = |name: &str| !name.starts_with(':');
-    let mut length = 0;
     let mut add = |name: &str, value: &[u8]| -> Result<(), RejectedRequest> {
         length += name.len() + value.len() + SEPARATORS;
         if length > bounds.header {

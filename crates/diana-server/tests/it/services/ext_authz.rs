@@ -5,6 +5,7 @@ use super::messages::{
     Address, CheckAttributes, CheckRequest, CheckResponse, CheckedHttp, CheckedRequest, HeaderOption, HeaderValue,
     Peer, SocketAddress,
 };
+use super::page::{ALICE, BOB, BY_TOKEN, CAROL};
 use crate::support::program::Diana;
 use crate::support::scheme;
 use diana_testing::RedisServer;
@@ -199,6 +200,27 @@ rules:
     assert_eq!((status(&envoy, plan()).await, status(&envoy, plan()).await), (200, 429), "it may be any plan");
 }
 
+/// Rules with `missing: skip` don't limit a request without an account.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_connection_names_is_not_absent() {
+    let diana = Diana::serve(&format!("services: {{envoy: $LISTEN}}\n{BY_TOKEN}"));
+    let envoy = Envoy::connect(diana.port()).await;
+    let with = |token: &str, connection: &str| {
+        let request = Described::new("GET", "/").header("authorization", &format!("Bearer {token}"));
+        request.header("connection", connection)
+    };
+    let mut statuses = Vec::new();
+    for token in [ALICE, BOB, CAROL, "invalid"] {
+        statuses.push(status(&envoy, with(token, "upgrade, authorization")).await);
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+    assert_eq!(status(&envoy, with(ALICE, "upgrade")).await, 200, "her own count");
+    for _ in 0..3 {
+        let absent = Described::new("GET", "/").header("connection", "upgrade, authorization");
+        assert_eq!(status(&envoy, absent).await, 200, "a request without a token");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_is_read_from_the_whole_head() {
     let diana = Diana::serve(
@@ -250,6 +272,10 @@ rules: [{name: each, limit: 1000/s}]",
         assert_eq!(status(&envoy, with(headers, length)).await, expected, "{headers} headers of {length} bytes");
     }
     assert_eq!(status(&envoy, with(1, 2 << 20)).await, 431, "a message that is not read");
+    for (length, expected) in [(7_000, 200), (9_000, 431), (70_000, 431)] {
+        let path = format!("/{}", "a".repeat(length));
+        assert_eq!(status(&envoy, Described::new("GET", &path)).await, expected, "a path of {length} bytes");
+    }
     let joined = Described::new("GET", "/").header("x-joined", &",".repeat(900_000));
     assert_eq!(status(&envoy, joined).await, 431);
     for (length, expected) in [("10", 200), ("11", 413)] {
@@ -380,14 +406,14 @@ async fn an_invalid_request_is_denied_rather_than_an_error() {
     let diana = Diana::serve("services: {envoy: $LISTEN}\nrules: [{name: each, by: ip, limit: 1/h, status: 429}]");
     let envoy = Envoy::connect(diana.port()).await;
     let get = |path: &str| Described::new("GET", path);
-    let long = format!("/{}", "a".repeat(70_000));
     for (what, request) in [
         ("method", Described::new("not a method", "/")),
         ("path", get("no path at all")),
         ("path", get("/login?<")),
         ("path", get("/login<")),
-        ("path", get(&long)),
         ("path", get("")),
+        ("path", get("login")),
+        ("path", get("&:")),
         ("header", get("/").header("bad name", "a")),
         ("header", get("/").header("name", "bad\nvalue")),
     ] {
@@ -399,7 +425,7 @@ async fn an_invalid_request_is_denied_rather_than_an_error() {
     }
     let count =
         |outcome| diana.metric(&format!("diana_service_requests_total{{service=\"envoy\",outcome=\"{outcome}\"}}"));
-    assert_eq!((count("denied"), count("failed")), (8.0, 0.0));
+    assert_eq!((count("denied"), count("failed")), (9.0, 0.0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! `services.http`: which request a check describes, and how it is answered.
 
+use super::page::{ALICE, BOB, BY_TOKEN, CAROL};
 use crate::support::client::{Client, ClientResponse, send_request};
 use crate::support::program::Diana;
 use crate::support::scheme;
@@ -195,6 +196,7 @@ fn invalid_descriptions_are_answered_with_400() {
         "x-forwarded-uri: http://limited.example/\r\n",
         "x-forwarded-uri: limited.example:443\r\n",
         "x-forwarded-uri: *\r\n",
+        "x-forwarded-uri: /login# x\r\n",
         "x-forwarded-uri: /a%00\r\n",
         "x-forwarded-uri: /x/../login\r\n",
         "x-forwarded-uri: /%2e%2e/login\r\n",
@@ -304,6 +306,20 @@ fn headers_that_connection_names_are_one_key() {
     };
     assert_eq!([0, 1, 2, 3].map(|account| check_as(account, "x-account-id")), [204, 204, 429, 429]);
     assert_eq!(check_as(4, "close"), 204);
+}
+
+/// Rules with `missing: skip` don't limit a request without an account.
+#[test]
+fn a_token_that_connection_names_is_not_absent() {
+    let diana = serve(BY_TOKEN);
+    let status = |token: &str, connection: &str| {
+        let token = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+        check(&diana, &format!("x-forwarded-uri: /\r\n{token}connection: {connection}\r\n")).status
+    };
+    let named = |token: &str| status(token, "authorization");
+    assert_eq!([ALICE, BOB, CAROL, "invalid"].map(named), [204, 204, 429, 429]);
+    assert_eq!(status(ALICE, "close"), 204, "her own count");
+    assert_eq!([""; 3].map(named), [204; 3], "a request without a token");
 }
 
 /// WSGI, CGI and PHP read both as one header.

@@ -172,15 +172,20 @@ fn without_the_rate_limit_service_requests_pass() {
 /// The keys that sign the tokens below, and tokens of these users from `https://login.example.com`.
 const JWKS: &str =
     r#"{"keys": [{"kty": "oct", "alg": "HS256", "k": "YSBzZWNyZXQgZm9yIHRlc3RzLCB3aGljaCBub2JvZHkgZWxzZSBoYXM"}]}"#;
-const ALICE: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+pub(super) const ALICE: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
     eyJzdWIiOiJhbGljZSIsImlzcyI6Imh0dHBzOi8vbG9naW4uZXhhbXBsZS5jb20ifQ.\
     4rh1BLwfnnI8j8v-g93N3y36Piqd-gBQTMDNBHwerzE";
-const BOB: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+pub(super) const BOB: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
     eyJzdWIiOiJib2IiLCJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUuY29tIn0.\
     aXu76eb9H3jkIASM9UARBTfrCK_gKEZSC9Lh56SLQt0";
-const CAROL: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+pub(super) const CAROL: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
     eyJzdWIiOiJjYXJvbCIsImlzcyI6Imh0dHBzOi8vbG9naW4uZXhhbXBsZS5jb20ifQ.\
     lfpNR_ajl4F9bHJpFE1hrSsNxVqSZImkmufV9eCM_hM";
+/// Rules that count each user of these tokens; a request without one is not counted.
+pub(super) const BY_TOKEN: &str = "
+identity: {account: jwt(sub), jwt: {secret: 'a secret for tests, which nobody else has'}}
+rules: [{name: each-account, by: account, limit: 2/h, status: 429}]
+";
 
 #[test]
 fn costs_known_afterwards_are_charged_to_the_user_of_a_verified_token() {

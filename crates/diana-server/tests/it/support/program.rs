@@ -1,7 +1,7 @@
 //! A running `diana serve` on its own ports, until the test ends.
 
 use super::client::{ClientResponse, send_request};
-use diana_testing::{Port, wait_until};
+use diana_testing::{Port, start_error, wait_until};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
@@ -213,7 +213,8 @@ fn spawn(command: &mut Command) -> Child {
         command.env("RUST_LOG", "debug");
     }
     let command = command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    child.unwrap_or_else(|error| panic!("{}", start_error(command, &error)))
 }
 
 fn text(rules: &str, listen: &Port, tls: &Port, admin: &Port, folder: &Path) -> String {

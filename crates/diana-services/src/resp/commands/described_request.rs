@@ -6,7 +6,8 @@
 //! # What always holds (tests/it/resp_rules.rs)
 //! A request has the attributes that it has for the gateway, so that no spelling evades a rule: the path in all its
 //! [forms](diana_http::decoded_path), the method in upper case, the host without its port, and the parameters and cookies
-//! of a path with a query and of `header(cookie)`. A request that the gateway would reject is denied.
+//! of a path with a query and of `header(cookie)`. A request that the gateway would reject is denied; one that is longer
+//! than `gateway.bounds.header` is an error.
 
 use super::{Command, MAX_ECHO, echo, integer, is};
 use diana::rules::attributes::DescriptorEntry;
@@ -70,6 +71,14 @@ impl<'a> Name<'a> {
             | (Self::Descriptor(own), Attribute::Descriptor(name))
             | (Self::Named(own), Attribute::Named(name)) => *own == &**name,
             _ => false,
+        }
+    }
+
+    /// Returns `true` if the gateway would read the attribute from the head of a request.
+    fn is_in_head(&self) -> bool {
+        match self {
+            Self::Method | Self::Path | Self::Host | Self::Header(_) | Self::Cookie(_) | Self::Query(_) => true,
+            Self::Ip | Self::Scheme | Self::Domain | Self::Descriptor(_) | Self::Named(_) => false,
         }
     }
 }
@@ -138,6 +147,7 @@ impl<'a> DescribedRequest<'a> {
             let text = |bytes| std::str::from_utf8(bytes).map_err(|_| named(name, "is not UTF-8"));
             request.add(text(name)?, text(value)?)?;
         }
+        request.check_length(gateway.bounds.header)?;
         // Sorted, so that as many as a command may have are compared in little time.
         request.attributes.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let mut pairs = request.attributes.windows(2);
@@ -164,6 +174,17 @@ impl<'a> DescribedRequest<'a> {
         }
         self.attributes.push((name, text, value));
         Ok(())
+    }
+
+    /// Rejects a request whose head would be too long for the gateway.
+    fn check_length(&self, max: usize) -> Result<(), InvalidRequest> {
+        let in_head = self.attributes.iter().filter(|(name, ..)| name.is_in_head());
+        let length = in_head.map(|(_, text, value)| text.len() + value.len()).sum::<usize>();
+        if length <= max {
+            return Ok(());
+        }
+        let text = format!("ERR the request has {length} bytes, more than the {max} of `gateway.bounds.header`");
+        Err(InvalidRequest::Command(text))
     }
 
     /// Returns the value of an attribute as the client wrote it.
