@@ -157,6 +157,7 @@ impl Verdict {
                 };
             }
             match level {
+                tracing::Level::ERROR => event!(tracing::Level::ERROR),
                 tracing::Level::WARN => event!(tracing::Level::WARN),
                 tracing::Level::INFO => event!(tracing::Level::INFO),
                 _ => event!(tracing::Level::DEBUG),
