@@ -56,7 +56,7 @@ pub use proxy::Proxy;
 pub use redis_cluster::{RedisCluster, SlotMove};
 pub use redis_sentinel::RedisSentinel;
 pub use redis_server::{RedisServer, RedisServerBuilder};
-pub use script::Script;
+pub use script::{RunningScript, Script};
 pub use tls_files::TlsFiles;
 pub use traefik_server::TraefikServer;
 pub use wait::wait_until;

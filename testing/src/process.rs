@@ -30,17 +30,22 @@ pub struct Process {
 impl Process {
     /// Starts `command` with neither input nor output.
     pub fn start(command: &mut Command) -> io::Result<Self> {
-        Self::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()))
+        Self::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 
     /// Starts `command` without input, and appends its output to the file `log`.
     pub(crate) fn start_with_log(command: &mut Command, log: &Path) -> io::Result<Self> {
+        Self::start_with_input(command, Stdio::null(), log)
+    }
+
+    /// Starts `command` with this input, and appends its output to the file `log`.
+    pub(crate) fn start_with_input(command: &mut Command, input: Stdio, log: &Path) -> io::Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
-        Self::spawn(command.stdout(log.try_clone()?).stderr(log))
+        Self::spawn(command.stdin(input).stdout(log.try_clone()?).stderr(log))
     }
 
     fn spawn(command: &mut Command) -> io::Result<Self> {
-        let child = command.stdin(Stdio::null()).spawn();
+        let child = command.spawn();
         let child = child.map_err(|error| {
             let program = command.get_program().to_string_lossy();
             let hint = "`cargo xtask install` installs the programs that tests need";

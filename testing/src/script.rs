@@ -10,12 +10,15 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+use crate::process::Process;
 use crate::tools;
 use crate::wait::LONG;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The text of a script, its arguments, and how to run it.
 #[derive(Clone, Debug)]
@@ -97,5 +100,45 @@ impl Script {
         };
         let stderr = String::from_utf8_lossy(&output.stderr);
         Err(io::Error::other(format!("{problem}\n{}\n{}", stdout.trim_end(), stderr.trim_end())))
+    }
+
+    /// Starts the script without waiting for its end, such as one with an endless loop. [`timeout`](Self::timeout) does
+    /// not apply.
+    pub fn start(&self) -> io::Result<RunningScript> {
+        let folder = TempDir::new()?;
+        let (text, log) = (folder.path().join(TEXT), folder.path().join(LOG));
+        std::fs::write(&text, &self.text)?;
+        let mut command = Command::new(&self.interpreter);
+        command.args(self.options).args(&self.args).current_dir(&self.folder);
+        let process = Process::start_with_input(&mut command, File::open(text)?.into(), &log)?;
+        Ok(RunningScript { process, folder })
+    }
+}
+
+const TEXT: &str = "script";
+const LOG: &str = "script.log";
+
+/// A script that was started; killed on drop.
+#[derive(Debug)]
+pub struct RunningScript {
+    // Fields are dropped in this order: first the process, then the folder with its output.
+    process: Process,
+    folder: TempDir,
+}
+
+impl RunningScript {
+    /// Sends SIGKILL, and waits for the exit. No effect on an exited script.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.process.kill()
+    }
+
+    /// Returns `true` if it has exited, or been killed.
+    pub fn has_ended(&self) -> bool {
+        self.process.has_ended()
+    }
+
+    /// Returns what it has written to stdout and stderr so far.
+    pub fn output(&self) -> io::Result<String> {
+        std::fs::read_to_string(self.folder.path().join(LOG))
     }
 }

@@ -1,6 +1,6 @@
 //! Scripts use the Redis clients of their language, and report how they failed.
 
-use diana_testing::{RedisServer, Script};
+use diana_testing::{RedisServer, Script, wait_until};
 use std::time::Duration;
 
 #[test]
@@ -54,4 +54,22 @@ fn an_endless_script_is_killed() {
     // `run` returns when all processes that could write to its output have ended.
     let error = Script::node("while (true) {}").unwrap().timeout(timeout).run().unwrap_err().to_string();
     assert!(error.starts_with("the node script timed out after 200ms\n"), "{error}");
+}
+
+#[test]
+fn a_started_script_runs_until_it_is_killed() {
+    let text = "import sys, time\nprint(sys.argv[1], flush=True)\nwhile True: time.sleep(1)";
+    let mut script = Script::python(text).unwrap().arg("started").start().unwrap();
+    let has_started = || (script.output().unwrap() == "started\n").then_some(());
+    wait_until("its output", Duration::from_secs(30), has_started).unwrap();
+    assert!(!script.has_ended());
+    script.kill().unwrap();
+    assert!(script.has_ended());
+}
+
+#[test]
+fn the_output_of_a_started_script_has_its_error() {
+    let script = Script::python("import sys; sys.exit('wrong')").unwrap().start().unwrap();
+    wait_until("its end", Duration::from_secs(30), || script.has_ended().then_some(())).unwrap();
+    assert_eq!(script.output().unwrap(), "wrong\n");
 }

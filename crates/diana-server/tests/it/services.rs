@@ -15,6 +15,7 @@ mod one_state;
 mod operations;
 mod ordinary_rules;
 mod page;
+mod queue_consumers;
 mod rate_limit;
 mod redis_clients;
 mod request_cost;
