@@ -3,8 +3,8 @@
 -- The script that is sent is assembled from head.lua, this file, the libraries and algorithms that the request needs,
 -- and decide.lua, which documents KEYS and ARGV; or, for the most common request, from head_one.lua and decide_one.lua.
 --
--- All gateways use Redis's clock, so that their own clocks need not agree. A time that the caller provides is for
--- tests: it may lie in the past, so keys are then stored for an hour rather than until they equal a new key.
+-- All gateways use Redis's clock, so that their own clocks need not agree, or (`time: local`) what they know of it, which saves
+-- the call. Another time that the caller provides is for tests: it may lie in the past, so keys are then stored for an hour rather than until they equal a new key.
 --
 -- At the deadline the caller has timed out, and has decided without Redis. To charge the request after that (Redis was
 -- frozen, the network was slow) would charge it twice.

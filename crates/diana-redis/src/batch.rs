@@ -11,7 +11,7 @@
 //! budget.
 
 use crate::link::{Budget, CallError, Counter};
-use crate::script_call::{Op, Request, Timing};
+use crate::script_call::{Op, Request, ScriptTime, Timing};
 use crate::script_runner::{CallContext, ScriptRunner};
 use diana_core::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
@@ -55,7 +55,7 @@ struct Queue {
 struct QueuedRequest {
     request: Request,
     /// The time that the caller provided, if any.
-    now: Option<u64>,
+    now: ScriptTime,
     deadline: Option<u64>,
     budget: Budget,
     answer: oneshot::Sender<BatchResult>,
@@ -94,7 +94,7 @@ impl Batches {
     pub(crate) async fn take(&self, request: Request, context: CallContext) -> BatchResult {
         let (answer, mut answered) = oneshot::channel();
         let deadline = self.runner.deadline(0, context);
-        let now = self.runner.caller_time(context);
+        let now = self.runner.script_time(context);
         let waiting = QueuedRequest { request, now, deadline, budget: context.budget, answer };
         {
             let mut queue = self.queue.lock();
@@ -148,7 +148,7 @@ impl Batches {
         let deadline = batch.iter().filter_map(|waiting| waiting.deadline).min();
         let Some(last) = batch.iter().map(|waiting| waiting.budget).reduce(Budget::later) else { return };
         let budget = self.runner.link.budget_of_call(last);
-        let now = batch.first().and_then(|first| first.now);
+        let now = batch.first().map(|first| first.now).unwrap_or_default();
         let (requests, answers): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.request, waiting.answer)).unzip();
         let timing = Timing { now, deadline };

@@ -371,7 +371,7 @@ impl Client {
         // A late refund is still correct.
         let part = request.names().first().map_or(0, |name| self.runner.link.part(name));
         let deadline = if op == Op::Refund { None } else { self.runner.deadline(part, context) };
-        let timing = Timing { now: self.runner.caller_time(context), deadline };
+        let timing = Timing { now: self.runner.script_time(context), deadline };
         let (now, replies) = self.runner.decide(op, &[request], part, timing, context.budget).await?;
         replies.into_iter().next().map(|reply| (now, reply)).ok_or_else(CallError::invalid_reply)
     }

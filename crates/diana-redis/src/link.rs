@@ -246,6 +246,11 @@ impl Link {
         self.inner.breakers.get(part)?.offset.redis_micros(budget.began + self.inner.timeout)
     }
 
+    /// Returns the time of that part of Redis in microseconds, if it is known well enough.
+    pub(crate) fn redis_time(&self, part: usize) -> Option<u64> {
+        self.inner.breakers.get(part)?.offset.recent_redis_micros(self.inner.clock.now())
+    }
+
     /// Updates the clock offset from a reply that has just arrived.
     pub(crate) fn learn(&self, part: usize, redis_micros: u64) {
         if let Some(breaker) = self.inner.breakers.get(part) {
@@ -317,6 +322,17 @@ impl Inner {
 
     fn install(&self, connection: &Connection) {
         *self.connection.write() = Some(connection.clone());
+    }
+
+    /// Compares the clocks by a reply to what was sent at `began`, which has just arrived.
+    fn watch_clocks(&self, breaker: &Breaker, redis_micros: u64, began: Timestamp) {
+        let now = self.clock.now();
+        let difference = breaker.offset.difference(redis_micros, now, now.since(began));
+        self.counters.set_clock_difference(difference);
+        if difference > clock_offset::MAX_DIFFERENCE {
+            let reason = format!("one of them was set, or runs {difference:?} a second differently");
+            self.warn_throttled(&reason, "the clocks of Redis and this process differ");
+        }
     }
 
     fn learn(&self, breaker: &Breaker, redis_micros: u64) {

@@ -35,6 +35,10 @@ pub enum TimeSource {
     /// Redis's clock, for all processes that share it.
     #[default]
     Redis,
+    /// This process's clock, set by Redis's each second, so that scripts need not ask for the time. All processes agree up to the
+    /// latency of a reply. A difference of more than 10 ms is logged, and the clock is set anew. A script that Redis runs late can't
+    /// know that, so it is charged although its request has timed out.
+    Local,
     /// The caller's clock: each request provides the time. For tests that control the time. Keys expire after an hour.
     Caller,
 }

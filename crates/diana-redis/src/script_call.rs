@@ -130,11 +130,22 @@ impl Request {
     }
 }
 
+/// The clock of a script, with its time in microseconds if it is not Redis's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ScriptTime {
+    #[default]
+    Redis,
+    /// Redis's time as this process knows it.
+    Local(u64),
+    /// A time that the caller provided, which may lie in the past.
+    Caller(u64),
+}
+
 /// The time and the deadline of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timing {
-    /// The time in microseconds that the caller provided; `None` for Redis's clock.
-    pub(crate) now: Option<u64>,
+    /// The script's clock.
+    pub(crate) now: ScriptTime,
     /// In Redis's time, in microseconds.
     pub(crate) deadline: Option<u64>,
 }
@@ -147,15 +158,29 @@ pub(crate) fn command(script: &Script, by: ScriptRef, op: Op, timing: Timing, re
     for name in requests.iter().flat_map(|request| &request.names) {
         cmd.arg(name);
     }
+    let now = match timing.now {
+        ScriptTime::Redis => None,
+        ScriptTime::Local(micros) | ScriptTime::Caller(micros) => Some(micros),
+    };
     // A script for one taking request needs neither the number of asks nor the algorithm's name.
     let skipped = match driver(op, timing, requests) {
-        Driver::One => 2,
+        Driver::One => {
+            cmd.arg(text(timing.deadline));
+            2
+        }
+        Driver::OneAt => {
+            cmd.arg(text(now));
+            2
+        }
         Driver::Many => {
-            cmd.arg(op.name()).arg(text(timing.now));
+            cmd.arg(op.name()).arg(text(now));
+            match timing.now {
+                ScriptTime::Local(_) => cmd.arg("local"),
+                _ => cmd.arg(text(timing.deadline)),
+            };
             0
         }
     };
-    cmd.arg(text(timing.deadline));
     for argument in requests.iter().flat_map(|request| request.args.iter()).skip(skipped) {
         cmd.arg(argument);
     }
@@ -165,7 +190,11 @@ pub(crate) fn command(script: &Script, by: ScriptRef, op: Op, timing: Timing, re
 /// Returns the driver that `requests` need.
 pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
     match requests {
-        [one] if one.names.len() == 1 && op == Op::Take && timing.now.is_none() => Driver::One,
+        [one] if one.names.len() == 1 && op == Op::Take => match timing.now {
+            ScriptTime::Redis => Driver::One,
+            ScriptTime::Local(_) => Driver::OneAt,
+            ScriptTime::Caller(_) => Driver::Many,
+        },
         _ => Driver::Many,
     }
 }

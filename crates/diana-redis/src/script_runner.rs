@@ -2,7 +2,7 @@
 
 use crate::link::{Budget, CallError, Link};
 use crate::options::TimeSource;
-use crate::script_call::{Op, Request, ScriptRef, Timing, command, driver, split_reply};
+use crate::script_call::{Op, Request, ScriptRef, ScriptTime, Timing, command, driver, split_reply};
 use crate::scripts::{ModuleSet, Script, Scripts};
 use diana_core::Timestamp;
 use redis::{Cmd, Value};
@@ -28,10 +28,15 @@ impl ScriptRunner {
         (self.times == TimeSource::Caller).then(|| context.now.as_micros())
     }
 
+    /// Returns the clock of a request's script.
+    pub(crate) fn script_time(&self, context: CallContext) -> ScriptTime {
+        self.caller_time(context).map_or(ScriptTime::Redis, ScriptTime::Caller)
+    }
+
     /// Returns the deadline of a request, in the time of that part of Redis, in microseconds.
     pub(crate) fn deadline(&self, part: usize, context: CallContext) -> Option<u64> {
         match self.times {
-            TimeSource::Redis => self.link.deadline(part, context.budget),
+            TimeSource::Redis | TimeSource::Local => self.link.deadline(part, context.budget),
             TimeSource::Caller => None,
         }
     }
@@ -45,11 +50,18 @@ impl ScriptRunner {
         timing: Timing,
         budget: Budget,
     ) -> Result<(Timestamp, Vec<Value>), CallError> {
+        let timing = match (self.times, timing.now) {
+            (TimeSource::Local, ScriptTime::Redis) => match self.link.redis_time(part) {
+                Some(micros) => Timing { now: ScriptTime::Local(micros), deadline: None },
+                None => timing,
+            },
+            _ => timing,
+        };
         let modules = requests.iter().fold(ModuleSet::default(), |modules, request| modules.and(request.modules()));
         let script = self.scripts.decide(modules, driver(op, timing, requests));
         let value = self.run(part, budget, |by| command(&script, by, op, timing, requests)).await?;
         let (now, replies) = split_reply(value, requests).ok_or_else(CallError::invalid_reply)?;
-        if timing.now.is_none() {
+        if timing.now == ScriptTime::Redis {
             self.link.learn(part, now);
         }
         Ok((Timestamp::from_micros(now), replies.ok_or(CallError::Late)?))

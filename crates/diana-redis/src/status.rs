@@ -1,6 +1,7 @@
 //! The status of the link to Redis, for operators.
 
 use diana_core::Timestamp;
+use std::time::Duration;
 
 /// The status and the counters of the link to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct LinkStatus {
     pub leased: u64,
     /// Instances that were last seen alive, including this one.
     pub instances: u64,
+    /// By how much the clocks of Redis and of this process changed beside each other, as far as the last heartbeat shows.
+    pub clock_difference: Duration,
     /// Limits for which this process adopted a newer [configuration](diana_core::Store::configure) of other instances.
     pub adopted: u64,
 }

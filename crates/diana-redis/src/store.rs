@@ -197,6 +197,7 @@ impl RedisStore {
             saved_by_batching: counters.get(Counter::SavedByBatching),
             leased: self.inner.leases.as_ref().map_or(0, |leases| leases.leased()),
             instances: counters.instances(),
+            clock_difference: counters.clock_difference(),
             adopted: self.inner.client.configs.adopted(),
         }
     }
@@ -258,7 +259,7 @@ impl Inner {
     /// Returns the time for local data: this process's clock, or the time that the caller provided.
     fn local_now(&self, now: Timestamp) -> Timestamp {
         match self.times {
-            TimeSource::Redis => self.client.runner.link.now(),
+            TimeSource::Redis | TimeSource::Local => self.client.runner.link.now(),
             TimeSource::Caller => now,
         }
     }

@@ -26,7 +26,9 @@ use crate::scalar;
 use crate::section::Sections;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, SnapshotSection, StoreSection, WhenRedisIsDown};
+pub use store::{
+    Lease, MemorySection, OnFullKeys, RedisSection, SnapshotSection, StoreSection, StoreTime, WhenRedisIsDown,
+};
 pub use without_environment::NotChecked;
 
 /// The newest known version of the file.

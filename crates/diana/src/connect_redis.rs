@@ -1,7 +1,7 @@
 //! The shared store, as the rule file configures it.
 
-use diana_redis::{Batching, ConnectError, Leases, Options, RedisStore, WhenDown};
-use diana_rules::file::{Lease, RedisSection, WhenRedisIsDown};
+use diana_redis::{Batching, ConnectError, Leases, Options, RedisStore, TimeSource, WhenDown};
+use diana_rules::file::{Lease, RedisSection, StoreTime, WhenRedisIsDown};
 
 /// Connects to the Redis that a file configures.
 ///
@@ -17,6 +17,9 @@ fn options(section: &RedisSection) -> Options {
     }
     if let Some(timeout) = section.timeout {
         options = options.timeout(timeout);
+    }
+    if section.time == Some(StoreTime::Local) {
+        options = options.time_source(TimeSource::Local);
     }
     if let Some(when_down) = section.when_down {
         options = options.when_down(match when_down {

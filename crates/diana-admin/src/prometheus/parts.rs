@@ -44,6 +44,8 @@ pub(super) fn store(text: &mut Text, link: &LinkStatus) {
     text.one("diana_store_up", Kind::Gauge, "Whether the shared store responds.", is_up);
     let help = "Instances that share the store.";
     text.one("diana_store_instances", Kind::Gauge, help, link.instances);
+    let help = "By how much the clocks of Redis and of this process changed beside each other.";
+    text.one("diana_store_clock_difference_seconds", Kind::Gauge, help, link.clock_difference.as_secs_f64());
     let help = "Commands sent to the store for requests.";
     text.one("diana_store_commands_total", Kind::Counter, help, link.commands);
     text.one("diana_store_waits_total", Kind::Counter, "Requests that waited for the store.", link.waits);

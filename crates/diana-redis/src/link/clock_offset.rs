@@ -13,6 +13,10 @@ use std::time::Duration;
 const SAMPLE_LIFETIME: Duration = Duration::from_secs(10);
 /// A difference that no latency explains: one of the clocks was set.
 const STEP_MICROS: i64 = 1_000_000;
+/// How old a sample may be for a time that decides: those of heartbeats are replaced in time.
+const MAX_AGE: Duration = Duration::from_secs(12);
+/// The difference over which a time that was computed with the offset does not decide.
+pub(crate) const MAX_DIFFERENCE: Duration = Duration::from_millis(10);
 
 /// The largest recent difference.
 #[derive(Debug, Default)]
@@ -32,6 +36,30 @@ impl ClockOffset {
             self.micros.store(sample, Ordering::Relaxed);
             self.seen.store(now.as_nanos().max(1), Ordering::Relaxed);
         }
+    }
+
+    /// Returns by how much the clocks have changed beside each other since the offset was measured, beyond what `latency` explains,
+    /// from a reply that arrived at `now` after it. Over [`MAX_DIFFERENCE`], the offset is measured anew.
+    pub(crate) fn difference(&self, redis_micros: u64, now: Timestamp, latency: Duration) -> Duration {
+        if self.seen.load(Ordering::Relaxed) == 0 {
+            return Duration::ZERO;
+        }
+        let sample = signed(redis_micros) - signed(now.as_micros());
+        let best = self.micros.load(Ordering::Relaxed);
+        // The sample is too small by the latency of the reply, so only more than that is a difference.
+        let latency = i64::try_from(latency.as_micros()).unwrap_or(i64::MAX);
+        let ahead = (sample - best).max((best - sample).saturating_sub(latency)).max(0);
+        let difference = Duration::from_micros(ahead.unsigned_abs());
+        if difference > MAX_DIFFERENCE {
+            self.seen.store(0, Ordering::Relaxed);
+        }
+        difference
+    }
+
+    /// Like [`redis_micros`](Self::redis_micros), but `None` if the last good sample is old.
+    pub(crate) fn recent_redis_micros(&self, now: Timestamp) -> Option<u64> {
+        let seen = Timestamp::from_nanos(self.seen.load(Ordering::Relaxed));
+        if now.since(seen) > MAX_AGE { None } else { self.redis_micros(now) }
     }
 
     /// Converts this process's time to Redis's, in microseconds; `None` before the first sample.
@@ -63,6 +91,23 @@ mod tests {
         offset.learn(5_000_600, at(1_000_700)); // 100 µs
         offset.learn(5_000_900, at(1_001_300)); // 400 µs
         assert_eq!(offset.redis_micros(at(2_000_000)), Some(5_999_900));
+    }
+
+    #[test]
+    fn a_difference_is_what_the_latency_does_not_explain() {
+        let (offset, latency) = (ClockOffset::default(), Duration::from_millis(3));
+        assert_eq!(offset.difference(7_000_000, at(1_000_000), latency), Duration::ZERO);
+        offset.learn(5_000_000, at(1_000_000));
+        assert_eq!(offset.difference(5_997_000, at(2_000_000), latency), Duration::ZERO);
+        assert_eq!(offset.difference(5_993_000, at(2_000_000), latency), Duration::from_millis(4));
+        assert_eq!(offset.difference(6_002_000, at(2_000_000), latency), Duration::from_millis(2));
+        assert_eq!(offset.recent_redis_micros(at(3_000_000)), Some(7_000_000));
+        assert_eq!(offset.recent_redis_micros(at(14_000_000)), None, "the sample is old");
+        // One of the clocks was set: Redis's is used, until it is measured again.
+        assert_eq!(offset.difference(6_050_000, at(2_000_000), latency), Duration::from_millis(50));
+        assert_eq!(offset.recent_redis_micros(at(3_000_000)), None);
+        offset.learn(6_050_000, at(2_000_000));
+        assert_eq!(offset.recent_redis_micros(at(3_000_000)), Some(7_050_000));
     }
 
     #[test]

@@ -15,13 +15,22 @@ pub(crate) struct Counters {
     leases: AtomicU64,
     batching: AtomicU64,
     instances: Mutex<Instances>,
+    clock_difference_micros: AtomicU64,
 }
 
 impl Default for Counters {
     fn default() -> Self {
         let zero = AtomicU64::default;
         let instances = Mutex::new(Instances { count: 1, fewer_since: None });
-        Self { commands: zero(), waits: zero(), deny_cache: zero(), leases: zero(), batching: zero(), instances }
+        Self {
+            commands: zero(),
+            waits: zero(),
+            deny_cache: zero(),
+            leases: zero(),
+            batching: zero(),
+            instances,
+            clock_difference_micros: zero(),
+        }
     }
 }
 
@@ -47,6 +56,16 @@ impl Counters {
 
     pub(crate) fn get(&self, counter: Counter) -> u64 {
         self.of(counter).load(Ordering::Relaxed)
+    }
+
+    /// Returns the difference of the clocks at the last heartbeat.
+    pub(crate) fn clock_difference(&self) -> Duration {
+        Duration::from_micros(self.clock_difference_micros.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_clock_difference(&self, difference: Duration) {
+        let micros = u64::try_from(difference.as_micros()).unwrap_or(u64::MAX);
+        self.clock_difference_micros.store(micros, Ordering::Relaxed);
     }
 
     /// Returns how many instances were last seen alive, at least this one.

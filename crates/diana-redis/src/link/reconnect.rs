@@ -112,6 +112,7 @@ pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Resu
     let name = format!("{}:instances", inner.prefix);
     cmd.arg(include_str!("../../scripts/announce.lua")).arg(1).arg(&name);
     cmd.arg(format!("{:016x}", inner.instance)).arg(ALIVE.as_micros().to_string());
+    let began = inner.clock.now();
     let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
     let reply = match reply.map_err(|_| CallError::TimedOut(inner.timeout))?.map_err(CallError::from) {
         // A foreign key with this name. Redis works, and it checks whether it can write before it checks the type.
@@ -125,6 +126,7 @@ pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Resu
     let Value::Array(numbers) = reply else { return Err(CallError::invalid_reply()) };
     let [Value::Int(now), Value::Int(instances)] = numbers[..] else { return Err(CallError::invalid_reply()) };
     if let Ok(now) = u64::try_from(now) {
+        inner.watch_clocks(inner.registry_breaker(), now, began);
         inner.learn(inner.registry_breaker(), now);
     }
     inner.counters.learn_instances(u64::try_from(instances).unwrap_or(1), inner.clock.now(), ALIVE);

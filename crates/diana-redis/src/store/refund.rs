@@ -110,7 +110,7 @@ impl Inner {
     /// Schedules the release of held permits for when Redis is up.
     fn release_later(self: &Arc<Self>, refund: PendingRefund) {
         // If the caller provides the time, the time of a later release is unknown.
-        if !refund.receipts.is_empty() && self.times == TimeSource::Redis {
+        if !refund.receipts.is_empty() && self.times != TimeSource::Caller {
             self.push_pending_release(refund);
             self.resync_later();
         }

@@ -111,7 +111,7 @@ impl Inner {
     /// Starts a task that charges owed permits when Redis is up, also for keys without requests.
     pub(super) fn resync_later(self: &Arc<Self>) {
         // If the caller provides the time, the task does not know it.
-        let is_due = self.has_pending() && self.times == TimeSource::Redis;
+        let is_due = self.has_pending() && self.times != TimeSource::Caller;
         if is_due && !self.resyncing.swap(true, Ordering::AcqRel) {
             self.runtime.spawn(resync_task(Arc::downgrade(self)));
         }
@@ -136,7 +136,7 @@ impl Inner {
 
     /// Sends pending releases and charges, as far as possible at once.
     pub(super) async fn resync_now(self: &Arc<Self>) {
-        if self.times != TimeSource::Redis {
+        if self.times == TimeSource::Caller {
             return;
         }
         let done = async {

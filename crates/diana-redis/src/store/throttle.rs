@@ -148,7 +148,7 @@ impl Inner {
         let arguments = |cmd: &mut Cmd| {
             cmd.arg(1).arg(name);
             match self.times {
-                TimeSource::Redis => cmd.arg("").arg(""),
+                TimeSource::Redis | TimeSource::Local => cmd.arg("").arg(""),
                 TimeSource::Caller => push(cmd, Duration::from_nanos(context.now.as_nanos())),
             };
             cmd.arg(deadline.map_or_else(String::new, |micros| micros.to_string()));
@@ -158,7 +158,7 @@ impl Inner {
         };
         let value = runner.script(&runner.scripts.cl_throttle, part, context.budget, arguments).await?;
         let reply = parse(&value).ok_or_else(CallError::invalid_reply)?;
-        if self.times == TimeSource::Redis {
+        if self.times != TimeSource::Caller {
             runner.link.learn(part, reply.now);
         }
         let (limited, debt) = reply.decided.ok_or(CallError::Late)?;

@@ -12,6 +12,7 @@ mod connect_errors;
 mod deny_cache;
 mod differential;
 mod high_latency;
+mod local_time;
 mod never_over_limit;
 mod not_writable;
 mod outage;

@@ -1,7 +1,7 @@
 //! Descriptions of the store. Defaults are not described.
 
 use super::units;
-use crate::file::{Lease, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
+use crate::file::{Lease, OnFullKeys, RedisSection, StoreSection, StoreTime, WhenRedisIsDown};
 use crate::secret::redact_url;
 
 impl StoreSection {
@@ -48,6 +48,9 @@ fn shared(redis: &RedisSection) -> String {
     }
     if let Some(timeout) = redis.timeout {
         text.push_str(&format!(", with a timeout of {}", units::duration(timeout)));
+    }
+    if redis.time == Some(StoreTime::Local) {
+        text.push_str(", by this process's clock");
     }
     match redis.lease {
         None | Some(Lease::Off) => {}

@@ -64,6 +64,8 @@ pub struct RedisSection {
     pub prefix: Option<String>,
     /// The timeout of a decision.
     pub timeout: Option<Duration>,
+    /// The clock of the limits.
+    pub time: Option<StoreTime>,
     /// The decision while Redis is unreachable.
     pub when_down: Option<WhenRedisIsDown>,
     /// How many permits a busy key leases at once.
@@ -73,6 +75,19 @@ pub struct RedisSection {
     /// The maximum time for which a permit of a `concurrent` limit is held.
     pub permits_for: Option<Duration>,
 }
+
+/// The clock of shared limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreTime {
+    /// Redis's.
+    Redis,
+    /// This process's, which is set by Redis's.
+    Local,
+}
+
+/// The values of `time`.
+pub(crate) const TIME: [&str; 2] = ["redis", "local"];
 
 /// The decision while Redis is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +115,13 @@ pub enum Lease {
     Of(u64),
 }
 
-pub(crate) const FIELDS: [&str; 11] = [
+pub(crate) const FIELDS: [&str; 12] = [
     "memory",
     "on_full",
     "redis",
     "prefix",
     "timeout",
+    "time",
     "when_down",
     "lease",
     "batching",
@@ -114,7 +130,7 @@ pub(crate) const FIELDS: [&str; 11] = [
     "snapshot_interval",
 ];
 /// The fields that require `redis`.
-const REDIS_FIELDS: [&str; 6] = ["prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
+const REDIS_FIELDS: [&str; 7] = ["prefix", "timeout", "time", "when_down", "lease", "batching", "permits_for"];
 /// The URL schemes of Redis.
 pub(crate) const SCHEMES: [&str; 8] = [
     "redis://",
@@ -195,6 +211,7 @@ impl RedisSection {
                 "expected redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name",
             ));
         }
+        let time = fields.take("time").and_then(|node| scalar::word(node, "`time`", &TIME, problems));
         let when_down = fields.take("when_down").and_then(|node| WhenRedisIsDown::read(node, problems));
         let prefix = fields.take("prefix").and_then(|node| {
             let is_valid = |text: &str| !text.is_empty() && !text.contains(['{', '}']);
@@ -227,6 +244,7 @@ impl RedisSection {
             url: Secret::new(text.unwrap_or_default()),
             prefix,
             timeout,
+            time: time.map(|index| [StoreTime::Redis, StoreTime::Local][index]),
             when_down,
             lease,
             batching,

@@ -111,6 +111,10 @@ fn of_store(name: &str) -> Value {
         }
         "prefix" => reference_with("text", "the prefix of all keys", &["diana:"]),
         "timeout" => reference("duration", "the timeout of Redis; 20ms by default"),
+        "time" => word(
+            "the clock of the limits: Redis's by default; or this process's, which is set by Redis's each second, at less cost for Redis",
+            &store::TIME,
+        ),
         "when_down" => {
             let local = object("local counts", &["local"], |_| {
                 word("the share of each instance, or the full limit", &store::LOCAL)

@@ -43,6 +43,7 @@ store:
   redis: redis://127.0.0.1:6379
   prefix: one
   timeout: 10ms
+  time: redis
   when_down: {local: share}
   lease: auto
   batching: true
@@ -133,6 +134,7 @@ const OTHER_VALUES: &[(&str, &str)] = &[
     ("store.redis", "redis://127.0.0.1:6378"),
     ("store.prefix", "two"),
     ("store.timeout", "11ms"),
+    ("store.time", "local"),
     ("store.when_down.local", "full"),
     ("store.lease", "off"),
     ("store.batching", "false"),
