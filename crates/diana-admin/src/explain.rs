@@ -63,6 +63,7 @@ struct Limit {
     name: String,
     limit: u64,
     remaining: u64,
+    used: u64,
     grants: bool,
     /// Seconds that the rule would delay the request.
     wait: f64,
@@ -111,6 +112,7 @@ fn rule(explanation: &RuleExplanation) -> Rule {
         name: name.clone(),
         limit: answer.status().limit,
         remaining: answer.status().remaining,
+        used: answer.status().used(),
         grants: answer.is_granted(),
         wait: answer.wait().unwrap_or_default().as_secs_f64(),
     });

@@ -32,6 +32,7 @@ struct Limit {
     name: String,
     limit: u64,
     remaining: u64,
+    used: u64,
     /// Seconds until the limit resets.
     reset: f64,
     /// Whether a request that costs 1 would be allowed.
@@ -112,6 +113,7 @@ impl<'a> KeyName<'a> {
             name: limit.name,
             limit: limit.limit,
             remaining: limit.remaining,
+            used: limit.limit.saturating_sub(limit.remaining),
             reset: seconds(limit.reset),
             grants: by_list.unwrap_or(limit.retry.is_none()),
             retry_after: match limit.retry {

@@ -46,6 +46,13 @@ pub struct Status {
     pub reset: Duration,
 }
 
+impl Status {
+    /// Returns how much of the limit is in use: what a counter that counts up would show.
+    pub const fn used(&self) -> u64 {
+        self.limit.saturating_sub(self.remaining)
+    }
+}
+
 /// An outcome with the status of the key after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not proceed"]

@@ -107,7 +107,7 @@ async fn explain_does_not_charge() {
         assert_eq!((&report["granted"], &report["rules"][1]["about"]), (&json!(true), &json!(true)));
         assert_eq!(
             report["rules"][1]["limits"],
-            json!([{"name": "both", "limit": 5, "remaining": 5, "grants": true, "wait": 0.0}])
+            json!([{"name": "both", "limit": 5, "remaining": 5, "used": 0, "grants": true, "wait": 0.0}])
         );
         assert_eq!(report["rules"][2]["about"], false);
     }
@@ -217,6 +217,7 @@ async fn peeks_and_changes_single_keys() {
     );
     let limit = &report["limits"][0];
     assert_eq!((&limit["remaining"], &limit["limit"], &limit["grants"]), (&json!(0), &json!(3), &json!(false)));
+    assert_eq!(limit["used"], 3);
     let retry = limit["retry_after"].as_f64().unwrap();
     assert!(retry > 0.0 && retry <= 1200.0, "{retry}");
 

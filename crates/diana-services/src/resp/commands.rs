@@ -102,7 +102,7 @@ static COMMANDS: &[Spec] = &[
         "diana.check",
         -3,
         &[Flag::Write],
-        "Decides about a request by the rules: name value ... [COST n].",
+        "Decides about a request by the rules: name value ... [REPLY used] [COST n].",
         diana_check::check,
     ),
     diana("diana.peek", -2, &[Flag::ReadOnly], "Returns the status of a key of a rule: rule key ...", diana_keys::peek),

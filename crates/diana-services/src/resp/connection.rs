@@ -280,9 +280,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
         match step {
             Step::Done | Step::Throttle(_) => {}
-            Step::Check(future) => {
+            Step::Check(future, form) => {
                 let result = self.attend(future).await?;
-                write_result(result, &mut self.replies);
+                write_result(result, form, &mut self.replies);
             }
             Step::Later(future) => {
                 let outcome = self.attend(future).await?;

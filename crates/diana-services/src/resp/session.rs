@@ -23,11 +23,21 @@ pub(super) enum Step {
     /// Its reply is the answer of the shared store.
     Throttle(ThrottleFuture),
     /// Its reply is the verdict of the rules.
-    Check(AcquireFuture),
+    Check(AcquireFuture, ReplyForm),
     /// Its reply is an outcome that takes I/O, or is rare.
     Later(LaterFuture),
     /// The commands of a transaction are executed now.
     Exec(Transaction),
+}
+
+/// What the reply to `DIANA.CHECK` has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ReplyForm {
+    /// Five integers, as `CL.THROTTLE`, and the rule.
+    #[default]
+    Plain,
+    /// The same, and how much is in use.
+    WithUsed,
 }
 
 /// The future of a rare command.
@@ -36,7 +46,7 @@ pub(super) type LaterFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// The outcome of a rare command.
 pub(super) enum Outcome {
     /// What the rules would decide.
-    Peeked(Verdict),
+    Peeked(Verdict, ReplyForm),
     /// The status of a key of a rule, after the operation.
     Key(Result<KeyStatus, KeyAdminError>),
     /// The command describes no valid request.

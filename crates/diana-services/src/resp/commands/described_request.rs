@@ -10,6 +10,7 @@
 //! than `gateway.bounds.header` is an error.
 
 use super::{Command, MAX_ECHO, echo, integer, is};
+use crate::resp::session::ReplyForm;
 use diana::rules::attributes::DescriptorEntry;
 use diana::rules::{Attribute, Attributes};
 use diana_gateway::section::GatewaySection;
@@ -110,6 +111,8 @@ pub(super) struct DescribedRequest<'a> {
     descriptor: Vec<DescriptorEntry>,
     ip: Option<IpAddr>,
     pub(super) hits: u64,
+    /// What the reply has.
+    pub(super) reply: ReplyForm,
     /// What the attributes say about the head of the request.
     head: Option<DescribedHead>,
     /// Whether that has the path of the request, which is not the name of something else.
@@ -134,6 +137,7 @@ impl<'a> DescribedRequest<'a> {
             descriptor: Vec::new(),
             ip: None,
             hits: 1,
+            reply: ReplyForm::default(),
             head: None,
             has_http_path: false,
         };
@@ -142,6 +146,14 @@ impl<'a> DescribedRequest<'a> {
             if index + 2 == command.len() && is(name, "COST") {
                 let cost = integer(value).and_then(|cost| u64::try_from(cost).ok());
                 request.hits = cost.ok_or_else(|| invalid("COST is not an integer of at least 0"))?;
+                continue;
+            }
+            // Before the cost, or at the end.
+            if index + 4 >= command.len() && is(name, "REPLY") {
+                if !is(value, "USED") {
+                    return Err(invalid("REPLY is not `used`"));
+                }
+                request.reply = ReplyForm::WithUsed;
                 continue;
             }
             let text = |bytes| std::str::from_utf8(bytes).map_err(|_| named(name, "is not UTF-8"));

@@ -1,8 +1,8 @@
-//! `DIANA.CHECK name value ... [COST n]`: decides about a request by the rules.
+//! `DIANA.CHECK name value ... [REPLY used] [COST n]`: decides about a request by the rules.
 
 use super::described_request::{DescribedRequest, InvalidRequest};
 use super::{Command, ReplyBuffer, Session, Step};
-use crate::resp::session::{NO_MEMORY, Outcome};
+use crate::resp::session::{NO_MEMORY, Outcome, ReplyForm};
 use crate::resp::transaction::Transaction;
 use diana::{LoggedRequest, Reason, Retry, Verdict, VerdictGuard};
 use std::sync::Arc;
@@ -21,15 +21,16 @@ pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut R
             return Step::Done;
         }
     };
+    let form = request.reply;
     if request.hits == 0 {
         return peek(session, command, replies);
     }
     match session.engine.acquire(&request.asked()).now() {
         Ok(result) => {
-            write_result(result, replies);
+            write_result(result, form, replies);
             Step::Done
         }
-        Err(future) => Step::Check(future),
+        Err(future) => Step::Check(future, form),
     }
 }
 
@@ -42,11 +43,11 @@ fn peek(session: &Session, command: Command<'_>, replies: &mut ReplyBuffer) -> S
         return Step::Done;
     }
     Step::Later(Box::pin(async move {
-        let peeked = match DescribedRequest::parse(owned.command(0), &state.gateway) {
-            Ok(request) => engine.peek_all(&[&request.asked()]),
+        let (peeked, form) = match DescribedRequest::parse(owned.command(0), &state.gateway) {
+            Ok(request) => (engine.peek_all(&[&request.asked()]), request.reply),
             Err(invalid) => return Outcome::Invalid(invalid),
         };
-        Outcome::Peeked(peeked.await)
+        Outcome::Peeked(peeked.await, form)
     }))
 }
 
@@ -56,51 +57,57 @@ pub(super) fn write_invalid(invalid: &InvalidRequest, replies: &mut ReplyBuffer)
         InvalidRequest::Command(error) => replies.error(error),
         InvalidRequest::Rejected => {
             replies.counts.decision(false);
-            write_numbers(DENIED, None, replies);
+            write_numbers(DENIED, None, None, replies);
         }
     }
 }
 
 /// Writes the result of a request. A granted one is carried out by the client, and is finished here: a client of this
 /// protocol can't say when.
-pub(in crate::resp) fn write_result(result: Result<VerdictGuard, Verdict>, replies: &mut ReplyBuffer) {
+pub(in crate::resp) fn write_result(result: Result<VerdictGuard, Verdict>, form: ReplyForm, replies: &mut ReplyBuffer) {
     replies.counts.decision(result.is_ok());
     match result {
         Ok(mut guard) => {
             guard.begin();
-            write_verdict(guard.verdict(), replies);
+            write_verdict(guard.verdict(), form, replies);
         }
-        Err(verdict) => write_verdict(&verdict, replies),
+        Err(verdict) => write_verdict(&verdict, form, replies),
     }
 }
 
-/// Writes five integers, as `CL.THROTTLE` does, and the name of the rule.
-pub(super) fn write_verdict(verdict: &Verdict, replies: &mut ReplyBuffer) {
+/// Writes five integers, as `CL.THROTTLE` does, the name of the rule and, if asked for, how much is in use.
+pub(super) fn write_verdict(verdict: &Verdict, form: ReplyForm, replies: &mut ReplyBuffer) {
     if verdict.has_log_entries() {
         verdict.log(&LoggedRequest { service: "resp", ..LoggedRequest::default() });
     }
     let limited = i64::from(!verdict.is_granted());
+    let mut used = None;
     let (numbers, rule) = match verdict.reason() {
         None => (NO_RULE, None),
         Some(Reason::Limit(checked)) => {
             let status = checked.answer.status();
             let retry = retry_after(verdict.retry());
+            used = Some(status.used());
             ([limited, count(status.limit), count(status.remaining), retry, seconds(status.reset)], Some(checked.rule))
         }
         Some(Reason::Rule { rule, .. }) => ([limited, 0, 0, retry_after(verdict.retry()), 0], Some(rule)),
         Some(_) => ([limited, -1, -1, retry_after(verdict.retry()), 0], None),
     };
-    write_numbers(numbers, rule.map(|rule| &*rule.name), replies);
+    let used = (form == ReplyForm::WithUsed).then(|| used.map_or(-1, count));
+    write_numbers(numbers, rule.map(|rule| &*rule.name), used, replies);
 }
 
-fn write_numbers(numbers: [i64; 5], rule: Option<&str>, replies: &mut ReplyBuffer) {
-    replies.array(numbers.len() + 1);
+fn write_numbers(numbers: [i64; 5], rule: Option<&str>, used: Option<i64>, replies: &mut ReplyBuffer) {
+    replies.array(numbers.len() + 1 + usize::from(used.is_some()));
     for number in numbers {
         replies.integer(number);
     }
     match rule {
         Some(rule) => replies.bulk(rule.as_bytes()),
         None => replies.null(),
+    }
+    if let Some(used) = used {
+        replies.integer(used);
     }
 }
 

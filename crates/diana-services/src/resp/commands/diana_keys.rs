@@ -78,7 +78,7 @@ fn start(
 /// Writes the outcome of a rare command.
 pub(in crate::resp) fn write_outcome(outcome: Outcome, replies: &mut ReplyBuffer) {
     match outcome {
-        Outcome::Peeked(verdict) => write_verdict(&verdict, replies),
+        Outcome::Peeked(verdict, form) => write_verdict(&verdict, form, replies),
         Outcome::Key(Ok(status)) => write_status(&status, replies),
         Outcome::Key(Err(error)) => replies.error(&format!("ERR {error}")),
         Outcome::Invalid(invalid) => write_invalid(&invalid, replies),
