@@ -41,8 +41,10 @@ Converted directives:
   limit_rate, limit_rate_after  a rule `by: request` with `bandwidth`
   *_status, *_dry_run           `status`, `shadow`
   server_name, location         `match`; a location's limits don't apply to more specific ones, as in nginx
+  *_log_level, zone=NAME:SIZE   `log`, `memory`
   map, geo                      `allow` or `match`, where they leave keys empty
   set_real_ip_from              `gateway.trusted_proxies`
+  *_by_lua*                     rules, if they use lua-resty-limit-traffic with literal parameters
 
 Examples:
   diana import nginx /etc/nginx/nginx.conf

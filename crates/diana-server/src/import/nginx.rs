@@ -58,6 +58,7 @@ const NONE_CONVERTED: &str = "no limit could be converted, so there are no rules
 ///     burst: 3
 ///     nodelay: true
 ///     status: 429
+///     memory: 10MiB
 /// "), "{}", imported.rules);
 /// ```
 pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Imported, Box<Problems>> {

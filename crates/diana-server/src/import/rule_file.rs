@@ -76,8 +76,10 @@ pub(crate) struct Rule {
     pub(crate) deny: Vec<String>,
     pub(crate) shadow: bool,
     pub(crate) status: Option<u16>,
-    /// The level at which denials are logged, maybe with a comment.
+    /// The level at which denials are logged.
     pub(crate) log: Option<&'static str>,
+    /// The maximum memory of its counts.
+    pub(crate) memory: Option<String>,
     /// The source for notes about the whole rule.
     pub(crate) source: Source,
 }
@@ -318,11 +320,11 @@ impl Source {
 }
 
 impl Rule {
-    /// Returns the limit and its conditions, without the name, the status, the log level and the origins. Of rules with equal content,
+    /// Returns the limit and its conditions, without the name, the status, the log level, the memory and the origins. Of rules with equal content,
     /// all but the first could never deny anything.
     pub(crate) fn content(&self) -> Self {
         let (name, origins) = (String::new(), Vec::new());
-        Self { name, origins, status: None, log: None, source: Source::default(), ..self.clone() }
+        Self { name, origins, status: None, log: None, memory: None, source: Source::default(), ..self.clone() }
     }
 
     fn write(&self, text: &mut String) {
@@ -372,6 +374,9 @@ impl Rule {
         }
         if let Some(log) = self.log {
             line(text, indent, "log", log);
+        }
+        if let Some(memory) = &self.memory {
+            line(text, indent, "memory", memory);
         }
     }
 }

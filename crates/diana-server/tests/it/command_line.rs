@@ -45,7 +45,7 @@ fn standard_input_is_read() {
     let conf = "limit_conn_zone $remote_addr zone=c:1m;\nserver { limit_conn c 3; limit_rate $x; }\n";
     let output = diana(&["import", "nginx", "-"], conf);
     assert!(output.status.success());
-    assert!(out(&output).ends_with("by: ip/128\n    concurrent: 3\n"), "{}", out(&output));
+    assert!(out(&output).ends_with("by: ip/128\n    concurrent: 3\n    memory: 1MiB\n"), "{}", out(&output));
     let notes = err(&output);
     assert!(notes.starts_with("stdin:2: limit_rate: not converted: unsupported rate `$x`\nhint: "), "{notes}");
 }

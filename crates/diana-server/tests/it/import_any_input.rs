@@ -200,6 +200,16 @@ proptest! {
     }
 
     #[test]
+    fn changed_lua_scripts(text in mutated("nginx_lua/lua", ".lua")) {
+        nginx(&format!("server {{ access_by_lua_block {{ {text} }} }}"));
+    }
+
+    #[test]
+    fn rearranged_lua_scripts(text in rearranged("nginx_lua/lua", ".lua")) {
+        nginx(&format!("server {{ access_by_lua_block {{ {text} }} }}"));
+    }
+
+    #[test]
     fn changed_nginx_files(text in mutated("nginx", ".conf")) {
         nginx(&text);
     }

@@ -2,7 +2,14 @@
 //! deny a request is lost without a note.
 
 use crate::support::{compare, diana_in, err, folder, out, rule_names};
+use diana::{Engine, EngineOptions, ManualClock, Timestamp, Verdict};
+use diana_rules::attributes::SyntheticRequest;
+use diana_rules::{Document, RuleFile};
 use diana_server::import::{Imported, NoteKind, import_nginx};
+use futures_util::FutureExt;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::time::Duration;
 
 fn imported(text: &str) -> Imported {
     let imported = import_nginx("nginx.conf", text, &|_| Err(std::io::Error::from(std::io::ErrorKind::NotFound)))
@@ -308,18 +315,22 @@ fn blocks_of_awkward_lua_end_where_nginx_ends_them() {
 #[test]
 fn log_levels_become_the_log_of_their_rules() {
     let zones = "limit_req_zone $remote_addr zone=a:1m rate=1r/s; limit_conn_zone $remote_addr zone=c:1m;\n";
-    for (level, log) in [("info", "info"), ("notice", "info"), ("warn", "warn"), ("error", "warn # `error` in nginx")] {
+    for (level, log) in [("info", "info"), ("notice", "info"), ("warn", "warn"), ("error", "error")] {
         let imported =
             imported(&format!("{zones}limit_req_log_level {level};\nserver {{ limit_req zone=a; limit_conn c 1; }}"));
         assert_eq!(imported.rules.matches("    log: ").count(), 1, "{}", imported.rules);
-        assert!(imported.rules.contains(&format!("    burst: 0\n    log: {log}\n")), "{}", imported.rules);
+        assert!(
+            imported.rules.contains(&format!("    burst: 0\n    log: {log}\n    memory: 1MiB\n")),
+            "{}",
+            imported.rules
+        );
         assert!(imported.notes.is_empty(), "{:?}", notes_of(&imported));
     }
     let different = imported(&format!(
         "{zones}limit_conn_log_level info;\nserver {{ location /a/ {{ limit_conn c 1; limit_conn_log_level warn; }}
 location /b/ {{ limit_conn c 1; }} }}"
     ));
-    assert!(different.rules.contains("    concurrent: 1\n    log: warn\n"), "{}", different.rules);
+    assert!(different.rules.contains("    concurrent: 1\n    log: warn\n    memory: 1MiB\n"), "{}", different.rules);
     assert_eq!(
         notes_of(&different)[1..],
         [
@@ -331,5 +342,166 @@ location /b/ {{ limit_conn c 1; }} }}"
     assert_eq!(
         notes_of(&unknown),
         ["nginx.conf:1: limit_req_log_level: not converted: the level must be `info`, `notice`, `warn` or `error`"]
+    );
+}
+
+#[test]
+fn sizes_of_zones_become_the_memory_of_their_rules() {
+    let rules = |key: &str, size: &str| {
+        let imported = imported(&format!(
+            "limit_req_zone {key} zone=a:{size} rate=1r/s;\nserver {{ server_name a.example; limit_req zone=a; }}"
+        ));
+        (
+            imported.rules.lines().find_map(|line| line.strip_prefix("    memory: ")).map(str::to_owned),
+            notes_of(&imported),
+        )
+    };
+    let memory = |size: &str| rules("$binary_remote_addr", size).0;
+    assert_eq!(memory("10m").as_deref(), Some("10MiB"));
+    assert_eq!(memory("1536k").as_deref(), Some("1536KiB"));
+    // nginx's minimum is smaller than that of a rule.
+    assert_eq!(memory("32k").as_deref(), Some("64KiB"));
+    // One key needs no bound.
+    assert_eq!(rules("$server_name", "10m"), (None, Vec::new()));
+    let (large, notes) = rules("$binary_remote_addr", "128m");
+    assert_eq!(large.as_deref(), Some("128MiB"));
+    assert_eq!(
+        notes,
+        [
+            "nginx.conf:1: limit_req_zone: the zones have 128MiB together, but all rules 64MiB by default, which is enough for some 2 million keys; for more, write `store: {memory: 128MiB}`"
+        ]
+    );
+}
+
+/// The page shows what is imported.
+#[test]
+fn the_page_moving_in_shows_the_rules_of_a_script() {
+    let page = include_str!("../../../../docs/moving-in.md");
+    let (_, script) = page.split_once("```nginx\n").unwrap();
+    let (script, rest) = script.split_once("```\n").unwrap();
+    let (_, shown) = rest.split_once("```yaml\n").unwrap();
+    let (shown, rest) = shown.split_once("```\n").unwrap();
+    let imported = imported(script);
+    assert!(imported.notes.is_empty(), "{:?}", notes_of(&imported));
+    let written = imported.rules.lines().filter(|line| !line.trim_start().starts_with('#') && !line.is_empty());
+    assert_eq!(written.map(|line| format!("{line}\n")).collect::<String>(), shown);
+
+    let (_, console) = rest.split_once("--strict > diana.yaml; echo $?\n").unwrap();
+    let note = console.lines().next().unwrap();
+    let expected = std::fs::read_to_string(folder("nginx_lua").join("gateway.expected.notes")).unwrap();
+    assert!(expected.lines().any(|line| line == note), "{note}");
+}
+
+/// Returns an engine with the rules of a script.
+fn engine(lua: &str) -> (Engine, ManualClock) {
+    let imported = imported(&format!("access_by_lua_block {{\n{lua}\n}}"));
+    assert!(imported.notes.is_empty(), "{:?}\n{lua}", notes_of(&imported));
+    let document = Document::new("diana.yaml", imported.rules);
+    let file =
+        RuleFile::read_with(&document, &diana_server::registry(), |_| None).unwrap_or_else(|all| panic!("{all}"));
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    (EngineOptions::of(&file).clock(clock.clone()).build(&file), clock)
+}
+
+/// Decides about a request of a client.
+fn decide(engine: &Engine, client: u8) -> Verdict {
+    let request = SyntheticRequest::new("GET", "/").ip([203, 0, 113, client]);
+    engine.decide(&request).now_or_never().expect("nothing waits")
+}
+
+fn delay(verdict: &Verdict) -> Option<Duration> {
+    verdict.is_granted().then(|| verdict.wait().unwrap_or_default())
+}
+
+#[test]
+fn the_essays_script_delays_three_and_denies_the_fifth() {
+    let script = std::fs::read_to_string(folder("nginx_lua").join("lua/essay.lua")).unwrap();
+    let (engine, clock) = engine(&script);
+    // 2 a second and a burst of 3: one at once, three each half a second after the other.
+    let milliseconds = |count: u64| Some(Duration::from_millis(count));
+    let five = [(); 5].map(|()| delay(&decide(&engine, 1)));
+    assert_eq!(five, [milliseconds(0), milliseconds(500), milliseconds(1000), milliseconds(1500), None]);
+    assert_eq!(decide(&engine, 1).status(), Some(503));
+    clock.advance(Duration::from_millis(500));
+    assert_eq!(delay(&decide(&engine, 1)), milliseconds(1500));
+    assert_eq!(delay(&decide(&engine, 2)), milliseconds(0));
+}
+
+#[test]
+fn connections_wait_as_long_as_in_lua() {
+    let (engine, _) = engine(
+        "local lim = require('resty.limit.conn').new('store', 2, 3, 0.25)
+         local delay, err = lim:incoming(ngx.var.binary_remote_addr, true)
+         if not delay then return ngx.exit(429) end
+         if delay >= 0.001 then ngx.sleep(delay) end",
+    );
+    let requests = [(); 6].map(|()| decide(&engine, 1));
+    // resty.limit.conn: the delay is `unit_delay * floor((conn - 1) / max)`, and more than `max + burst` are rejected.
+    let expected = (1..=6_u64).map(|conn| (conn <= 5).then(|| Duration::from_millis(250 * ((conn - 1) / 2))));
+    assert_eq!(requests.iter().map(delay).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+/// What resty.limit.req computes: the excess in thousandths of requests, and the time in milliseconds.
+#[derive(Default)]
+struct RequestModel {
+    clients: HashMap<u8, (u64, u64)>,
+}
+
+impl RequestModel {
+    /// Returns the new excess; `None` if the request is rejected. `rate` is in thousandths of requests per second.
+    fn excess(&self, client: u8, now: u64, rate: u64, burst: u64) -> Option<u64> {
+        let Some((excess, last)) = self.clients.get(&client) else { return Some(0) };
+        let excess = (excess + 1000).saturating_sub(rate * (now - last) / 1000);
+        (excess <= burst * 1000).then_some(excess)
+    }
+}
+
+proptest! {
+    /// `resty.limit.traffic` rejects if one of its limiters does, and commits to all or none.
+    #[test]
+    fn rules_decide_as_combined_limiters_do(
+        rate in prop::sample::select(vec![500_u64, 1000, 2000, 4000, 5000, 10_000]),
+        burst in 0..6_u64,
+        (count, window) in (1..12_u64, 1..4_u64),
+        requests in prop::collection::vec((prop::sample::select(vec![0_u64, 2, 14, 126, 334, 722, 1514]), 0..2_u8), 1..60),
+    ) {
+        let rate_text = if rate < 1000 { format!("0.{}", rate / 100) } else { (rate / 1000).to_string() };
+        let (engine, clock) = engine(&format!(
+            "local req = require('resty.limit.req').new('req', {rate_text}, {burst})
+             local count = require('resty.limit.count').new('count', {count}, {window})
+             local traffic, key = require 'resty.limit.traffic', ngx.var.binary_remote_addr
+             local delay, err = traffic.combine({{req, count}}, {{key, 'everyone'}}, {{}})
+             if not delay then return ngx.exit(503) end
+             if delay >= 0.001 then ngx.sleep(delay) end"
+        ));
+        let mut model = RequestModel::default();
+        let (mut now, mut opened, mut counted) = (0, None::<u64>, 0);
+        for (elapsed, client) in requests {
+            now += elapsed;
+            clock.advance(Duration::from_millis(elapsed));
+            if opened.is_none_or(|opened| now - opened >= window * 1000) {
+                (opened, counted) = (None, 0);
+            }
+            let excess = model.excess(client, now, rate, burst).filter(|_| counted < count);
+            if let Some(excess) = excess {
+                model.clients.insert(client, (excess, now));
+                opened.get_or_insert(now);
+                counted += 1;
+            }
+            let expected = excess.map(|excess| Duration::from_millis(excess * 1000 / rate));
+            prop_assert_eq!(delay(&decide(&engine, client)), expected, "client {} after {} ms", client, now);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_included_into_a_server_may_have_only_limits() {
+    let imported = imported("limit_req_zone $uri zone=a:1m rate=1r/s;\nlimit_req zone=a;\nlimit_req zone=b;\n");
+    assert!(imported.rules.contains("- name: a\n    by: resource\n    limit: 1/s\n"), "{}", imported.rules);
+    assert_eq!(
+        notes_of(&imported),
+        [
+            "nginx.conf:3: limit_req: not converted: unknown zone `b`: no `limit_req_zone` defines it; import the main file"
+        ]
     );
 }

@@ -40,6 +40,7 @@ pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
     let mut uses = uses.into_iter().collect::<Vec<_>>();
     uses.sort_by_key(|(_, occurrences)| occurrences.iter().map(|occurrence| occurrence.position).min());
     unused(http, &in_zone, notes);
+    larger_than_the_store(http, &in_zone, notes);
 
     let mut converter = Converter { http, choices: &choices, hosts: Hosts::new(&http.servers), notes };
     let mut rules = Vec::new();
@@ -106,15 +107,17 @@ impl<'a> Converter<'a> {
             .min_by_key(|label| label.len())
             .unwrap_or_default();
         let mut keys = vec![Key::default()];
+        let mut zone = None;
         let mut rule = Rule { source: self.notes.source(first.position, directive), ..Rule::default() };
         rule.log = self.log(limit, occurrences);
         match limit {
             Use::Requests { zone: name, .. } | Use::Connections { zone: name, .. } => {
-                let zone = self.zone(name, limit, first.position)?;
-                keys = self.keys(zone, limit, first.position, servers.len())?;
-                let shown = self.notes.show(zone.position);
-                rule.origins.push(format!("{shown}: {directive}_zone {}, zone {name}", zone.key));
-                counted(&mut rule, limit, zone);
+                let known = self.zone(name, limit, first.position)?;
+                keys = self.keys(known, limit, first.position, servers.len())?;
+                let shown = self.notes.show(known.position);
+                rule.origins.push(format!("{shown}: {directive}_zone {}, zone {name}", known.key));
+                counted(&mut rule, limit, known);
+                zone = Some(known);
             }
             Use::Lua(lua) => {
                 keys = self.keys_of_script(lua, first.position, servers.len())?;
@@ -145,6 +148,7 @@ impl<'a> Converter<'a> {
             if limit.zone().is_some() {
                 rule.by = key.by;
             }
+            rule.memory = zone.and_then(|zone| zone.memory(&rule.by));
             let locations = occurrences.iter().map(|occurrence| (occurrence.server, occurrence.item.label)).collect();
             rules.push(ConvertedRule { rule, limit, label, kind, position: first.position, locations });
         }
@@ -354,6 +358,23 @@ fn unused(http: &Http, used: &BTreeMap<&str, usize>, notes: &mut Notes) {
         let what = format!("not converted: no converted `{directive}` uses zone `{name}`");
         notes.info(zone.position, &format!("{directive}_zone"), what);
     }
+}
+
+/// The default `memory` of the store, in bytes.
+const STORE_MEMORY: u64 = 64 << 20;
+
+/// Notes zones that have more memory together than the store has by default, since rules only have a part of it.
+fn larger_than_the_store(http: &Http, used: &BTreeMap<&str, usize>, notes: &mut Notes) {
+    let zones = || http.zones.iter().filter(|(name, _)| used.contains_key(name.as_str())).map(|(_, zone)| zone);
+    let size = zones().filter_map(|zone| zone.size).fold(0, u64::saturating_add);
+    let Some(largest) = zones().max_by_key(|zone| zone.size).filter(|_| size > STORE_MEMORY) else { return };
+    let directive = if largest.kind == ZoneKind::Connections { "limit_conn_zone" } else { "limit_req_zone" };
+    let what = format!(
+        "the zones have {} together, but all rules 64MiB by default, which is enough for some 2 million keys; for more, write `store: {{memory: {}}}`",
+        bytes(size),
+        bytes(size)
+    );
+    notes.info(largest.position, directive, what);
 }
 
 /// Converts `set_real_ip_from`: the proxies that are trusted for the client's address.

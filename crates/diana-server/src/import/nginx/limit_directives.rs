@@ -10,8 +10,22 @@ pub(super) struct Zone {
     pub(super) kind: ZoneKind,
     /// The key, as written.
     pub(super) key: String,
+    /// Its size in bytes.
+    pub(super) size: Option<u64>,
     pub(super) position: Position,
 }
+
+impl Zone {
+    /// Returns the memory of its rule. nginx accepts smaller zones than a rule does, and reserves them even for one key,
+    /// which needs no bound.
+    pub(super) fn memory(&self, by: &[String]) -> Option<String> {
+        let size = self.size.filter(|_| !by.is_empty())?;
+        Some(bytes(size.max(MIN_MEMORY)))
+    }
+}
+
+/// The smallest memory of a rule, in bytes.
+const MIN_MEMORY: u64 = 64 << 10;
 
 /// The level at which nginx logs denials; delays are logged one level lower, as by Diana.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,12 +49,12 @@ impl DenialLog {
         })
     }
 
-    /// Returns the value of a rule's `log`, with its comment.
+    /// Returns the value of a rule's `log`.
     pub(super) fn field(self) -> Option<&'static str> {
         match self {
             Self::Info => Some("info"),
             Self::Warn => Some("warn"),
-            Self::Error => Some("warn # `error` in nginx"),
+            Self::Error => Some("error"),
             Self::Default => None,
         }
     }
@@ -114,10 +128,13 @@ impl Use {
 /// zone; fails with the reason.
 pub(super) fn zone(directive: &Directive) -> Result<(String, Zone), String> {
     let key = directive.arg(0).to_owned();
-    let (mut name, mut rate) = (None, None);
+    let (mut name, mut zone_size, mut rate) = (None, None, None);
     for arg in directive.args.iter().skip(1) {
         match arg.split_once('=') {
-            Some(("zone", value)) => name = Some(value.split(':').next().unwrap_or_default().to_owned()),
+            Some(("zone", value)) => {
+                let (zone, bytes) = value.split_once(':').unwrap_or((value, ""));
+                (name, zone_size) = (Some(zone.to_owned()), size(bytes));
+            }
             Some(("rate", value)) => {
                 rate =
                     Some(requests(value).ok_or_else(|| {
@@ -135,7 +152,7 @@ pub(super) fn zone(directive: &Directive) -> Result<(String, Zone), String> {
         ("limit_req_zone", None) => return Err("missing `rate`".to_owned()),
         _ => ZoneKind::Connections,
     };
-    Ok((name, Zone { kind, key, position: directive.position }))
+    Ok((name, Zone { kind, key, size: zone_size, position: directive.position }))
 }
 
 /// Converts `10r/s` or `30r/m` to Diana's syntax.

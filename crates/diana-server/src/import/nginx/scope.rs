@@ -90,6 +90,7 @@ pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
     let blocks = directives.iter().filter(|directive| directive.name == "http").collect::<Vec<_>>();
     if blocks.is_empty() {
         reader.http(directives);
+        reader.fragment(directives);
     }
     for block in blocks {
         reader.http(block.inside());
@@ -128,6 +129,17 @@ impl Reader<'_> {
         }
         // A file that is included into a server has locations at its top level.
         if let Some(first) = directives.iter().find(|directive| directive.name == "location") {
+            self.server(&Level::default(), directives, first.position);
+        }
+    }
+
+    /// Reads a file that is included into a server, and has only limits.
+    fn fragment(&mut self, directives: &[Directive]) {
+        let has_blocks = directives.iter().any(|directive| ["server", "location"].contains(&directive.name.as_str()));
+        let is_use =
+            |name: &str| ["limit_req", "limit_conn", "limit_rate"].contains(&name) || lua::phase(name).is_some();
+        let first = directives.iter().find(|directive| is_use(&directive.name));
+        if let Some(first) = first.filter(|_| !has_blocks) {
             self.server(&Level::default(), directives, first.position);
         }
     }
