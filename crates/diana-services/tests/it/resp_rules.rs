@@ -54,6 +54,25 @@ async fn a_cost_multiplies_the_cost_of_the_rule() {
     );
 }
 
+/// The count that the essay's script returns.
+#[tokio::test]
+async fn a_reply_has_how_much_is_in_use_if_it_is_asked_for() {
+    let (server, _) = server("rules: [{name: calls, by: account, limit: 3/h}]").await;
+    let mut client = server.client().await;
+    for (used, denied) in [(1, 0), (2, 0), (3, 0), (3, 1)] {
+        let reply = client.ask("DIANA.CHECK path /a account alice REPLY used").await;
+        assert!(
+            reply.starts_with(&format!("[{denied} 3 ")) && reply.ends_with(&format!(" \"calls\" {used}]")),
+            "{reply}"
+        );
+    }
+    let peeked = client.ask("DIANA.CHECK path /a account alice reply USED COST 0").await;
+    assert!(peeked.ends_with(" \"calls\" 3]"), "{peeked}");
+    assert_eq!(client.ask("DIANA.CHECK path /a/../b REPLY used").await, "[1 -1 -1 -1 0 nil -1]");
+    assert_eq!(client.ask("DIANA.CHECK path /a REPLY used").await, "[0 -1 -1 -1 0 nil -1]");
+    assert_eq!(client.ask("DIANA.CHECK path /a account bob REPLY all").await, "ERR REPLY is not `used`");
+}
+
 #[tokio::test]
 async fn attributes_are_those_of_the_rule_file() {
     let rules = "

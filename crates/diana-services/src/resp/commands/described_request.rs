@@ -97,7 +97,7 @@ pub(in crate::resp) enum InvalidRequest {
     /// The command is invalid; the text of the error.
     Command(String),
     /// The gateway would reject the request.
-    Rejected,
+    Rejected(ReplyForm),
 }
 
 /// An attribute: its name, the same as the client wrote it, and its value.
@@ -166,7 +166,8 @@ impl<'a> DescribedRequest<'a> {
         if let Some([_, (_, text, _)]) = pairs.find(|pair| matches!(pair, [one, other] if one.0 == other.0)) {
             return Err(named(text.as_bytes(), "is given twice"));
         }
-        request.read_head(gateway).map_err(|_| InvalidRequest::Rejected)?;
+        let reply = request.reply;
+        request.read_head(gateway).map_err(|_| InvalidRequest::Rejected(reply))?;
         Ok(request)
     }
 

@@ -55,9 +55,9 @@ fn peek(session: &Session, command: Command<'_>, replies: &mut ReplyBuffer) -> S
 pub(super) fn write_invalid(invalid: &InvalidRequest, replies: &mut ReplyBuffer) {
     match invalid {
         InvalidRequest::Command(error) => replies.error(error),
-        InvalidRequest::Rejected => {
+        InvalidRequest::Rejected(form) => {
             replies.counts.decision(false);
-            write_numbers(DENIED, None, None, replies);
+            write_numbers(DENIED, None, (*form == ReplyForm::WithUsed).then_some(-1), replies);
         }
     }
 }
