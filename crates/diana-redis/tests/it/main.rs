@@ -11,6 +11,7 @@ mod conformance;
 mod connect_errors;
 mod deny_cache;
 mod differential;
+mod essays;
 mod high_latency;
 mod never_over_limit;
 mod not_writable;
