@@ -58,6 +58,10 @@ impl RemoteSection {
             text.push_str(&format!(", polled every {}", period(poll)));
         }
         text.push_str("; they replace the rules of this file");
+        text.push_str(match self.when_down {
+            WhenRemoteIsDown::LastGood => "; while it is unreachable, the last good ones apply, also after a restart",
+            WhenRemoteIsDown::Local => "; while it is unreachable, the rules of this file apply",
+        });
         text
     }
 }
@@ -216,7 +220,7 @@ mod tests {
         let node = Document::new("diana.yaml", text).parse().unwrap();
         assert_eq!(
             RemoteSection::parse(&node, &mut Vec::new()).unwrap().describe(),
-            "rules are loaded from the config server https://config.example.com/diana.yaml, with a token, polled every 10 seconds; they replace the rules of this file",
+            "rules are loaded from the config server https://config.example.com/diana.yaml, with a token, polled every 10 seconds; they replace the rules of this file; while it is unreachable, the last good ones apply, also after a restart",
         );
     }
 }

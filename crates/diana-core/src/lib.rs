@@ -76,7 +76,7 @@ pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
 pub use keyed::{KeyedLimiter, KeyedPermit};
-pub use limit::{Limit, LimitId, LimitIdHasher};
+pub use limit::{Limit, LimitId, LimitIdHasher, MemoryBound};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 #[cfg(feature = "async")]

@@ -1,11 +1,11 @@
 //! One limit as stores see it: an identity, a name, and an algorithm.
 
 use crate::algorithm::erased_algorithm::AnyAlgorithm;
-use crate::sync::Arc;
 use crate::{Algorithm, Quota, WaitMode};
 use std::any::Any;
 use std::fmt;
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One limit: its name, its algorithm, and an identity under which stores keep the states of its keys.
@@ -30,8 +30,44 @@ struct Inner {
     id: LimitId,
     version: u64,
     name: Box<str>,
-    algorithm: Box<dyn AnyAlgorithm>,
+    algorithm: Arc<dyn AnyAlgorithm>,
+    memory: Option<MemoryBound>,
 }
+
+/// A bound on the memory of the keys of some limits, within that of their store. Clones are the same bound.
+///
+/// ```
+/// use diana_core::{Limit, MemoryBound, Quota, TokenBucket};
+///
+/// // Like a zone of nginx: both limits have 10 MiB for their keys.
+/// let zone = MemoryBound::new(10 << 20);
+/// let second = Limit::new("second", TokenBucket::new(Quota::per_second(10)?)).with_memory(Some(&zone));
+/// let hour = Limit::new("hour", TokenBucket::new(Quota::per_hour(1000)?)).with_memory(Some(&zone));
+/// # let _ = (second, hour);
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryBound(Arc<usize>);
+
+impl MemoryBound {
+    /// Creates a bound in bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(bytes))
+    }
+
+    /// Returns the bound in bytes.
+    pub fn bytes(&self) -> usize {
+        *self.0
+    }
+}
+
+impl PartialEq for MemoryBound {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for MemoryBound {}
 
 /// Identifies a limit within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,19 +106,37 @@ impl Limit {
     pub fn new(name: impl Into<Box<str>>, algorithm: impl Algorithm) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = LimitId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { inner: Arc::new(Inner { id, version: 0, name: name.into(), algorithm: Box::new(algorithm) }) }
+        let algorithm: Arc<dyn AnyAlgorithm> = Arc::new(algorithm);
+        Self { inner: Arc::new(Inner { id, version: 0, name: name.into(), algorithm, memory: None }) }
     }
 
     /// Returns the same limit with other parameters or another algorithm. A store that receives it migrates each key's
     /// usage, clamped to the new capacity, and from then on uses the new version for every request.
     #[must_use]
     pub fn changed_to(&self, algorithm: impl Algorithm) -> Self {
+        self.changed(Arc::new(algorithm), self.inner.memory.clone())
+    }
+
+    /// Returns the same limit with another memory bound, or without one: then its keys have the memory of the store.
+    #[must_use]
+    pub fn with_memory(&self, memory: Option<&MemoryBound>) -> Self {
+        if self.inner.memory.as_ref() == memory {
+            return self.clone();
+        }
+        self.changed(Arc::clone(&self.inner.algorithm), memory.cloned())
+    }
+
+    /// Returns the memory bound of its keys, if it has one.
+    pub fn memory(&self) -> Option<&MemoryBound> {
+        self.inner.memory.as_ref()
+    }
+
+    fn changed(&self, algorithm: Arc<dyn AnyAlgorithm>, memory: Option<MemoryBound>) -> Self {
         // Numbered over all limits, so that of two changes of the same limit the later one is used.
         static CHANGES: AtomicU64 = AtomicU64::new(1);
         let version = CHANGES.fetch_add(1, Ordering::Relaxed);
         let Inner { id, name, .. } = &*self.inner;
-        let id = *id;
-        Self { inner: Arc::new(Inner { id, version, name: name.clone(), algorithm: Box::new(algorithm) }) }
+        Self { inner: Arc::new(Inner { id: *id, version, name: name.clone(), algorithm, memory }) }
     }
 
     /// The identity shared by this limit and its changed versions.

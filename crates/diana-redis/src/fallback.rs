@@ -1,7 +1,7 @@
 //! Answers requests while Redis is unreachable.
 //!
 //! With local counts, each instance enforces its share: the limit divided by the number of instances that were last
-//! seen alive, and at least one. Together they grant about the limit, but the usage on Redis just before the outage is
+//! seen alive, and at least one. (With [`WhenDown::LocalFull`], the whole limit.) Together they grant about the limit, but the usage on Redis just before the outage is
 //! unknown. So in a window in which Redis becomes unreachable or reachable again, up to twice the limit may be granted,
 //! or once per instance if there are more instances than permits.
 //!
@@ -57,12 +57,12 @@ impl Fallback {
         // Each item has its own maximum wait.
         let max_wait = MaxWait::FOREVER;
         match (self.when_down, op) {
-            (WhenDown::Local, Op::Take) => {
+            (policy, Op::Take) if policy.is_local() => {
                 let decision = self.counts.decide(&asks, now, max_wait);
                 let number = if decision.is_granted() { self.debts.add(items) } else { 0 };
                 (decision, number)
             }
-            (WhenDown::Local, _) => (self.counts.peek(&asks, now, max_wait), 0),
+            (policy, _) if policy.is_local() => (self.counts.peek(&asks, now, max_wait), 0),
             (policy, _) => {
                 // Nothing is counted, so each status is that of a new key.
                 let statuses = self.counts.peek(&asks, now, max_wait);
@@ -86,7 +86,7 @@ impl Fallback {
         instances: u64,
         now: Timestamp,
     ) -> Vec<StateReceipt> {
-        if self.when_down != WhenDown::Local {
+        if !self.when_down.is_local() {
             return Vec::new();
         }
         let limits = self.limits(items, instances);
@@ -100,7 +100,7 @@ impl Fallback {
 
     /// Charges the local count.
     pub(crate) fn charge(&self, item: &Item, instances: u64, now: Timestamp) {
-        if self.when_down == WhenDown::Local {
+        if self.when_down.is_local() {
             let limit = self.limit(&item.config, instances);
             self.counts.charge(Ask::new(&limit, &item.name, item.ask.cost), now);
             self.debts.add(std::slice::from_ref(item));
@@ -153,6 +153,7 @@ impl Fallback {
     /// Returns the share of a limit. It is created again only when the limit or the number of instances changes, since
     /// the counts must be migrated each time.
     fn limit(&self, config: &Arc<LimitConfig>, instances: u64) -> Limit {
+        let instances = self.when_down.shares(instances);
         let mut shares = self.shares.lock();
         match shares.get(&config.limit.id()) {
             Some(share) if Arc::ptr_eq(&share.config, config) && share.instances == instances => share.limit.clone(),

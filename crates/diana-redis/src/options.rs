@@ -47,10 +47,25 @@ pub enum WhenDown {
     /// 1). The permits that they granted are charged when Redis is reachable again, as far as they are still in use.
     #[default]
     Local,
+    /// Each instance uses its own counts, with the whole limit: so together they grant up to the limit for each instance. What they
+    /// granted is charged likewise.
+    LocalFull,
     /// Every request is granted.
     Allow,
     /// Every request is denied.
     Deny,
+}
+
+impl WhenDown {
+    /// Returns `true` if this process counts meanwhile.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self, Self::Local | Self::LocalFull)
+    }
+
+    /// Returns the number by which a limit is divided, of so many instances.
+    pub(crate) fn shares(self, instances: u64) -> u64 {
+        if self == Self::LocalFull { 1 } else { instances }
+    }
 }
 
 /// Whether denials are cached: then a request is denied without a round trip if the last known states of all its limits

@@ -115,6 +115,9 @@ fn notes(rule: &Rule) -> Vec<String> {
             notes.push(format!("the cost of a request is `{expression}`{minimum}; {failed}"));
         }
     }
+    if let Some(memory) = rule.memory {
+        notes.push(format!("at most {} of memory for its keys", bytes(u64::try_from(memory).unwrap_or(u64::MAX))));
+    }
     if rule.held_until == HeldUntil::UpstreamDone {
         notes.push("a permit is held until the upstream has responded, even if the client disconnects".to_owned());
     }

@@ -21,6 +21,8 @@ pub enum LogLevel {
     Info,
     /// As warnings; delays as information.
     Warn,
+    /// As errors; delays as warnings.
+    Error,
 }
 
 /// How logs write the keys of requests, which may be personal data or credentials.
@@ -37,7 +39,7 @@ pub enum LoggedKeys {
 }
 
 /// The values of `log`.
-pub(crate) const LOG: [&str; 3] = ["off", "info", "warn"];
+pub(crate) const LOG: [&str; 4] = ["off", "info", "warn", "error"];
 /// The values of `log_keys`.
 pub(crate) const LOG_KEYS: [&str; 3] = ["full", "hashed", "off"];
 /// The values of `top_keys`.
@@ -49,7 +51,7 @@ static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 impl LogLevel {
     pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let word = scalar::word(node, "`log`", &LOG, problems)?;
-        Some([Self::Off, Self::Info, Self::Warn][word])
+        Some([Self::Off, Self::Info, Self::Warn, Self::Error][word])
     }
 }
 

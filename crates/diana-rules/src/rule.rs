@@ -41,6 +41,8 @@ pub struct Rule {
     pub adaptive: bool,
     /// Until when a request holds its permit of a `concurrent` limit.
     pub held_until: HeldUntil,
+    /// The memory bound of its keys in bytes, within that of the store.
+    pub memory: Option<usize>,
     /// The bandwidth of bodies.
     pub bandwidth: Option<Bandwidth>,
     /// The load of the machine over which requests are denied.

@@ -21,6 +21,7 @@ fn options(section: &RedisSection) -> Options {
     if let Some(when_down) = section.when_down {
         options = options.when_down(match when_down {
             WhenRedisIsDown::Local => WhenDown::Local,
+            WhenRedisIsDown::LocalFull => WhenDown::LocalFull,
             WhenRedisIsDown::Allow => WhenDown::Allow,
             WhenRedisIsDown::Deny => WhenDown::Deny,
             _ => WhenDown::default(),

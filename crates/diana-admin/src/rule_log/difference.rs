@@ -62,6 +62,7 @@ fn log(rule: &Rule) -> &'static str {
     match rule.log {
         LogLevel::Off => "log: off",
         LogLevel::Warn => "log: warn",
+        LogLevel::Error => "log: error",
         // The only other level of this version.
         _ => "log: info",
     }

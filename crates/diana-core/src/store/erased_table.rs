@@ -36,6 +36,7 @@ pub(crate) trait AnyTable: Debug + Send {
     fn restart(&mut self);
     fn reclaim(&mut self, now: Timestamp);
     fn sweep_some(&mut self, now: Timestamp);
+    fn set_budget(&mut self, budget: &Arc<Budget>);
     fn len(&self) -> usize;
     fn bytes(&self) -> usize;
     fn drain(&mut self, now: Timestamp) -> Usage;
@@ -118,6 +119,10 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn sweep_some(&mut self, now: Timestamp) {
         self.sweep_some(now);
+    }
+
+    fn set_budget(&mut self, budget: &Arc<Budget>) {
+        self.set_budget(budget);
     }
 
     fn len(&self) -> usize {
@@ -222,7 +227,9 @@ impl Keys {
             (Self::Any(table), None) => table.change_to(algorithm, now),
             _ => false,
         };
-        if !changed {
+        if changed {
+            either!(self, table => table.set_budget(budget));
+        } else {
             // Another kind of algorithm: only the permits in use can be migrated.
             let usage = either!(self, table => table.drain(now));
             *self = Self::new(algorithm, on_full, Arc::clone(budget));

@@ -10,8 +10,10 @@ use super::limit_versions::Changes;
 use super::shards::Shards;
 use super::table::OnFull;
 use super::{Ask, LocalStore, StoreError};
-use crate::sync::Arc;
-use crate::{Answer, ClThrottle, ClThrottleAnswer, Decision, Limit, LimitId, LimitIdHasher, MaxWait, Sample};
+use crate::sync::{Arc, Mutex};
+use crate::{
+    Answer, ClThrottle, ClThrottleAnswer, Decision, Limit, LimitId, LimitIdHasher, MaxWait, MemoryBound, Sample,
+};
 use crate::{TimeDebt, Timestamp};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -107,6 +109,8 @@ impl TableOptions {
 pub struct MemoryStore {
     shards: Shards<Shard>,
     budget: Arc<Budget>,
+    /// The bounds of limits that have one, within the budget.
+    parts: Mutex<Vec<(MemoryBound, Arc<Budget>)>>,
     on_full: OnFull,
     changes: Changes,
 }
@@ -162,6 +166,7 @@ impl MemoryStore {
                 None => Shards::new(options.shard_count(), Shard::default),
             },
             budget: options.budget(),
+            parts: Mutex::default(),
             on_full: options.full(),
             changes: Changes::default(),
         }
@@ -303,9 +308,9 @@ impl MemoryStore {
     #[cold]
     fn new_keys(&self, limit: &Limit, now: Timestamp) -> LimitKeys {
         let (first, changes) = self.changes.begin(limit, now);
-        let mut keys = Keys::new(first.erased(), self.on_full, Arc::clone(&self.budget));
+        let mut keys = Keys::new(first.erased(), self.on_full, self.budget_of(&first));
         for (changed, at) in changes {
-            keys.change_to(changed.erased(), self.on_full, &self.budget, at);
+            keys.change_to(changed.erased(), self.on_full, &self.budget_of(&changed), at);
         }
         LimitKeys { version: limit.version(), keys }
     }
@@ -313,9 +318,23 @@ impl MemoryStore {
     #[cold]
     fn change_keys(&self, known: &mut LimitKeys, limit: &Limit, now: Timestamp) {
         for (changed, at) in self.changes.since(known.version, limit, now) {
-            known.keys.change_to(changed.erased(), self.on_full, &self.budget, at);
+            known.keys.change_to(changed.erased(), self.on_full, &self.budget_of(&changed), at);
         }
         known.version = limit.version();
+    }
+
+    /// Returns the budget of a limit's keys: that of its own bound, or the store's.
+    fn budget_of(&self, limit: &Limit) -> Arc<Budget> {
+        let Some(bound) = limit.memory() else { return Arc::clone(&self.budget) };
+        let mut parts = self.parts.lock();
+        if let Some((_, known)) = parts.iter().find(|(known, _)| known == bound) {
+            return Arc::clone(known);
+        }
+        // Those of limits that are gone.
+        parts.retain(|(_, budget)| Arc::strong_count(budget) > 1);
+        let part = Arc::new(Budget::part_of(&self.budget, bound.bytes()));
+        parts.push((bound.clone(), Arc::clone(&part)));
+        part
     }
 }
 

@@ -109,6 +109,15 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
+    /// Moves the memory of its keys to another budget.
+    pub(crate) fn set_budget(&mut self, budget: &Arc<Budget>) {
+        if Arc::ptr_eq(&self.budget, budget) {
+            return;
+        }
+        budget.record(self.bytes);
+        std::mem::replace(&mut self.budget, Arc::clone(budget)).release(self.bytes);
+    }
+
     /// The number of stored keys.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -3,8 +3,8 @@
 use crate::support::{T0, ms, quota, secs};
 use diana_core::{
     Algorithm, Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, LocalStore, ManualClock, MaxWait,
-    MemoryStore, OnFull, Quota, SlidingLog, SlidingWindow, SmoothWarmingUp, TableOptions, Timestamp, TokenBucket,
-    Total,
+    MemoryBound, MemoryStore, OnFull, Quota, SlidingLog, SlidingWindow, SmoothWarmingUp, TableOptions, Timestamp,
+    TokenBucket, Total,
 };
 use std::collections::BTreeMap;
 
@@ -100,6 +100,49 @@ fn a_limited_key_survives_a_flood_of_a_million_invented_keys() {
                 assert!(!granted(&store, &limit, "mallory", T0), "{on_full:?}: usage lost after {invented} keys");
             }
         }
+    }
+}
+
+/// Floods a limit, and returns the memory of its keys.
+fn flooded(store: &MemoryStore, limit: &Limit, number: u32) -> usize {
+    for invented in 0..number {
+        let _ = store.decide(&[Ask::one(limit, &invented.to_le_bytes())], T0, MaxWait::NONE);
+    }
+    store.usage()[&limit.id()].bytes
+}
+
+#[test]
+fn a_flood_of_a_bounded_limit_leaves_memory_to_the_others() {
+    for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
+        let store = MemoryStore::new(options(8 << 20, on_full));
+        let zone = MemoryBound::new(500_000);
+        let bounded = |name: &str, rate: &str| Limit::new(name, TokenBucket::new(quota(rate))).with_memory(Some(&zone));
+        let (hour, day) = (bounded("hour", "2/h"), bounded("day", "20/day"));
+        let other = Limit::new("other", SlidingLog::new(quota("2/h")));
+        assert!(granted(&store, &hour, "mallory", T0) && granted(&store, &hour, "mallory", T0));
+        let (of_hour, of_day) = (flooded(&store, &hour, 100_000), flooded(&store, &day, 100_000));
+        assert!((400_000..=500_000).contains(&(of_hour + of_day)), "{of_hour} + {of_day}");
+        assert!(!granted(&store, &hour, "mallory", T0), "{on_full:?}");
+        // Requests of several limits are all or nothing, when one of them has no memory.
+        let both = [Ask::one(&other, "alice"), Ask::one(&hour, "new")];
+        let is_granted = store.decide(&both, T0, MaxWait::NONE).is_granted();
+        assert_eq!(is_granted, remaining(&store, &other, "alice", T0) == 1, "{on_full:?}");
+        assert!(on_full != OnFull::Deny || !is_granted);
+        // Others have the rest.
+        assert!((0..5_000).all(|key| granted(&store, &other, &format!("key {key}"), T0)), "{on_full:?}");
+        // A larger bound applies at the next request, and none at all means that of the store. (New keys that share a count keep
+        // sharing it while it is in use.)
+        let larger = hour.with_memory(Some(&MemoryBound::new(1_000_000)));
+        let grown = flooded(&store, &larger, 100_000);
+        assert!(on_full == OnFull::Share || (800_000..=1_000_000).contains(&grown), "{grown}");
+        let free = larger.with_memory(None);
+        let grown = flooded(&store, &free, 100_000);
+        assert!(on_full == OnFull::Share || grown > 1_000_000, "{grown}");
+        assert!(!granted(&store, &free, "mallory", T0), "{on_full:?}");
+        // All of it is returned.
+        store.reclaim(T0 + secs(2 * 86_400));
+        assert_eq!((store.len(), store.usage()[&day.id()].keys), (0, 0));
+        assert!(granted(&store, &day, "new", T0 + secs(2 * 86_400)));
     }
 }
 

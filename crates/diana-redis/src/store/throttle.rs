@@ -108,7 +108,10 @@ impl Inner {
             }
         }
         Ok(match self.when_down {
-            WhenDown::Local => self.throttle_debts.answer(&name, call, instances, self.local_now(now)),
+            policy @ (WhenDown::Local | WhenDown::LocalFull) => {
+                let shares = policy.shares(instances);
+                self.throttle_debts.answer(&name, call, shares, self.local_now(now))
+            }
             WhenDown::Deny => call.denied(RETRY_AFTER),
             WhenDown::Allow => call.answer(Duration::ZERO),
         })

@@ -55,7 +55,12 @@ fn shared(redis: &RedisSection) -> String {
         Some(Lease::Of(count)) => text.push_str(&format!(", with leases of {count} for busy keys")),
     }
     text.push_str(match redis.when_down {
-        None | Some(WhenRedisIsDown::Local) => "; while it is unreachable, each instance counts for itself",
+        None | Some(WhenRedisIsDown::Local) => {
+            "; while it is unreachable, each instance counts for itself, up to its share of each limit"
+        }
+        Some(WhenRedisIsDown::LocalFull) => {
+            "; while it is unreachable, each instance counts for itself, up to the whole limit"
+        }
         Some(WhenRedisIsDown::Allow) => "; while it is unreachable, requests are allowed",
         Some(WhenRedisIsDown::Deny) => "; while it is unreachable, requests are denied",
     });
@@ -87,7 +92,7 @@ rules: []
         assert_eq!(
             lines(text),
             [
-                "shared counts are on rediss+cluster://a:1,b:2, with the key prefix `shop`, with a timeout of 50ms, with leases of 100 for busy keys; while it is unreachable, each instance counts for itself",
+                "shared counts are on rediss+cluster://a:1,b:2, with the key prefix `shop`, with a timeout of 50ms, with leases of 100 for busy keys; while it is unreachable, each instance counts for itself, up to its share of each limit",
                 "counts in this process: take at most 64 MiB; when they are full, new keys are denied",
             ]
         );

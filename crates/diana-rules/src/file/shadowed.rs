@@ -86,6 +86,7 @@ impl<'a> RuleContent<'a> {
             name: _,
             span: _,
             status: _,
+            memory: _,
             missing_status: _,
             answer: _,
             mode: _,

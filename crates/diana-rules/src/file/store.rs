@@ -1,7 +1,7 @@
 //! The section `store`: where the counts are stored.
 
 use crate::bytes;
-use crate::document::Node;
+use crate::document::{Node, Value};
 use crate::map_reader::MapReader;
 use crate::multi_host_url::Address;
 use crate::problem::Problem;
@@ -78,8 +78,10 @@ pub struct RedisSection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenRedisIsDown {
-    /// Each instance uses local counts.
+    /// Each instance uses local counts, and enforces its share of the limit.
     Local,
+    /// Each instance uses local counts, and enforces the whole limit.
+    LocalFull,
     /// All requests are allowed.
     Allow,
     /// All requests are denied.
@@ -193,9 +195,7 @@ impl RedisSection {
                 "expected redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name",
             ));
         }
-        let when_down = fields
-            .take("when_down")
-            .and_then(|node| scalar::word(node, "`when_down`", &["local", "allow", "deny"], problems));
+        let when_down = fields.take("when_down").and_then(|node| WhenRedisIsDown::read(node, problems));
         let prefix = fields.take("prefix").and_then(|node| {
             let is_valid = |text: &str| !text.is_empty() && !text.contains(['{', '}']);
             let expected = "expected a text without `{` and `}`, which would put all keys of a cluster on one node";
@@ -227,12 +227,29 @@ impl RedisSection {
             url: Secret::new(text.unwrap_or_default()),
             prefix,
             timeout,
-            when_down: when_down
-                .map(|index| [WhenRedisIsDown::Local, WhenRedisIsDown::Allow, WhenRedisIsDown::Deny][index]),
+            when_down,
             lease,
             batching,
             permits_for,
         })
+    }
+}
+
+/// The values of `when_down`.
+pub(crate) const WHEN_DOWN: [&str; 3] = ["local", "allow", "deny"];
+/// The values of `local` in `when_down: {local: full}`.
+pub(crate) const LOCAL: [&str; 2] = ["share", "full"];
+
+impl WhenRedisIsDown {
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        if !matches!(node.value, Value::Map(_)) {
+            let word = scalar::word(node, "`when_down`", &WHEN_DOWN, problems)?;
+            return Some([Self::Local, Self::Allow, Self::Deny][word]);
+        }
+        let mut fields = MapReader::of(node, "`when_down`", ["local"], problems)?;
+        let local = fields.require("local", problems).and_then(|node| scalar::word(node, "`local`", &LOCAL, problems));
+        fields.finish(problems);
+        Some([Self::Local, Self::LocalFull][local?])
     }
 }
 

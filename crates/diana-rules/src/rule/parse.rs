@@ -20,7 +20,7 @@ use diana_core::{Concurrency, Cost, LeakyBucket, MinInterval};
 use std::sync::Arc;
 
 /// The fields of a rule that do not belong to its limits.
-pub(crate) const FIELDS: [&str; 22] = [
+pub(crate) const FIELDS: [&str; 23] = [
     "name",
     "by",
     "match",
@@ -43,6 +43,7 @@ pub(crate) const FIELDS: [&str; 22] = [
     "answer",
     "missing",
     "store",
+    "memory",
 ];
 /// The fields of `bandwidth`.
 pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
@@ -54,7 +55,7 @@ pub(crate) const MISSING: [&str; 1] = ["deny"];
 pub(crate) const LIMITING: [&str; 8] =
     ["limit", "every", "total", "concurrent", "bandwidth", "load", "charges", "deny"];
 /// The fields that have no meaning for a rule that only charges another one.
-const NOT_WITH_CHARGES: [&str; 15] = [
+const NOT_WITH_CHARGES: [&str; 16] = [
     "limit",
     "every",
     "total",
@@ -70,7 +71,10 @@ const NOT_WITH_CHARGES: [&str; 15] = [
     "status",
     "answer",
     "store",
+    "memory",
 ];
+/// The minimum of `memory`: some thousand keys.
+const MIN_MEMORY: u64 = 64 << 10;
 /// The default of `cost_min`, so that no client can make its requests free.
 const MIN_COST: u64 = 1;
 /// The maximum length of a rule's name.
@@ -139,6 +143,7 @@ impl Rule {
             limits,
             adaptive,
             held_until,
+            memory: fields.take("memory").and_then(|node| memory(node, problems)),
             bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
             load: fields.take("load").and_then(|node| Overload::read(node, problems)),
             charges: fields
@@ -309,6 +314,9 @@ impl Rule {
         if written(&["overrides"]) && !written(&limit_fields) {
             report("overrides", "`overrides` needs a `limit`", "remove `overrides`, or add a `limit`");
         }
+        if written(&["memory"]) && !written(&limit_fields) && !written(&["bandwidth"]) {
+            report("memory", "`memory` needs a `limit`", "remove `memory`, or add a `limit`");
+        }
         let shared = entry("store").is_some_and(|entry| entry.node.text() == Some("shared"));
         if shared && !written(&limit_fields) {
             report("store", "`store: shared` is not supported for `bandwidth` and `load`", "remove `store`");
@@ -441,6 +449,14 @@ fn counted_in(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<P
         Some(_) => CountedIn::Local,
         None => default,
     }
+}
+
+fn memory(node: &Node, problems: &mut Vec<Problem>) -> Option<usize> {
+    let parse = |text: &str| {
+        let bytes = bytes::parse_byte_size(text).map_err(|error| error.to_string())?;
+        (bytes >= MIN_MEMORY).then_some(bytes).ok_or_else(|| "expected at least 64KiB".to_owned())
+    };
+    scalar::parsed(node, "`memory`", parse, problems).and_then(|bytes| usize::try_from(bytes).ok())
 }
 
 fn bandwidth(node: &Node, problems: &mut Vec<Problem>) -> Option<Bandwidth> {

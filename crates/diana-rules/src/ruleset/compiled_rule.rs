@@ -10,7 +10,9 @@ use crate::limit::LimitRule;
 use crate::logged_keys::LogLevel;
 use crate::matching::{RequestView, WithParameters};
 use crate::rule::{CostOf, CountedIn, Missing, Rule};
-use diana_core::{Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, Timestamp, TokenBucket, WaitMode};
+use diana_core::{
+    Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, MemoryBound, Timestamp, TokenBucket, WaitMode,
+};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,8 @@ pub struct CompiledRule {
     overrides: HashMap<KeyBytes, u32>,
     /// The limit on the bytes of bodies.
     bandwidth: Option<Limit>,
+    /// The memory bound that all of these share.
+    memory: Option<MemoryBound>,
     /// Whether the rule needs its own view of a request, for the parameters of the path.
     needs_view: bool,
     /// The key and the cost of a request, if they are all that must be known: see [`apply_simple`](Self::apply_simple).
@@ -149,12 +153,16 @@ impl CompiledRule {
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
         let is_local = limits.iter().flatten().all(|limit| limit.counted_in == CountedIn::Local);
         let counted_in = if is_local { CountedIn::Local } else { rule.counted_in };
-        let bandwidth = bandwidth(&rule, known);
+        let memory = memory(&rule, known);
+        let mut bandwidth = bandwidth(&rule, known);
+        let bounded = limits.iter_mut().flatten().map(|limit| &mut limit.limit);
+        bounded.chain(&mut bandwidth).for_each(|limit| *limit = limit.with_memory(memory.as_ref()));
         Self {
             rule,
             limits,
             overrides,
             bandwidth,
+            memory,
             needs_view,
             simple,
             same_key: 0,
@@ -526,6 +534,13 @@ fn bandwidth(rule: &Rule, known: Option<&CompiledRule>) -> Option<Limit> {
         Some((limit, _)) => limit.changed_to(TokenBucket::new(rate)),
         None => Limit::new(rule.name.clone(), TokenBucket::new(rate)),
     })
+}
+
+/// Returns the memory bound of a rule: the known one, unless it has changed.
+fn memory(rule: &Rule, known: Option<&CompiledRule>) -> Option<MemoryBound> {
+    let bytes = rule.memory?;
+    let before = known.and_then(|known| known.memory.clone()).filter(|bound| bound.bytes() == bytes);
+    Some(before.unwrap_or_else(|| MemoryBound::new(bytes)))
 }
 
 /// Compiles limits and names them: the first has the rule's name, the others append their position.

@@ -108,6 +108,11 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
                 "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, requiring(divert, &parse::OVER)],
             })
         }
+        "memory" => reference_with(
+            "bytes",
+            "the maximum memory of its keys in this process, as the size of a zone in nginx; part of the store's, which is the default",
+            &["10MiB"],
+        ),
         "shadow" => flag("whether the rule only counts and reports, and denies no request"),
         "log" => word("the level at which its denials are logged; delays are logged one level lower", &LOG),
         "status" => reference("status", "the status of a denied request"),

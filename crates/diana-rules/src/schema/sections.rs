@@ -111,7 +111,15 @@ fn of_store(name: &str) -> Value {
         }
         "prefix" => reference_with("text", "the prefix of all keys", &["diana:"]),
         "timeout" => reference("duration", "the timeout of Redis; 20ms by default"),
-        "when_down" => word("the handling of requests while Redis is unreachable", &["local", "allow", "deny"]),
+        "when_down" => {
+            let local = object("local counts", &["local"], |_| {
+                word("the share of each instance, or the full limit", &store::LOCAL)
+            });
+            json!({
+                "description": "the handling of requests while Redis is unreachable; local by default, with the share of each instance",
+                "anyOf": [{"enum": store::WHEN_DOWN}, {"$ref": "#/$defs/variable"}, requiring(local, &["local"])],
+            })
+        }
         "lease" => json!({
             "description": "the number of permits that a busy key leases at once",
             "anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/count"}],

@@ -105,7 +105,7 @@ fn reports_invalid_overrides() {
             (
                 "limit: 5/s\ncolour: blue",
                 &[
-                    "[colour] unknown rule field `colour`: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `charges`, `count`, `cost`, `cost_default`, `cost_min`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `log`, `status`, `answer`, `missing`, `store`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `edge`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
+                    "[colour] unknown rule field `colour`: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `charges`, `count`, `cost`, `cost_default`, `cost_min`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `log`, `status`, `answer`, `missing`, `store`, `memory`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `edge`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
                 ],
             ),
             (

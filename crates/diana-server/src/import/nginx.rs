@@ -1,4 +1,4 @@
-//! nginx: `limit_req`, `limit_conn` and `limit_rate` become rules.
+//! nginx: `limit_req`, `limit_conn`, `limit_rate` and literal uses of lua-resty-limit-traffic become rules.
 //!
 //! A zone is a rule's limit with its `by`; the locations that use it are the rule's `match`. All uses of a zone with
 //! the same parameters are one rule, since nginx counts them together. [`location_set`] describes how locations become
@@ -12,6 +12,7 @@ mod include;
 mod key;
 mod limit_directives;
 mod location_set;
+mod lua;
 mod map_and_geo;
 mod merge;
 mod notes;

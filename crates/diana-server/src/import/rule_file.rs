@@ -76,6 +76,8 @@ pub(crate) struct Rule {
     pub(crate) deny: Vec<String>,
     pub(crate) shadow: bool,
     pub(crate) status: Option<u16>,
+    /// The level at which denials are logged, maybe with a comment.
+    pub(crate) log: Option<&'static str>,
     /// The source for notes about the whole rule.
     pub(crate) source: Source,
 }
@@ -147,7 +149,7 @@ pub(crate) struct Source {
 }
 
 /// The limit of a rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Limit {
     /// No limit: the rule only denies the keys in `deny`.
     #[default]
@@ -161,6 +163,12 @@ pub(crate) enum Limit {
     /// A window that begins with the first request.
     WindowOfFirst(String),
     Concurrent(u64),
+    /// More than `limit` are delayed.
+    ConcurrentWithBurst {
+        limit: u64,
+        burst: u64,
+        delay: String,
+    },
     Bandwidth {
         rate: String,
         after: Option<String>,
@@ -310,11 +318,11 @@ impl Source {
 }
 
 impl Rule {
-    /// Returns the limit and its conditions, without the name, the status and the origins. Of rules with equal content,
+    /// Returns the limit and its conditions, without the name, the status, the log level and the origins. Of rules with equal content,
     /// all but the first could never deny anything.
     pub(crate) fn content(&self) -> Self {
         let (name, origins) = (String::new(), Vec::new());
-        Self { name, origins, status: None, source: Source::default(), ..self.clone() }
+        Self { name, origins, status: None, log: None, source: Source::default(), ..self.clone() }
     }
 
     fn write(&self, text: &mut String) {
@@ -362,6 +370,9 @@ impl Rule {
         if let Some(status) = self.status {
             line(text, indent, "status", &status.to_string());
         }
+        if let Some(log) = self.log {
+            line(text, indent, "log", log);
+        }
     }
 }
 
@@ -389,6 +400,10 @@ impl Limit {
                 line(text, indent, "opens", "first_request");
             }
             Self::Concurrent(count) => line(text, indent, "concurrent", &count.to_string()),
+            Self::ConcurrentWithBurst { limit, burst, delay } => {
+                let value = format!("{{limit: {limit}, burst: {burst}, delay: {delay}}}");
+                line(text, indent, "concurrent", &value);
+            }
             Self::Bandwidth { rate, after: None } => line(text, indent, "bandwidth", rate),
             Self::Bandwidth { rate, after: Some(after) } => {
                 line(text, indent, "bandwidth", &format!("{{rate: {rate}, after: {after}}}"));

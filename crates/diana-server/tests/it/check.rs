@@ -150,7 +150,7 @@ rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
     let printed = out(&output);
     assert!(
         printed.starts_with(
-            "shared counts are on redis://10.0.0.7:6379; while it is unreachable, each instance counts for itself\n\n"
+            "shared counts are on redis://10.0.0.7:6379; while it is unreachable, each instance counts for itself, up to its share of each limit\n\n"
         ),
         "{printed}"
     );
@@ -181,7 +181,7 @@ remote: {from: 'https://config.example.com/diana.yaml', token: hunter2}
         "\
 shared counts are on redis://10.0.0.7; while it is unreachable, requests are allowed
 counts in this process: take at most 8 MiB
-rules are loaded from the config server https://config.example.com/diana.yaml, with a token; they replace the rules of this file
+rules are loaded from the config server https://config.example.com/diana.yaml, with a token; they replace the rules of this file; while it is unreachable, the last good ones apply, also after a restart
 
 stdin: 0 rules, valid
 "

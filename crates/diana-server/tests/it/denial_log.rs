@@ -40,7 +40,7 @@ fn a_denial_names_its_rule_and_key() {
 rules:
   - {name: each-account, by: header(x-account), limit: 2/h, status: 429}
   - {name: watched, by: header(x-account), limit: 1/h, shadow: true, log: warn}
-  - {name: listed, by: header(x-account), limit: 9/h, deny: [mallory]}
+  - {name: listed, by: header(x-account), limit: 9/h, deny: [mallory], log: error}
 ",
     );
     let headers = "x-account: alice\r\nx-request-id: r-1\r\ntraceparent: 00-ab-cd-01\r\n";
@@ -69,7 +69,12 @@ rules:
     }
     get_with(diana.port(), "/", "x-account: mallory\r\n");
     let listed = logged(&diana, "rule=\"listed\"", 1);
-    assert!(listed[0].contains("key=\"mallory\"") && listed[0].contains("reason=\"listed in `deny`\""), "{listed:?}");
+    assert!(
+        listed[0].contains("ERROR")
+            && listed[0].contains("key=\"mallory\"")
+            && listed[0].contains("reason=\"listed in `deny`\""),
+        "{listed:?}"
+    );
     let shadow = logged(&diana, "would be denied (shadow rule)", 1);
     assert!(shadow[0].contains("WARN") && shadow[0].contains("rule=\"watched\""), "{shadow:?}");
 }

@@ -177,12 +177,12 @@ stream { server { limit_conn c 1; } }
     assert_eq!(
         notes_of(&imported),
         [
-            "nginx.conf:1: limit_zone: not converted: unknown directive",
+            "nginx.conf:1: limit_zone: not converted: unknown directive; if it limits requests, write a rule with its numbers",
             "nginx.conf:2: limit_req_zone: not converted: `$connection` is not supported as a key; choose another `by`",
             "nginx.conf:3: limit_req_zone: not converted: invalid `rate=fast`: expected for example `rate=10r/s` or `rate=30r/m`",
             "nginx.conf:5: limit_req: not converted, since its zone is not",
             "nginx.conf:6: limit_req: not converted: unknown zone `nowhere`: no `limit_req_zone` defines it; import the main file",
-            "nginx.conf:7: limit_speed: not converted: unknown directive",
+            "nginx.conf:7: limit_speed: not converted: unknown directive; if it limits requests, write a rule with its numbers",
             "nginx.conf:8: limit_conn: not converted: a named location is only reached internally; limit the locations that lead to it",
             "nginx.conf:11: limit_conn: not converted: it applies to TCP or UDP streams, but Diana limits HTTP requests",
         ]

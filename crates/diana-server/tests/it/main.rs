@@ -20,6 +20,7 @@ mod gateway_page;
 mod import_any_input;
 mod import_envoy;
 mod import_limitador;
+mod import_lua;
 mod import_nginx;
 mod metrics;
 mod packaging;

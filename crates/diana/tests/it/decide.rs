@@ -249,3 +249,44 @@ fn an_engine_can_be_shared_by_threads() {
     is_sent(engine.decide(&request()));
     is_sent(engine.explain(&request()));
 }
+
+/// As two zones of nginx: a flood of one rule's keys leaves the other rule its memory.
+#[test]
+fn the_memory_of_a_rule_bounds_its_keys() {
+    let rules = |memory: &str| {
+        format!(
+            "store: {{memory: 8MiB, on_full: deny}}
+rules:
+  - {{name: flooded, by: header(x), memory: {memory}, limit: [2/h, 20/day], overrides: {{vip: 5/h}}}}
+  - {{name: other, by: account, limit: 2/h}}
+"
+        )
+    };
+    let (engine, _) = engine(&rules("1MiB"));
+    let flood = |from: u32| {
+        for number in from..from + 100_000 {
+            let _ = decide(&engine, &request().header("x", format!("{number}")));
+        }
+        let usage = engine.local().usage();
+        let of = |name: &str| {
+            engine.with_rules(|rules| {
+                rules
+                    .named(name)
+                    .unwrap()
+                    .all_limits()
+                    .map(|limit| usage.get(&limit.id()).map_or(0, |usage| usage.bytes))
+                    .sum::<usize>()
+            })
+        };
+        (of("flooded"), of("other"))
+    };
+    let (flooded, _) = flood(0);
+    assert!((800_000..=1 << 20).contains(&flooded), "{flooded}");
+    assert!(!decide(&engine, &request().header("x", "new")).is_granted(), "`on_full: deny`");
+    assert!((0..1_000).all(|number| decide(&engine, &account(&format!("{number}"))).is_granted()));
+    // A reload enlarges it, and keeps the counts.
+    engine.set_rules(&crate::support::file(&rules("2MiB")));
+    assert_eq!(flood(200_000).0 / (1 << 20), 1);
+    assert!(decide(&engine, &request().header("x", "0")).is_granted());
+    assert!(!decide(&engine, &request().header("x", "0")).is_granted());
+}

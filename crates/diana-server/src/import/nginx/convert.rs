@@ -5,12 +5,13 @@ use super::super::rule_file::{Limit, Rule, RuleFile};
 use super::super::{MAX_CONDITION, MAX_INPUT};
 use super::host::{Hosts, any_of};
 use super::key::{Key, keys};
-use super::limit_directives::{Use, Zone, ZoneKind, bytes};
+use super::limit_directives::{DenialLog, Use, Zone, ZoneKind, bytes};
 use super::location_set::{Item, LocationSet, choices, condition, location_set};
+use super::lua::LuaLimit;
 use super::map_and_geo::{format_network, network};
 use super::merge::{ConvertedRule, merged, named};
 use super::notes::Notes;
-use super::scope::Http;
+use super::scope::{Http, LevelLimit};
 use super::syntax::Position;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +28,8 @@ pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
     let mut uses: BTreeMap<&Use, Vec<Occurrence<'_>>> = BTreeMap::new();
     for (server, items) in choices.iter().enumerate() {
         for item in items {
-            for (limit, position) in item.limits {
-                uses.entry(limit).or_default().push(Occurrence { server, item, position: *position });
+            for LevelLimit { limit, position, log } in item.limits {
+                uses.entry(limit).or_default().push(Occurrence { server, item, position: *position, log: *log });
             }
         }
     }
@@ -77,6 +78,7 @@ struct Occurrence<'a> {
     server: usize,
     item: &'a Item<'a>,
     position: Position,
+    log: DenialLog,
 }
 
 struct Converter<'a> {
@@ -105,15 +107,23 @@ impl<'a> Converter<'a> {
             .unwrap_or_default();
         let mut keys = vec![Key::default()];
         let mut rule = Rule { source: self.notes.source(first.position, directive), ..Rule::default() };
-        match limit.zone() {
-            Some(name) => {
+        rule.log = self.log(limit, occurrences);
+        match limit {
+            Use::Requests { zone: name, .. } | Use::Connections { zone: name, .. } => {
                 let zone = self.zone(name, limit, first.position)?;
                 keys = self.keys(zone, limit, first.position, servers.len())?;
                 let shown = self.notes.show(zone.position);
                 rule.origins.push(format!("{shown}: {directive}_zone {}, zone {name}", zone.key));
                 counted(&mut rule, limit, zone);
             }
-            None => counted_by_request(&mut rule, limit),
+            Use::Lua(lua) => {
+                keys = self.keys_of_script(lua, first.position, servers.len())?;
+                let shown = self.notes.show(first.position);
+                rule.origins.push(format!("{shown}: {directive} {}, dictionary {}", lua.key, lua.dictionary));
+                rule.limit = lua.limit.clone();
+                rule.status = Some(lua.status).filter(|status| *status != 503);
+            }
+            Use::Rate { .. } => counted_by_request(&mut rule, limit),
         }
         let (hosts, paths, when) = self.scope(limit, &servers, first.position)?;
         rule.hosts = hosts;
@@ -151,6 +161,32 @@ impl<'a> Converter<'a> {
             self.notes.add(position, directive, what);
         }
         zone
+    }
+
+    /// Returns the highest of nginx's levels, as a rule has one.
+    fn log(&mut self, limit: &Use, occurrences: &[Occurrence<'_>]) -> Option<&'static str> {
+        let highest = occurrences.iter().map(|occurrence| occurrence.log).max().unwrap_or_default();
+        if let Some(other) = occurrences.iter().find(|occurrence| occurrence.log != highest) {
+            let what = "its denials have different log levels in different locations; the rule has the highest";
+            self.notes.info(other.position, limit.directive(), what);
+        }
+        highest.field()
+    }
+
+    fn keys_of_script(&mut self, limit: &LuaLimit, position: Position, servers: usize) -> Option<Vec<Key>> {
+        let directive = limit.kind.module();
+        match keys(&limit.key, servers, &self.http.variables) {
+            Ok(keys) => {
+                for note in keys.iter().flat_map(|key| &key.notes) {
+                    self.notes.add(position, directive, note);
+                }
+                Some(keys)
+            }
+            Err(problem) => {
+                self.notes.add(position, directive, format!("not converted: {problem}"));
+                None
+            }
+        }
     }
 
     fn keys(&mut self, zone: &Zone, limit: &Use, position: Position, servers: usize) -> Option<Vec<Key>> {
@@ -295,7 +331,7 @@ fn counted(rule: &mut Rule, limit: &Use, zone: &Zone) {
             rule.limit = Limit::Concurrent(*count);
             denial
         }
-        Use::Rate { .. } => return,
+        Use::Rate { .. } | Use::Lua(_) => return,
     };
     rule.shadow = denial.dry_run;
     // Diana's default status is 503, like nginx's.

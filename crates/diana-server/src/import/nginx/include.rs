@@ -5,8 +5,9 @@
 //! one that serves.
 
 use super::super::MAX_INPUT;
+use super::lua::{Script, phase};
 use super::notes::Notes;
-use super::syntax::{Directive, MAX_DEPTH, parse};
+use super::syntax::{Directive, MAX_DEPTH, Position, parse};
 use diana_rules::document::Format;
 use diana_rules::{Document, Problem, Problems};
 use std::io;
@@ -69,6 +70,12 @@ impl Loader<'_> {
                     }
                     directive.block = Some(self.expand(block, includes, depth + 1, problem)?);
                 }
+                if directive.name.ends_with("_file") && phase(&directive.name).is_some() {
+                    directive.script = self.script(directive.arg(0));
+                    if self.bytes > MAX_INPUT {
+                        return Err(at(format!("all files together have more than {MAX_INPUT} bytes")));
+                    }
+                }
                 expanded.push(directive);
                 continue;
             }
@@ -93,5 +100,21 @@ impl Loader<'_> {
             }
         }
         Ok(expanded)
+    }
+
+    /// Reads a file of Lua, if it can be read here and its name has no variables. nginx resolves the name from its
+    /// prefix, usually the folder of the main file or the one above it.
+    fn script(&mut self, name: &str) -> Option<Script> {
+        if name.contains(['$', '*', '?', '[']) || self.notes.files() > MAX_FILES {
+            return None;
+        }
+        let above = format!("../{name}");
+        let names = [name, above.as_str()];
+        let names = if name.starts_with('/') { &names[..1] } else { &names[..] };
+        let found = names.iter().find_map(|name| (self.include)(name).ok()?.pop());
+        let (name, text) = found?;
+        self.bytes = self.bytes.saturating_add(text.len());
+        let position = Position { file: self.notes.add_file(&name), line: 1, ..Position::default() };
+        Some(Script { text, position })
     }
 }

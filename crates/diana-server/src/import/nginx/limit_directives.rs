@@ -1,6 +1,7 @@
 //! The limit directives: zones, and their uses.
 
 use super::super::rule_file::Delay;
+use super::lua::LuaLimit;
 use super::syntax::{Directive, Position};
 
 /// A zone: its key and rate, independent of where it is used.
@@ -10,6 +11,39 @@ pub(super) struct Zone {
     /// The key, as written.
     pub(super) key: String,
     pub(super) position: Position,
+}
+
+/// The level at which nginx logs denials; delays are logged one level lower, as by Diana.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum DenialLog {
+    Info,
+    Warn,
+    /// nginx's default, if no directive sets a level.
+    #[default]
+    Default,
+    Error,
+}
+
+impl DenialLog {
+    /// Parses the argument of `limit_req_log_level` or `limit_conn_log_level`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "info" | "notice" => Self::Info,
+            "warn" => Self::Warn,
+            "error" => Self::Error,
+            _ => return None,
+        })
+    }
+
+    /// Returns the value of a rule's `log`, with its comment.
+    pub(super) fn field(self) -> Option<&'static str> {
+        match self {
+            Self::Info => Some("info"),
+            Self::Warn => Some("warn"),
+            Self::Error => Some("warn # `error` in nginx"),
+            Self::Default => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +73,8 @@ pub(super) enum Use {
         bytes: u64,
         after: u64,
     },
+    /// A limit of lua-resty-limit-traffic.
+    Lua(LuaLimit),
 }
 
 /// The response to requests over a limit.
@@ -58,6 +94,7 @@ impl Use {
     pub(super) fn zone(&self) -> Option<&str> {
         match self {
             Self::Requests { zone, .. } | Self::Connections { zone, .. } => Some(zone),
+            Self::Lua(limit) => Some(&limit.dictionary),
             Self::Rate { .. } => None,
         }
     }
@@ -68,6 +105,7 @@ impl Use {
             Self::Requests { .. } => "limit_req",
             Self::Connections { .. } => "limit_conn",
             Self::Rate { .. } => "limit_rate",
+            Self::Lua(limit) => limit.kind.module(),
         }
     }
 }

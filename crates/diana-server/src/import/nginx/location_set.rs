@@ -228,7 +228,7 @@ pub(super) fn condition(items: &[Item<'_>], limit: &Use) -> Result<Expression, S
 }
 
 fn labels(items: &[Item<'_>], limit: &Use) -> Vec<bool> {
-    items.iter().map(|item| item.limits.iter().any(|(other, _)| other == limit)).collect()
+    items.iter().map(|item| item.limits.iter().any(|other| other.limit == *limit)).collect()
 }
 
 /// Entries, each with whether it has the limit.

@@ -77,6 +77,18 @@ pub(super) fn named(rules: Vec<ConvertedRule<'_>>, notes: &mut Notes) -> Vec<Rul
         if in_zone.get(zone).is_none_or(|limits| limits.len() == 1) {
             return format!("{zone}{kind}");
         }
+        if let Use::Lua(limit) = converted.limit {
+            // A dictionary has the counts of many keys.
+            let is_same = |other: &&Use| matches!(other, Use::Lua(other) if other.key == limit.key);
+            if in_zone.get(zone).is_some_and(|limits| limits.iter().filter(|other| is_same(other)).count() > 1) {
+                let what = format!(
+                    "the dictionary `{zone}` has other limits with this key: they share their counts, the rules count separately"
+                );
+                notes.add(converted.position, converted.limit.directive(), what);
+            }
+            let key = converted.rule.by.first().map_or("all", String::as_str);
+            return format!("{zone}-{key}");
+        }
         let what = format!(
             "zone `{zone}` is also used with other parameters: nginx counts both together, the rules count them separately"
         );

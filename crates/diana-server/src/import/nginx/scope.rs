@@ -5,11 +5,12 @@
 
 use super::super::MAX_COUNT;
 use super::host::Names;
-use super::limit_directives::{Denial, Use, Zone, limit_conn, limit_req, size, zone};
+use super::limit_directives::{Denial, DenialLog, Use, Zone, limit_conn, limit_req, size, zone};
+use super::lua;
 use super::map_and_geo::Variables;
 use super::notes::Notes;
 use super::syntax::{Directive, Position};
-use super::unsupported::{BlockKind, access, is_limit, rewrites, without_rule};
+use super::unsupported::{BlockKind, access, has_values, is_limit, rewrites, without_rule};
 use std::collections::BTreeMap;
 
 /// All of `http`.
@@ -57,16 +58,28 @@ pub(super) enum LocationKind {
     RegexAnyCase,
 }
 
-/// The limits of a level, each with its location in the file.
-pub(super) type Limits = Vec<(Use, Position)>;
+/// The limits of a level.
+pub(super) type Limits = Vec<LevelLimit>;
+
+/// One limit of a level.
+#[derive(Clone, Debug)]
+pub(super) struct LevelLimit {
+    pub(super) limit: Use,
+    pub(super) position: Position,
+    pub(super) log: DenialLog,
+}
 
 /// The settings of a level, its own or inherited.
 #[derive(Clone, Debug, Default)]
 struct Level {
-    requests: Limits,
-    connections: Limits,
+    requests: Vec<(Use, Position)>,
+    connections: Vec<(Use, Position)>,
     request_denial: Denial,
     connection_denial: Denial,
+    request_log: DenialLog,
+    connection_log: DenialLog,
+    /// The limits of scripts, for each phase that has a script: a level inherits a phase only without its own script.
+    scripts: BTreeMap<String, Vec<(Use, Position)>>,
     rate: Option<(u64, Position)>,
     after: u64,
 }
@@ -104,6 +117,12 @@ impl Reader<'_> {
             }
         }
         let level = self.level(&Level::default(), directives);
+        for upstream in directives.iter().filter(|directive| directive.name == "upstream") {
+            self.note_unsupported(
+                upstream.inside(),
+                "it limits requests to one upstream; write a rule with its numbers",
+            );
+        }
         for directive in directives.iter().filter(|directive| directive.name == "server" && directive.block.is_some()) {
             self.server(&level, directive.inside(), directive.position);
         }
@@ -207,7 +226,9 @@ impl Reader<'_> {
     /// Returns the settings of a level, with those that it inherits.
     fn level(&mut self, outer: &Level, directives: &[Directive]) -> Level {
         let mut level = outer.clone();
-        let (mut requests, mut connections) = (Vec::new(), Vec::new());
+        // Only the level itself has its content handler.
+        level.scripts.remove("content_by_lua");
+        let (mut requests, mut connections, mut scripts) = (Vec::new(), Vec::new(), BTreeMap::new());
         for directive in directives {
             let position = directive.position;
             match directive.name.as_str() {
@@ -232,13 +253,8 @@ impl Reader<'_> {
                     None => self.not_converted(directive, &format!("unsupported size `{}`", directive.arg(0))),
                 },
                 "limit_req_zone" | "limit_conn_zone" => {}
-                "limit_req_log_level" | "limit_conn_log_level" => {
-                    self.notes.info(
-                        position,
-                        &directive.name,
-                        "not needed: Diana reports denials in its metrics and its log",
-                    );
-                }
+                "limit_req_log_level" => self.log_level(directive, &mut level.request_log),
+                "limit_conn_log_level" => self.log_level(directive, &mut level.connection_log),
                 "limit_except" => {
                     let what = "not converted: access control, not a rate limit; deny methods at the upstream";
                     self.notes.add(position, "limit_except", what);
@@ -249,8 +265,10 @@ impl Reader<'_> {
                     directive.inside(),
                     "it applies only inside the `if`; write the condition as `match.when` of a rule",
                 ),
-                name if name.starts_with("limit_") => self.not_converted(directive, "unknown directive"),
                 _ => {
+                    if let Some(phase) = lua::phase(&directive.name) {
+                        scripts.insert(phase.to_owned(), self.script(directive));
+                    }
                     if let Some(reason) = without_rule(directive) {
                         self.not_converted(directive, reason);
                     }
@@ -263,24 +281,50 @@ impl Reader<'_> {
         if !connections.is_empty() {
             level.connections = connections;
         }
+        level.scripts.extend(scripts);
         access(directives, self.notes);
         level
+    }
+
+    /// Returns the limits of a script, and notes what is not converted.
+    fn script(&mut self, directive: &Directive) -> Vec<(Use, Position)> {
+        if !lua::may_deny(directive) {
+            return Vec::new();
+        }
+        match lua::limits(directive) {
+            Ok(found) => {
+                for (position, what) in found.differences {
+                    self.notes.add(position, &directive.name, what);
+                }
+                for (position, what) in found.infos {
+                    self.notes.info(position, &directive.name, what);
+                }
+                found.limits.into_iter().map(|(limit, position)| (Use::Lua(limit), position)).collect()
+            }
+            Err(problem) => {
+                self.not_converted(directive, &problem);
+                Vec::new()
+            }
+        }
     }
 
     /// Returns the limits of a level, with their responses.
     fn limits(&mut self, level: &Level, position: Position) -> Limits {
         let mut limits = Vec::new();
-        for (limit, position) in level.requests.iter().chain(&level.connections) {
+        let directives = level.requests.iter().chain(&level.connections);
+        for (limit, position) in directives.chain(level.scripts.values().flatten()) {
             let mut limit = limit.clone();
+            let mut log = DenialLog::default();
             match &mut limit {
-                Use::Requests { denial, .. } => *denial = level.request_denial,
-                Use::Connections { denial, .. } => *denial = level.connection_denial,
-                Use::Rate { .. } => {}
+                Use::Requests { denial, .. } => (*denial, log) = (level.request_denial, level.request_log),
+                Use::Connections { denial, .. } => (*denial, log) = (level.connection_denial, level.connection_log),
+                Use::Rate { .. } | Use::Lua(_) => {}
             }
-            limits.push((limit, *position));
+            limits.push(LevelLimit { limit, position: *position, log });
         }
         if let Some((bytes, position)) = level.rate.filter(|(bytes, _)| *bytes > 0) {
-            limits.push((Use::Rate { bytes, after: level.after }, position));
+            let limit = Use::Rate { bytes, after: level.after };
+            limits.push(LevelLimit { limit, position, log: DenialLog::default() });
         }
         if limits.len() > self.remaining {
             self.too_many(position);
@@ -297,9 +341,16 @@ impl Reader<'_> {
         }
     }
 
+    fn log_level(&mut self, directive: &Directive, log: &mut DenialLog) {
+        match DenialLog::parse(directive.arg(0)) {
+            Some(level) => *log = level,
+            None => self.not_converted(directive, "the level must be `info`, `notice`, `warn` or `error`"),
+        }
+    }
+
     /// Notes the limits in a block that rules can't express.
     fn note_unsupported(&mut self, directives: &[Directive], reason: &str) {
-        for directive in directives {
+        for directive in directives.iter().filter(|directive| !has_values(directive)) {
             if is_limit(directive) {
                 self.not_converted(directive, reason);
             }

@@ -2,8 +2,9 @@
 //!
 //! It is parsed as by nginx's `ngx_conf_read_token`: a word ends at a space, `;` or `{`; quotes and `#` are special
 //! only at the beginning of a word; a backslash escapes the next character; `${` does not open a block. The parser does
-//! not interpret directives, except for blocks of Lua, which are not configuration.
+//! not interpret directives, except for blocks of Lua, which are not configuration: it keeps their text.
 
+use super::lua::{Script, block_length, phase};
 use diana_rules::Problem;
 use diana_rules::document::Span;
 
@@ -18,6 +19,8 @@ pub(super) struct Directive {
     pub(super) name: String,
     pub(super) args: Vec<String>,
     pub(super) block: Option<Vec<Directive>>,
+    /// Its Lua, if it is a script that may deny requests.
+    pub(super) script: Option<Script>,
     pub(super) position: Position,
 }
 
@@ -57,15 +60,24 @@ pub(super) fn parse(text: &str, file: usize) -> Result<Vec<Directive>, Problem> 
                     return Err(Problem::new(span, format!("more than {MAX_COUNT} directives")));
                 }
                 let position = Position { file, line, span };
-                current = Some(Directive { name, args: Vec::new(), block: None, position });
+                current = Some(Directive { name, args: Vec::new(), block: None, script: None, position });
             }
             (Token::Word(word), Some(mut directive)) => {
                 directive.args.push(word);
                 current = Some(directive);
             }
-            (Token::End, Some(directive)) => level.push(directive),
+            (Token::End, Some(mut directive)) => {
+                // `access_by_lua 'script';`
+                if directive.name.ends_with("_by_lua") && phase(&directive.name).is_some() {
+                    let (text, position) = (directive.arg(0).to_owned(), directive.position);
+                    directive.script = Some(Script { text, position });
+                }
+                level.push(directive);
+            }
             (Token::Open, Some(mut directive)) if directive.name.ends_with("_by_lua_block") => {
-                words.skip_lua(span)?;
+                let text = words.lua_block(span)?;
+                let position = Position { line, ..directive.position };
+                directive.script = phase(&directive.name).is_some().then_some(Script { text, position });
                 directive.block = Some(Vec::new());
                 level.push(directive);
             }
@@ -226,42 +238,15 @@ impl Words<'_> {
         }
     }
 
-    /// Skips Lua up to the `}` that closes the block. Braces in its strings and comments don't count.
-    fn skip_lua(&mut self, opened: Span) -> Result<(), Problem> {
-        let mut depth = 1;
-        while let Some(character) = self.bump() {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            match character {
-                '{' => depth += 1,
-                '}' => {
-                    depth -= 1;
-                    if depth == 0 {
-                        return Ok(());
-                    }
-                }
-                '"' | '\'' => {
-                    while let Some(inner) = self.bump() {
-                        if inner == '\\' {
-                            self.bump();
-                        } else if inner == character || inner == '\n' {
-                            break;
-                        }
-                    }
-                }
-                '-' if rest.starts_with("-[[") => self.skip_to("]]"),
-                '-' if rest.starts_with('-') => self.skip_to("\n"),
-                '[' if rest.starts_with('[') => self.skip_to("]]"),
-                _ => {}
-            }
-        }
-        Err(Problem::new(opened, "unclosed Lua block").expected("expected `}` at its end"))
-    }
-
-    fn skip_to(&mut self, end: &str) {
+    /// Skips Lua up to the `}` that closes the block, and returns it.
+    fn lua_block(&mut self, opened: Span) -> Result<String, Problem> {
         let rest = self.text.get(self.at..).unwrap_or_default();
-        let length = rest.find(end).map_or(rest.len(), |found| found + end.len());
-        self.line += rest.get(..length).unwrap_or_default().bytes().filter(|byte| *byte == b'\n').count();
-        self.at += length;
+        let Some(block) = block_length(rest).and_then(|length| rest.get(..length)) else {
+            return Err(Problem::new(opened, "unclosed Lua block").expected("expected `}` at its end"));
+        };
+        self.line += block.bytes().filter(|byte| *byte == b'\n').count();
+        self.at += block.len();
+        Ok(block.strip_suffix('}').unwrap_or(block).to_owned())
     }
 }
 

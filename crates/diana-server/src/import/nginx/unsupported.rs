@@ -2,17 +2,25 @@
 //!
 //! No limit may be dropped silently, so the reader of a block checks each of its directives against this module.
 
+use super::lua;
 use super::notes::Notes;
 use super::syntax::Directive;
 
 /// Returns whether a directive is about limits, supported or not. `limit_except` is about access.
 pub(super) fn is_limit(directive: &Directive) -> bool {
-    (directive.name.starts_with("limit_") && directive.name != "limit_except") || without_rule(directive).is_some()
+    let is_known = directive.name.starts_with("limit_") && directive.name != "limit_except";
+    is_known || lua::may_deny(directive) || without_rule(directive).is_some()
+}
+
+/// Returns whether the block of a directive has values instead of directives.
+pub(super) fn has_values(directive: &Directive) -> bool {
+    ["map", "geo", "split_clients", "types", "charset_map"].contains(&directive.name.as_str())
 }
 
 /// Returns whether a limit is anywhere in these directives.
 pub(super) fn has_limits(directives: &[Directive]) -> bool {
-    directives.iter().any(|directive| is_limit(directive) || has_limits(directive.inside()))
+    let mut directives = directives.iter().filter(|directive| !has_values(directive));
+    directives.any(|directive| is_limit(directive) || has_limits(directive.inside()))
 }
 
 /// Notes the access rules of one block, each kind once: inner blocks without their own inherit them, whether or not
@@ -32,6 +40,9 @@ pub(super) fn access(directives: &[Directive], notes: &mut Notes) {
     }
 }
 
+/// The reason for directives of other modules than nginx's own.
+const OTHER_MODULE: &str = "unknown directive; if it limits requests, write a rule with its numbers";
+
 /// Returns why a limit directive not called `limit_…` can't be a rule; `None` if it is not a limit.
 pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
     match directive.name.as_str() {
@@ -45,8 +56,27 @@ pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
         name if name.ends_with("_limit_rate") => {
             Some("it throttles reads from the upstream; `bandwidth` with `by: request` throttles responses to clients")
         }
+        "auth_request" if directive.arg(0) != "off" => {
+            Some("the server that it asks may deny requests; if it limits them, write a rule with its numbers")
+        }
+        "js_access" | "js_preread" => {
+            Some("the script may deny requests; if it limits them, write a rule with its numbers")
+        }
+        "js_content" if names_limit(directive.arg(0)) => Some("a limit in JavaScript; write a rule with its numbers"),
+        name if names_limit(name) && !is_other_limit(name) => Some(OTHER_MODULE),
         _ => None,
     }
+}
+
+/// Returns whether a name is that of a limit, in the usual words.
+fn names_limit(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["limit", "throttle", "testcookie"].iter().any(|word| name.contains(word))
+}
+
+/// Returns whether a directive limits something else than requests: processes, regular expressions, methods.
+fn is_other_limit(name: &str) -> bool {
+    name.starts_with("worker_rlimit_") || ["lua_regex_match_limit", "limit_except"].contains(&name)
 }
 
 /// The block that contains a `rewrite`.

@@ -22,8 +22,8 @@ gateway:
   signature: {secret: one-secret-of-the-signer, header: x-one, max_age: 1min}
   filters: [limits, signature, permissions]
   workers: 2
-  timeouts: {header: 1s, body: 1s, idle: 1s, connect: 1s, response: 1s, tunnel: 1s, drain: 1s, stop: 1s}
-  bounds: {connections: 100, header: 16KiB, headers: 50, body: 1MiB, streams: 10, memory: 64MiB}
+  timeouts: {header: 1s, body: 1s, idle: 1s, accept: 3s, connect: 1s, response: 1s, tunnel: 1s, drain: 1s, stop: 1s}
+  bounds: {connections: 100, accept_queue: 10, backlog: 100, header: 16KiB, headers: 50, body: 1MiB, streams: 10, memory: 64MiB}
   paths: {escaped_slash: allow}
   methods: {any_case: deny}
   balance: round_robin
@@ -43,7 +43,7 @@ store:
   redis: redis://127.0.0.1:6379
   prefix: one
   timeout: 10ms
-  when_down: local
+  when_down: {local: share}
   lease: auto
   batching: true
   permits_for: 10s
@@ -91,12 +91,15 @@ const OTHER_VALUES: &[(&str, &str)] = &[
     ("gateway.timeouts.header", "2s"),
     ("gateway.timeouts.body", "2s"),
     ("gateway.timeouts.idle", "2s"),
+    ("gateway.timeouts.accept", "2s"),
     ("gateway.timeouts.connect", "2s"),
     ("gateway.timeouts.response", "2s"),
     ("gateway.timeouts.tunnel", "2s"),
     ("gateway.timeouts.drain", "2s"),
     ("gateway.timeouts.stop", "2s"),
     ("gateway.bounds.connections", "101"),
+    ("gateway.bounds.accept_queue", "11"),
+    ("gateway.bounds.backlog", "101"),
     ("gateway.bounds.header", "17KiB"),
     ("gateway.bounds.headers", "51"),
     ("gateway.bounds.body", "2MiB"),
@@ -130,7 +133,7 @@ const OTHER_VALUES: &[(&str, &str)] = &[
     ("store.redis", "redis://127.0.0.1:6378"),
     ("store.prefix", "two"),
     ("store.timeout", "11ms"),
-    ("store.when_down", "deny"),
+    ("store.when_down.local", "full"),
     ("store.lease", "off"),
     ("store.batching", "false"),
     ("store.permits_for", "11s"),

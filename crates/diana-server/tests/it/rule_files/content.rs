@@ -155,7 +155,7 @@ diana.yaml:13:11: duplicate rule name `b`
 
 #[test]
 fn suggests_the_field_for_a_typo() {
-    let of_rule = "name by match bandwidth load cost cost_default cost_min allow deny overrides wait queue over shadow status answer missing store limit every total \
+    let of_rule = "name by match bandwidth load cost cost_default cost_min allow deny overrides wait queue over shadow status answer missing store memory limit every total \
                    concurrent algorithm buckets burst burst_seconds cold_factor delay nodelay opens precision refill starts time_zone warm_up";
     for field in of_rule.split_whitespace().filter(|field| field.len() > 2) {
         // Two swapped letters.

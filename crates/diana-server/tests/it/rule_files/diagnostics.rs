@@ -162,8 +162,8 @@ fn warns_about_long_logs() {
     let long = "  - {name: long, by: ip, limit: {rate: 1000000/60s, algorithm: sliding_log}}";
     let what = "the log of `long` may have 1000000 entries (16 MB) for each key";
     assert_eq!(warnings(long), [format!("diana.yaml:2:12: warning: {what}")]);
-    let several = "[{rate: 1/s, algorithm: sliding_log}, {rate: 10001/min, algorithm: sliding_log}]";
-    let what = "the log of `long` may have 10001 entries (160 kB) for each key";
+    let several = "[{rate: 1/s, algorithm: sliding_log}, {rate: 20000/min, algorithm: sliding_log}]";
+    let what = "the log of `long` may have 20000 entries (312.5 KiB) for each key";
     assert_eq!(
         warnings(&format!("  - {{name: long, by: ip, limit: {several}}}")),
         [format!("diana.yaml:2:12: warning: {what}")]

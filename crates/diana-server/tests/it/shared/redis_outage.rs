@@ -172,6 +172,33 @@ fn the_share_of_an_instance_is_announced_in_the_window_of_the_rule() {
     assert_eq!(announced("during"), limits.map(|(.., share)| share));
 }
 
+/// The essay's 50 over three gateways: without Redis each falls back to local limiting, with its share or with the whole limit.
+#[test]
+fn without_redis_each_gateway_has_its_share_or_the_whole_limit() {
+    for (when_down, each) in [("local", 16), ("{local: share}", 16), ("{local: full}", 50)] {
+        let mut redis = redis();
+        let text = format!(
+            "
+gateway: {{listen: '127.0.0.1:0', workers: 1}}
+store: {{redis: '{}', timeout: 20s, when_down: {when_down}}}
+status: 429
+rules: [{{name: calls, by: query(k), limit: 50/day, algorithm: fixed_window, opens: first_request}}]
+",
+            redis.url()
+        );
+        let fleet = Fleet::start(3, &text);
+        fleet.until_all_are_registered();
+        assert_eq!(fleet.hammer("/?k=shared", 3, 40, 3).iter().sum::<usize>(), 50);
+        redis.kill().unwrap();
+        fleet.until("all to notice that Redis is unreachable", || fleet.all_are_degraded());
+        let allowed = fleet.ports().into_iter().map(|port| {
+            let mut client = Client::connect(port);
+            (0..60).filter(|_| client.get("/?k=alone").status == ALLOWED).count()
+        });
+        assert_eq!(allowed.collect::<Vec<_>>(), [each; 3], "{when_down}");
+    }
+}
+
 #[test]
 fn one_request_waits_once_for_a_frozen_redis() {
     one_request(|redis| redis.freeze().unwrap());

@@ -119,6 +119,8 @@ impl Verdict {
         for entry in &self.parts().unusual.to_log {
             let Some(limiting) = self.limiting(entry.rule, entry.key) else { continue };
             let level = match (limiting.rule.log, entry.outcome) {
+                (LogLevel::Error, LoggedOutcome::Delayed) => tracing::Level::WARN,
+                (LogLevel::Error, _) => tracing::Level::ERROR,
                 (LogLevel::Warn, LoggedOutcome::Delayed) => tracing::Level::INFO,
                 (LogLevel::Warn, _) => tracing::Level::WARN,
                 (_, LoggedOutcome::Delayed) => tracing::Level::DEBUG,
@@ -155,6 +157,7 @@ impl Verdict {
                 };
             }
             match level {
+                tracing::Level::ERROR => event!(tracing::Level::ERROR),
                 tracing::Level::WARN => event!(tracing::Level::WARN),
                 tracing::Level::INFO => event!(tracing::Level::INFO),
                 _ => event!(tracing::Level::DEBUG),
@@ -191,6 +194,9 @@ impl Engine {
                 _ => "requests denied in the last minute",
             };
             match rule.rule().log {
+                LogLevel::Error => {
+                    tracing::error!(rule = name, denied, heaviest_key = key, of_key, "{what}");
+                }
                 LogLevel::Warn => {
                     tracing::warn!(rule = name, denied, heaviest_key = key, of_key, "{what}");
                 }
