@@ -11,6 +11,7 @@ mod conformance;
 mod connect_errors;
 mod deny_cache;
 mod differential;
+mod essays;
 mod high_latency;
 mod local_time;
 mod never_over_limit;

@@ -9,6 +9,7 @@ mod cost_expressions;
 mod count_by_status;
 mod custom_extensions;
 mod decide;
+mod essays;
 mod guard;
 mod key_admin;
 mod limited;
