@@ -1,8 +1,8 @@
 //! The counting scripts of the essays, verbatim, beside Diana's counts on one real Redis.
 //!
-//! The calls of one script run within one command, during which Redis's time stands still; a sleep shortens the times to
-//! live of all keys. So counts and expiries are exact. The recorded runs of all the essays' scripts, among them buckets
-//! and sliding windows, are in `golden`.
+//! The calls of one script run within one command, during which no key expires by itself. Their sleeps advance a clock of
+//! the test, which removes the keys that have expired by then: so counts and expiries are exact. The recorded runs of all
+//! the essays' scripts, among them buckets and sliding windows, are in `golden`.
 
 use crate::support::healthy_store;
 use diana_core::{Ask, FixedWindow, Limit, MaxWait, Quota, Store, Timestamp, WindowStart};
@@ -42,20 +42,33 @@ end
 return cnt
 "#;
 
-/// Calls a script after each of these sleeps, in seconds. Returns each reply, with the count and the time to live of the
-/// key.
+/// Calls a script after each of these sleeps, in seconds. Returns each reply, with the count of the key and when it
+/// expires.
 fn run(redis: &RedisServer, script: &str, key: &str, limit: u64, seconds: u64, sleeps: &[u64]) -> Vec<String> {
     let sleeps = sleeps.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let calls = format!(
-        "local function script(KEYS, ARGV) {script} end
+        "local now, expires = 0, {{}}
+         local server = redis
+         local function call(command, key, ...)
+           if string.lower(command) == 'expire' then expires[key] = now + ... end
+           return server.call(command, key, ...)
+         end
+         local function script(KEYS, ARGV)
+           local redis = {{ call = call }}
+           {script}
+         end
          local out = {{}}
          for _, seconds in ipairs({{ {sleeps} }}) do
-           for _, key in ipairs(redis.call('KEYS', '*192.168.1.100')) do
-             redis.call('PEXPIRE', key, redis.call('PTTL', key) - seconds * 1000)
+           now = now + seconds
+           for key, at in pairs(expires) do
+             if at <= now then
+               server.call('DEL', key)
+               expires[key] = nil
+             end
            end
            local reply = script({{ '192.168.1.100' }}, {{ '{limit}', '{seconds}' }})
-           local count = redis.call('GET', '{key}') or 'no'
-           table.insert(out, reply .. ': count ' .. count .. ', ' .. redis.call('PTTL', '{key}') .. ' ms')
+           local count = server.call('GET', '{key}')
+           table.insert(out, reply .. ': count ' .. count .. ', ' .. expires['{key}'] - now .. ' s left')
          end
          return out"
     );
@@ -99,12 +112,12 @@ async fn limit_lua_prints_true_true_false_true_true_false() {
     assert_eq!(
         run(&redis, LIMIT, "rate.limit:192.168.1.100", 2, 3, &sleeps),
         [
-            "1: count 1, 3000 ms",
-            "1: count 2, 3000 ms",
-            "0: count 2, 3000 ms",
-            "1: count 1, 3000 ms",
-            "1: count 2, 3000 ms",
-            "0: count 2, 1000 ms",
+            "1: count 1, 3 s left",
+            "1: count 2, 3 s left",
+            "0: count 2, 3 s left",
+            "1: count 1, 3 s left",
+            "1: count 2, 3 s left",
+            "0: count 2, 1 s left",
         ]
     );
     let decisions = ask(&store(&redis).await, &redis, &window("simple", "2/3s"), &sleeps).await;
@@ -119,7 +132,7 @@ async fn limit_lua_prints_true_true_false_true_true_false() {
 async fn after_nine_calls_the_count_is_nine_in_the_scripts_that_increment_first_and_the_limit_in_diana() {
     let redis = RedisServer::start().unwrap();
     let nine = |replies: [&str; 9], last: u64| -> Vec<String> {
-        let line = |(index, reply)| format!("{reply}: count {}, 60000 ms", last.min(index as u64 + 1));
+        let line = |(index, reply)| format!("{reply}: count {}, 60 s left", last.min(index as u64 + 1));
         replies.iter().enumerate().map(line).collect()
     };
     let counter = run(&redis, COUNTER, "192.168.1.100", 3, 60, &[0; 9]);

@@ -6,6 +6,7 @@
 
 use crate::support::{decide, engine};
 use diana::rules::attributes::SyntheticRequest;
+use diana::rules::ruleset::{KeyOutcome, Window};
 use diana::{Clock, Engine, ManualClock, Timestamp};
 use std::time::Duration;
 
@@ -181,6 +182,25 @@ fn of_100_a_minute_a_fixed_window_grants_200_around_the_edge_and_the_others_100(
     for algorithm in SLIDING {
         assert_eq!(granted(algorithm), 100, "{algorithm}");
     }
+}
+
+/// Of the essay's counters for each address, the one that is a list remembers who called.
+#[test]
+fn the_callers_of_an_api_are_remembered() {
+    let (engine, _) = engine("rules: [{name: api, match: {path: /api}, by: ip, limit: 10/s}]");
+    for (last, calls) in [(100, 12), (101, 4)] {
+        let request = SyntheticRequest::new("GET", "/api").ip([192, 168, 1, last]);
+        for _ in 0..calls {
+            let _ = decide(&engine, &request);
+        }
+    }
+    let callers = |outcome| {
+        let rules = engine.rules();
+        let top = rules.named("api").unwrap().top_keys(outcome, Window::Minute, 10, engine.now());
+        top.keys.iter().map(|top| format!("{}: {}", String::from_utf8_lossy(&top.key), top.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(callers(KeyOutcome::Allowed), ["192.168.1.100: 10", "192.168.1.101: 4"]);
+    assert_eq!(callers(KeyOutcome::Denied), ["192.168.1.100: 2"]);
 }
 
 /// The leaky bucket as a meter, in thousandths of a call at 1/s: water drains at the rate, and a call that finds less than
