@@ -50,7 +50,7 @@ use stock::{Existing, Stock};
 /// | [`with_check`](Self::with_check) | Tomcat JDBC's `testOnBorrow` |
 /// | [`resize`](Self::resize) | HikariCP's `setMaximumPoolSize` |
 ///
-/// [`with_source`](Self::with_source) takes the permits of a rule, or of a total that several processes share.
+/// [`from_source`](Self::from_source) takes the permits of a rule, or of a total that several processes share.
 ///
 /// ```
 /// use diana_core::Pool;
