@@ -2,7 +2,7 @@
 
 use crate::attributed::engine;
 use diana::rules::{Attribute, Attributes};
-use diana::{Answer, Engine, FixedWindow, InitialPermits, KeyedLimiter, Limiter, Quota, SmoothBursty, WindowStart};
+use diana::{Answer, Engine, FixedWindow, KeyedLimiter, Limiter, Quota, WindowStart};
 use futures_util::FutureExt;
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -20,9 +20,8 @@ fn checked(answer: Answer) -> CheckResult {
 }
 
 static COUNTED: LazyLock<KeyedLimiter<str>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
-static PACED: LazyLock<KeyedLimiter<str>> = LazyLock::new(|| {
-    KeyedLimiter::with_algorithm(SmoothBursty::new(1e9).unwrap().with_initial_permits(InitialPermits::Full))
-});
+static PACED: LazyLock<KeyedLimiter<str>> =
+    LazyLock::new(|| KeyedLimiter::new(Quota::per_second(1_000_000_000).unwrap()));
 static NUMBERED: LazyLock<KeyedLimiter<u64>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
 static ADDRESSED: LazyLock<KeyedLimiter<Ipv4Addr>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
 static TOGETHER: LazyLock<Limiter> = LazyLock::new(|| Limiter::with_algorithm(window()));

@@ -40,7 +40,7 @@ const PAIRS: [Pair; 7] = [
     Pair {
         name: "rate",
         what: "  rate_limit, by a text among the arguments",
-        peer: "KeyedLimiter, SmoothBursty",
+        peer: "KeyedLimiter, TokenBucket",
         attributed: || attributed::paced(black_box(USER)).is_ok(),
         by_hand: || hand_written::paced(black_box(USER)).is_ok(),
         goal: GOAL,
