@@ -512,3 +512,17 @@ fn the_page_coming_from_shows_imported_rules() {
     }
     assert!(compared >= 5, "only {compared} found");
 }
+
+/// As in nginx: a key without a value is not counted.
+#[test]
+fn a_server_without_a_name_has_no_server_name_to_count() {
+    let zone = "limit_conn_zone $server_name zone=a:10m;";
+    let named = imported(&format!("http {{ {zone} server {{ server_name _; limit_conn a 5; }} }}"));
+    assert!(named.rules.contains("concurrent: 5"), "{}", named.rules);
+    for name in ["", "server_name ''; "] {
+        let unnamed = imported(&format!("http {{ {zone} server {{ {name}limit_conn a 5; }} }}"));
+        assert!(!unnamed.rules.contains("concurrent"), "{}", unnamed.rules);
+        let notes = notes_of(&unnamed).join("\n");
+        assert!(notes.contains("`$server_name` is empty without a `server_name`"), "{notes}");
+    }
+}

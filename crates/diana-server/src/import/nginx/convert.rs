@@ -113,7 +113,7 @@ impl<'a> Converter<'a> {
         match limit {
             Use::Requests { zone: name, .. } | Use::Connections { zone: name, .. } => {
                 let known = self.zone(name, limit, first.position)?;
-                keys = self.keys(known, limit, first.position, servers.len())?;
+                keys = self.keys(known, limit, first.position, &servers)?;
                 let shown = self.notes.show(known.position);
                 rule.origins.push(format!("{shown}: {directive}_zone {}, zone {name}", known.key));
                 counted(&mut rule, limit, known);
@@ -193,9 +193,16 @@ impl<'a> Converter<'a> {
         }
     }
 
-    fn keys(&mut self, zone: &Zone, limit: &Use, position: Position, servers: usize) -> Option<Vec<Key>> {
+    fn keys(&mut self, zone: &Zone, limit: &Use, position: Position, servers: &BTreeSet<usize>) -> Option<Vec<Key>> {
         let directive = format!("{}_zone", limit.directive());
-        match keys(&zone.key, servers, &self.http.variables) {
+        let is_named = |server: &usize| self.http.servers.get(*server).is_some_and(|server| server.names.is_written());
+        if matches!(&*zone.key, "$server_name" | "${server_name}") && !servers.iter().any(is_named) {
+            let what =
+                "not converted: `$server_name` is empty without a `server_name`, and nginx does not count an empty key";
+            self.notes.add(position, limit.directive(), what);
+            return None;
+        }
+        match keys(&zone.key, servers.len(), &self.http.variables) {
             Ok(keys) => {
                 for note in keys.iter().flat_map(|key| &key.notes) {
                     self.notes.add(zone.position, &directive, note);

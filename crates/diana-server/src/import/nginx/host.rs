@@ -19,11 +19,14 @@ pub(super) struct Names {
     pub(super) others: BTreeSet<Expression>,
     /// Whether one of them is a name, and not only a pattern, which may match anything.
     has_name: bool,
+    /// Whether there is any, such as `_`: without one, `$server_name` is empty.
+    is_written: bool,
 }
 
 impl Names {
     /// Adds a name; fails with the reason.
     pub(super) fn add(&mut self, name: &str) -> Result<(), String> {
+        self.is_written |= !name.is_empty();
         if let Some(pattern) = name.strip_prefix('~') {
             if let Some(problem) = unsupported_regex(pattern) {
                 return Err(format!("`{name}` not converted: {problem}; rewrite it, or list the names"));
@@ -52,6 +55,11 @@ impl Names {
             true => _ = self.plain.insert(name),
             false => _ = self.others.insert(any_of(&BTreeSet::from([name]), &BTreeSet::new())),
         }
+    }
+
+    /// Returns `true` if the server has a name, even one that is no host.
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written
     }
 
     pub(super) fn is_empty(&self) -> bool {
