@@ -29,7 +29,7 @@ use std::sync::Arc;
 // docs: begin
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let path = std::env::args_os().nth(1).map(PathBuf::from);
     let path = path.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("own_filter/rules.yaml"));
     match serve(&path).await {
