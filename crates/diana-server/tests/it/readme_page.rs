@@ -1,13 +1,23 @@
-//! The README is short and correct: its files are valid, and its nginx configuration works.
+//! The README is short and correct: its files are valid, and its nginx configuration works. The recorded session, `docs/images/terminal.svg`, shows its commands with the output that the program prints.
 
-use crate::support::block;
 use crate::support::client::Client;
 use crate::support::program::Diana;
 use crate::support::upstream::Upstream;
+use crate::support::{block, diana_in, err, out};
 use diana_rules::{Document, RuleFile};
 use diana_testing::NginxServer;
+use std::path::Path;
+use std::process::Command;
 
 const README: &str = include_str!("../../../../README.md");
+const RECORDING: &str = include_str!("../../../../docs/images/terminal.svg");
+
+/// Prints the text of each line of an SVG. Python's parser fails if it is not well-formed.
+const TEXTS: &str = "
+import sys, xml.etree.ElementTree as xml
+for text in xml.parse(sys.argv[1]).iter('{http://www.w3.org/2000/svg}text'):
+    print(''.join(text.itertext()))
+";
 
 /// The code blocks of a page: the info string and the text.
 fn blocks(page: &str) -> Vec<&str> {
@@ -17,6 +27,22 @@ fn blocks(page: &str) -> Vec<&str> {
 fn replaced(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "no {from:?} in\n{text}");
     text.replace(from, to)
+}
+
+/// The commands of a recorded session, each with its output without empty lines.
+fn steps() -> Vec<(String, Vec<String>)> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/terminal.svg");
+    let output = Command::new("python3").args(["-c", TEXTS]).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let mut steps: Vec<(String, Vec<String>)> = Vec::new();
+    for line in out(&output).lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push((command.to_owned(), Vec::new())),
+            (None, Some((_, printed))) => printed.push(line.to_owned()),
+            (None, None) => panic!("output without a command: {line}"),
+        }
+    }
+    steps
 }
 
 #[test]
@@ -56,4 +82,40 @@ fn nginx_limits_as_in_the_readme() {
     };
     assert_eq!([1, 1, 1, 2].map(status), [200, 200, 429, 200]);
     assert_eq!((upstream.count(), &*upstream.last().body), (3, &b"hi"[..]));
+}
+
+#[test]
+fn the_recording_is_small_and_complete_in_itself() {
+    assert!(RECORDING.len() <= 60_000, "{} bytes", RECORDING.len());
+    let outside = ["<script", "href", "url(", "@import", "@font-face", "<foreignObject"];
+    assert_eq!(outside.into_iter().filter(|text| RECORDING.contains(text)).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(RECORDING.contains("@keyframes") && RECORDING.contains("prefers-color-scheme: dark"));
+}
+
+#[test]
+fn the_recording_shows_the_commands_of_the_readme() {
+    let consoles = blocks(README).into_iter().filter_map(|block| block.strip_prefix("console\n"));
+    let commands = consoles.flat_map(str::lines).filter_map(|line| line.strip_prefix("$ diana"));
+    let commands = commands.map(|rest| format!("diana{}", rest.split("  ").next().unwrap())).collect::<Vec<_>>();
+    assert_eq!(commands.len(), 5);
+    let steps = steps();
+    let shown = steps.iter().map(|(command, _)| command.trim_end_matches(" &")).collect::<Vec<_>>();
+    let missing = commands.iter().filter(|command| !shown.contains(&&***command)).collect::<Vec<_>>();
+    assert!(missing.is_empty(), "{missing:?} are not in {shown:?}; `cargo xtask recording` writes it again");
+}
+
+#[test]
+fn the_recorded_output_is_what_the_program_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("diana.yaml"), block(README, "\n## Protect a service\n", "yaml")).unwrap();
+    let steps = steps();
+    for name in ["diana check ", "diana explain "] {
+        let (command, recorded) = steps.iter().find(|(command, _)| command.starts_with(name)).unwrap();
+        let args = command.split(' ').skip(1).collect::<Vec<_>>();
+        let output = diana_in(folder.path(), &args, "", &[]);
+        assert_eq!(err(&output), "");
+        let printed = out(&output);
+        let printed = printed.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>();
+        assert_eq!(&printed, recorded, "{command} differs; `cargo xtask recording` writes it again");
+    }
 }
