@@ -1,4 +1,5 @@
-//! The README is short and correct: its files are valid, and its nginx configuration works. The recorded session, `docs/images/terminal.svg`, shows its commands with the output that the program prints.
+//! The README is short and correct: its files are valid, and its nginx configuration works. The Chinese one has the same
+//! code. The recorded session, `docs/images/terminal.svg`, shows its commands with the output that the program prints.
 
 use crate::support::client::Client;
 use crate::support::program::Diana;
@@ -10,7 +11,26 @@ use std::path::Path;
 use std::process::Command;
 
 const README: &str = include_str!("../../../../README.md");
+const CHINESE: &str = include_str!("../../../../README.zh.md");
 const RECORDING: &str = include_str!("../../../../docs/images/terminal.svg");
+
+/// The names that the Chinese essays on rate limiting use, so that their readers find Diana.
+const CHINESE_TERMS: [&str; 14] = [
+    "限流算法",
+    "计数器、滑动窗口、漏桶、令牌桶",
+    "分布式限流",
+    "Redis + Lua",
+    "平滑突发与预热",
+    "接入层限流",
+    "limit_conn",
+    "OpenResty",
+    "注解限流",
+    "过滤器责任链",
+    "配置中心与自动降级",
+    "总并发数与池化",
+    "流量整形",
+    "削峰填谷",
+];
 
 /// Prints the text of each line of an SVG. Python's parser fails if it is not well-formed.
 const TEXTS: &str = "
@@ -82,6 +102,21 @@ fn nginx_limits_as_in_the_readme() {
     };
     assert_eq!([1, 1, 1, 2].map(status), [200, 200, 429, 200]);
     assert_eq!((upstream.count(), &*upstream.last().body), (3, &b"hi"[..]));
+}
+
+#[test]
+fn the_chinese_readme_has_the_same_code_and_links() {
+    assert_eq!(blocks(CHINESE), blocks(README));
+    let links = |page: &str| {
+        let prose = page.split("```").step_by(2).collect::<String>();
+        let links = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let pages = links.map(|link| link.split('#').next().unwrap().to_owned());
+        pages.filter(|link| !link.starts_with("README")).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(links(CHINESE), links(README));
+    assert!(README.contains("](README.zh.md)") && CHINESE.contains("](README.md)"));
+    let missing = CHINESE_TERMS.into_iter().filter(|term| !CHINESE.contains(term)).collect::<Vec<_>>();
+    assert_eq!(missing, Vec::<&str>::new());
 }
 
 #[test]
