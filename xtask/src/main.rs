@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod bench;
 mod install;
+mod recording;
 mod test;
 
 const HELP: &str = "\
@@ -17,6 +18,7 @@ cargo xtask COMMAND
   bench NAME       measure Diana beside its peers, and compare with the goals; without NAME, list the benches
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any;
                    --store redis starts a Redis for it
+  recording        run the first file of the README, and write the session to docs/images/terminal.svg
 ";
 
 fn main() -> ExitCode {
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         Some("install") => install(),
         Some("bench") => bench::run(&rest),
         Some("golden") => golden(&rest),
+        Some("recording") => recording::run(),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -79,7 +79,7 @@ pub(crate) fn run(tables: &mut Tables, length: Length) {
     }
     let text = "idle connections cost no CPU";
     tables.push(&idle, &Claim { text, from: 1.0, bound: Bound::Slope(0.05) });
-    let text = "an idle connection takes 2 KiB (README.md)";
+    let text = "an idle connection takes 2 KiB (docs/figures.md)";
     tables.push(&bytes, &Claim { text, from: 1.0, bound: Bound::Cost(2_048.0) });
 }
 

@@ -55,7 +55,7 @@ fn time_and_memory(tables: &mut Tables, numbers: &[usize], length: Length) {
             if number < MISSING { String::new() } else { format!("; slower than one key by {misses:.1} such reads") };
         time.push_with(number, own, format!("{remark}{growth}"));
     }
-    let text = "some 20 bytes a key, however many there are (README.md)";
+    let text = "some 20 bytes a key, however many there are (docs/library.md)";
     tables.push(&bytes, &Claim { text, from: 100_000.0, bound: Bound::Cost(24.0) });
     let text = "it slows by cache misses only: the instructions below do not grow";
     tables.push(&time, &Claim { text, from: 1.0, bound: Bound::None });

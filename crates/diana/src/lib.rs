@@ -140,6 +140,11 @@ struct ComingFrom;
 #[doc = include_str!("../../../docs/in-your-code.md")]
 struct InYourCode;
 
+/// Runs the code of this page as doctests.
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct Library;
+
 /// Runs the code of the README as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 #[doc = include_str!("../../../README.md")]

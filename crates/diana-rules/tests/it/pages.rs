@@ -13,11 +13,11 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README, and everything in `docs`.
+/// The README in both languages, and everything in `docs`.
 fn pages() -> Vec<PathBuf> {
     let docs = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
-    pages.chain([repository().join("README.md")]).collect()
+    pages.chain(["README.md", "README.zh.md"].map(|page| repository().join(page))).collect()
 }
 
 /// A page without its fenced blocks, where `#` and `](` have other meanings.

@@ -25,6 +25,7 @@ mod import_nginx;
 mod metrics;
 mod packaging;
 mod program_log;
+mod readme_page;
 mod rule_files;
 mod services;
 mod settings;
