@@ -39,9 +39,12 @@ impl Limit {
 
     #[inline]
     pub(super) fn check(&self, key: &Key<'_>, cost: u64) -> Result<Answer, InvalidCost> {
-        match self {
-            Self::One(limiter) => limiter.check_n(cost),
-            Self::Many(limiter) => limiter.check_n(key, cost),
+        match (self, cost) {
+            // Almost all attributes; one permit needs no check of the number.
+            (Self::One(limiter), 1) => Ok(limiter.check()),
+            (Self::Many(limiter), 1) => Ok(limiter.check(key)),
+            (Self::One(limiter), cost) => limiter.check_n(cost),
+            (Self::Many(limiter), cost) => limiter.check_n(key, cost),
         }
     }
 
