@@ -185,31 +185,21 @@ fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<
     one_log(items.iter().filter_map(|item| one(item, &[], registry, problems)).collect())
 }
 
-/// Makes one log of all logs: each request is stored once, whatever the number of windows that count it.
+/// Makes one log of all logs, in the place of the first: each request is stored once, whatever the number of windows that count
+/// it.
 fn one_log(limits: Vec<LimitRule>) -> Vec<LimitRule> {
     let log = |limit: &LimitRule| limit.configured.algorithm::<SlidingLog>().cloned();
-    let windows = limits.iter().filter_map(log).flat_map(|log| log.windows().to_vec()).collect::<Vec<_>>();
-    if windows.len() < 2 {
-        return limits;
+    let first = limits.iter().position(|limit| log(limit).is_some()).unwrap_or(0);
+    let (mut logs, mut others): (Vec<_>, Vec<_>) = limits.into_iter().partition(|limit| log(limit).is_some());
+    let windows = logs.iter().filter_map(log).flat_map(|log| log.windows().to_vec());
+    let written = logs.iter().map(|limit| &*limit.written).collect::<Vec<_>>().join(", ");
+    if let (Ok(several), true) = (SlidingLog::several(windows), logs.len() > 1) {
+        let configured = Configured::new(several);
+        logs.truncate(1);
+        logs.iter_mut().for_each(|limit| (limit.configured, limit.written) = (configured.clone(), written.clone()));
     }
-    let written = limits.iter().filter(|limit| log(limit).is_some()).map(|limit| &*limit.written).collect::<Vec<_>>();
-    let (written, several) = (written.join(", "), SlidingLog::several(windows).map(Configured::new));
-    let mut all = Vec::with_capacity(limits.len());
-    let mut several = several.ok();
-    for limit in limits {
-        match several.take() {
-            // In the place of the first one.
-            Some(configured) if log(&limit).is_some() => {
-                all.push(LimitRule { configured, written: written.clone(), ..limit });
-            }
-            not_yet if log(&limit).is_none() => {
-                several = not_yet;
-                all.push(limit);
-            }
-            _ => {}
-        }
-    }
-    all
+    others.splice(first..first, logs);
+    others
 }
 
 /// Parses one limit: a text, or a map with a rate.
