@@ -281,3 +281,14 @@ proptest! {
         prop_assert_eq!(factory.live(), 0);
     }
 }
+
+/// The number of the essays: 100 connections for each application.
+#[test]
+fn an_application_has_100_connections_and_the_next_request_times_out() {
+    let pool = Pool::new("orders", 100).unwrap();
+    let connect = || Ok::<_, &str>(());
+    let held = (0..100).map(|_| pool.blocking_get(connect).unwrap()).collect::<Vec<_>>();
+    assert!(pool.blocking_get_timeout(Duration::ZERO, connect).is_err());
+    drop(held);
+    assert!(pool.blocking_get(connect).is_ok());
+}

@@ -87,7 +87,7 @@ fn acquire_of_1_to_5_waits_0_to_4_seconds() {
 /// The default of a rule, which is not Guava's.
 #[test]
 fn a_limiter_that_starts_full_grants_one_second_of_permits_more() {
-    let page = include_str!("../../../../docs/the-rule-file.md");
+    let page = include_str!("../../../../docs/reference/algorithms.md");
     let in_ms = |waits: Vec<Duration>| waits.iter().map(Duration::as_millis).collect::<Vec<_>>();
     for (rate, permits, empty, full, row) in [
         (
@@ -247,4 +247,76 @@ fn a_leaky_bucket_with_nodelay_is_the_meter() {
     assert_eq!(meter(5, &[0, 0, 0, 0, 0, 0, 1]), [0, 0, 0, 0, 0, 1]);
     // Five in one instant are one and a queue of four.
     assert_eq!((bucket(4, &[0; 7]), meter(5, &[0; 7])), (vec![0; 5], vec![0; 5]));
+}
+
+/// `create(2.0)` for tasks; 15 permits at 5 a second; 5 kB a second by `acquire(packet.length)`.
+#[test]
+fn tasks_packets_and_fifteen_permits_wait_as_in_the_text() {
+    let waits = |limit: &str, permits: &[u64]| {
+        let limit = format!("{limit}, algorithm: smooth_bursty, starts: empty");
+        acquire_each(&guava(&limit), permits).into_iter().map(|wait| wait.as_millis()).collect::<Vec<_>>()
+    };
+    assert_eq!(waits("rate: 2/s", &[1; 4]), [0, 500, 500, 500]);
+    assert_eq!(waits("rate: 5/s, burst_seconds: 0", &[15, 1]), [0, 3_000]);
+    assert_eq!(waits("rate: 5000/s", &[5_000, 2_500, 10_000, 1]), [0, 1_000, 500, 2_000]);
+}
+
+#[test]
+fn five_a_second_pass_one_each_200_ms() {
+    for limit in ["{rate: 5/s, algorithm: leaky_bucket, burst: 4}", "{rate: 5/s, burst: 1}"] {
+        let (engine, _) = engine(&format!("rules: [{{name: even, limit: {limit}, wait: 1h}}]"));
+        let waits = [(); 5].map(|()| decide(&engine, &crate::support::request()).wait().unwrap());
+        assert_eq!(waits, [0, 200, 400, 600, 800].map(ms), "{limit}");
+    }
+}
+
+/// 100 in one millisecond, and the counter of 1000 a second that a `LoadingCache` has.
+#[test]
+fn a_fixed_window_grants_its_whole_limit_in_one_instant() {
+    for limit in [100, 1_000] {
+        let requests = [(at(12, 0, 0, 0), limit + 1), (at(12, 0, 1, 0), 1)];
+        assert_eq!(granted(&format!("rate: {limit}/s, algorithm: fixed_window"), Duration::ZERO, requests), limit + 1);
+    }
+}
+
+#[test]
+fn of_10_a_minute_a_fixed_window_grants_20_around_the_edge_and_the_others_10() {
+    let requests = [(at(12, 0, 59, 0), 10), (at(12, 1, 1, 0), 10)];
+    assert_eq!(granted("rate: 10/min, algorithm: fixed_window", Duration::ZERO, requests), 20);
+    for algorithm in SLIDING {
+        assert_eq!(granted(&format!("rate: 10/min, {algorithm}"), Duration::ZERO, requests), 10, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_leaky_and_a_token_bucket_hold_together() {
+    let (engine, _) = engine(
+        "rules: [{name: both, wait: 1s, limit: [{rate: 5/s, algorithm: leaky_bucket, burst: 5}, {rate: 2/s, burst: 3}]}]",
+    );
+    let waits = [(); 5].map(|()| decide(&engine, &crate::support::request()).wait());
+    // The token bucket has three tokens, and one more each half second; within a second it has two.
+    assert_eq!(waits, [Some(ms(0)), Some(ms(200)), Some(ms(400)), Some(ms(600)), Some(ms(1_000))]);
+    assert_eq!(decide(&engine, &crate::support::request()).wait(), None);
+}
+
+/// For all, and by account, device and resource.
+#[test]
+fn the_four_ways_count_separately() {
+    let (engine, _) = engine(
+        "rules:
+  - {name: everyone, limit: 4/h}
+  - {name: each-account, by: account, limit: 2/h}
+  - {name: each-device, by: device, limit: 2/h}
+  - {name: each-resource, by: resource, limit: 2/h}",
+    );
+    let is_granted = |account: &str, device: &str, path: &str| {
+        let request = SyntheticRequest::new("GET", path).named("account", account).named("device", device);
+        decide(&engine, &request).is_granted()
+    };
+    assert_eq!([(); 3].map(|()| is_granted("ann", "d1", "/a")), [true, true, false]);
+    for (account, device, path) in [("ann", "d2", "/b"), ("bob", "d1", "/b"), ("bob", "d2", "/a")] {
+        assert!(!is_granted(account, device, path), "{account} {device} {path}");
+    }
+    assert_eq!([(); 2].map(|()| is_granted("bob", "d2", "/b")), [true, true]);
+    assert!(!is_granted("cid", "d3", "/c"), "four have passed");
 }
