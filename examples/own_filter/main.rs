@@ -1,4 +1,4 @@
-//! A gateway with a filter and an algorithm of its own: the page `docs/your-own-filter.md`.
+//! A gateway with a filter and an algorithm of its own: the page `docs/tasks/your-own-filter.md`.
 //!
 //! | where | what |
 //! |---|---|

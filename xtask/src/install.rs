@@ -66,7 +66,8 @@ fi
 /// Installs all that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<(), String> {
     programs()?;
-    cargo_deny()
+    cargo_deny()?;
+    mdbook()
 }
 
 /// Installs all missing programs that tests start; fails with advice.
@@ -110,20 +111,33 @@ pub(crate) fn install_missing(programs: &[&str]) -> Result<(), String> {
 /// The version of cargo-deny that `deny.toml` is written for.
 pub(crate) const CARGO_DENY: &str = "cargo-deny@0.20.2";
 
-/// Installs cargo-deny if it is missing. Without optimisation: it is built once, and its check takes seconds either
-/// way.
+/// The version of mdBook that `docs/site` is written for.
+const MDBOOK: &str = "mdbook@0.5.4";
+
 fn cargo_deny() -> Result<(), String> {
-    let is_installed = Command::new("cargo").args(["deny", "--version"]).output();
+    with_cargo(CARGO_DENY, &["cargo", "deny", "--version"], &[])
+}
+
+/// Installs mdBook, which builds the documentation site.
+pub(crate) fn mdbook() -> Result<(), String> {
+    with_cargo(MDBOOK, &["mdbook", "--version"], &["--no-default-features", "--features", "search"])
+}
+
+/// Installs a tool with cargo if this command fails. Without optimisation: it is built once, and its work takes seconds either way.
+fn with_cargo(tool: &str, command: &[&str], options: &[&str]) -> Result<(), String> {
+    let is_installed = Command::new(command[0]).args(&command[1..]).output();
     if is_installed.is_ok_and(|output| output.status.success()) {
-        println!("cargo-deny is installed");
+        println!("{tool} is installed");
         return Ok(());
     }
-    println!("installing {CARGO_DENY} with cargo (once, some two minutes)");
-    let installed = cargo_command().args(["install", "--quiet", "--locked", "--debug", CARGO_DENY]).status();
-    match installed {
+    println!("installing {tool} with cargo (once, some minutes)");
+    let mut install = cargo_command();
+    install.args(["install", "--quiet", "--locked", "--debug"]).args(options).arg(tool);
+    match install.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => {
-            Err(format!("{CARGO_DENY} can't be installed; to install it manually: cargo install --locked {CARGO_DENY}"))
+            let options = options.iter().map(|option| format!("{option} ")).collect::<String>();
+            Err(format!("{tool} can't be installed; to install it manually: cargo install --locked {options}{tool}"))
         }
         Err(error) => Err(format!("can't start cargo: {error}")),
     }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 mod bench;
+mod docs;
 mod install;
 mod recording;
 mod test;
@@ -18,6 +19,8 @@ cargo xtask COMMAND
   bench NAME       measure Diana beside its peers, and compare with the goals; without NAME, list the benches
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any;
                    --store redis starts a Redis for it
+  docs             check the pages of docs, and build the site with mdBook in target/docs/site; `docs check` only checks
+  docs plots       draw the pictures of docs/explanations/algorithms.md again
   recording        run the first file of the README, and write the session to docs/images/terminal.svg
 ";
 
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         Some("install") => install(),
         Some("bench") => bench::run(&rest),
         Some("golden") => golden(&rest),
+        Some("docs") => docs::run(&rest),
         Some("recording") => recording::run(),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");

@@ -72,7 +72,11 @@ pub use request::{
 pub use total_memory::{ReservedMemory, TotalMemory};
 pub use upstream::{CheckStatus, UpstreamStatus, UpstreamWatch};
 
-/// Runs the code of this page as doctests.
+/// Runs the code of these pages as doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/your-own-filter.md")]
+#[doc = include_str!("../../../docs/tasks/your-own-filter.md")]
 struct YourOwnFilter;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tasks/your-own-section-and-algorithm.md")]
+struct YourOwnSectionAndAlgorithm;

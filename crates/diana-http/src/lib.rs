@@ -104,7 +104,7 @@ pub use scheme::{RequestScheme, normal_scheme};
 pub use signature::SignatureFilter;
 pub use throttle::{Throttle, ThrottledBody};
 
-/// Runs the code of this page as doctests.
+/// Runs the code of these pages as doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/in-your-server.md")]
+#[doc = include_str!("../../../docs/tasks/in-your-server.md")]
 struct InYourServer;

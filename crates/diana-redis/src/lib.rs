@@ -4,7 +4,7 @@
 //! - A store for several limits in one decision: [`RedisStore`], with its [`Options`].
 //! - One limit to wait for, over all processes: [`SharedLimiter`]; many by name: [`SharedLimiters`].
 //! - How it works, what it guarantees, and what happens in each failure: the page "Sharing limits",
-//!   `docs/sharing-limits.md`.
+//!   `docs/tasks/share-limits.md`.
 //!
 //! # How it is built
 //! ```text
@@ -57,7 +57,7 @@ pub use setup_error::{ConnectError, UnsupportedLimitError};
 pub use status::{Health, LinkStatus};
 pub use store::RedisStore;
 
-/// Includes the page, so that its code is tested.
+/// Runs the code of these pages as doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/sharing-limits.md")]
-struct SharingLimits;
+#[doc = include_str!("../../../docs/tasks/share-limits.md")]
+struct ShareLimits;

@@ -52,8 +52,3 @@ pub use registry::Registry;
 pub use ruleset::RuleSet;
 pub use secret::Secret;
 pub use section::Section;
-
-/// Includes the page's code, so that it is tested.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/the-rule-file.md")]
-struct TheRuleFile;

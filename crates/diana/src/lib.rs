@@ -130,22 +130,29 @@ pub fn registry() -> rules::Registry {
     registry
 }
 
-/// Runs the code of this page as doctests.
+/// Runs the code of the README and of the pages of `docs` as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
-#[doc = include_str!("../../../docs/coming-from.md")]
-struct ComingFrom;
-
-/// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
-#[doc = include_str!("../../../docs/in-your-code.md")]
-struct InYourCode;
-
-/// Runs the code of this page as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
-#[doc = include_str!("../../../docs/library.md")]
-struct Library;
-
-/// Runs the code of the README as doctests.
-#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../docs/coming-from/README.md")]
+    struct ComingFromReadme;
+    #[doc = include_str!("../../../docs/coming-from/bucket4j.md")]
+    struct ComingFromBucket4j;
+    #[doc = include_str!("../../../docs/coming-from/governor.md")]
+    struct ComingFromGovernor;
+    #[doc = include_str!("../../../docs/coming-from/guava.md")]
+    struct ComingFromGuava;
+    #[doc = include_str!("../../../docs/coming-from/nginx.md")]
+    struct ComingFromNginx;
+    #[doc = include_str!("../../../docs/coming-from/sentinel.md")]
+    struct ComingFromSentinel;
+    #[doc = include_str!("../../../docs/tasks/on-your-functions.md")]
+    struct OnYourFunctions;
+    #[doc = include_str!("../../../docs/tasks/streams.md")]
+    struct Streams;
+    #[doc = include_str!("../../../docs/tasks/pools.md")]
+    struct Pools;
+    #[doc = include_str!("../../../docs/reference/library.md")]
+    struct Library;
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+}

@@ -1,8 +1,8 @@
-//! The page "Diana in your code" shows the code of the example.
+//! The page "Limits on your functions" shows the code of the example.
 
 #[test]
 fn the_page_shows_the_code_of_the_example() {
-    let page = include_str!("../../../docs/in-your-code.md");
+    let page = include_str!("../../../docs/tasks/on-your-functions.md");
     let (_, rest) = include_str!("../../axum_service/shop.rs").split_once("// docs: begin\n").unwrap();
     let (part, _) = rest.split_once("// docs: end\n").unwrap();
     // The page omits visibility.

@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn maps_files_to_the_packages_that_test_them() {
-        let files = ["crates/diana/src/lib.rs", "crates/diana-core/src/cost.rs", "docs/gateway.md", "README.md"];
+        let files = ["crates/diana/src/lib.rs", "crates/diana-core/src/cost.rs", "docs/tasks/gateway.md", "README.md"];
         let expected = ["diana-core", "diana-examples", "diana-http", "diana-limit", "diana-rules", "diana-server"];
         assert_eq!(packages_of(files.into_iter()), expected);
         assert_eq!(packages_of(["README.md"].into_iter()), [""; 0]);

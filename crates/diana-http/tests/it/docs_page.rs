@@ -1,6 +1,6 @@
 //! The page "Diana in your server" contains the examples unchanged.
 
-const PAGE: &str = include_str!("../../../../docs/in-your-server.md");
+const PAGE: &str = include_str!("../../../../docs/tasks/in-your-server.md");
 
 #[test]
 fn the_page_contains_the_examples() {

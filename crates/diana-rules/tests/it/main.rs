@@ -8,7 +8,6 @@ mod common;
 mod descriptors;
 mod documents;
 mod index_laws;
-mod pages;
 mod permissions;
 mod rule_error_combinations;
 mod rule_error_fields;

@@ -1,4 +1,4 @@
-//! The output of `check --json` and `explain --json`. The fields are documented in `docs/command-line.md`, and only ever
+//! The output of `check --json` and `explain --json`. The fields are documented in `docs/reference/command-line.md`, and only ever
 //! added to.
 
 use super::input::InputError;

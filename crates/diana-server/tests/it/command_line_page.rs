@@ -1,4 +1,4 @@
-//! The page `docs/command-line.md` is correct and complete: its examples give what it shows, and it has every command,
+//! The page `docs/reference/command-line.md` is correct and complete: its examples give what it shows, and it has every command,
 //! option and JSON field.
 
 use crate::support::fake_admin::FakeAdmin;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../../docs/command-line.md");
+const PAGE: &str = include_str!("../../../../docs/reference/command-line.md");
 
 /// Runs the commands of a session in a shell and returns it as it really is. `cat FILE` creates the file.
 fn replay(session: &str, admin: &str) -> String {

@@ -1,20 +1,20 @@
-//! The page `docs/gateway.md` is correct and complete: its files pass `diana check`, its defaults are the program's, and
-//! it has every metric, every admin path and every option of `serve`.
-//!
-//! A block with the info string `yaml` is a whole file. Other YAML (a compose file, say) names its kind after the
-//! language.
+//! The pages about the gateway are correct and complete: the defaults are the program's, and no metric, no admin path and no
+//! option of `serve` is missing.
 
 use crate::support::block;
 use crate::support::client::Client;
 use crate::support::program::Diana;
 use crate::support::upstream::Upstream;
 use diana_gateway::section::{GatewayLimits, Timeouts};
-use diana_rules::{Document, RuleFile};
 use diana_testing::NginxServer;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../../docs/gateway.md");
+const ADMIN_API: &str = include_str!("../../../../docs/reference/admin-api.md");
+const METRICS_PAGE: &str = include_str!("../../../../docs/reference/metrics.md");
+const BEHAVIOUR: &str = include_str!("../../../../docs/reference/gateway-behaviour.md");
+const NGINX: &str = include_str!("../../../../docs/tasks/nginx.md");
+const FIRST_STEPS: &str = include_str!("../../../../docs/start/first-steps.md");
 const METRICS: &str = concat!(
     include_str!("../../../diana-admin/src/prometheus.rs"),
     include_str!("../../../diana-admin/src/prometheus/parts.rs"),
@@ -31,7 +31,7 @@ fn quoted(source: &'static str, begins: &str) -> BTreeSet<&'static str> {
 
 fn missing(names: BTreeSet<&'static str>, least: usize) -> Vec<&'static str> {
     assert!(names.len() >= least, "only {names:?} found");
-    names.into_iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect()
+    names.into_iter().filter(|name| !METRICS_PAGE.contains(&format!("`{name}`"))).collect()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn the_page_lists_every_metric() {
 fn the_page_lists_no_unknown_metric() {
     let known = quoted(METRICS, "diana_");
     let documented =
-        PAGE.split("diana_").skip(1).map(|rest| rest.split(|c: char| c != '_' && !c.is_alphanumeric()).next());
+        METRICS_PAGE.split("diana_").skip(1).map(|rest| rest.split(|c: char| c != '_' && !c.is_alphanumeric()).next());
     let unknown = documented.flatten().filter(|name| !known.contains(&*format!("diana_{name}"))).collect::<Vec<_>>();
     assert_eq!(unknown, Vec::<&str>::new());
 }
@@ -56,7 +56,7 @@ fn the_page_lists_every_admin_path() {
     let is_documented = |route: &&&str| {
         ["GET", "POST"].iter().any(|method| {
             let documented = format!("| `{method} {route}");
-            PAGE.contains(&format!("{documented}`")) || PAGE.contains(&format!("{documented}?"))
+            ADMIN_API.contains(&format!("{documented}`")) || ADMIN_API.contains(&format!("{documented}?"))
         })
     };
     assert_eq!(routes.iter().filter(|route| !is_documented(route)).collect::<Vec<_>>(), Vec::<&&str>::new());
@@ -69,7 +69,7 @@ fn the_page_lists_every_option_of_serve() {
     let options = help.split_whitespace().filter(|word| word.starts_with("--") && *word != "--help");
     let options = options.map(|word| word.trim_end_matches([',', '.'])).collect::<BTreeSet<_>>();
     assert!(options.len() >= 6, "only {options:?} were found");
-    let undocumented = options.iter().filter(|option| !PAGE.contains(**option)).collect::<Vec<_>>();
+    let undocumented = options.iter().filter(|option| !FIRST_STEPS.contains(**option)).collect::<Vec<_>>();
     assert!(undocumented.is_empty(), "{undocumented:?}");
 }
 
@@ -79,11 +79,11 @@ fn the_nginx_example_works() {
     let mark = "**Beside nginx.**";
     let upstream = Upstream::echo();
     // As on the page, except for the addresses, and a limit that also slow machines reach.
-    let rules = block(PAGE, mark, "yaml");
+    let rules = block(NGINX, mark, "yaml");
     assert!(rules.contains("127.0.0.1:8082") && rules.contains("limit: 100/s"));
     let diana = Diana::serve(&rules.replace("127.0.0.1:8082", "$LISTEN").replace("limit: 100/s", "limit: 1/h"));
     let nginx = NginxServer::start(|port| {
-        let config = block(PAGE, mark, "nginx");
+        let config = block(NGINX, mark, "nginx");
         assert!(
             config.contains("listen 80;") && config.contains("127.0.0.1:8082") && config.contains("127.0.0.1:3000")
         );
@@ -110,40 +110,10 @@ fn the_nginx_example_works() {
     assert_eq!(Client::connect_from([127, 0, 0, 3], nginx.port()).get("/diana").status, 404);
 }
 
-/// The blocks with exactly this info string, each with its line on the page.
-fn blocks(info: &str) -> Vec<(usize, String)> {
-    let (mut blocks, mut open) = (Vec::new(), None);
-    for (number, line) in PAGE.lines().enumerate() {
-        match (line.strip_prefix("```"), &mut open) {
-            (Some(opens), None) => open = Some((opens == info, number + 1, String::new())),
-            (Some(_), Some(_)) => blocks.extend(open.take()),
-            (None, Some((_, _, text))) => text.push_str(&format!("{line}\n")),
-            (None, None) => {}
-        }
-    }
-    assert!(open.is_none(), "unclosed block");
-    blocks.into_iter().filter(|(has_info, ..)| *has_info).map(|(_, line, text)| (line, text)).collect()
-}
-
-fn variable(name: &str) -> Option<String> {
-    Some(format!("secret-of-{name}-that-is-long-enough"))
-}
-
-#[test]
-fn every_file_is_valid() {
-    let files = blocks("yaml");
-    for (line, text) in &files {
-        let read = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), variable);
-        let file = read.unwrap_or_else(|problems| panic!("line {line} of the page:\n{problems}"));
-        assert!(!file.rules.is_empty(), "line {line}: a file without a rule");
-    }
-    assert!(files.len() >= 10, "only {} files were found", files.len());
-}
-
 /// The cells of the table row whose first cell is this.
 fn row(first: &str) -> Vec<&'static str> {
     let begins = format!("| {first} | ");
-    let row = PAGE.lines().find(|line| line.starts_with(&begins)).unwrap_or_else(|| panic!("no row for {first}"));
+    let row = BEHAVIOUR.lines().find(|line| line.starts_with(&begins)).unwrap_or_else(|| panic!("no row for {first}"));
     row.trim_matches('|').split(" | ").map(str::trim).collect()
 }
 

@@ -375,8 +375,8 @@ fn sizes_of_zones_become_the_memory_of_their_rules() {
 
 /// The page shows what is imported.
 #[test]
-fn the_page_moving_in_shows_the_rules_of_a_script() {
-    let page = include_str!("../../../../docs/moving-in.md");
+fn the_page_shows_the_rules_of_a_script() {
+    let page = include_str!("../../../../docs/coming-from/lua-resty.md");
     let (_, script) = page.split_once("```nginx\n").unwrap();
     let (script, rest) = script.split_once("```\n").unwrap();
     let (_, shown) = rest.split_once("```yaml\n").unwrap();

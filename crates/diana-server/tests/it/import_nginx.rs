@@ -482,8 +482,8 @@ fn the_suggested_gateway_is_valid() {
 
 /// The page shows what is imported: each of its nginx blocks becomes the rules of the block after it.
 #[test]
-fn the_page_coming_from_shows_imported_rules() {
-    let page = include_str!("../../../../docs/coming-from.md");
+fn the_page_shows_imported_rules() {
+    let page = include_str!("../../../../docs/coming-from/nginx.md");
     // Parses rules, without their positions.
     let rules = |text: &str| {
         let file = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), |_| None);

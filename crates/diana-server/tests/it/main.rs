@@ -13,6 +13,7 @@ mod command_line_page;
 mod common;
 mod dashboard;
 mod denial_log;
+mod docs_pages;
 mod essays;
 mod explain;
 mod gateway;

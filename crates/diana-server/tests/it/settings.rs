@@ -209,7 +209,7 @@ fn the_help_and_the_pages_list_the_fields_that_apply_without_a_restart() {
 
     let help =
         out(&diana_in(Path::new("."), &["serve", "--help"], "", &[])).split_whitespace().collect::<Vec<_>>().join(" ");
-    let page = include_str!("../../../../docs/the-rule-file.md");
+    let page = include_str!("../../../../docs/tasks/config-server.md");
     for (text, start) in [(&*help, "applied as soon as you save it:"), (page, "Changes of these fields apply at once:")]
     {
         let (_, rest) = text.split_once(start).unwrap_or_else(|| panic!("{start}"));
@@ -218,7 +218,7 @@ fn the_help_and_the_pages_list_the_fields_that_apply_without_a_restart() {
         assert_eq!((names(applied), names(waiting)), (live.clone(), sections_that_wait()), "{start}");
     }
 
-    let page = include_str!("../../../../docs/gateway.md");
+    let page = include_str!("../../../../docs/tasks/operate.md");
     let (_, table) = page.split_once("| changed in the file | applied |\n|---|---|\n").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let rows = table.lines().map(|row| row.trim_start_matches("| ").split_once(" | ").unwrap()).collect::<Vec<_>>();

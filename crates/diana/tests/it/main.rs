@@ -3,6 +3,7 @@
 //! `cargo test -p diana-limit --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
+mod algorithm_plots;
 #[cfg(feature = "redis")]
 mod cancellation;
 mod cost_expressions;

@@ -1,10 +1,13 @@
-//! The page "Your own filter" has the code of the example, its file and its errors. Its other code is run as doctests of
+//! The pages "Your own filter" and "Your own section and algorithm" have the code of the example, its file and its errors. Its other code is run as doctests of
 //! `diana-gateway`.
 
 use super::{RULES, example, failure};
 use diana::rules::{Document, RuleFile};
 
-const PAGE: &str = include_str!("../../../../docs/your-own-filter.md");
+const PAGE: &str = concat!(
+    include_str!("../../../../docs/tasks/your-own-filter.md"),
+    include_str!("../../../../docs/tasks/your-own-section-and-algorithm.md"),
+);
 
 /// Returns the blocks with this info string.
 fn blocks(info: &str) -> Vec<&'static str> {
@@ -38,7 +41,7 @@ fn the_page_shows_the_code_of_the_example() {
     for part in parts {
         assert!(shown.contains(&&*format!("{part}\n")), "the page does not show:\n{part}");
     }
-    assert_eq!(blocks("yaml"), [RULES]);
+    assert_eq!(blocks("yaml program"), [RULES]);
     let file = RuleFile::read(&Document::new("rules.yaml", RULES), &example::registry()).unwrap();
     assert_eq!(file.warnings.map(|warnings| warnings.to_string()), None);
 }
@@ -58,7 +61,7 @@ fn keys_may_be_in_the_environment() {
 #[test]
 fn the_page_shows_the_errors_as_they_are_printed() {
     let [errors, filter] = blocks("text")[..] else { panic!("expected two blocks") };
-    let [wrong] = blocks("yaml wrong")[..] else { panic!("expected one block") };
+    let [wrong] = blocks("yaml program wrong")[..] else { panic!("expected one block") };
     let problems = RuleFile::read(&Document::new("diana.yaml", wrong), &example::registry()).unwrap_err();
     assert_eq!(problems.to_string(), errors);
     // Without the program's names, as for `diana check`.

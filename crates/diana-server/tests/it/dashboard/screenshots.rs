@@ -48,7 +48,7 @@ fn the_docs_have_small_screenshots() {
     if std::env::var_os("DIANA_WRITE_SCREENSHOTS").is_some() {
         take(&images());
     }
-    let page = include_str!("../../../../../docs/dashboard.md");
+    let page = include_str!("../../../../../docs/tasks/see-who-is-limited.md");
     for name in ["dashboard.png", "dashboard-rule.png", "dashboard-dark.png", "dashboard-400.png"] {
         let size = std::fs::metadata(images().join(name)).unwrap().len();
         assert!(size < MAX_SIZE, "{name} has {size} bytes");

@@ -232,7 +232,7 @@ fn streams_large_bodies_in_little_memory() {
     assert!(grown < 20 << 20, "memory grew by {} KiB", grown >> 10);
 }
 
-/// Regression: it held 160 KiB. docs/gateway.md states the bound.
+/// Regression: it held 160 KiB. docs/tasks/gateway.md states the bound.
 #[test]
 fn an_upload_that_the_upstream_does_not_read_holds_less_than_128_kib() {
     const UPLOADS: u64 = 200;

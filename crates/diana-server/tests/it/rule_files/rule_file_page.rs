@@ -1,139 +1,25 @@
-//! The page `docs/the-rule-file.md` is correct: its examples are valid, its errors are printed exactly like that, and
-//! no field is missing.
-//!
-//! The info string of a block names its kind after the language:
-//!
-//! | block | is |
-//! |---|---|
-//! | `yaml`, `json`, `toml` | a whole file |
-//! | `yaml rule` | the fields of one rule, without its name |
-//! | `yaml remote` | a document from a config server |
-//! | `yaml wrong`, `yaml wrong remote` | one with mistakes, whose errors are printed in the next `text` block |
+//! The reference of the rule file is complete: no field and no value is missing.
 
 use diana_rules::limit::LimitRule;
 use diana_rules::{Document, RuleFile};
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../../../docs/the-rule-file.md");
-
-/// A fenced block.
-struct Block {
-    /// The words of the info string.
-    info: Vec<&'static str>,
-    /// The line of the opening fence.
-    line: usize,
-    text: String,
-}
-
-fn blocks() -> Vec<Block> {
-    let (mut blocks, mut open) = (Vec::new(), None::<Block>);
-    for (number, line) in PAGE.lines().enumerate() {
-        match (line.strip_prefix("```"), &mut open) {
-            (Some(info), None) => {
-                open = Some(Block { info: info.split(' ').collect(), line: number + 1, text: String::new() });
-            }
-            (Some(_), Some(_)) => blocks.extend(open.take()),
-            (None, Some(block)) => {
-                block.text.push_str(line);
-                block.text.push('\n');
-            }
-            (None, None) => {}
-        }
-    }
-    assert!(open.is_none(), "unclosed block");
-    blocks
-}
-
-fn variable(name: &str) -> Option<String> {
-    Some(match name {
-        "REDIS_URL" => "redis://10.0.0.7:6379".to_owned(),
-        _ => format!("secret-of-{name}-that-is-long-enough"),
-    })
-}
-
-fn read(name: &str, text: &str) -> Result<RuleFile, String> {
-    let document = Document::new(name, text);
-    RuleFile::read_with(&document, &diana_server::registry(), variable).map_err(|problems| problems.to_string())
-}
-
-/// Reads a document from a config server over a local file.
-fn read_remote(text: &str) -> Result<RuleFile, String> {
-    let local = read("local.yaml", "rules: []").unwrap();
-    local
-        .with_remote(&Document::new("diana.yaml", text), &diana_server::registry())
-        .map_err(|problems| problems.to_string())
-}
-
-/// A file with one rule that has these fields.
-fn read_rule(fields: &str) -> Result<RuleFile, String> {
-    let indented = fields.lines().map(|line| format!("    {line}\n")).collect::<String>();
-    read("diana.yaml", &format!("rules:\n  - name: example\n{indented}"))
-}
-
-/// The result of a block; `None` if it is not about rules.
-fn outcome(block: &Block) -> Option<Result<RuleFile, String>> {
-    Some(match *block.info {
-        ["yaml"] | ["yaml", "wrong"] => read("diana.yaml", &block.text),
-        ["json"] => read("diana.json", &block.text),
-        ["toml"] => read("diana.toml", &block.text),
-        ["yaml", "rule"] => read_rule(&block.text),
-        ["yaml", "remote"] | ["yaml", "wrong", "remote"] => read_remote(&block.text),
-        ["text" | "rust"] => return None,
-        _ => panic!("line {}: unknown info string {:?}", block.line, block.info),
-    })
-}
-
-fn is_invalid(block: &Block) -> bool {
-    block.info.contains(&"wrong")
-}
-
-#[test]
-fn every_example_is_valid() {
-    let mut read = 0;
-    for block in blocks().iter().filter(|block| !is_invalid(block)) {
-        let Some(outcome) = outcome(block) else { continue };
-        let file = outcome.unwrap_or_else(|problems| panic!("line {} of the page:\n{problems}", block.line));
-        assert!(!file.rules.is_empty(), "line {}: an example without a rule", block.line);
-        read += 1;
-    }
-    assert!(read > 40, "only {read} examples found");
-}
-
-#[test]
-fn problems_are_printed_as_shown() {
-    let blocks = blocks();
-    let mut invalid = 0;
-    for (index, block) in blocks.iter().enumerate().filter(|(_, block)| is_invalid(block)) {
-        let problems = match outcome(block) {
-            Some(Err(text)) => text,
-            _ => panic!("line {}: expected problems, found a valid file", block.line),
-        };
-        let shown = blocks.get(index + 1).filter(|next| next.info == ["text"]);
-        let shown = shown.unwrap_or_else(|| panic!("line {}: the problems are not shown", block.line));
-        assert_eq!(shown.text, problems, "line {} should show:\n{problems}", shown.line);
-        invalid += 1;
-    }
-    assert!(invalid >= 3, "only {invalid} invalid examples found");
-}
-
-#[test]
-fn all_formats_are_equivalent() {
-    let rules = |language: &str| {
-        let block = blocks().into_iter().find(|block| block.info == [language] && block.text.contains("20000/h"));
-        let block = block.unwrap_or_else(|| panic!("there is no {language}"));
-        let file = outcome(&block).unwrap().unwrap();
-        let values = |limit: &LimitRule| (limit.written.clone(), limit.configured.clone());
-        file.rules.iter().map(|rule| (rule.name.clone(), rule.limits.iter().map(values).collect())).collect::<Vec<_>>()
-    };
-    let yaml: Vec<(String, Vec<_>)> = rules("yaml");
-    assert_eq!(yaml, rules("json"));
-    assert_eq!(yaml, rules("toml"));
-}
+const REFERENCE: &str = concat!(
+    include_str!("../../../../../docs/reference/rule-file.md"),
+    include_str!("../../../../../docs/reference/requests-and-keys.md"),
+    include_str!("../../../../../docs/reference/limits.md"),
+    include_str!("../../../../../docs/reference/algorithms.md"),
+    include_str!("../../../../../docs/reference/over-the-limit.md"),
+    include_str!("../../../../../docs/reference/counts.md"),
+    include_str!("../../../../../docs/reference/gateway-section.md"),
+    include_str!("../../../../../docs/tasks/config-server.md"),
+);
 
 /// The names that the parser expects in place of the unknown name `~`, from the hints of its errors.
 fn expected(yaml: &str) -> Vec<String> {
     let nonsense = yaml.replace('~', "qqqqqqqqqqqqqqqq");
-    let problems = read("diana.yaml", &nonsense).err().unwrap_or_else(|| panic!("{yaml} is valid"));
+    let read = RuleFile::read(&Document::new("diana.yaml", &*nonsense), &diana_server::registry());
+    let problems = read.err().unwrap_or_else(|| panic!("{yaml} is valid")).to_string();
     let lists = problems.split("expected one of ").skip(1).flat_map(|list| list.lines().next());
     let names = lists.flat_map(|list| list.split(", ")).map(|name| name.trim_matches('`').to_owned());
     let names = names.collect::<Vec<_>>();
@@ -142,7 +28,7 @@ fn expected(yaml: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_page_lists_every_field_and_value() {
+fn the_reference_lists_every_field_and_value() {
     let registry = diana_server::registry();
     let mut names = LimitRule::fields(&registry).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
     names.extend(registry.algorithms().map(str::to_owned));
@@ -206,8 +92,8 @@ fn the_page_lists_every_field_and_value() {
         names.extend(expected(words));
     }
     names.extend(["account", "device", "jwt"].map(str::to_owned));
-    let is_mentioned = |name: &String| PAGE.contains(&format!("`{name}`"));
+    let is_mentioned = |name: &String| REFERENCE.contains(&format!("`{name}`"));
     let missing = names.iter().filter(|name| !is_mentioned(name)).collect::<Vec<_>>();
-    assert!(missing.is_empty(), "the page does not mention {missing:?}");
+    assert!(missing.is_empty(), "the reference does not mention {missing:?}");
     assert!(names.len() > 110, "only {} names were found: {names:?}", names.len());
 }

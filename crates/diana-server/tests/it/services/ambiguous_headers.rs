@@ -1,5 +1,5 @@
 //! Headers that services read as another one, or that a proxy may remove or forward: with the real proxies, what
-//! `docs/other-gateways.md` says about them.
+//! `docs/reference/http-check.md` says about them.
 
 use super::forward_auth_proxies::{caddy_with, diana, nginx_of, replace, row, traefik_of};
 use super::page::{EXT_AUTHZ, FEW, RATE_LIMIT, SMALL, Setup, block, replaced};
@@ -8,7 +8,7 @@ use crate::support::http2::{connect, full, request};
 use crate::support::program::Diana;
 use crate::support::upstream::Upstream;
 
-const PAGE: &str = include_str!("../../../../../docs/other-gateways.md");
+const PAGE: &str = include_str!("../../../../../docs/reference/http-check.md");
 
 /// Rules that read `x-account-id`.
 const ACCOUNTS: &str = "
@@ -47,7 +47,7 @@ fn nginx_outcomes(option: &str) -> [String; 2] {
 
 fn traefik_outcomes(option: &str) -> [String; 2] {
     let change = |file: &str| replace(file, "address: :80", &format!("address: :80\n    {option}"));
-    outcomes(|diana, upstream| outcome(traefik_of("### Traefik", change, diana, upstream).port(), upstream))
+    outcomes(|diana, upstream| outcome(traefik_of("\n## Traefik", change, diana, upstream).port(), upstream))
 }
 
 fn caddy_outcomes(options: &str) -> [String; 2] {

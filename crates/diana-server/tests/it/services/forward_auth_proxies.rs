@@ -1,4 +1,4 @@
-//! The configurations for nginx, Traefik and Caddy in `docs/other-gateways.md` work with the real programs, and clients
+//! The configurations for nginx, Traefik and Caddy of the pages work with the real programs, and clients
 //! can't evade their limits by headers.
 
 use crate::support::block;
@@ -8,7 +8,11 @@ use crate::support::upstream::Upstream;
 use diana_testing::{CaddyServer, NginxServer, TraefikServer};
 use tempfile::TempDir;
 
-const PAGE: &str = include_str!("../../../../../docs/other-gateways.md");
+const PAGE: &str = concat!(
+    include_str!("../../../../../docs/reference/http-check.md"),
+    include_str!("../../../../../docs/tasks/nginx.md"),
+    include_str!("../../../../../docs/tasks/traefik-and-caddy.md"),
+);
 
 /// Replaces a text that must be on the page.
 pub(super) fn replace(config: &str, from: &str, to: &str) -> String {
@@ -24,7 +28,7 @@ fn config(section: &str, info: &str, diana: &Diana, upstream: &Upstream) -> Stri
 
 /// Serves the file of the page, with a limit that also slow machines reach.
 pub(super) fn diana() -> Diana {
-    let rules = replace(block(PAGE, "## nginx, Traefik and Caddy", "yaml"), "limit: 100/s", "limit: 2/h");
+    let rules = replace(block(PAGE, "## What nginx, Traefik and Caddy get", "yaml"), "limit: 100/s", "limit: 2/h");
     Diana::serve(&replace(&rules, "127.0.0.1:8082", "$LISTEN"))
 }
 
@@ -35,20 +39,20 @@ fn nginx(diana: &Diana, upstream: &Upstream) -> NginxServer {
 
 /// The same, with a change to the file with the servers.
 pub(super) fn nginx_of(change: impl FnOnce(&str) -> String, diana: &Diana, upstream: &Upstream) -> NginxServer {
-    let servers = change(&config("### nginx", "nginx", diana, upstream));
+    let servers = change(&config("# Ask Diana from nginx", "nginx", diana, upstream));
     let folder = TempDir::new().unwrap();
     let included = folder.path().join("diana.conf");
     let file = |port: u16| {
         let servers = replace(&servers, "listen 80;", &format!("listen 127.0.0.1:{port};"));
         std::fs::write(&included, servers).unwrap();
-        let main = block(PAGE, "### nginx", "nginx nginx.conf");
+        let main = block(PAGE, "# Ask Diana from nginx", "nginx nginx.conf");
         replace(main, "/etc/nginx/diana.conf", &included.display().to_string())
     };
     NginxServer::start_file(file).unwrap()
 }
 
 fn traefik(diana: &Diana, upstream: &Upstream) -> TraefikServer {
-    traefik_of("### Traefik", str::to_owned, diana, upstream)
+    traefik_of("\n## Traefik", str::to_owned, diana, upstream)
 }
 
 /// Runs the static and the dynamic file of a section, the static one with a change.
@@ -72,7 +76,7 @@ fn caddy(diana: &Diana, upstream: &Upstream) -> CaddyServer {
 
 /// The same, with more global options.
 pub(super) fn caddy_with(options: &str, diana: &Diana, upstream: &Upstream) -> CaddyServer {
-    let config = config("### Caddy", "caddy", diana, upstream);
+    let config = config("\n## Caddy", "caddy", diana, upstream);
     CaddyServer::start_with(options, |port| replace(&config, ":80 {", &format!(":{port} {{"))).unwrap()
 }
 
@@ -315,7 +319,7 @@ fn nginx_answers_403_if_waiting_does_not_help() {
 
 /// Serves the file of the page for proxies behind a load balancer, which is 127.0.0.1 in these tests.
 fn diana_behind_load_balancer() -> Diana {
-    let rules = replace(block(PAGE, "### Behind a load balancer", "yaml"), "limit: 100/s", "limit: 1/h");
+    let rules = replace(block(PAGE, "## Behind a load balancer", "yaml"), "limit: 100/s", "limit: 1/h");
     let rules = replace(&replace(&rules, "127.0.0.1:8082", "$LISTEN"), "127.0.0.1:8080", "$TLS");
     Diana::serve(&replace(&rules, "10.0.0.0/8", "127.0.0.1"))
 }
@@ -337,7 +341,7 @@ fn assert_trusts_load_balancer(port: u16) {
     assert_eq!(statuses(2, &["203.0.113.3", "203.0.113.4"]), [200, 429]);
 }
 
-const BEHIND: &str = "### Behind a load balancer";
+const BEHIND: &str = "## Behind a load balancer";
 
 /// Returns a proxy that trusts a load balancer on 127.0.0.1, as on the page.
 fn traefik_behind_load_balancer(diana: &Diana, upstream: &Upstream) -> TraefikServer {

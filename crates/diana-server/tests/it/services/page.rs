@@ -1,5 +1,5 @@
-//! The page `docs/other-gateways.md` is correct: every configuration on it is run with the real gateway, except for
-//! addresses, and for limits that also slow machines reach.
+//! The pages about Envoy, and the reference of the services, are correct: every configuration on them is run with the real
+//! gateway, except for addresses, and for limits that also slow machines reach.
 //!
 //! The info string of a block names its kind: `yaml` is a whole rule file, `yaml envoy` the whole configuration of an
 //! Envoy, `yaml istio` an `EnvoyFilter`.
@@ -10,21 +10,31 @@ use crate::support::http2::{certificate, connect, full, get, http1_over, request
 use crate::support::program::{Diana, LONG};
 use crate::support::scheme;
 use crate::support::upstream::Upstream;
+use diana_rules::Document;
 use diana_rules::document::{Node, Value};
-use diana_rules::{Document, RuleFile};
 use diana_testing::{EnvoyServer, Port, wait_until};
 use serde_json::{Map, json};
 use std::net::Ipv6Addr;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-const PAGE: &str = include_str!("../../../../../docs/other-gateways.md");
+const PAGES: [&str; 4] = [
+    include_str!("../../../../../docs/tasks/envoy.md"),
+    include_str!("../../../../../docs/tasks/envoy-costs.md"),
+    include_str!("../../../../../docs/tasks/istio.md"),
+    include_str!("../../../../../docs/reference/services.md"),
+];
 
-/// Returns the first block with exactly this info string in the section with this heading.
-pub(super) fn block(section: &str, info: &str) -> &'static str {
-    let rest = PAGE.split(&format!("\n## {section}\n")).nth(1).unwrap_or_else(|| panic!("no section {section}"));
-    let rest = rest.split("\n## ").next().unwrap();
-    let rest = rest.split(&format!("\n```{info}\n")).nth(1).unwrap_or_else(|| panic!("{section} has no {info}"));
+/// Returns the first block with exactly this info string on the page, or in the section, with this title.
+pub(super) fn block(title: &str, info: &str) -> &'static str {
+    let of_page = |page: &'static str| page.strip_prefix(&format!("# {title}\n"));
+    let of_section = |page: &'static str| {
+        let (_, rest) = page.split_once(&format!("\n## {title}\n"))?;
+        rest.split("\n## ").next()
+    };
+    let text = PAGES.into_iter().find_map(|page| of_page(page).or_else(|| of_section(page)));
+    let text = text.unwrap_or_else(|| panic!("no section {title}"));
+    let rest = text.split(&format!("\n```{info}\n")).nth(1).unwrap_or_else(|| panic!("{title} has no {info}"));
     rest.split("```").next().unwrap()
 }
 
@@ -87,18 +97,6 @@ impl Setup {
     }
 }
 
-#[test]
-fn every_rule_file_is_valid() {
-    let mut files = PAGE.split("\n```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).peekable();
-    assert!(files.peek().is_some());
-    for text in files {
-        let variable = |name: &str| Some(format!("secret-of-{name}-that-is-long-enough"));
-        let read = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), variable);
-        let file = read.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-        assert!(!file.rules.is_empty(), "a file without a rule:\n{text}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_services_of_the_reference_listen() {
     let folder = TempDir::new().unwrap();
@@ -110,7 +108,7 @@ async fn the_services_of_the_reference_listen() {
         ("0.0.0.0:8082", format!("0.0.0.0:{}", http.number())),
         ("/etc/diana/", "$FOLDER/".to_owned()),
     ];
-    let diana = Diana::serve_in(folder, &replaced(block("Reference", "yaml"), &pairs));
+    let diana = Diana::serve_in(folder, &replaced(block("`services`", "yaml"), &pairs));
     let on_ipv6 = TcpStream::connect((Ipv6Addr::LOCALHOST, other.number())).await.unwrap();
     for envoy in [Envoy::connect(diana.port()).await, Envoy::over(on_ipv6).await] {
         let response = envoy.ask(descriptor(&[("k", "a")])).await;
@@ -189,7 +187,7 @@ rules: [{name: each-account, by: account, limit: 2/h, status: 429}]
 
 #[test]
 fn costs_known_afterwards_are_charged_to_the_user_of_a_verified_token() {
-    let section = "Costs known afterwards";
+    let section = "Costs known afterwards, with Envoy";
     let upstream = Upstream::start(|exchange| {
         exchange.body()?;
         let used = exchange.request.header("x-will-use").map(|used| format!("x-tokens-used: {used}\r\n"));
@@ -364,7 +362,7 @@ async fn clients_cannot_choose_the_scheme_of_the_external_authorization() {
 /// The patches are applied to an Envoy as Istio applies them.
 #[test]
 fn the_envoy_filter_of_istio_works() {
-    let filter = json_of(&Document::new("istio.yaml", block("Istio", "yaml istio")).parse().unwrap());
+    let filter = json_of(&Document::new("istio.yaml", block("Limits in Istio", "yaml istio")).parse().unwrap());
     let mut http_filters = vec![json!({
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},

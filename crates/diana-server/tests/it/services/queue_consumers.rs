@@ -1,4 +1,4 @@
-//! The page `docs/queue-consumers.md` is correct: its consumer is run as it is written, in two processes, with a stream
+//! The page `docs/tasks/queue-consumers.md` is correct: its consumer is run as it is written, in two processes, with a stream
 //! of a real Redis as the queue, and its rule file, except for the address.
 //!
 //! # The bounds
@@ -13,7 +13,7 @@ use diana_testing::{RedisServer, RunningScript, Script, wait_until};
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 
-const PAGE: &str = include_str!("../../../../../docs/queue-consumers.md");
+const PAGE: &str = include_str!("../../../../../docs/tasks/queue-consumers.md");
 
 /// The values of the page: messages per second, the burst, and the number of consumers.
 const RATE: u64 = 40;

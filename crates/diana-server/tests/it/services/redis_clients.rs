@@ -1,11 +1,11 @@
-//! The section "Any Redis client" of the page: its file is served, and its commands and programs are run as they are
+//! The page `docs/tasks/redis-clients.md`: its file is served, and its commands and programs are run as they are
 //! written.
 
 use crate::support::program::{Diana, serve};
 use diana_testing::Script;
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../../../docs/other-gateways.md");
+const PAGE: &str = include_str!("../../../../../docs/tasks/redis-clients.md");
 const PASSWORD: &str = "hunter2";
 
 /// Returns the only block of the section in this language.
