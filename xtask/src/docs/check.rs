@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Pages outside of `docs` whose links are checked.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "HISTORY.md",
     "README.md",
     "README.zh.md",
     "SECURITY.md",
