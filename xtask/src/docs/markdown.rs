@@ -25,7 +25,7 @@ pub(super) fn link_ranges(line: &str) -> Vec<Range<usize>> {
         let start = at + found + 2;
         let Some(length) = line[start..].find(')') else { break };
         // An odd number of backticks before it: the text is in inline code.
-        if line[..start].matches('`').count() % 2 == 0 {
+        if line[..start].matches('`').count().is_multiple_of(2) {
             ranges.push(start..start + length);
         }
         at = start + length;

@@ -164,12 +164,10 @@ impl Parts {
     #[cold]
     fn add(&mut self, mut data: &[u8], memory: &mut ReservedMemory) -> Result<(), Status> {
         while !data.is_empty() {
-            let last = match self.parts.last_mut().filter(|last| last.len() < PART) {
-                Some(last) => last,
-                None => {
-                    reserve(memory, self.memory() + PART)?;
-                    self.parts.push_mut(Vec::with_capacity(PART))
-                }
+            let Some(last) = self.parts.last_mut().filter(|last| last.len() < PART) else {
+                reserve(memory, self.memory() + PART)?;
+                self.parts.push(Vec::with_capacity(PART));
+                continue;
             };
             let (added, rest) = data.split_at(data.len().min(PART - last.len()));
             last.extend_from_slice(added);

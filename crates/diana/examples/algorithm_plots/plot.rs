@@ -128,7 +128,5 @@ fn chart(svg: &mut String, requests: &[Request]) {
         let _ = writeln!(svg, "<path class=\"{class}\" d=\"{path}V{:.1}z\"/>", y(0));
     };
     area("count", 0.0);
-    if times.len() > LIMIT as usize {
-        area("over", LIMIT);
-    }
+    area("over", LIMIT);
 }

@@ -170,7 +170,8 @@ impl Verdict {
 fn shortened(mut text: String) -> String {
     const MAX: usize = 256;
     if text.len() > MAX {
-        text.truncate(text.floor_char_boundary(MAX));
+        // `floor_char_boundary` needs Rust 1.91.
+        text.truncate((0..=MAX).rfind(|&at| text.is_char_boundary(at)).unwrap_or(0));
         text.push('…');
     }
     text
