@@ -1,11 +1,12 @@
 //! The files in `packaging` fit the program: the rule file is valid, systemd accepts the unit, Kubernetes the manifests, and
 //! numbers that occur in two places are the same in both.
 
+use crate::support::json_of;
 use diana_admin::AdminSection;
 use diana_gateway::section::GatewaySection;
 use diana_rules::{Document, RuleFile};
 use diana_testing::{kubernetes_validate, systemd_analyze};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +15,6 @@ use std::time::Duration;
 const UNIT: &str = include_str!("../../../../packaging/diana.service");
 const DOCKERFILE: &str = include_str!("../../../../packaging/Dockerfile");
 const MANIFESTS: &str = include_str!("../../../../packaging/kubernetes/diana.yaml");
-const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
 fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"))
@@ -130,6 +130,37 @@ fn the_manifests_agree_with_their_rule_file() {
     assert!(MANIFESTS.contains(&format!("image: diana:{version}\n")));
 }
 
+/// Returns the manifest of this kind.
+fn manifest(kind: &str) -> Map<String, Value> {
+    let documents = MANIFESTS.split("\n---\n").map(|text| Document::new("diana.yaml", text).parse().unwrap());
+    let documents = documents.map(|document| json_of(&document)).collect::<Vec<_>>();
+    let found = documents.into_iter().find(|document| document["kind"] == kind);
+    found.and_then(|document| document.as_object().cloned()).unwrap_or_else(|| panic!("no {kind}"))
+}
+
+#[test]
+fn the_manifests_refer_to_each_other() {
+    let [deployment, secret, budget, scaler] =
+        ["Deployment", "Secret", "PodDisruptionBudget", "HorizontalPodAutoscaler"].map(manifest);
+    let target = &scaler["spec"]["scaleTargetRef"];
+    assert_eq!((&target["kind"], &target["name"]), (&deployment["kind"], &deployment["metadata"]["name"]));
+    // Otherwise each `kubectl apply` resets what the autoscaler chose, or no node can be drained.
+    assert_eq!(deployment["spec"].get("replicas"), None);
+    assert!(scaler["spec"]["minReplicas"].as_u64() > budget["spec"]["minAvailable"].as_u64());
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let reference = &container["env"][0]["valueFrom"]["secretKeyRef"];
+    assert_eq!(reference["name"], secret["metadata"]["name"]);
+    assert!(container["resources"]["requests"].get("cpu").is_some(), "the autoscaler's percentage is of this");
+    // The token of the file is no password that everybody knows: Diana does not start with it.
+    let token = secret["stringData"][reference["key"].as_str().unwrap()].as_str().unwrap();
+    let text = MANIFESTS.split("  diana.yaml: |\n").nth(1).unwrap().split("\n---\n").next().unwrap();
+    let text = text.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
+    let read =
+        RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), |_| Some(token.to_owned()));
+    let Err(problems) = read else { panic!("an empty token is accepted") };
+    assert!(problems.to_string().contains("invalid `token`"), "{problems}");
+}
+
 #[test]
 fn systemd_waits_longer_than_the_program_takes_to_stop() {
     let seconds = |text: &str| Duration::from_secs(text.strip_suffix('s').unwrap().parse().unwrap());
@@ -149,9 +180,7 @@ fn the_unit_allows_enough_file_descriptors() {
 }
 
 #[test]
-fn the_image_uses_the_tested_rust_and_exposes_the_port() {
-    let version = WORKSPACE.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.split('"').next());
-    assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim", version.unwrap())), "{version:?}");
+fn the_image_exposes_the_ports_of_the_file() {
     let file = file();
     let port = file.section::<GatewaySection>().unwrap().unwrap().listen[0].port();
     assert!(DOCKERFILE.contains(&format!("EXPOSE {port}\n")));

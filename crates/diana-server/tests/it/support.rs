@@ -9,7 +9,9 @@ pub(crate) mod program;
 pub(crate) mod scheme;
 pub(crate) mod upstream;
 
+use diana_rules::document::{Node, Value};
 use diana_rules::{Document, RuleFile};
+use serde_json::{Map, json};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -90,4 +92,19 @@ pub(crate) fn rule_names(text: &str) -> BTreeSet<String> {
     let file = file.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
     assert!(file.rules.iter().all(|rule| rule.name.len() <= 64));
     file.rules.into_iter().map(|rule| rule.name).collect()
+}
+
+/// Returns a parsed YAML document as JSON.
+pub(crate) fn json_of(node: &Node) -> serde_json::Value {
+    match &node.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => json!(value),
+        Value::Number(text) => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),
+        Value::Text(text) => json!(text),
+        Value::List(items) => items.iter().map(json_of).collect(),
+        Value::Map(entries) => {
+            let entries = entries.iter().map(|entry| (entry.key.clone(), json_of(&entry.node)));
+            entries.collect::<Map<_, _>>().into()
+        }
+    }
 }

@@ -7,13 +7,13 @@
 use super::client::{Envoy, descriptor};
 use crate::support::client::{Client, ClientResponse};
 use crate::support::http2::{certificate, connect, full, get, http1_over, request, tls};
+use crate::support::json_of;
 use crate::support::program::{Diana, LONG};
 use crate::support::scheme;
 use crate::support::upstream::Upstream;
 use diana_rules::Document;
-use diana_rules::document::{Node, Value};
 use diana_testing::{EnvoyServer, Port, wait_until};
-use serde_json::{Map, json};
+use serde_json::json;
 use std::net::Ipv6Addr;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -399,18 +399,4 @@ fn the_envoy_filter_of_istio_works() {
     let setup = Setup::run_with(RATE_LIMIT, &SMALL, Upstream::echo(), "", &config);
     assert_eq!(setup.statuses("/", "x-api-key: a\r\n"), [200, 200, 429]);
     assert_eq!(setup.statuses("/", ""), [200, 200, 200, 200, 200, 429]);
-}
-
-fn json_of(node: &Node) -> serde_json::Value {
-    match &node.value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(value) => json!(value),
-        Value::Number(text) => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),
-        Value::Text(text) => json!(text),
-        Value::List(items) => items.iter().map(json_of).collect(),
-        Value::Map(entries) => {
-            let entries = entries.iter().map(|entry| (entry.key.clone(), json_of(&entry.node)));
-            entries.collect::<Map<_, _>>().into()
-        }
-    }
 }
