@@ -26,6 +26,7 @@ mod import_nginx;
 mod metrics;
 mod packaging;
 mod program_log;
+mod quickstart;
 mod readme_page;
 mod rule_files;
 mod services;
