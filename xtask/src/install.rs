@@ -6,7 +6,7 @@
 //! the servers, and if it can't, it prints the command to run.
 
 use crate::test::cargo_command;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
 mod tools;
@@ -29,12 +29,15 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("chromedriver", "chromium-driver"),
     ("php", "php-cli"),
     ("systemd-analyze", "systemd"),
-    ("haproxy", "haproxy"),
     ("valgrind", "valgrind"),
+    ("haproxy", "haproxy"),
+    ("debootstrap", "debootstrap"),
+    ("ip", "iproute2"),
+    ("unshare", "util-linux"),
 ];
 
-/// Only benches start them.
-const FOR_BENCHES: [&str; 1] = ["haproxy"];
+/// Benches start the first, `cargo xtask archive` and `image` the others.
+const NOT_FOR_TESTS: [&str; 4] = ["haproxy", "debootstrap", "ip", "unshare"];
 
 /// Run as root, with the packages as arguments.
 ///
@@ -72,7 +75,7 @@ pub(crate) fn all() -> Result<(), String> {
 
 /// Installs all missing programs that tests start; fails with advice.
 pub(crate) fn programs() -> Result<(), String> {
-    let started = PROGRAMS.iter().map(|(program, _)| *program).filter(|program| !FOR_BENCHES.contains(program));
+    let started = PROGRAMS.iter().map(|(program, _)| *program).filter(|program| !NOT_FOR_TESTS.contains(program));
     install_missing(&started.collect::<Vec<_>>())?;
     php_redis()?;
     tools::all()
@@ -121,6 +124,20 @@ fn cargo_deny() -> Result<(), String> {
 /// Installs mdBook, which builds the documentation site.
 pub(crate) fn mdbook() -> Result<(), String> {
     with_cargo(MDBOOK, &["mdbook", "--version"], &["--no-default-features", "--features", "search"])
+}
+
+/// The versions of the tools of `cargo xtask archive`.
+const ZIGBUILD: &str = "cargo-zigbuild@0.24.0";
+const CYCLONEDX: &str = "cargo-cyclonedx@0.5.9";
+
+/// Installs what builds an archive; returns a PATH in which cargo-zigbuild finds zig.
+pub(crate) fn release_tools() -> Result<OsString, String> {
+    with_cargo(ZIGBUILD, &["cargo-zigbuild", "--version"], &[])?;
+    with_cargo(CYCLONEDX, &["cargo", "cyclonedx", "--version"], &[])?;
+    let zig = tools::zig()?.join("bin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = [zig].into_iter().chain(std::env::split_paths(&path));
+    std::env::join_paths(path).map_err(|error| format!("PATH: {error}"))
 }
 
 /// Installs a tool with cargo if this command fails. Without optimisation: it is built once, and its work takes seconds either way.
@@ -192,14 +209,14 @@ fn is_in(path: &OsStr, program: &str) -> bool {
     std::env::split_paths(path).any(|folder| folder.join(program).is_file())
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let output = Command::new("id").arg("-u").output();
     output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FOR_BENCHES, PROGRAMS, SCRIPT, advice, is_in};
+    use super::{NOT_FOR_TESTS, PROGRAMS, SCRIPT, advice, is_in};
     use std::ffi::OsStr;
 
     #[test]
@@ -217,7 +234,7 @@ mod tests {
 
     #[test]
     fn tests_get_systemd_analyze_without_services_and_without_another_init() {
-        assert!(PROGRAMS.contains(&("systemd-analyze", "systemd")) && !FOR_BENCHES.contains(&"systemd-analyze"));
+        assert!(PROGRAMS.contains(&("systemd-analyze", "systemd")) && !NOT_FOR_TESTS.contains(&"systemd-analyze"));
         // systemd-sysv, which replaces the init, is only recommended.
         assert!(SCRIPT.contains(" --no-install-recommends install "));
         assert!(SCRIPT.find("exit 101").unwrap() < SCRIPT.find("apt-get").unwrap());

@@ -1,11 +1,13 @@
 //! `cargo xtask test`: everything that must pass before a change is merged, ordered by how fast it fails.
 //! `cargo xtask test --quick`: format, lints and the tests of the crates that changed, for daily work.
+//! `cargo xtask test --core`: format, lints and tests of what decides, without any server, for a first change.
 
 mod changed;
 mod features;
 mod workflows;
 
 use crate::install;
+use crate::release::crates;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -24,6 +26,19 @@ const CLIPPY: Step = Step {
     env: &[],
 };
 
+/// The crates that decide, with the features that need no server: algorithms, store, rules and engine.
+const CORE: &[&str] = &[
+    "--package",
+    "diana-core",
+    "--package",
+    "diana-rules",
+    "--package",
+    "diana-limit",
+    "--all-targets",
+    "--features",
+    "diana-core/async,diana-core/conformance,diana-limit/macros,diana-limit/pace,diana-limit/rules",
+];
+
 /// The model checkers replace the locks of the whole build, so each has its own target folder, and optimised code,
 /// since it runs a great many times.
 const STEPS: &[Step] = &[
@@ -39,28 +54,6 @@ const STEPS: &[Step] = &[
         name: "rustdoc",
         args: &["doc", "--workspace", "--no-deps", "--all-features"],
         env: &[("RUSTDOCFLAGS", "-D warnings")],
-    },
-    // Each package as it would be uploaded: metadata, files, and versions of all that it depends on.
-    Step {
-        name: "packages",
-        args: &[
-            "package",
-            "--workspace",
-            "--no-verify",
-            "--allow-dirty",
-            "--quiet",
-            "--exclude",
-            "diana-bench",
-            "--exclude",
-            "diana-examples",
-            "--exclude",
-            "diana-golden",
-            "--exclude",
-            "diana-testing",
-            "--exclude",
-            "xtask",
-        ],
-        env: &[],
     },
     Step { name: "tests and doctests", args: &["test", "--workspace", "--all-features"], env: &[] },
     Step {
@@ -80,11 +73,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args[..] {
         [] => full(),
+        ["--core"] => core(),
         ["--quick"] => quick("HEAD"),
         ["--quick", "--base", base] => quick(base),
         _ => {
             eprintln!(
-                "test: unknown arguments `{}`; expected none, or `--quick [--base REVISION]`; for one test use \
+                "test: unknown arguments `{}`; expected none, `--core`, or `--quick [--base REVISION]`; for one test use \
                  `cargo test --workspace --all-features NAME`",
                 args.join(" ")
             );
@@ -112,6 +106,10 @@ fn full() -> Result<(), String> {
     for step in STEPS {
         times.push((step.name, run_step(step)?));
     }
+    println!("\n=== packages ===");
+    let (packaged, elapsed) = timed(|| crates::package(&crates::published()?, &["--no-verify"]));
+    packaged?;
+    times.push(("packages", elapsed));
     println!("\n=== features ===");
     let (checked, elapsed) = timed(features::run);
     checked?;
@@ -137,6 +135,25 @@ fn quick(base: &str) -> Result<(), String> {
     }
     println!("\n=== tests of {} ===", packages.join(", "));
     changed::run_tests(&packages)
+}
+
+/// Runs format, clippy and tests of the core. Nothing is installed, and no server is started.
+fn core() -> Result<(), String> {
+    run_step(&FORMAT)?;
+    for (name, command, after) in [("clippy", "clippy", &["--", "-D", "warnings"][..]), ("tests", "test", &[])] {
+        println!("\n=== {name} of core, rules and engine ===");
+        if !cargo(&[&[command], CORE, after].concat(), &[]) {
+            return Err(format!(
+                "{name} of the core failed; to repeat it: cargo {command} {} {}",
+                CORE.join(" "),
+                after.join(" ")
+            ));
+        }
+    }
+    println!(
+        "\ncore, rules and engine pass; `cargo xtask test` has the rest: servers, gateway, services, docs, model checkers"
+    );
+    Ok(())
 }
 
 fn run_step(step: &Step) -> Result<Duration, String> {

@@ -63,11 +63,30 @@ const SETS: &[PackageSet] = &[
     },
 ];
 
+/// The linker of `cargo xtask archive`, which no test needs.
+const ZIG: PackageSet = PackageSet {
+    folder: "zig",
+    installer: "pip",
+    probe: "bin/python",
+    packages: &["ziglang==0.17.0"],
+    install: with_pip,
+};
+
 /// The file in the folder of each set that lists what is installed there.
 const MARKER: &str = "installed.txt";
 
 /// Installs all sets that are missing, incomplete or of other versions; fails with advice.
 pub(super) fn all() -> Result<(), String> {
+    in_folder(|folder| SETS.iter().try_for_each(|set| set.install_if_missing(folder)))
+}
+
+/// Installs zig if it is missing; returns the folder of its Python environment.
+pub(super) fn zig() -> Result<PathBuf, String> {
+    in_folder(|folder| ZIG.install_if_missing(folder).map(|()| folder.join(ZIG.folder)))
+}
+
+/// Calls `work` with the folder of all sets, which no other run uses meanwhile.
+fn in_folder<R>(work: impl FnOnce(&Path) -> Result<R, String>) -> Result<R, String> {
     // Each test runs in the folder of its package, so that a relative path would name another folder.
     let folder = std::env::var_os("DIANA_TEST_TOOLS").map(PathBuf::from).filter(|folder| folder.is_absolute());
     let folder = folder.ok_or(
@@ -78,7 +97,7 @@ pub(super) fn all() -> Result<(), String> {
     // Until it is dropped, for another run in the same folder.
     let lock = File::create(folder.join("lock")).map_err(problem)?;
     lock.lock().map_err(problem)?;
-    SETS.iter().try_for_each(|set| set.install_if_missing(&folder))
+    work(&folder)
 }
 
 impl PackageSet {

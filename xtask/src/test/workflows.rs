@@ -62,23 +62,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("release.yml"), RELEASE).unwrap();
         check(&tools, folder.path()).unwrap();
-        let broken = RELEASE.replace("needs: build", "needs: bild").replace("24.04-arm", "24.04-arn");
+        let broken = RELEASE.replace("needs: [linux,", "needs: [linus,").replace("24.04-arm", "24.04-arn");
         std::fs::write(folder.path().join("release.yml"), broken).unwrap();
         let problems = check(&tools, folder.path()).unwrap_err();
-        assert!(problems.contains("job \"publish\" needs job \"bild\" which does not exist"), "{problems}");
+        assert!(problems.contains("job \"draft\" needs job \"linus\" which does not exist"), "{problems}");
         assert!(problems.contains("label \"ubuntu-24.04-arn\" is unknown"), "{problems}");
     }
 
     #[test]
-    fn workflows_use_the_tested_rust_and_the_command_of_the_readme() {
+    fn workflows_use_the_same_rust_and_the_commands_of_the_pages() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
-        let version =
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let rust_of = |workflow: &str| {
+            let (_, rest) = workflow.split_once("\nenv:\n  RUSTUP_TOOLCHAIN: \"").unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        let rust = rust_of(WORKFLOWS[0]);
+        assert!(WORKFLOWS.iter().all(|workflow| rust_of(workflow) == rust), "{rust}");
+        assert!(read("packaging/Dockerfile").contains(&format!("FROM rust:{rust}-slim")), "{rust}");
+        let manifest = read("Cargo.toml");
+        let oldest =
             manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.split('"').next()).unwrap();
-        for workflow in WORKFLOWS {
-            assert!(workflow.contains(&format!("  RUSTUP_TOOLCHAIN: \"{version}\"\n")), "{workflow}");
-        }
+        assert!(WORKFLOWS[0].contains(&format!("      RUSTUP_TOOLCHAIN: \"{oldest}\"\n")), "{oldest}");
         assert!(WORKFLOWS[0].contains("      - run: cargo xtask test\n"));
+        assert!(WORKFLOWS[1].contains("      - run: cargo xtask docs\n"));
+        assert!(RELEASE.contains("      - run: cargo xtask archive\n"));
         // The version that `cargo xtask install` installs.
         assert!(WORKFLOWS[0].contains(crate::install::CARGO_DENY));
     }

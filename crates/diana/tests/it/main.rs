@@ -8,6 +8,7 @@ mod algorithm_plots;
 mod cancellation;
 mod cost_expressions;
 mod count_by_status;
+#[cfg(feature = "redis")]
 mod custom_extensions;
 mod decide;
 mod essays;
@@ -18,25 +19,32 @@ mod limited_async;
 mod limited_oracle;
 mod limited_rules;
 mod limited_scope;
+#[cfg(feature = "redis")]
 mod limited_shared;
+#[cfg(feature = "redis")]
 mod local_and_shared;
 mod overload;
 mod pace;
 mod pace_blocking;
 mod pace_bytes;
 mod pace_lag;
+#[cfg(feature = "redis")]
 mod pace_rules;
 mod pace_short_writes;
 mod pace_support;
+#[cfg(feature = "redis")]
 mod redis;
 mod regressions;
 mod reload;
+#[cfg(feature = "redis")]
 mod rule_limiter;
 mod settlement;
 mod several_requests;
 mod snapshot;
+#[cfg(feature = "sources")]
 mod sources;
 mod support;
+#[cfg(feature = "redis")]
 mod throttle;
 mod top_keys;
 mod wait_queues;
