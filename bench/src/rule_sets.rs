@@ -1,7 +1,7 @@
 //! Rules on different paths and hosts, and requests for them.
 
+use diana::Engine;
 use diana::rules::{Attribute, Attributes, Document, RuleFile};
-use diana::{Engine, Verdict};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -93,9 +93,8 @@ impl Attributes for Request {
     }
 }
 
-/// Decides a request; local decisions are ready at once.
+/// Decides about a request, and returns whether it is granted; local decisions are ready at once.
 #[inline]
-pub fn decide(engine: &Engine, request: &dyn Attributes) -> Verdict {
-    let decided = futures_util::FutureExt::now_or_never(engine.decide(request));
-    decided.unwrap_or_else(|| unreachable!("local decisions are ready at once"))
+pub fn is_granted(engine: &Engine, request: &dyn Attributes) -> bool {
+    engine.acquire(request).now().unwrap_or_else(|_| unreachable!("local decisions are ready at once")).is_ok()
 }

@@ -17,7 +17,6 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -38,15 +37,15 @@ struct AppState {
 pub(crate) async fn start(rules: &Path, redis: Option<&str>) -> Result<App, Box<dyn Error>> {
     let document = Document::new(rules.display().to_string(), std::fs::read_to_string(rules)?);
     let file = RuleFile::read(&document, &diana::registry())?;
-    let engine = Arc::new(Engine::new(&file));
+    let engine = Engine::new(&file);
 
-    let mut limits = Limits::new().with_rules(Arc::clone(&engine));
+    let mut limits = Limits::new().with_rules(engine.clone());
     if let Some(url) = redis {
         limits = limits.with_shared(RedisStore::connect(url, Options::default()).await?);
     }
     limits.install();
 
-    let reloader = Reloader::new(Arc::clone(&engine), diana::registry());
+    let reloader = Reloader::new(engine.clone(), diana::registry());
     let watch = Sources::new().local(rules).remote_of(&file)?.start(reloader).await?;
     let state = AppState { database: Database::new()?, partner: Partner::start().await? };
     let shared = redis.is_some();

@@ -1,6 +1,6 @@
 //! A connection pool of a database with a fixed maximum of connections.
 
-use diana::{ConcurrencyLimiter, InvalidQuota, Permit, PermitError};
+use diana::{ConcurrencyLimiter, ConcurrencyPermit, InvalidQuota, PermitError};
 use std::time::Duration;
 
 /// A database with slow responses.
@@ -11,7 +11,7 @@ pub(crate) struct Database {
 
 /// A connection, returned to the pool when dropped.
 pub(crate) struct Connection {
-    _permit: Permit,
+    _permit: ConcurrencyPermit,
 }
 
 impl Database {

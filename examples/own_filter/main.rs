@@ -24,7 +24,6 @@ use diana_gateway::section::GatewaySection;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 // docs: begin
 #[tokio::main]
@@ -63,15 +62,15 @@ async fn serve(path: &Path) -> Result<(), Box<dyn Error>> {
         Some(section) => Some(diana::connect(section).await?),
         None => None,
     };
-    let engine = Arc::new(EngineOptions::of(&file).build_with(&file, shared.clone()));
+    let engine = EngineOptions::of(&file).build_with(&file, shared.clone());
 
-    let mut gateway = Gateway::new(&file, Arc::clone(&engine))?;
+    let mut gateway = Gateway::new(&file, engine.clone())?;
     if let Some(api_keys) = file.section::<ApiKeys>()? {
         gateway = gateway.filter(api_keys.clone());
     }
     // Rules and permissions that change while the program runs, from this file and from `remote`.
     let sources = Sources::new().local(path).remote_of(&file)?;
-    let watch = sources.start(Reloader::new(Arc::clone(&engine), registry())).await?;
+    let watch = sources.start(Reloader::new(engine.clone(), registry())).await?;
     let running = gateway.start()?;
     println!("listening on {:?}", running.addresses());
 

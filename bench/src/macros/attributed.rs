@@ -4,7 +4,6 @@ use diana::limited::{Caller, Limits};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, Limited, count_limit, limited, rate_limit};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 /// The rule that the function names.
@@ -68,5 +67,5 @@ pub(crate) fn engine() -> Engine {
 
 /// Installs the engine, as a program does at its start.
 pub(crate) fn install() {
-    Limits::new().with_rules(Arc::new(engine())).install();
+    Limits::new().with_rules(engine()).install();
 }

@@ -2,8 +2,7 @@
 
 use crate::attributed::engine;
 use diana::rules::{Attribute, Attributes};
-use diana::{Answer, Engine, FixedWindow, KeyedLimiter, Limiter, Quota, WindowStart};
-use futures_util::FutureExt;
+use diana::{Answer, DecideMode, Engine, FixedWindow, KeyedLimiter, Limiter, Quota, WindowStart};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
@@ -64,6 +63,6 @@ impl Attributes for Call<'_> {
 
 #[inline(never)]
 pub(crate) fn by_rule(user: &str) -> Result<(), ()> {
-    let verdict = ENGINE.decide_by("each-user", &Call { user }).unwrap().now_or_never().unwrap();
-    if verdict.is_granted() { Ok(()) } else { Err(()) }
+    let decided = ENGINE.decide_by("each-user", &Call { user }, DecideMode::Deny).unwrap().now().unwrap();
+    decided.map(drop).map_err(drop)
 }

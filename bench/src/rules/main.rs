@@ -9,7 +9,7 @@ use diana::store::{Ask, Limit, LocalStore, MemoryStore};
 use diana::{Clock, Engine, KeyedLimiter, MaxWait, SystemClock, TokenBucket};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
-use diana_bench::rule_sets::{Request, decide, engine, file, text, text_matching};
+use diana_bench::rule_sets::{Request, engine, file, is_granted, text, text_matching};
 use diana_bench::{instructions, length};
 use std::hint::black_box;
 
@@ -53,7 +53,7 @@ fn time(report: &mut Report, effort: Effort) {
     ];
     let names = ["1 rule", "10 rules", "1,000 rules", "10,000 rules"];
     for ((engine, request), name) in engines.iter().zip(names) {
-        contenders.push(Contender::new(name, || decide(engine, black_box(request)).is_granted()));
+        contenders.push(Contender::new(name, || is_granted(engine, black_box(request))));
     }
     let times = measure(effort, Expect::Granted, contenders);
     report.section("a decision that one rule matches, by account, one key");
@@ -88,19 +88,19 @@ fn run(what: &str, rules: usize) {
     let silent = "log: off\ntop_keys: off\n";
     let granting = one(silent, "1000000000/s");
     let (denying, denying_silent) = (one("", "1/h"), one(silent, "1/h"));
-    let _ = (decide(&denying, &request), decide(&denying_silent, &request));
+    let _ = (is_granted(&denying, &request), is_granted(&denying_silent, &request));
     let matching = Engine::new(&file(&text_matching(rules)));
     // The subject is selected before the loop: a comparison of its name would count as a part of the operation.
     let check: &dyn Fn() -> bool = match what {
-        "engine" => &|| decide(&engine, black_box(&request)).is_granted(),
+        "engine" => &|| is_granted(&engine, black_box(&request)),
         "store" => &|| {
             store.decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), MaxWait::NONE).is_granted()
         },
         "keyed" => &|| keyed.check(black_box(&key)).is_granted(),
-        "silent" => &|| decide(&granting, black_box(&request)).is_granted(),
-        "denied" => &|| !decide(&denying, black_box(&request)).is_granted(),
-        "denied-silent" => &|| !decide(&denying_silent, black_box(&request)).is_granted(),
-        "matching" => &|| decide(&matching, black_box(&request)).is_granted(),
+        "silent" => &|| is_granted(&granting, black_box(&request)),
+        "denied" => &|| !is_granted(&denying, black_box(&request)),
+        "denied-silent" => &|| !is_granted(&denying_silent, black_box(&request)),
+        "matching" => &|| is_granted(&matching, black_box(&request)),
         other => panic!("unknown subject `{other}`"),
     };
     instructions::run(check);

@@ -4,7 +4,7 @@ use crate::Tables;
 use crate::steps::{Bound, Claim, Steps};
 use diana::Engine;
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
-use diana_bench::rule_sets::{Request, decide, engine, file, text};
+use diana_bench::rule_sets::{Request, engine, file, is_granted, text};
 use diana_bench::{Length, alloc, instructions};
 use std::hint::black_box;
 
@@ -30,8 +30,8 @@ pub(crate) fn run(tables: &mut Tables, length: Length) {
         engines.push((engine, Request::new(number)));
     }
     let contenders = engines.iter().zip(NAMES);
-    let contenders = contenders
-        .map(|((engine, request), name)| Contender::new(name, || decide(engine, black_box(request)).is_granted()));
+    let contenders =
+        contenders.map(|((engine, request), name)| Contender::new(name, || is_granted(engine, black_box(request))));
     let times = measure(Effort::of(length), Expect::Granted, contenders.collect());
     for (index, number) in NUMBERS.into_iter().enumerate() {
         time.push(number, times.ns(index));
@@ -44,5 +44,5 @@ pub(crate) fn run(tables: &mut Tables, length: Length) {
 /// Runs under valgrind.
 pub(crate) fn counted(number: usize) {
     let (engine, request) = (engine(number), Request::new(number));
-    instructions::run(&|| decide(&engine, black_box(&request)).is_granted());
+    instructions::run(&|| is_granted(&engine, black_box(&request)));
 }

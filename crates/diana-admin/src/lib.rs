@@ -128,7 +128,7 @@ pub type ReportSnapshot = Arc<dyn Fn() -> SnapshotStatus + Send + Sync>;
 #[derive(Clone)]
 pub struct AdminState {
     /// The engine whose rules and counts are shown.
-    pub engine: Arc<Engine>,
+    pub engine: Engine,
     /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
     /// The gateway's settings, so that explanations parse requests in the same way.

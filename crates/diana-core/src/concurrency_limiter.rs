@@ -69,7 +69,7 @@ impl ConcurrencyLimiter {
     }
 
     /// Takes `n` permits without waiting.
-    pub fn try_acquire(&self, n: u64) -> Result<Permit, PermitError> {
+    pub fn try_acquire(&self, n: u64) -> Result<ConcurrencyPermit, PermitError> {
         self.guard(n, self.pool.limiter.check_n(n)?)
     }
 
@@ -78,7 +78,7 @@ impl ConcurrencyLimiter {
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
-    pub async fn acquire(&self, n: u64) -> Result<Permit, PermitError> {
+    pub async fn acquire(&self, n: u64) -> Result<ConcurrencyPermit, PermitError> {
         self.guard(n, self.pool.limiter.wait(n, MaxWait::FOREVER).await?)
     }
 
@@ -87,17 +87,17 @@ impl ConcurrencyLimiter {
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
-    pub async fn acquire_timeout(&self, n: u64, timeout: Duration) -> Result<Permit, PermitError> {
+    pub async fn acquire_timeout(&self, n: u64, timeout: Duration) -> Result<ConcurrencyPermit, PermitError> {
         self.guard(n, self.pool.limiter.wait(n, MaxWait::up_to(timeout)).await?)
     }
 
     /// Takes `n` permits, blocking this thread until they are free.
-    pub fn blocking_acquire(&self, n: u64) -> Result<Permit, PermitError> {
+    pub fn blocking_acquire(&self, n: u64) -> Result<ConcurrencyPermit, PermitError> {
         self.guard(n, self.pool.limiter.blocking_wait(n, MaxWait::FOREVER)?)
     }
 
     /// Takes `n` permits, blocking this thread for at most `timeout`.
-    pub fn blocking_acquire_timeout(&self, n: u64, timeout: Duration) -> Result<Permit, PermitError> {
+    pub fn blocking_acquire_timeout(&self, n: u64, timeout: Duration) -> Result<ConcurrencyPermit, PermitError> {
         self.guard(n, self.pool.limiter.blocking_wait(n, MaxWait::up_to(timeout))?)
     }
 
@@ -138,9 +138,9 @@ impl ConcurrencyLimiter {
         Self { pool: Arc::new(PermitPool { resource, limiter, initial, max_waiting }) }
     }
 
-    fn guard(&self, n: u64, answer: Answer) -> Result<Permit, PermitError> {
+    fn guard(&self, n: u64, answer: Answer) -> Result<ConcurrencyPermit, PermitError> {
         if let Some(receipt) = answer.receipt() {
-            return Ok(Permit { pool: Arc::clone(&self.pool), receipt });
+            return Ok(ConcurrencyPermit { pool: Arc::clone(&self.pool), receipt });
         }
         let Status { limit, remaining, .. } = answer.status();
         let resource = self.pool.resource.to_string();
@@ -165,27 +165,27 @@ impl fmt::Debug for ConcurrencyLimiter {
 
 /// Permits of a pool, released when this is dropped.
 #[must_use = "dropping it releases the permits"]
-pub struct Permit {
+pub struct ConcurrencyPermit {
     pool: Arc<PermitPool>,
     receipt: Receipt,
 }
 
-impl Permit {
+impl ConcurrencyPermit {
     /// The number of permits in this guard.
     pub fn count(&self) -> u64 {
         self.receipt.cost().get()
     }
 }
 
-impl Drop for Permit {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
         self.pool.limiter.refund(&self.receipt);
     }
 }
 
-impl fmt::Debug for Permit {
+impl fmt::Debug for ConcurrencyPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Permit({} of `{}`)", self.count(), self.pool.resource)
+        write!(f, "ConcurrencyPermit({} of `{}`)", self.count(), self.pool.resource)
     }
 }
 

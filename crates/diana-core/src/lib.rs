@@ -72,7 +72,7 @@ pub use answer::{Answer, Outcome, Receipt, Refund, Retry, Status};
 #[cfg(feature = "async")]
 pub use clock::TokioClock;
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use concurrency_limiter::{ConcurrencyLimiter, Permit, PermitError};
+pub use concurrency_limiter::{ConcurrencyLimiter, ConcurrencyPermit, PermitError};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
 pub use keyed::{KeyedLimiter, KeyedPermit};

@@ -27,7 +27,7 @@ pub use error::PoolError;
 #[cfg(feature = "async")]
 use crate::permit_source::{PermitSource, SourceError, SourcePermit};
 use crate::sync::{Arc, Mutex};
-use crate::{Clock, ConcurrencyLimiter, InvalidQuota, Permit, PermitError, Timestamp};
+use crate::{Clock, ConcurrencyLimiter, ConcurrencyPermit, InvalidQuota, PermitError, Timestamp};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc as Shared;
@@ -275,7 +275,7 @@ impl<T> Pool<T> {
     #[cfg_attr(not(feature = "async"), expect(unused_variables, reason = "there is no source"))]
     fn fill<E>(
         &self,
-        permit: Permit,
+        permit: ConcurrencyPermit,
         timeout: Option<Duration>,
         create: impl FnOnce() -> Result<T, E>,
     ) -> Result<Pooled<T>, PoolError<E>> {
@@ -304,7 +304,7 @@ impl<T> Pool<T> {
     #[cfg(feature = "async")]
     async fn fill_async<E, F>(
         &self,
-        permit: Permit,
+        permit: ConcurrencyPermit,
         timeout: Option<Duration>,
         create: impl FnOnce() -> F,
     ) -> Result<Pooled<T>, PoolError<E>>
@@ -367,12 +367,12 @@ impl<T> Pool<T> {
         }
     }
 
-    fn guard_new(&self, existing: Existing<T>, permit: Permit) -> Pooled<T> {
+    fn guard_new(&self, existing: Existing<T>, permit: ConcurrencyPermit) -> Pooled<T> {
         self.shared.stock.lock().created();
         self.guard(existing, permit)
     }
 
-    fn guard(&self, existing: Existing<T>, permit: Permit) -> Pooled<T> {
+    fn guard(&self, existing: Existing<T>, permit: ConcurrencyPermit) -> Pooled<T> {
         Pooled { existing: Some(existing), pool: self.clone(), _permit: permit }
     }
 
@@ -446,7 +446,7 @@ pub struct Pooled<T> {
     existing: Option<Existing<T>>,
     pool: Pool<T>,
     // Dropped last, when the resource is idle or dropped.
-    _permit: Permit,
+    _permit: ConcurrencyPermit,
 }
 
 impl<T> Pooled<T> {

@@ -70,12 +70,12 @@ impl Gateway {
     ///
     /// # Errors
     /// The file was read with a registry that does not have [`GatewaySection`].
-    pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Result<Self, SectionNotRegistered> {
+    pub fn new(file: &RuleFile, engine: Engine) -> Result<Self, SectionNotRegistered> {
         Ok(Self::with_section(file.section_or_default::<GatewaySection>()?, engine))
     }
 
     /// Creates a gateway with these settings, and an engine for its rules.
-    pub fn with_section(section: GatewaySection, engine: Arc<Engine>) -> Self {
+    pub fn with_section(section: GatewaySection, engine: Engine) -> Self {
         let section = Arc::new(section);
         let filter = Filter::with_options(engine, FilterOptions::new(section.http.clone()));
         let (mut chain, echoes) = (FilterChain::new(), section.echo);
@@ -183,7 +183,7 @@ impl Gateway {
             let routing = upstreams.routing(&self.section, &budgets);
             let worker = Arc::new(WorkerState {
                 gateway: Arc::clone(&self.section),
-                filter: self.filter.for_thread(),
+                filter: self.filter.clone(),
                 before: Arc::clone(&before),
                 chain: Arc::clone(&chain),
                 upstreams,

@@ -41,7 +41,7 @@
 //! let mut registry = diana::registry();
 //! registry.section::<GatewaySection>();
 //! let file = RuleFile::read(&document, &registry)?;
-//! let engine = Arc::new(EngineOptions::of(&file).build(&file));
+//! let engine = EngineOptions::of(&file).build(&file);
 //! let running = Gateway::new(&file, engine)?.start()?;
 //! println!("listening on {:?}", running.addresses());
 //! running.stop();

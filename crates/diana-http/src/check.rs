@@ -5,7 +5,7 @@ use crate::denial::{Denial, ResponseFormat};
 use crate::permit::RequestPermit;
 use crate::rate_limit_filter::Inner;
 use diana::rules::rule::OverLimit;
-use diana::{AcquireFuture, LoggedRequest, Verdict, VerdictGuard};
+use diana::{AcquireFuture, LoggedRequest, Permit, Verdict};
 use http::request::Parts;
 use std::fmt;
 use std::net::IpAddr;
@@ -78,17 +78,17 @@ impl CheckFuture {
 
 /// Returns the result for a verdict.
 fn result(
-    acquired: Result<VerdictGuard, Verdict>,
+    acquired: Result<Permit, diana::Denial>,
     filter: &Inner,
     format: impl FnOnce() -> ResponseFormat,
 ) -> CheckResult {
     let headers = filter.options.http.rate_limit_headers;
     match acquired {
-        Ok(guard) => CheckResult::Allow(RequestPermit::new(guard, headers)),
-        Err(verdict) if matches!(verdict.over_limit(), Some(OverLimit::Reroute(_))) => {
-            CheckResult::Reroute(RequestPermit::rerouted(filter.engine.guard(verdict), headers))
+        Ok(permit) => CheckResult::Allow(RequestPermit::new(permit, &filter.engine, headers)),
+        Err(denial) if matches!(denial.over_limit(), Some(OverLimit::Reroute(_))) => {
+            CheckResult::Reroute(RequestPermit::rerouted(denial, headers))
         }
-        Err(verdict) => CheckResult::Deny(Denial { verdict, headers, format: format() }),
+        Err(denial) => CheckResult::Deny(Denial { denial, headers, format: format() }),
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A denied request.
 #[derive(Debug)]
 pub struct Denial {
-    pub(crate) verdict: Verdict,
+    pub(crate) denial: diana::Denial,
     pub(crate) headers: RateLimitHeaders,
     pub(crate) format: ResponseFormat,
 }
@@ -76,12 +76,12 @@ impl CachedDenial {
 impl Denial {
     /// Returns the verdict.
     pub fn verdict(&self) -> &Verdict {
-        &self.verdict
+        &self.denial
     }
 
     /// Returns the HTTP status; the response to a gRPC call has a gRPC status instead.
     pub fn status(&self) -> StatusCode {
-        let status = self.verdict.status().and_then(|status| StatusCode::from_u16(status).ok());
+        let status = self.denial.status().and_then(|status| StatusCode::from_u16(status).ok());
         status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
     }
 
@@ -125,7 +125,7 @@ impl Denial {
         if self.format.body_format != BodyFormat::Json {
             return None;
         }
-        let only = self.verdict.only_limit()?;
+        let only = self.denial.only_limit()?;
         let key = CacheKey {
             status: self.status(),
             headers: self.headers,
@@ -155,19 +155,19 @@ impl Denial {
         if let Some(seconds) = retry {
             headers.insert(RETRY_AFTER, ratelimit_headers::number(seconds));
         }
-        ratelimit_headers::add(&mut headers, &self.verdict, self.headers);
+        ratelimit_headers::add(&mut headers, &self.denial, self.headers);
         let mut status = self.status();
-        let reason = self.verdict.reason();
+        let reason = self.denial.reason();
         let (content_type, body) = if let BodyFormat::Grpc(content_type) = self.format.body_format {
             status = StatusCode::OK;
-            grpc::add(&mut headers, &self.verdict);
+            grpc::add(&mut headers, &self.denial);
             (HeaderValue::from_static(content_type), Bytes::new())
         } else if let Some(custom) = custom_response(reason.as_ref()) {
             custom
         } else if self.format.body_format == BodyFormat::Html {
-            (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.verdict))
+            (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.denial))
         } else {
-            (problem::TYPE, problem_body(status, &self.verdict, reason))
+            (problem::TYPE, problem_body(status, &self.denial, reason))
         };
         headers.insert(CONTENT_TYPE, content_type);
         (status, headers, body)
@@ -175,7 +175,7 @@ impl Denial {
 
     /// Returns the seconds until a retry makes sense; `None` if it never does.
     fn retry_after(&self) -> Option<u64> {
-        ratelimit_headers::retry_after(self.verdict.retry()?)
+        ratelimit_headers::retry_after(self.denial.retry()?)
     }
 }
 

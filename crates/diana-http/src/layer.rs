@@ -97,14 +97,14 @@ pub struct ReroutedTo(pub Upstream);
 impl RateLimitLayer {
     /// Creates a layer with the rules of a file; all counts are in this process.
     pub fn new(file: &diana::rules::RuleFile) -> Self {
-        let filter = Filter::with_options(Arc::new(Engine::new(file)), FilterOptions::of(file));
+        let filter = Filter::with_options(Engine::new(file), FilterOptions::of(file));
         Self::of(filter)
     }
 }
 
 impl RateLimitLayer {
     /// Creates a layer with the rules of an engine, which may have a shared store and may be reloaded.
-    pub fn with_engine(engine: Arc<Engine>) -> Self {
+    pub fn with_engine(engine: Engine) -> Self {
         Self::of(Filter::new(engine))
     }
 

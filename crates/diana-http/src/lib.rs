@@ -17,7 +17,7 @@
 //!
 //! # async fn run() -> Result<(), diana::rules::Problems> {
 //! let file = Document::new("diana.yaml", "rules: [{name: each-client, by: ip, limit: 1/h, status: 429}]");
-//! let filter = Filter::new(Arc::new(Engine::new(&RuleFile::read(&file, &Registry::default())?)));
+//! let filter = Filter::new(Engine::new(&RuleFile::read(&file, &Registry::default())?));
 //!
 //! let request = Request::new(http_body_util::Empty::<&[u8]>::new());
 //! let client = Some([203, 0, 113, 7].into());

@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 ///
 /// let rules = "rules: [{name: overload, load: {cpu: 85%, memory: 90%}}]";
 /// let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default())?;
-/// let engine = Arc::new(Engine::new(&file));
+/// let engine = Engine::new(&file);
 ///
 /// let sampler = LoadSampler::new(&engine);
 /// assert!(sampler.is_running());
@@ -59,7 +59,7 @@ struct SamplerThread {
 
 impl LoadSampler {
     /// Creates a sampler for `engine`, and starts it if the rules need it.
-    pub fn new(engine: &Arc<Engine>) -> Self {
+    pub fn new(engine: &Engine) -> Self {
         let sampler = Self { engine: engine.downgrade(), thread: Mutex::default() };
         sampler.update();
         sampler

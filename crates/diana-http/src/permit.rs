@@ -15,7 +15,7 @@ use crate::throttle::{Throttle, ThrottledBody};
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::rule::OverLimit;
 use diana::rules::upstream_url::Upstream;
-use diana::{ActualCost, ResponseClass, Verdict, VerdictGuard};
+use diana::{ActualCost, Engine, Permit, ResponseClass, Verdict};
 use http::Response;
 use http::request::Parts;
 use http_body::Body;
@@ -28,25 +28,27 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "dropping it refunds the request"]
 pub struct RequestPermit {
-    guard: VerdictGuard,
+    /// The denial of a rerouted request, which has no charges.
+    decided: Result<Permit, diana::Denial>,
     headers: RateLimitHeaders,
     throttle: Throttle,
 }
 
 impl RequestPermit {
-    pub(crate) fn new(guard: VerdictGuard, headers: RateLimitHeaders) -> Self {
-        let throttle = Throttle::of(guard.engine(), guard.verdict());
-        Self { guard, headers, throttle }
+    pub(crate) fn new(permit: Permit, engine: &Engine, headers: RateLimitHeaders) -> Self {
+        let throttle = Throttle::of(engine, &permit);
+        Self { decided: Ok(permit.provisional()), headers, throttle }
     }
 
     /// Returns the permit of a request that is over a limit, and rerouted: it is not throttled either.
-    pub(crate) fn rerouted(guard: VerdictGuard, headers: RateLimitHeaders) -> Self {
-        Self { guard, headers, throttle: Throttle::default() }
+    pub(crate) fn rerouted(denial: diana::Denial, headers: RateLimitHeaders) -> Self {
+        Self { decided: Err(denial), headers, throttle: Throttle::default() }
     }
 
     /// Returns the verdict.
+    #[inline]
     pub fn verdict(&self) -> &Verdict {
-        self.guard.verdict()
+        Verdict::of(&self.decided)
     }
 
     /// Returns the upstream of a rerouted request; `None` if the request is granted.
@@ -63,13 +65,13 @@ impl RequestPermit {
     /// The request is granted.
     #[allow(clippy::result_large_err, reason = "it is moved once, and a box would cost each rerouted request more")]
     pub fn into_denial(self, head: &Parts) -> Result<Denial, Self> {
-        let Self { guard, headers, throttle } = self;
-        match guard.into_denied() {
-            Ok(verdict) => {
+        let Self { decided, headers, throttle } = self;
+        match decided {
+            Err(denial) => {
                 let format = ResponseFormat::of(&HttpAttributes::of_head(head, None));
-                Ok(Denial { verdict, headers, format })
+                Ok(Denial { denial, headers, format })
             }
-            Err(guard) => Err(Self { guard, headers, throttle }),
+            Ok(permit) => Err(Self { decided: Ok(permit), headers, throttle }),
         }
     }
 
@@ -92,12 +94,17 @@ impl RequestPermit {
     /// Records time that was spent waiting for the request's body: adaptive limits subtract it from the latency of the
     /// service.
     pub fn waited_for_client(&mut self, time: Duration) {
-        self.guard.waited_for_client(time);
+        if let Ok(permit) = &mut self.decided {
+            permit.waited_for_client(time);
+        }
     }
 
     /// Marks the request as started, so that dropping the permit only releases concurrency permits.
+    #[inline]
     pub fn begin(&mut self) {
-        self.guard.begin();
+        if let Ok(permit) = &mut self.decided {
+            permit.begin();
+        }
     }
 
     /// Finishes the response: corrects the cost by its header `x-diana-cost`, charges or refunds the rules that count by
@@ -117,20 +124,28 @@ impl RequestPermit {
     fn finish_with<B: Body>(mut self, response: Response<B>, status: Option<u16>) -> Response<PermitBody<B>> {
         self.begin();
         let (mut head, body) = response.into_parts();
-        let is_held = self.verdict().matches().is_held() && self.verdict().is_granted();
-        if is_held {
-            let is_fault = head.status.is_server_error();
-            self.guard.answered(if is_fault { ResponseClass::Overloaded } else { ResponseClass::Ok });
-        }
         // Clients must not see the header, whether something was charged or not.
         let cost = cost_header::take(&mut head.headers);
-        let status = status.filter(|_| self.verdict().matches().has_count());
-        if (cost.is_some() || status.is_some()) && self.verdict().is_granted() {
-            let cost = cost.unwrap_or_default();
-            self.guard.settle(status.into_iter().fold(cost, ActualCost::status));
-        }
-        ratelimit_headers::add(&mut head.headers, self.verdict(), self.headers);
+        let held = match self.decided {
+            Ok(mut permit) => {
+                let is_held = permit.matches().is_held();
+                if is_held {
+                    let is_fault = head.status.is_server_error();
+                    permit.answered(if is_fault { ResponseClass::Overloaded } else { ResponseClass::Ok });
+                }
+                let status = status.filter(|_| permit.matches().has_count());
+                if cost.is_some() || status.is_some() {
+                    permit.settle(status.into_iter().fold(cost.unwrap_or_default(), ActualCost::status));
+                }
+                ratelimit_headers::add(&mut head.headers, &permit, self.headers);
+                is_held.then_some(permit)
+            }
+            Err(denial) => {
+                ratelimit_headers::add(&mut head.headers, &denial, self.headers);
+                None
+            }
+        };
         let body = self.throttle.response(body);
-        Response::from_parts(head, PermitBody::new(body, is_held.then_some(self.guard)))
+        Response::from_parts(head, PermitBody::new(body, held))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::throttle::ThrottledBody;
 use bytes::Bytes;
-use diana::VerdictGuard;
+use diana::Permit;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -16,13 +16,13 @@ pin_project! {
         #[pin]
         body: ThrottledBody<B>,
         // The permits, without the rest of the request's permit: a response is moved several times.
-        guard: Option<VerdictGuard>,
+        permit: Option<Permit>,
     }
 }
 
 impl<B> PermitBody<B> {
-    pub(crate) fn new(body: ThrottledBody<B>, guard: Option<VerdictGuard>) -> Self {
-        Self { body, guard }
+    pub(crate) fn new(body: ThrottledBody<B>, permit: Option<Permit>) -> Self {
+        Self { body, permit }
     }
 }
 
@@ -39,7 +39,7 @@ impl<B: Body> Body for PermitBody<B> {
         // Before the last frame is sent: a client that has received the whole response may send its next request
         // immediately.
         if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
-            *this.guard = None;
+            *this.permit = None;
         }
         Poll::Ready(frame)
     }
@@ -55,6 +55,6 @@ impl<B: Body> Body for PermitBody<B> {
 
 impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitBody").field("body", &self.body).field("guard", &self.guard).finish()
+        f.debug_struct("PermitBody").field("body", &self.body).field("permit", &self.permit).finish()
     }
 }

@@ -25,7 +25,7 @@ pub struct Filter(Arc<Inner>);
 
 /// The state that all clones share.
 pub(crate) struct Inner {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Engine,
     pub(crate) options: FilterOptions,
     /// Denials by `permissions` are logged once a second.
     permission_log: Option<Limiter>,
@@ -33,24 +33,18 @@ pub(crate) struct Inner {
 
 impl Filter {
     /// Creates a filter that trusts no proxies, and sends the IETF's `RateLimit` headers to clients.
-    pub fn new(engine: Arc<Engine>) -> Self {
+    pub fn new(engine: Engine) -> Self {
         Self::with_options(engine, FilterOptions::default())
     }
 
     /// Creates a filter with options.
-    pub fn with_options(engine: Arc<Engine>, options: FilterOptions) -> Self {
+    pub fn with_options(engine: Engine, options: FilterOptions) -> Self {
         let permission_log = Quota::per_second(1).ok().map(Limiter::new);
         Self(Arc::new(Inner { engine, options, permission_log }))
     }
 
-    /// Returns a copy for one thread, with its own reference counts, which threads would otherwise contend for.
-    #[must_use]
-    pub fn for_thread(&self) -> Self {
-        Self::with_options(Arc::new(Engine::clone(&self.0.engine)), self.0.options.clone())
-    }
-
     /// Returns the engine.
-    pub fn engine(&self) -> &Arc<Engine> {
+    pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
 

@@ -20,7 +20,6 @@ use byte_bucket::Meter;
 use diana::rules::rule::{Bodies, Mode};
 use diana::{Engine, Verdict};
 use smallvec::SmallVec;
-use std::sync::Arc;
 pub use throttled_body::ThrottledBody;
 
 /// Throttles the bodies of one request.
@@ -32,16 +31,15 @@ pub use throttled_body::ThrottledBody;
 /// use diana::Engine;
 /// use diana_http::Throttle;
 /// use http_body_util::Full;
-/// use std::sync::Arc;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), diana::rules::Problems> {
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rules = "rules: [{name: downloads, by: ip, bandwidth: 512KiB/s}]";
 /// let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default())?;
-/// let engine = Arc::new(Engine::new(&file));
+/// let engine = Engine::new(&file);
 ///
-/// let verdict = engine.decide(&SyntheticRequest::new("GET", "/film").ip([203, 0, 113, 7])).await;
-/// let throttle = Throttle::of(&engine, &verdict);
+/// let permit = engine.acquire(&SyntheticRequest::new("GET", "/film").ip([203, 0, 113, 7])).await?;
+/// let throttle = Throttle::of(&engine, &permit);
 /// let body = throttle.response(Full::new(Bytes::from_static(b"the film")));
 /// assert!(body.is_throttled());
 /// # Ok(())
@@ -53,13 +51,13 @@ pub struct Throttle(Option<Box<Meters>>);
 /// The buckets of the bodies, and the engine that counts them.
 #[derive(Clone, Debug)]
 struct Meters {
-    engine: Arc<Engine>,
+    engine: Engine,
     meters: SmallVec<[Meter; 1]>,
 }
 
 impl Throttle {
     /// Returns the throttle of the rules that granted a request. Without `bandwidth` it costs nothing.
-    pub fn of(engine: &Arc<Engine>, verdict: &Verdict) -> Self {
+    pub fn of(engine: &Engine, verdict: &Verdict) -> Self {
         let mut meters = SmallVec::new();
         for applied in verdict.matches().matched() {
             let Some(rule) = verdict.rules().rule(applied.rule) else { continue };
@@ -70,7 +68,7 @@ impl Throttle {
         if meters.is_empty() {
             return Self::default();
         }
-        Self(Some(Box::new(Meters { engine: Arc::clone(engine), meters })))
+        Self(Some(Box::new(Meters { engine: engine.clone(), meters })))
     }
 
     /// Returns `true` if nothing is throttled.
@@ -91,6 +89,6 @@ impl Throttle {
     fn throttle<B>(&self, body: B, bodies: Bodies) -> ThrottledBody<B> {
         let Some(Meters { engine, meters }) = self.0.as_deref() else { return ThrottledBody::unthrottled(body) };
         let meters = meters.iter().filter(|meter| meter.bodies == bodies || meter.bodies == Bodies::Both);
-        ThrottledBody::throttled(body, Arc::clone(engine), meters.cloned())
+        ThrottledBody::throttled(body, engine.clone(), meters.cloned())
     }
 }

@@ -39,7 +39,7 @@ pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, T
 /// The active rules.
 ///
 /// ```
-/// use diana_rules::ruleset::Matches;
+/// use diana_rules::ruleset::{Matches, Purpose};
 /// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
 /// use std::borrow::Cow;
 ///
@@ -55,7 +55,7 @@ pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, T
 /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
 ///
 /// let mut found = Matches::default();
-/// rules.find(&Request("/search/shoes"), &mut found);
+/// rules.find(&[&Request("/search/shoes")], Purpose::Charge, &mut found);
 /// assert_eq!(found.key(&found.matched()[0]), b"/search/shoes");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
@@ -293,35 +293,22 @@ impl RuleSet {
         self.rules.iter().flat_map(CompiledRule::all_limits)
     }
 
-    /// Finds the rules that match a request, and its key and cost for each. Clears `found` first.
-    pub fn find(&self, request: &dyn Attributes, found: &mut Matches) {
-        found.clear();
-        self.find_first(request, found);
-    }
-
-    /// Finds the rules like [`find`](Self::find), if `found` is clear.
-    pub fn find_first(&self, request: &dyn Attributes, found: &mut Matches) {
-        self.find_more(request, Hits::Charge(request.hits()), found);
-    }
-
-    /// Finds the rules that match several requests that are decided together, such as the descriptors of one request from
-    /// Envoy. A rule that matches several of them with the same key is charged once, at the highest cost. Clears `found`
-    /// first.
-    pub fn find_all(&self, requests: &[&dyn Attributes], found: &mut Matches) {
-        found.clear();
+    /// Adds the rules that match a request to `found`, with its key and its cost for each. `found` must be
+    /// [clear](Matches::clear).
+    ///
+    /// Several requests are decided together, such as the descriptors of one request from Envoy: a rule that matches several
+    /// of them with the same key is charged once, at the highest cost.
+    pub fn find(&self, requests: &[&dyn Attributes], purpose: Purpose, found: &mut Matches) {
+        debug_assert!(found.is_clear(), "the matches of another request are left");
         for request in requests {
-            found.begin_part();
-            self.find_more(*request, Hits::Charge(request.hits()), found);
-        }
-    }
-
-    /// Finds the rules like [`find_all`](Self::find_all), for a peek: a request that stands for 0 has a cost of
-    /// [zero](diana_core::Cost::ZERO).
-    pub fn find_all_to_peek(&self, requests: &[&dyn Attributes], found: &mut Matches) {
-        found.clear();
-        for request in requests {
-            found.begin_part();
-            self.find_more(*request, Hits::Peek(request.hits()), found);
+            if requests.len() > 1 {
+                found.begin_part();
+            }
+            let hits = match purpose {
+                Purpose::Charge => Hits::Charge(request.hits()),
+                Purpose::Peek => Hits::Peek(request.hits()),
+            };
+            self.find_more(*request, hits, found);
         }
     }
 
@@ -362,6 +349,15 @@ impl RuleSet {
             }
         }
     }
+}
+
+/// Why the rules of a request are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To charge them. A request that stands for 0 hits charges nothing.
+    Charge,
+    /// To read what is left: a request that stands for 0 hits has a cost of [zero](diana_core::Cost::ZERO).
+    Peek,
 }
 
 /// Sets for each rule the number of the first rule with the same key.

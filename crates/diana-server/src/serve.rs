@@ -61,7 +61,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 struct Serving {
     gateway: RunningGateway,
     services: RunningServices,
-    engine: Arc<Engine>,
+    engine: Engine,
     sources: Arc<WatchHandle>,
     reload: Arc<ConfigReload>,
     readiness: Arc<Readiness>,
@@ -190,7 +190,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     if let Some(snapshot) = &snapshot {
         (engine_options, saved) = snapshot.read(engine_options)?;
     }
-    let engine = Arc::new(engine_options.build_with(file, shared));
+    let engine = engine_options.build_with(file, shared);
     let section = file.section_or_default::<AdminSection>()?;
     let log_files = LogFiles::open(file)?;
     let audit = AuditLog::new(Arc::new(SystemClock));
@@ -199,7 +199,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         None => audit,
     });
     let rule_log = Arc::new(RuleLog::new(Arc::new(SystemClock)).audited(Arc::clone(&audit)));
-    let reloader = Reloader::new(Arc::clone(&engine), crate::registry());
+    let reloader = Reloader::new(engine.clone(), crate::registry());
     let tokens = Arc::new(AdminTokens::of(&section));
     let logs = (Arc::clone(&rule_log), Arc::clone(&audit));
     let settings = Settings::new(options, document, file)?;
@@ -210,9 +210,9 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
         snapshot.load(&engine, saved.as_ref())?;
     }
     drop(saved);
-    let mut gateway = Gateway::new(file, Arc::clone(&engine))?;
+    let mut gateway = Gateway::new(file, engine.clone())?;
     let changes = Arc::clone(&audit);
-    let mut services = Services::new(file, Arc::clone(&engine))?.key_changes(Arc::new(move |client, change| {
+    let mut services = Services::new(file, engine.clone())?.key_changes(Arc::new(move |client, change| {
         changes.key_changed(Actor { source: "resp", name: None, client }, change);
     }));
     let gateway_section = file.section_or_default::<GatewaySection>()?;
@@ -240,12 +240,12 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     reload.gateway_started(gateway.upstream_reload());
     let services = services.start().map_err(ServeError::Services)?;
     let history = Arc::new(History::new());
-    let sampled = (Arc::clone(&history), Arc::clone(&engine), Arc::clone(&metrics));
+    let sampled = (Arc::clone(&history), engine.clone(), Arc::clone(&metrics));
     let sampler = Sampler::new(sampled.0, sampled.1, sampled.2, services.report(), Arc::new(SystemClock));
     tokio::spawn(sampler.run());
     let changed = Arc::clone(&reload);
     let state = AdminState {
-        engine: Arc::clone(&engine),
+        engine: engine.clone(),
         metrics: Arc::clone(&metrics),
         gateway: Arc::new(gateway_section),
         readiness: Arc::clone(&readiness),
@@ -266,7 +266,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     tokio::spawn(Admin::new(state).serve(listeners));
     periodic_tasks::start(&engine, &metrics, gateway.certificates(), services.certificates());
     if let Some(snapshot) = &snapshot {
-        tokio::spawn(Arc::clone(snapshot).run(Arc::clone(&engine)));
+        tokio::spawn(Arc::clone(snapshot).run(engine.clone()));
     }
     readiness.ready();
     Ok(Serving {

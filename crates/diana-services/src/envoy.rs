@@ -101,7 +101,7 @@ pub(crate) struct EnvoyOptions {
 
 /// What all calls on one thread use.
 struct EnvoyState {
-    engine: Arc<Engine>,
+    engine: Engine,
     filter: Filter,
     options: EnvoyOptions,
     metrics: ServiceMetrics,
@@ -123,7 +123,7 @@ enum Allowed {
 
 impl EnvoyService {
     pub(crate) fn new(
-        engine: Arc<Engine>,
+        engine: Engine,
         options: EnvoyOptions,
         metrics: ServiceMetrics,
         thread: usize,
@@ -131,7 +131,7 @@ impl EnvoyService {
     ) -> Self {
         let gateway = &options.gateway;
         let (preface_timeout, message_timeout) = (gateway.timeouts.header, gateway.timeouts.body);
-        let filter = Filter::with_options(Arc::clone(&engine), FilterOptions::new(gateway.http.clone()));
+        let filter = Filter::with_options(engine.clone(), FilterOptions::new(gateway.http.clone()));
         let state = Arc::new(EnvoyState { engine, filter, options, metrics, thread });
         let health = HealthServer::new(HealthService::new(stop)).max_decoding_message_size(MAX_NAME);
         let mut routes = Routes::new(health);

@@ -32,7 +32,7 @@ pub type ReportServices = Arc<dyn Fn() -> Vec<(&'static str, ServiceTotals)> + S
 pub struct Services {
     section: ServicesSection,
     gateway: GatewaySection,
-    engine: Arc<Engine>,
+    engine: Engine,
     /// Whether requests are denied while the shared store is unreachable.
     denies_when_down: bool,
     log: Option<AccessLog>,
@@ -117,7 +117,7 @@ impl Services {
     ///
     /// # Errors
     /// The file was read with a registry that does not have [`ServicesSection`] or [`GatewaySection`].
-    pub fn new(file: &RuleFile, engine: Arc<Engine>) -> Result<Self, SectionNotRegistered> {
+    pub fn new(file: &RuleFile, engine: Engine) -> Result<Self, SectionNotRegistered> {
         let denies_when_down =
             file.store.redis.as_ref().is_some_and(|redis| redis.when_down == Some(WhenRedisIsDown::Deny));
         let (section, gateway) =
@@ -200,7 +200,7 @@ impl Services {
         };
         if let Some(section) = self.http() {
             let mut gateway =
-                Gateway::with_section(section, Arc::clone(&self.engine)).checks().memory(Arc::clone(&self.memory));
+                Gateway::with_section(section, self.engine.clone()).checks().memory(Arc::clone(&self.memory));
             if let Some(log) = self.log.clone() {
                 gateway = gateway.access_log(log);
             }
@@ -230,12 +230,12 @@ impl Services {
         let overrides = Arc::<Overrides>::default();
         for (number, sockets) in sockets.into_iter().enumerate() {
             // Each thread has its own reference count of the engine.
-            let engine = Arc::new(Engine::clone(&self.engine));
+            let engine = self.engine.clone();
             let services = connections_of.iter().map(|connections| {
                 let service = match connections.name {
                     "resp" => {
                         let state = self.resp_state(connections.metrics.clone(), number);
-                        Service::Resp(Arc::clone(&engine), Arc::new(state))
+                        Service::Resp(engine.clone(), Arc::new(state))
                     }
                     _ => {
                         let options = EnvoyOptions {
@@ -244,7 +244,7 @@ impl Services {
                             overrides: Arc::clone(&overrides),
                             memory: Arc::clone(&self.memory),
                         };
-                        let (engine, metrics) = (Arc::clone(&engine), connections.metrics.clone());
+                        let (engine, metrics) = (engine.clone(), connections.metrics.clone());
                         Service::Envoy(EnvoyService::new(engine, options, metrics, number, stopped.clone()))
                     }
                 };

@@ -22,12 +22,11 @@ mod count_by_status;
 mod decide;
 mod explain;
 mod future;
-mod guard;
 mod key_admin;
 mod local_counts;
 mod options;
 mod own_limits;
-mod several;
+mod permit;
 mod shared_store;
 mod snapshot;
 mod throttle;
@@ -35,49 +34,51 @@ mod verdict;
 mod wait_queue;
 
 use crate::overload::{LoadMeter, Sheddings};
+use crate::rule_limiter::RuleLimiter;
 pub use actual_cost::ActualCost;
 use arc_swap::ArcSwap;
-use asks::{Charges, Scope};
-use decide::WhenFull;
+use asks::Scope;
+pub use decide::DecideMode;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
-use diana_rules::ruleset::{Move, RuleNotCallable};
+use diana_rules::ruleset::{Move, Purpose, RuleNotCallable};
 use diana_rules::{Attributes, RuleFile, RuleSet};
 pub use explain::{Explanation, PermissionExplanation, RuleExplanation};
-pub use future::{AcquireFuture, DecideFuture};
-pub use guard::VerdictGuard;
+pub use future::AcquireFuture;
 pub use key_admin::{KeyAdminError, KeyChange, KeyOperation, KeyStatus, LimitStatus};
 use local_counts::LocalCounts;
 pub use options::EngineOptions;
 pub use own_limits::LimitsGuard;
 use parking_lot::Mutex;
+pub use permit::{Denial, Permit};
 use shared_store::{Background, HeldLeases, SharedStore};
 pub use snapshot::{Snapshot, SnapshotError, SnapshotSize};
 use std::fmt;
 use std::sync::{Arc, Weak};
 use throttle::ThrottleLimits;
 pub use throttle::{KeySpace, ThrottleFuture, ThrottleNow};
+use verdict::RecycledVerdict;
 pub use verdict::{CheckedLimit, LimitedBy, LoggedRequest, Reason, ResponseClass, Verdict};
 
 /// Decides about requests by rules, with counts in this process and, optionally, in a shared store. Cloning is cheap;
 /// clones share their state.
-///
-/// [`acquire`](Self::acquire) needs an `Arc` of it, whose reference count each granted request uses. For many threads,
-/// give each thread an `Arc` of its own clone.
 #[derive(Clone)]
 pub struct Engine {
-    state: Arc<State>,
+    rules: Arc<ArcSwap<ActiveRules>>,
+    state: Arc<EngineState>,
 }
 
 /// A handle that does not keep an engine alive.
 #[derive(Clone)]
 pub struct WeakEngine {
-    state: Weak<State>,
+    rules: Weak<ArcSwap<ActiveRules>>,
 }
 
 impl WeakEngine {
     /// Returns the engine, unless all its clones were dropped.
     pub fn upgrade(&self) -> Option<Engine> {
-        self.state.upgrade().map(|state| Engine { state })
+        let rules = self.rules.upgrade()?;
+        let state = Arc::clone(&rules.load().state);
+        Some(Engine { rules, state })
     }
 }
 
@@ -87,9 +88,14 @@ impl fmt::Debug for WeakEngine {
     }
 }
 
-/// What all clones of an engine share.
-struct State {
-    rules: ArcSwap<RuleSet>,
+/// The active rules, and what they count in: all that a decision needs, and its permit, which may outlive the engine.
+struct ActiveRules {
+    rules: Arc<RuleSet>,
+    state: Arc<EngineState>,
+}
+
+/// What all clones of an engine share, whatever its rules are.
+struct EngineState {
     counts: Arc<LocalCounts>,
     shared: Option<Arc<dyn SharedStore>>,
     /// Finishes in-flight queries of cancelled requests.
@@ -117,50 +123,27 @@ impl Engine {
         EngineOptions::of(file).build_shared(file, shared)
     }
 
-    /// Decides about one request: whether it is granted, after which wait, or why it is denied.
+    /// Decides about a request, and waits as long as its rules require: a rule with `wait` queues it in FIFO order, for each
+    /// count up to the rule's `queue` (1,000 by default), if its algorithm can't predict when it will be granted (windows,
+    /// logs, `concurrent`).
     ///
-    /// Attributes are read and local limits are checked immediately; the future only waits for the shared store.
-    /// Dropping it refunds all charges: local ones immediately, shared ones once the store has responded. That response
-    /// is awaited by a background task in a tokio runtime: the one in which the engine was created, or the one in which
-    /// the future is dropped. Without a runtime, shared charges expire with time.
-    pub fn decide(&self, request: &dyn Attributes) -> DecideFuture<'_> {
-        let (verdict, next) = self.start(request, WhenFull::Deny);
-        DecideFuture::new(self, verdict, next, WhenFull::Deny)
-    }
-
-    /// Decides about one request like [`decide`](Self::decide), but queues it if a rule has `wait` and its algorithm
-    /// can't predict when it will be granted (windows, logs, `concurrent`). Each count has its own FIFO queue, limited
-    /// by the rule's `queue` (1,000 by default).
-    ///
-    /// Dropping the future leaves the queue. The caller must still wait for the [wait](Verdict::wait) of the verdict.
-    ///
-    /// # Panics
-    /// If it must wait and there is no tokio runtime with a timer.
-    pub fn admit(&self, request: &dyn Attributes) -> DecideFuture<'_> {
-        let (verdict, next) = self.start(request, WhenFull::Queue);
-        DecideFuture::new(self, verdict, next, WhenFull::Queue)
-    }
-
-    /// Decides about one request like [`admit`](Self::admit), waits as long as its rules require, and returns a guard
-    /// that releases or refunds its charges; the verdict if it is denied.
-    ///
-    /// Call [`begin`](VerdictGuard::begin) when the request is carried out: a guard that is dropped without it refunds
-    /// everything, so that the request was not counted.
+    /// Attributes are read and local limits are checked immediately; the future only waits for the shared store and the
+    /// rules. Dropping it leaves the queue and refunds all charges: local ones immediately, shared ones once the store has
+    /// responded. That response is awaited by a background task in a tokio runtime: the one in which the engine was
+    /// created, or the one in which the future is dropped. Without a runtime, shared charges expire with time.
     ///
     /// ```
     /// use diana::Engine;
     /// use diana::rules::attributes::SyntheticRequest;
     /// use diana::rules::{Document, Registry, RuleFile};
-    /// use std::sync::Arc;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Document::new("diana.yaml", "rules: [{name: reports, concurrent: 1}]");
-    /// let engine = Arc::new(Engine::new(&RuleFile::read(&file, &Registry::default())?));
+    /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
     /// let request = SyntheticRequest::new("GET", "/report");
     ///
-    /// let mut running = engine.acquire(&request).await.expect("it is the first one");
-    /// running.begin();
+    /// let running = engine.acquire(&request).await?;
     /// assert!(engine.acquire(&request).await.is_err(), "the first one still runs");
     /// drop(running);
     /// assert!(engine.acquire(&request).await.is_ok());
@@ -170,13 +153,24 @@ impl Engine {
     ///
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
-    pub fn acquire(self: &Arc<Self>, request: &dyn Attributes) -> AcquireFuture {
-        let (verdict, next) = self.start(request, WhenFull::Queue);
-        AcquireFuture::new(self, verdict, next)
+    #[inline]
+    pub fn acquire(&self, request: &dyn Attributes) -> AcquireFuture {
+        self.decide(&[request], DecideMode::Queue)
     }
 
-    /// Decides about a call by one named rule. Other rules are not checked; otherwise like [`decide`](Self::decide).
-    /// See [`RuleSet::find_named`](diana_rules::RuleSet::find_named) for the parts of the rule that apply.
+    /// Decides about several requests together, all or nothing, like [`acquire`](Self::acquire): each is matched by itself,
+    /// and a rule that matches several of them with the same key is charged once, at the highest cost.
+    ///
+    /// [`Verdict::limits_of`] has the limits of each. Requests that stand for 0 hits are not charged.
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    pub fn acquire_all(&self, requests: &[&dyn Attributes]) -> AcquireFuture {
+        self.decide(requests, DecideMode::Queue)
+    }
+
+    /// Decides about a call by one named rule, and waits as long as it requires, like [`acquire`](Self::acquire). Other rules
+    /// are not checked. See [`RuleSet::find_named`](diana_rules::RuleSet::find_named) for the parts of the rule that apply.
     ///
     /// ```
     /// use diana::Engine;
@@ -193,58 +187,89 @@ impl Engine {
     ///     }
     /// }
     ///
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Document::new("diana.yaml", "rules: [{name: sms, match: {call: phone}, by: phone, limit: 1/min}]");
     /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
     ///
-    /// assert!(engine.decide_by("sms", &Sms { to: "555-1234" })?.await.is_granted());
-    /// assert!(!engine.decide_by("sms", &Sms { to: "555-1234" })?.await.is_granted());
-    /// assert!(engine.decide_by("mms", &Sms { to: "555-1234" }).is_err());
+    /// assert!(engine.acquire_by("sms", &Sms { to: "555-1234" })?.await.is_ok());
+    /// assert!(engine.acquire_by("sms", &Sms { to: "555-1234" })?.await.is_err());
+    /// assert!(engine.acquire_by("mms", &Sms { to: "555-1234" }).is_err());
     /// # Ok(())
     /// # }
-    /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
     /// ```
-    pub fn decide_by(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable> {
-        let (verdict, next) = self.start_by(rule, call, WhenFull::Deny)?;
-        Ok(DecideFuture::new(self, verdict, next, WhenFull::Deny))
-    }
-
-    /// Decides about a call by one named rule like [`decide_by`](Self::decide_by), and waits as long as it requires,
-    /// like [`acquire`](Self::acquire).
     ///
     /// # Panics
     /// If it must wait and there is no tokio runtime with a timer.
-    pub fn acquire_by(self: &Arc<Self>, rule: &str, call: &dyn Attributes) -> Result<AcquireFuture, RuleNotCallable> {
-        let (verdict, next) = self.start_by(rule, call, WhenFull::Queue)?;
-        Ok(AcquireFuture::new(self, verdict, next))
+    pub fn acquire_by(&self, rule: &str, call: &dyn Attributes) -> Result<AcquireFuture, RuleNotCallable> {
+        self.decide_by(rule, call, DecideMode::Queue)
     }
 
-    /// Returns which queries are decided in this process: all of them if there is no shared store.
-    fn local_scope(&self) -> Scope {
-        if self.state.shared.is_some() { Scope::Local } else { Scope::Everything }
-    }
-
-    /// Finishes a granted request and releases the permits that it held while it ran (`concurrent`).
+    /// Decides about requests: the one way to all decisions.
     ///
-    /// Dropping a verdict releases its permits in this process, too; permits in the shared store are released when
-    /// their lease expires. A [`guard`](Self::guard) does this when it is dropped.
-    pub async fn finish(&self, verdict: Verdict) {
-        self.release_charges(verdict, Charges::Held).await;
+    /// ```
+    /// use diana::rules::attributes::SyntheticRequest;
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use diana::{DecideMode, Engine};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = Document::new("diana.yaml", "rules: [{name: reports, limit: 1/h}]");
+    /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
+    /// let report = SyntheticRequest::new("GET", "/report");
+    /// assert!(engine.decide(&[&report], DecideMode::Peek).await.is_ok());
+    /// assert!(engine.decide(&[&report], DecideMode::Deny).await.is_ok(), "the peek took nothing");
+    ///
+    /// assert!(engine.decide(&[&report], DecideMode::Peek).await.is_err());
+    /// assert!(engine.decide(&[&report.hits(0)], DecideMode::Peek).await.is_ok(), "used up, but not exceeded");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    #[inline]
+    pub fn decide(&self, requests: &[&dyn Attributes], mode: DecideMode) -> AcquireFuture {
+        let mut verdict = self.new_verdict();
+        verdict.find(requests, if mode == DecideMode::Peek { Purpose::Peek } else { Purpose::Charge });
+        AcquireFuture::decide(self, verdict, mode)
     }
 
-    /// Refunds all charges of a granted request that was not carried out, as far as they have not expired.
-    pub async fn refund(&self, verdict: Verdict) {
-        self.release_charges(verdict, Charges::All).await;
+    /// Decides about a call by one named rule, like [`acquire_by`](Self::acquire_by).
+    ///
+    /// # Panics
+    /// If it must wait and there is no tokio runtime with a timer.
+    pub fn decide_by(
+        &self,
+        rule: &str,
+        call: &dyn Attributes,
+        mode: DecideMode,
+    ) -> Result<AcquireFuture, RuleNotCallable> {
+        let mut verdict = self.new_verdict();
+        verdict.find_by(rule, call)?;
+        Ok(AcquireFuture::decide(self, verdict, mode))
     }
 
-    async fn release_charges(&self, mut verdict: Verdict, charges: Charges) {
-        verdict.keep_on_drop();
-        for of in verdict.granted() {
-            match self.state.shared.as_ref().filter(|_| !of.is_local) {
-                Some(store) => shared_store::release(&**store, &self.state.counts, &verdict, of, charges).await,
-                None => self.state.counts.release(&verdict, of, charges),
-            }
+    /// Returns an empty verdict by the active rules.
+    #[inline]
+    fn new_verdict(&self) -> RecycledVerdict {
+        Verdict::start(self.rules.load(), self.now(), self.state.local_scope())
+    }
+
+    /// Returns `true` if the shared store was unreachable, so that a part of the verdict was decided without it.
+    pub fn is_fallback(&self, verdict: &Verdict) -> bool {
+        verdict.is_fallback() || self.state.has_fallback_decision(verdict)
+    }
+
+    /// Returns one rule as a limiter.
+    ///
+    /// # Errors
+    /// No rule has this name.
+    pub fn limiter(&self, rule: &str) -> Result<RuleLimiter, RuleNotCallable> {
+        if self.with_rules(|rules| rules.named(rule).is_none()) {
+            return Err(RuleNotCallable::Unknown { rule: rule.to_owned() });
         }
+        Ok(RuleLimiter::new(self.clone(), rule))
     }
 
     /// Replaces the active rules by those of `file`, atomically. Limits that stay or only change keep their counts;
@@ -253,7 +278,7 @@ impl Engine {
     pub fn set_rules(&self, file: &RuleFile) {
         let state = &*self.state;
         let mut removed = state.removed.lock();
-        let before = state.rules.load_full();
+        let before = self.rules();
         let after = before.changed_to(file);
         let newly_removed = before.limits_removed_in(&after);
         if let Some(shared) = &state.shared {
@@ -262,7 +287,7 @@ impl Engine {
         }
         self.move_keys(&before.moves_to(&after));
         state.sheddings.set_rules(file);
-        state.rules.store(Arc::new(after));
+        self.rules.store(Arc::new(ActiveRules { rules: Arc::new(after), state: Arc::clone(&self.state) }));
         for limit in removed.iter().chain(&newly_removed) {
             LocalStore::forget(self.local(), limit);
             if let Some(shared) = &state.shared {
@@ -294,17 +319,17 @@ impl Engine {
 
     /// Returns a handle that does not keep the engine alive; any clone does.
     pub fn downgrade(&self) -> WeakEngine {
-        WeakEngine { state: Arc::downgrade(&self.state) }
+        WeakEngine { rules: Arc::downgrade(&self.rules) }
     }
 
     /// Returns the active rules.
     pub fn rules(&self) -> Arc<RuleSet> {
-        self.state.rules.load_full()
+        Arc::clone(&self.rules.load().rules)
     }
 
     /// Calls `read` with the active rules: cheaper than [`rules`](Self::rules) for a look at them.
     pub fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
-        read(&self.state.rules.load())
+        read(&self.rules.load().rules)
     }
 
     /// Returns the store of this process.
@@ -339,6 +364,12 @@ impl Engine {
         self.state.counts.park_until(time);
     }
 
+    /// Logs, for each rule, what was denied in the last minute and was not logged at once. Call it every few seconds; it also
+    /// frees the memory of keys that were not seen for an hour.
+    pub fn log_denied_minutes(&self) {
+        verdict::log_denied_minutes(&self.rules(), self.now());
+    }
+
     /// Waits until all background tasks are done; call it before a program ends, since its runtime would cancel them.
     pub async fn background_tasks_finished(&self) {
         self.state.background.finished().await;
@@ -350,9 +381,23 @@ impl Engine {
     }
 }
 
+impl EngineState {
+    /// Returns which queries are decided in this process: all of them if there is no shared store.
+    #[inline]
+    fn local_scope(&self) -> Scope {
+        if self.shared.is_some() { Scope::Local } else { Scope::Everything }
+    }
+}
+
+impl fmt::Debug for ActiveRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rules.fmt(f)
+    }
+}
+
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = self.state.rules.load();
+        let rules = self.rules();
         f.debug_struct("Engine")
             .field("rules", &rules.rules().len())
             .field("has_shared", &self.has_shared())

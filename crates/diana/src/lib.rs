@@ -36,18 +36,18 @@
 //!     }
 //! }
 //!
-//! # async fn run() -> Result<(), diana::rules::Problems> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), diana::rules::Problems> {
 //! let file = Document::new("diana.yaml", "rules: [{name: each-account, by: account, limit: 2/h}]");
 //! let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
 //!
-//! assert!(engine.decide(&Call { account: "alice" }).await.is_granted());
-//! assert!(engine.decide(&Call { account: "alice" }).await.is_granted());
-//! let verdict = engine.decide(&Call { account: "alice" }).await;
-//! assert_eq!(verdict.to_string(), "denied by `each-account` for alice: 0 of 2 left, retry after 30min");
-//! assert!(engine.decide(&Call { account: "bob" }).await.is_granted());
+//! assert!(engine.acquire(&Call { account: "alice" }).await.is_ok());
+//! assert!(engine.acquire(&Call { account: "alice" }).await.is_ok());
+//! let denial = engine.acquire(&Call { account: "alice" }).await.unwrap_err();
+//! assert_eq!(denial.to_string(), "denied by `each-account` for alice: 0 of 2 left, retry after 30min");
+//! assert!(engine.acquire(&Call { account: "bob" }).await.is_ok());
 //! # Ok(())
 //! # }
-//! # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
 //! ```
 
 #[cfg(all(feature = "redis", feature = "rules"))]
@@ -75,10 +75,10 @@ pub use diana_config as config;
 pub use diana_core::Calendar;
 pub use diana_core::{
     AcquireError, Adaptive, Answer, ClThrottle, ClThrottleAnswer, ClThrottleError, Clock, Concurrency,
-    ConcurrencyLimiter, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit,
-    LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, Permit, PermitError, Pool, PoolError,
-    Pooled, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
+    ConcurrencyLimiter, ConcurrencyPermit, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota,
+    KeyedLimiter, KeyedPermit, LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, PermitError,
+    Pool, PoolError, Pooled, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
 };
 #[cfg(feature = "wait")]
 pub use diana_core::{BoxFuture, PermitSource, RateSource, SourceError, SourcePermit, TakeError, TokioClock};
@@ -98,10 +98,10 @@ pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
-    AcquireFuture, ActualCost, CheckedLimit, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError,
+    AcquireFuture, ActualCost, CheckedLimit, DecideMode, Denial, Engine, EngineOptions, Explanation, KeyAdminError,
     KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest,
-    PermissionExplanation, Reason, ResponseClass, RuleExplanation, Snapshot, SnapshotError, SnapshotSize,
-    ThrottleFuture, ThrottleNow, Verdict, VerdictGuard, WeakEngine,
+    PermissionExplanation, Permit, Reason, ResponseClass, RuleExplanation, Snapshot, SnapshotError, SnapshotSize,
+    ThrottleFuture, ThrottleNow, Verdict, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;

@@ -22,23 +22,23 @@ use std::sync::Arc;
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
 /// let document = Document::new("diana.yaml", std::fs::read_to_string("diana.yaml")?);
 /// let file = RuleFile::read(&document, &diana::registry())?;
-/// let engine = Arc::new(Engine::new(&file));
+/// let engine = Engine::new(&file);
 /// let sources = Sources::new().local("diana.yaml").remote_of(&file)?;
-/// let running = sources.start(Reloader::new(Arc::clone(&engine), diana::registry())).await?;
+/// let running = sources.start(Reloader::new(engine.clone(), diana::registry())).await?;
 /// println!("{:?}", running.status().active);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct Reloader {
-    engine: Arc<Engine>,
+    engine: Engine,
     registry: Registry,
     active: Mutex<Option<Arc<RuleFile>>>,
 }
 
 impl Reloader {
     /// Creates a reloader for `engine`; rule files may use all names that are in `registry`.
-    pub fn new(engine: Arc<Engine>, registry: Registry) -> Arc<Self> {
+    pub fn new(engine: Engine, registry: Registry) -> Arc<Self> {
         Arc::new(Self { engine, registry, active: Mutex::default() })
     }
 

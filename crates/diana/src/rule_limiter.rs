@@ -1,6 +1,6 @@
 //! One rule of an engine as a limiter, for pools and paced streams.
 
-use crate::engine::{Engine, VerdictGuard};
+use crate::engine::{DecideMode, Engine, Permit};
 use diana_core::{
     BoxFuture, Concurrency, MaxWait, PermitSource, RateSource, Retry, SourceError, SourcePermit, TakeError,
 };
@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 
 /// A rule of an [`Engine`], by its name: a reload of the rule file changes its limit, and its key and its counts are those of the
@@ -21,10 +22,9 @@ use tokio::runtime::{Builder, Handle};
 /// use diana::rules::{Document, Registry, RuleFile};
 /// use diana::{Engine, Pool};
 /// use std::convert::Infallible;
-/// use std::sync::Arc;
 ///
 /// let file = Document::new("diana.yaml", "rules: [{name: connections, match: {call: true}, concurrent: 1}]");
-/// let engine = Arc::new(Engine::new(&RuleFile::read(&file, &Registry::default())?));
+/// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
 ///
 /// let pool = Pool::from_source("orders", engine.limiter("connections")?);
 /// let connect = || Ok::<_, Infallible>("a connection");
@@ -39,25 +39,16 @@ use tokio::runtime::{Builder, Handle};
 /// ```
 #[derive(Clone)]
 pub struct RuleLimiter {
-    engine: Arc<Engine>,
+    engine: Engine,
     rule: Arc<str>,
     arguments: Vec<(Arc<str>, Arc<str>)>,
 }
 
-impl Engine {
-    /// Returns one rule as a limiter.
-    ///
-    /// # Errors
-    /// No rule has this name.
-    pub fn limiter(self: &Arc<Self>, rule: &str) -> Result<RuleLimiter, RuleNotCallable> {
-        if self.with_rules(|rules| rules.named(rule).is_none()) {
-            return Err(RuleNotCallable::Unknown { rule: rule.to_owned() });
-        }
-        Ok(RuleLimiter { engine: Arc::clone(self), rule: rule.into(), arguments: Vec::new() })
-    }
-}
-
 impl RuleLimiter {
+    pub(crate) fn new(engine: Engine, rule: &str) -> Self {
+        Self { engine, rule: rule.into(), arguments: Vec::new() }
+    }
+
     /// Sets an argument that the rule reads, such as the application in `by: application`.
     #[must_use]
     pub fn with_argument(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
@@ -75,13 +66,13 @@ impl RuleLimiter {
     }
 
     /// Returns a permit, if the rule is one whose permits are held.
-    fn permit(&self, mut guard: VerdictGuard) -> Result<SourcePermit, SourceError> {
-        if !guard.verdict().matches().is_held() {
+    fn permit(&self, permit: Permit) -> Result<SourcePermit, SourceError> {
+        if !permit.matches().is_held() {
+            drop(permit.provisional());
             let problem = format!("rule `{}` has no `concurrent`, so a pool can't hold its permits", self.rule);
             return Err(SourceError::Failed(problem));
         }
-        guard.begin();
-        Ok(Box::new(guard))
+        Ok(Box::new(permit))
     }
 
     /// Blocks this thread until `work` is done.
@@ -110,17 +101,22 @@ impl PermitSource for RuleLimiter {
     fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>> {
         Box::pin(async move {
             if max_wait == MaxWait::NONE {
-                let verdict = self.engine.decide_by(&self.rule, &self.call(1)).map_err(failed)?.await;
-                let is_granted = verdict.wait().is_some_and(|wait| wait.is_zero());
-                let denial = SourceError::Denied(verdict.to_string());
-                // If it would have to wait, dropping the guard refunds it.
-                let guard = self.engine.guard(verdict);
-                return if is_granted { self.permit(guard) } else { Err(denial) };
+                let deciding = self.engine.decide_by(&self.rule, &self.call(1), DecideMode::Deny).map_err(failed)?;
+                return match deciding.await {
+                    Ok(permit) if permit.wait() == Some(Duration::ZERO) => self.permit(permit),
+                    // It would have to wait.
+                    Ok(permit) => {
+                        let problem = permit.to_string();
+                        drop(permit.provisional());
+                        Err(SourceError::Denied(problem))
+                    }
+                    Err(denial) => Err(SourceError::Denied(denial.to_string())),
+                };
             }
             let acquiring = self.engine.acquire_by(&self.rule, &self.call(1)).map_err(failed)?;
             match tokio::time::timeout(max_wait.as_duration(), acquiring).await {
-                Ok(Ok(guard)) => self.permit(guard),
-                Ok(Err(verdict)) => Err(SourceError::Denied(verdict.to_string())),
+                Ok(Ok(permit)) => self.permit(permit),
+                Ok(Err(denial)) => Err(SourceError::Denied(denial.to_string())),
                 Err(_) => Err(SourceError::TimedOut),
             }
         })
@@ -155,18 +151,15 @@ impl RateSource for RuleLimiter {
             let call = self.call(permits);
             let acquiring = self.engine.acquire_by(&self.rule, &call).map_err(|error| failed(error.to_string()))?;
             match acquiring.await {
-                Ok(guard) if guard.verdict().matches().is_held() => {
-                    // Dropping the guard releases them.
+                Ok(permit) if permit.matches().is_held() => {
+                    drop(permit.provisional());
                     Err(failed("it has `concurrent`, whose permits are released".to_owned()))
                 }
-                Ok(mut guard) => {
-                    guard.begin();
-                    Ok(())
-                }
-                Err(verdict) => {
-                    let capacities = verdict.checked_limits().map(|checked| checked.answer.status().limit);
+                Ok(_) => Ok(()),
+                Err(denial) => {
+                    let capacities = denial.checked_limits().map(|checked| checked.answer.status().limit);
                     let capacity = capacities.filter(|&capacity| capacity < permits).min();
-                    Err(TakeError::Denied { retry: verdict.retry().unwrap_or(Retry::Never), capacity })
+                    Err(TakeError::Denied { retry: denial.retry().unwrap_or(Retry::Never), capacity })
                 }
             }
         })

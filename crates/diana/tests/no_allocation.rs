@@ -62,10 +62,9 @@ rules:
     );
     let request = Request { path: "/users/7/orders" };
     let run = || {
-        let verdict = now(engine.decide(&request));
-        assert_eq!(verdict.checked_limits().count(), 16);
-        assert!(verdict.is_granted());
-        now(engine.finish(verdict));
+        let permit = now(engine.acquire(&request)).unwrap();
+        assert_eq!(permit.checked_limits().count(), 16);
+        now(permit.finish());
     };
     let _profiler = dhat::Profiler::builder().testing().build();
     // The first requests allocate: their keys, and the pools.

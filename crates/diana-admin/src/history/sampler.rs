@@ -21,7 +21,7 @@ const ALLOWED: [Outcome; 3] = [Outcome::Forwarded, Outcome::Failed, Outcome::Ans
 /// Reading takes some 10 ns for each rule.
 pub struct Sampler {
     history: Arc<History>,
-    engine: Arc<Engine>,
+    engine: Engine,
     metrics: Arc<Metrics>,
     services: ReportServices,
     clock: Arc<dyn Clock>,
@@ -53,7 +53,7 @@ impl Sampler {
     /// Creates a sampler; what was counted before is not recorded.
     pub fn new(
         history: Arc<History>,
-        engine: Arc<Engine>,
+        engine: Engine,
         metrics: Arc<Metrics>,
         services: ReportServices,
         clock: Arc<dyn Clock>,

@@ -34,7 +34,7 @@ impl Sampled {
         let counted = service.clone();
         let sampler = Sampler::new(
             history,
-            Arc::clone(&server.engine),
+            server.engine.clone(),
             Arc::clone(&server.metrics),
             Arc::new(move || vec![("resp", counted.totals())]),
             Arc::new(clock.clone()),

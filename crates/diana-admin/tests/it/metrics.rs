@@ -4,7 +4,6 @@ use crate::support::Server;
 use diana_metrics::{Metrics, Outcome};
 use diana_testing::RedisServer;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the samples of a page, by name and labels, after checking its format: each family has its help and type once
@@ -138,8 +137,8 @@ async fn at_most_a_thousand_rules_have_their_own_samples() {
     let server = Server::start(&format!("rules:\n{}", rules.collect::<String>())).await;
     for path in ["/r5/x", "/other/x", "/r1500/x", "/r1999/x"] {
         let request = diana_rules::attributes::SyntheticRequest::new("GET", path).named("account", "alice");
-        assert!(server.engine.decide(&request).await.is_granted());
-        assert!(!server.engine.decide(&request).await.is_granted());
+        assert!(server.engine.acquire(&request).await.is_ok());
+        assert!(!server.engine.acquire(&request).await.is_ok());
     }
     let samples = scrape(&server).await;
     let of_rules = samples.keys().filter(|name| name.starts_with("diana_decisions_total")).count();
@@ -167,7 +166,7 @@ async fn exports_the_status_of_the_shared_store() {
     let report = server.get("/peek?rule=a&key=alice").await.json();
     assert_eq!((report["counted"].as_str(), report["limits"][0]["remaining"].as_u64()), (Some("shared"), Some(1)));
     redis.kill().unwrap();
-    let engine = Arc::clone(&server.engine);
+    let engine = server.engine.clone();
     diana_testing::wait_until("the store to be down", Duration::from_secs(60), || {
         (engine.shared::<diana::redis::RedisStore>().unwrap().link().health != diana::redis::Health::Healthy)
             .then_some(())

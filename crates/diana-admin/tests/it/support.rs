@@ -20,7 +20,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// A running admin server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Engine,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<Readiness>,
     task: JoinHandle<()>,
@@ -79,7 +79,7 @@ impl Server {
             None => None,
         };
         let mut state = AdminState {
-            engine: Arc::new(EngineOptions::of(&file).build_with(&file, shared)),
+            engine: EngineOptions::of(&file).build_with(&file, shared),
             metrics: Metrics::new(2),
             gateway: Arc::new(file.section_or_default().unwrap()),
             readiness: Arc::new(Readiness::new()),
@@ -100,7 +100,7 @@ impl Server {
         change(&mut state);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (engine, metrics) = (Arc::clone(&state.engine), Arc::clone(&state.metrics));
+        let (engine, metrics) = (state.engine.clone(), Arc::clone(&state.metrics));
         let readiness = Arc::clone(&state.readiness);
         let task = tokio::spawn(Admin::new(state).serve(vec![listener]));
         Self { address, engine, metrics, readiness, task }
@@ -118,7 +118,7 @@ impl Server {
     /// Decides a request of an account.
     pub(crate) async fn decide(&self, account: &str) -> bool {
         let request = SyntheticRequest::new("GET", "/").ip([203, 0, 113, 7]).named("account", account);
-        self.engine.decide(&request).await.is_granted()
+        self.engine.acquire(&request).await.is_ok()
     }
 
     pub(crate) async fn get(&self, path: &str) -> HttpResponse {

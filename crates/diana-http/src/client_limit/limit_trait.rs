@@ -1,6 +1,6 @@
 //! The trait of limits for client calls, and its implementations for limiters.
 
-use diana::{AcquireError, ConcurrencyLimiter, Grant, KeyedLimiter, Limiter, Permit, Retry};
+use diana::{AcquireError, ConcurrencyLimiter, ConcurrencyPermit, Grant, KeyedLimiter, Limiter, Retry};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ impl<R> ClientLimit<R> for Limiter {
 }
 
 impl<R> ClientLimit<R> for ConcurrencyLimiter {
-    type Permit = Permit;
+    type Permit = ConcurrencyPermit;
 
-    fn acquire(self: Arc<Self>, _request: &R, max_wait: Duration) -> PermitFuture<Permit> {
+    fn acquire(self: Arc<Self>, _request: &R, max_wait: Duration) -> PermitFuture<ConcurrencyPermit> {
         Box::pin(async move { self.acquire_timeout(1, max_wait).await.map_err(|_| Retry::WhenReleased.into()) })
     }
 }

@@ -8,7 +8,6 @@ use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
@@ -30,7 +29,7 @@ pin_project_lite::pin_project! {
 
 /// The progress of a body, and its current wait.
 struct ThrottleState {
-    engine: Arc<Engine>,
+    engine: Engine,
     meters: SmallVec<[MeterUse; 1]>,
     /// The part of the last frame that has not passed yet.
     rest: Bytes,
@@ -60,7 +59,7 @@ impl<B> ThrottledBody<B> {
         Self { body, throttle: None }
     }
 
-    pub(super) fn throttled(body: B, engine: Arc<Engine>, meters: impl Iterator<Item = Meter>) -> Self {
+    pub(super) fn throttled(body: B, engine: Engine, meters: impl Iterator<Item = Meter>) -> Self {
         let meters: SmallVec<_> = meters.map(MeterUse::new).collect();
         if meters.is_empty() {
             return Self::unthrottled(body);

@@ -117,7 +117,7 @@ async fn the_wait_may_be_unlimited() {
     let file = Document::new("diana.yaml", "rules: [{name: one, limit: 1/s}]");
     let file = RuleFile::read(&file, &Registry::default()).unwrap();
     let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
-    let rules = ClientRateLimitLayer::by_rules(Filter::new(Arc::new(engine))).max_wait(Duration::MAX);
+    let rules = ClientRateLimitLayer::by_rules(Filter::new(engine)).max_wait(Duration::MAX);
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
     let limit = ClientRateLimitLayer::new("partner", limiter).max_wait(Duration::MAX);
     let permits = ConcurrencyLimiter::new("partner", 1).unwrap().with_clock(TokioClock::new());

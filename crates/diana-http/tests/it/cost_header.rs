@@ -6,7 +6,6 @@ use diana::store::MemoryStore;
 use diana_http::{Filter, FilterOptions};
 use http::Response;
 use http_body_util::Empty;
-use std::sync::Arc;
 
 const RULES: &str = "rules:
   - {name: tokens, limit: 1000/h, cost: 10}
@@ -81,7 +80,7 @@ fn reported(limit: &str, cost: &str, shared: bool) -> String {
         let file = crate::support::file(&format!("store: {{redis: 'redis://127.0.0.1'}}\n{rules}"));
         let engine =
             EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, MemoryStore::default());
-        let filter = Filter::with_options(Arc::new(engine), FilterOptions::default());
+        let filter = Filter::with_options(engine, FilterOptions::default());
         let response = granted(filter.check(&get("/"), client())).finish(response);
         return response.headers()["ratelimit"].to_str().unwrap().to_owned();
     }

@@ -25,7 +25,7 @@ fn file(rules: &str) -> RuleFile {
 
 fn filter(rules: &str) -> Filter {
     let file = file(rules);
-    Filter::new(Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file)))
+    Filter::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file))
 }
 
 fn layer(rules: &str) -> RateLimitLayer {
@@ -81,7 +81,7 @@ async fn ambiguous_requests_are_rejected() {
     let server = Server::default();
     let rule = "{name: one, limit: 1/h, status: 429}";
     let file = file(rule);
-    let engine = Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file));
+    let engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
     let options = FilterOptions::default().escaped_slash(SpellingPolicy::Deny);
     let service = ServiceBuilder::new()
         .layer(RateLimitLayer::of(Filter::with_options(engine, options)))

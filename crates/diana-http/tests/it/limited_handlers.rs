@@ -10,7 +10,6 @@ use diana_http::{ClientAddress, LimitedResponse, RateLimitLayer};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use std::net::IpAddr;
-use std::sync::Arc;
 use tower::ServiceExt;
 
 const RULES: &str = "
@@ -49,8 +48,8 @@ async fn known() -> String {
 fn app() -> Router {
     let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default());
     let file = file.unwrap_or_else(|problems| panic!("{problems}"));
-    let engine = Arc::new(Engine::new(&file));
-    Limits::new().with_clock(ManualClock::new()).with_rules(Arc::clone(&engine)).install_as("calls");
+    let engine = Engine::new(&file);
+    Limits::new().with_clock(ManualClock::new()).with_rules(engine.clone()).install_as("calls");
     Router::new()
         .route("/export", get(export))
         .route("/log-in", get(log_in))

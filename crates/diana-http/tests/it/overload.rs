@@ -6,7 +6,6 @@ use diana::Engine;
 use diana::rules::{Document, Registry, RuleFile};
 use diana_http::{Filter, LoadSampler};
 use diana_testing::wait_until;
-use std::sync::Arc;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -17,7 +16,7 @@ fn file(rules: &str) -> RuleFile {
 
 #[test]
 fn samples_the_load_while_a_rule_needs_it() {
-    let engine = Arc::new(Engine::new(&file("rules: [{name: everyone, limit: 5/s}]")));
+    let engine = Engine::new(&file("rules: [{name: everyone, limit: 5/s}]"));
     let sampler = LoadSampler::new(&engine);
     assert!(!sampler.is_running());
 
@@ -30,7 +29,7 @@ fn samples_the_load_while_a_rule_needs_it() {
 
 #[test]
 fn the_sampler_does_not_keep_the_engine_alive() {
-    let engine = Arc::new(Engine::new(&file("rules: [{name: overload, load: {cpu: 99%}}]")));
+    let engine = Engine::new(&file("rules: [{name: overload, load: {cpu: 99%}}]"));
     let sampler = LoadSampler::new(&engine);
     let weak = engine.downgrade();
     drop(engine);
@@ -42,9 +41,9 @@ fn the_sampler_does_not_keep_the_engine_alive() {
 /// A regression: the sampler followed one `Arc` of the engine, and a worker's filter has its own.
 #[test]
 fn the_sampler_runs_as_long_as_any_clone_of_the_engine() {
-    let engine = Arc::new(Engine::new(&file("rules: [{name: overload, load: {memory: 99%}}]")));
+    let engine = Engine::new(&file("rules: [{name: overload, load: {memory: 99%}}]"));
     let sampler = LoadSampler::new(&engine);
-    let worker = Filter::new(engine).for_thread();
+    let worker = Filter::new(engine);
     worker.engine().load().set_memory(1.0);
     wait_until("a new sample", LONG, || (worker.engine().load().memory() < 1.0).then_some(())).unwrap();
     assert!(sampler.is_running());

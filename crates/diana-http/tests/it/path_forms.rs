@@ -6,7 +6,7 @@
 //! nginx with a real one.
 
 use diana::rules::http_settings::SpellingPolicy;
-use diana::rules::ruleset::Matches;
+use diana::rules::ruleset::{Matches, Purpose};
 use diana::rules::{Document, Registry, RuleFile, RuleSet};
 use diana_http::{HttpAttributes, malformed_path};
 use http::{Request, Uri};
@@ -180,7 +180,7 @@ fn counted(rules: &RuleSet, path: &str) -> Option<Vec<Vec<u8>>> {
     }
     let request = Request::get(path.parse::<Uri>().ok()?).body(()).ok()?;
     let mut found = Matches::default();
-    rules.find(&HttpAttributes::of(&request, None), &mut found);
+    rules.find(&[&HttpAttributes::of(&request, None)], Purpose::Charge, &mut found);
     let keys = || found.matched().iter().map(|applied| found.key(applied).to_vec()).collect();
     found.denied().is_empty().then(keys)
 }

@@ -213,7 +213,7 @@ impl Store for Shared {
 fn shared() -> (Filter, Shared) {
     let (file, store) = (file(SHARED), Shared::default());
     let engine: Engine = EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, store.clone());
-    (Filter::new(Arc::new(engine)), store)
+    (Filter::new(engine), store)
 }
 
 async fn shared_permit(filter: &Filter) -> RequestPermit {

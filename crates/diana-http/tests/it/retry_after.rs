@@ -147,7 +147,7 @@ async fn a_client_with_the_layer_is_never_denied_by_diana() {
     let file = RuleFile::read(&rules, &Registry::default()).unwrap();
     let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
     let limited = ServiceBuilder::new()
-        .layer(RateLimitLayer::with_engine(Arc::new(engine)))
+        .layer(RateLimitLayer::with_engine(engine))
         .service(service_fn(|_: Request<_>| async { Ok::<_, Infallible>(Response::new(Full::<&[u8]>::default())) }));
     let client = ServiceBuilder::new().layer(RetryAfterLayer::new()).service(limited);
     let start = Instant::now();

@@ -7,7 +7,6 @@ use diana_http::{CheckFuture, CheckResult, Denial, Filter, FilterOptions, Reques
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 pub(crate) fn file(text: &str) -> RuleFile {
     let document = Document::new("diana.yaml", text);
@@ -25,7 +24,7 @@ pub(crate) fn filter(text: &str) -> (Filter, ManualClock) {
 pub(crate) fn with_options(text: &str, options: FilterOptions) -> (Filter, ManualClock) {
     let (file, clock) = (file(text), clock());
     let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
-    (Filter::with_options(Arc::new(engine), options), clock)
+    (Filter::with_options(engine, options), clock)
 }
 
 pub(crate) fn get(path: &str) -> Request<()> {

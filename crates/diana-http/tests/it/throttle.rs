@@ -4,7 +4,7 @@ use bytes::Bytes;
 use diana::TokioClock;
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Engine, EngineOptions};
+use diana::{Engine, EngineOptions, Verdict};
 use diana_http::Throttle;
 use futures_util::FutureExt;
 use futures_util::future::poll_fn;
@@ -13,7 +13,6 @@ use http_body::{Body, Frame};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,14 +22,14 @@ fn file(rules: &str) -> RuleFile {
     RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn engine(rules: &str) -> Arc<Engine> {
+fn engine(rules: &str) -> Engine {
     let file = file(rules);
-    Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file))
+    EngineOptions::of(&file).clock(TokioClock::new()).build(&file)
 }
 
-fn throttle(engine: &Arc<Engine>, ip: u8) -> Throttle {
+fn throttle(engine: &Engine, ip: u8) -> Throttle {
     let request = SyntheticRequest::new("GET", "/film").ip([203, 0, 113, ip]);
-    Throttle::of(engine, &engine.decide(&request).now_or_never().unwrap())
+    Throttle::of(engine, Verdict::of(&engine.acquire(&request).now().unwrap()))
 }
 
 /// A body of these frames, with consecutive bytes.

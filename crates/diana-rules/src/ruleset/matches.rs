@@ -205,16 +205,27 @@ impl Matches {
         self.key_at(charged.key)
     }
 
-    /// Returns the indexes in [`matched`](Self::matched) of the rules that match one of several requests that are decided
-    /// together, by its index.
-    pub fn matched_by(&self, part: usize) -> &[u32] {
-        self.parts.get(part).map_or(&[], |part| &part.matched)
+    /// Returns `true` if one of several requests that are decided together, by its index, matches the rule at an index of
+    /// [`matched`](Self::matched).
+    pub fn is_matched_by(&self, request: usize, index: usize) -> bool {
+        match self.parts.get(request) {
+            Some(part) => u32::try_from(index).is_ok_and(|index| part.matched.contains(&index)),
+            None => self.parts.is_empty() && request == 0,
+        }
     }
 
     /// Returns the rules that deny one of several requests that are decided together, regardless of their counts.
-    pub fn denied_of(&self, part: usize) -> &[DeniedBy] {
+    pub fn denied_of(&self, request: usize) -> &[DeniedBy] {
+        if self.parts.is_empty() && request == 0 {
+            return &self.refused;
+        }
         let from = |part: usize| self.parts.get(part).map_or(self.refused.len(), |part| part.denied_from as usize);
-        self.refused.get(from(part)..from(part + 1)).unwrap_or_default()
+        self.refused.get(from(request)..from(request + 1)).unwrap_or_default()
+    }
+
+    /// Returns `true` if it has no matches.
+    pub fn is_clear(&self) -> bool {
+        self.applied.is_empty() && !self.has_others
     }
 
     /// Returns `true` if a shadow rule counts the request.

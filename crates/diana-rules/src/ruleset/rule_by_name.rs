@@ -37,7 +37,7 @@ impl RuleSet {
     /// skipped.
     ///
     /// ```
-    /// use diana_rules::ruleset::Matches;
+    /// use diana_rules::ruleset::{Matches, Purpose};
     /// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
     /// use std::borrow::Cow;
     ///
@@ -55,7 +55,8 @@ impl RuleSet {
     /// let mut found = Matches::default();
     /// rules.find_named("sms", &Call("555-1234"), &mut found).unwrap();
     /// assert_eq!(found.key(&found.matched()[0]), b"555-1234");
-    /// rules.find(&Call("555-1234"), &mut found); // a request does not match it
+    /// found.clear();
+    /// rules.find(&[&Call("555-1234")], Purpose::Charge, &mut found); // a request does not match it
     /// assert!(found.matched().is_empty());
     /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "unknown rule `mms`");
     /// # Ok::<(), diana_rules::Problems>(())

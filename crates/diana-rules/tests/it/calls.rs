@@ -1,7 +1,7 @@
 //! Rules that functions look up by name: the key of a call, and the rules that apply to it.
 
 use crate::common::good;
-use diana_rules::ruleset::Matches;
+use diana_rules::ruleset::{Matches, Purpose};
 use diana_rules::{Attribute, Attributes, RuleSet};
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -147,7 +147,7 @@ fn rejects_arguments_that_the_rule_does_not_list() {
 #[test]
 fn requests_do_not_match_rules_for_calls() {
     let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
-    rules.find(&call(&[("phone", "555"), ("account", "alice"), ("size", "1")]), &mut found);
+    rules.find(&[&call(&[("phone", "555"), ("account", "alice"), ("size", "1")])], Purpose::Charge, &mut found);
     let names = found.matched().iter().map(|applied| rules.rule(applied.rule).unwrap().rule().name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["everyone"]);
     let explained = rules.explain(&call(&[]));

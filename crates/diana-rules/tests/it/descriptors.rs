@@ -3,7 +3,7 @@
 use crate::common::{check, problems_of};
 use diana_core::Cost;
 use diana_rules::attributes::DescriptorEntry;
-use diana_rules::ruleset::Matches;
+use diana_rules::ruleset::{Matches, Purpose};
 use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ fn rules(text: &str) -> RuleSet {
 /// Returns the names and keys of the rules that count a request.
 fn matched(rules: &RuleSet, request: &Descriptor) -> Vec<String> {
     let mut found = Matches::default();
-    rules.find(request, &mut found);
+    rules.find(&[request], Purpose::Charge, &mut found);
     let explained = rules.explain(request);
     let shown = |found: &Matches| {
         let each = found.matched().iter().map(|matched| {
@@ -129,7 +129,7 @@ rules:
 
 fn matched_without_explain(rules: &RuleSet, request: &Descriptor) -> Vec<String> {
     let mut found = Matches::default();
-    rules.find(request, &mut found);
+    rules.find(&[request], Purpose::Charge, &mut found);
     let name = |number| &rules.rule(number).unwrap().rule().name;
     let each = found.matched().iter();
     each.map(|matched| format!("{}={}", name(matched.rule), String::from_utf8_lossy(found.key(matched)))).collect()
@@ -140,11 +140,7 @@ fn hits_multiply_the_cost() {
     let rules = rules("rules: [{name: one, limit: 9/h}, {name: five, limit: 9/h, cost: 5}]");
     let costs = |hits: u64, peek: bool| {
         let (mut found, request) = (Matches::default(), Descriptor { hits, ..Descriptor::new("shop", &[]) });
-        if peek {
-            rules.find_all_to_peek(&[&request], &mut found);
-        } else {
-            rules.find(&request, &mut found);
-        }
+        rules.find(&[&request], if peek { Purpose::Peek } else { Purpose::Charge }, &mut found);
         found.matched().iter().map(|matched| matched.cost.get()).collect::<Vec<_>>()
     };
     assert_eq!([costs(1, false), costs(3, false)], [[1, 5], [3, 15]]);
@@ -161,12 +157,14 @@ fn a_rule_that_matches_several_requests_with_the_same_key_is_charged_once() {
         (Descriptor::new("d", &[("k", "a")]), Descriptor { hits: 7, ..Descriptor::new("d", &[("k", "a")]) });
     let (third, bad) = (Descriptor::new("d", &[("k", "b")]), Descriptor::new("d", &[("k", "bad")]));
     let mut found = Matches::default();
-    rules.find_all(&[&one, &other, &third, &bad], &mut found);
+    rules.find(&[&one, &other, &third, &bad], Purpose::Charge, &mut found);
     let keys = found.matched().iter().map(|matched| (matched.rule, found.key(matched), matched.cost.get()));
     let keys = keys.collect::<Vec<_>>();
     assert_eq!(keys, [(0, &b""[..], 7), (1, b"a", 7), (2, b"a", 7), (1, b"b", 1), (2, b"b", 1), (1, b"bad", 1)]);
-    assert_eq!([found.matched_by(0), found.matched_by(1)], [[0, 1, 2], [0, 1, 2]]);
-    assert_eq!((found.matched_by(2), found.matched_by(3)), (&[0, 3, 4][..], &[0, 5][..]));
+    let matched_by = |request| (0..6).filter(|index| found.is_matched_by(request, *index)).collect::<Vec<_>>();
+    assert_eq!([matched_by(0), matched_by(1)], [[0, 1, 2], [0, 1, 2]]);
+    assert_eq!((matched_by(2), matched_by(3)), (vec![0, 3, 4], vec![0, 5]));
+    assert!(matched_by(4).is_empty());
     assert_eq!([0, 1, 2, 3].map(|part| found.denied_of(part).len()), [0, 0, 0, 1]);
 }
 
@@ -177,7 +175,7 @@ fn a_rule_with_charges_names_a_rule_and_has_its_key() {
     );
     let request = Descriptor { hits: 3, ..Descriptor::new("llm", &[("done", ""), ("key", "k")]) };
     let mut found = Matches::default();
-    rules.find(&request, &mut found);
+    rules.find(&[&request], Purpose::Charge, &mut found);
     let [charged] = found.charged() else { panic!("{found:?}") };
     assert_eq!((charged.rule, charged.by, charged.cost.get(), found.charged_key(charged)), (0, 1, 6, &b"k"[..]));
     assert!(

@@ -2,7 +2,7 @@
 
 use diana_rules::attributes::{SEVERAL, SyntheticRequest};
 use diana_rules::matching::{Match, first_route};
-use diana_rules::ruleset::Matches;
+use diana_rules::ruleset::{Matches, Purpose};
 use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
 use proptest::prelude::*;
 use std::borrow::Cow;
@@ -133,7 +133,8 @@ proptest! {
         let rules = RuleSet::new(&file);
         let mut found = Matches::default();
         for request in requests {
-            rules.find(&request, &mut found);
+            found.clear();
+            rules.find(&[&request], Purpose::Charge, &mut found);
             let indexed = found.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             let explained = rules.explain(&request).found;
             let scanned = explained.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
@@ -152,7 +153,7 @@ fn counted(rules: &RuleSet, path: &str, other_paths: &[&str]) -> Option<Vec<Stri
     let other_paths = other_paths.iter().map(|path| (*path).to_owned()).collect();
     let request = Ambiguous { request: SyntheticRequest::new("GET", path), other_paths };
     let mut found = Matches::default();
-    rules.find(&request, &mut found);
+    rules.find(&[&request], Purpose::Charge, &mut found);
     let key = |applied| String::from_utf8_lossy(found.key(applied)).into_owned();
     found.denied().is_empty().then(|| found.matched().iter().map(key).collect())
 }

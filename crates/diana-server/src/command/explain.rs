@@ -9,8 +9,8 @@ mod request;
 use super::json::{self, Counted, Explained};
 use super::{input, output};
 use clap::Args;
-use diana::EngineOptions;
 use diana::{Clock, ManualClock, SystemClock};
+use diana::{DecideMode, EngineOptions, Verdict};
 use diana_config::RemoteSection;
 use diana_gateway::{DescribedRequest, InvalidRequest};
 use diana_rules::RuleFile;
@@ -114,13 +114,14 @@ impl Explain {
         // The requests stay active, so that `concurrent` limits show up as used.
         let (mut in_flight, mut counted) = (Vec::new(), Vec::new());
         for number in 1..=self.times {
-            let verdict = ready_now(engine.decide(&request))?;
+            let decided = ready_now(engine.decide(&[&request], DecideMode::Deny))?;
+            let verdict = Verdict::of(&decided);
             if self.json {
-                counted.push(Counted::new(number, &verdict));
+                counted.push(Counted::new(number, verdict));
             } else {
                 output::print(&format!("{number}: {verdict}\n"))?;
             }
-            in_flight.push(verdict);
+            in_flight.push(decided);
             clock.advance(self.every);
         }
         let explanation = ready_now(engine.explain(&request))?;

@@ -18,12 +18,12 @@ const DENIALS: Duration = Duration::from_secs(1);
 
 /// Starts the tasks, which run until the runtime ends.
 pub(super) fn start(
-    engine: &Arc<Engine>,
+    engine: &Engine,
     metrics: &Arc<Metrics>,
     certificates: CertificateWatch,
     services: ServiceCertificates,
 ) {
-    let (logging, engine, metrics) = (Arc::clone(engine), Arc::clone(engine), Arc::clone(metrics));
+    let (logging, engine, metrics) = (engine.clone(), engine.clone(), Arc::clone(metrics));
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(DENIALS).await;

@@ -120,10 +120,10 @@ impl SnapshotFile {
     }
 
     /// Writes the file periodically, until the runtime ends.
-    pub(super) async fn run(self: Arc<Self>, engine: Arc<Engine>) {
+    pub(super) async fn run(self: Arc<Self>, engine: Engine) {
         loop {
             tokio::time::sleep(self.interval).await;
-            let (file, engine) = (Arc::clone(&self), Arc::clone(&engine));
+            let (file, engine) = (Arc::clone(&self), engine.clone());
             let _ = tokio::task::spawn_blocking(move || file.save(&engine)).await;
         }
     }

@@ -8,7 +8,7 @@ use crate::support::client::{Client, get};
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Gate, Upstream};
 use diana::rules::attributes::SyntheticRequest;
-use diana::{Clock, EngineOptions, ManualClock, SystemClock, Timestamp};
+use diana::{Clock, DecideMode, EngineOptions, ManualClock, SystemClock, Timestamp};
 use diana_rules::{Document, RuleFile};
 use diana_server::import::{NoteKind, import_nginx};
 use diana_testing::{NginxServer, RedisServer};
@@ -158,8 +158,8 @@ fn an_imported_limit_req_delays_by_1_to_5_seconds() {
         let engine = EngineOptions::of(&file).clock(clock).build(&file);
         let request = SyntheticRequest::new("GET", "/").ip([192, 168, 1, 100]);
         [(); 7].map(|()| {
-            let verdict = futures_util::FutureExt::now_or_never(engine.decide(&request)).unwrap();
-            verdict.wait().map(|wait| wait.as_millis())
+            let decided = engine.decide(&[&request], DecideMode::Deny).now().unwrap();
+            decided.ok()?.wait().map(|wait| wait.as_millis())
         })
     };
     let delayed = [Some(0), Some(1_000), Some(2_000), Some(3_000), Some(4_000), Some(5_000), None];

@@ -2,7 +2,7 @@
 
 use crate::support::{compare, folder, rule_names};
 use diana_rules::attributes::DescriptorEntry;
-use diana_rules::ruleset::Matches;
+use diana_rules::ruleset::{Matches, Purpose};
 use diana_rules::{Attribute, Attributes, Document, RuleFile, RuleSet};
 use diana_server::import::import_envoy;
 use proptest::prelude::*;
@@ -220,7 +220,7 @@ proptest! {
         let rules = RuleSet::new(&RuleFile::read(&document, &diana_server::registry()).unwrap());
         let entry = |(key, value): &(usize, usize)| DescriptorEntry { key: KEYS[*key].to_owned(), value: ASKED[*value].to_owned() };
         let mut found = Matches::default();
-        rules.find(&Asked(entries.iter().map(entry).collect()), &mut found);
+        rules.find(&[&Asked(entries.iter().map(entry).collect())], Purpose::Charge, &mut found);
         let limits = found.matched().iter().map(|matched| rules.rule(matched.rule).unwrap().limits(matched)[0].limit.quota().unwrap().permits());
         let expected = chosen(&all, &entries).into_iter().collect::<Vec<_>>();
         prop_assert_eq!(limits.collect::<Vec<_>>(), expected, "{}", imported.rules);

@@ -2,11 +2,10 @@
 //! deny a request is lost without a note.
 
 use crate::support::{compare, diana_in, err, folder, out, rule_names};
-use diana::{Engine, EngineOptions, ManualClock, Timestamp, Verdict};
+use diana::{DecideMode, Denial, Engine, EngineOptions, ManualClock, Permit, Timestamp};
 use diana_rules::attributes::SyntheticRequest;
 use diana_rules::{Document, RuleFile};
 use diana_server::import::{Imported, NoteKind, import_nginx};
-use futures_util::FutureExt;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -404,13 +403,13 @@ fn engine(lua: &str) -> (Engine, ManualClock) {
 }
 
 /// Decides about a request of a client.
-fn decide(engine: &Engine, client: u8) -> Verdict {
+fn decide(engine: &Engine, client: u8) -> Result<Permit, Denial> {
     let request = SyntheticRequest::new("GET", "/").ip([203, 0, 113, client]);
-    engine.decide(&request).now_or_never().expect("nothing waits")
+    engine.decide(&[&request], DecideMode::Deny).now().expect("nothing waits")
 }
 
-fn delay(verdict: &Verdict) -> Option<Duration> {
-    verdict.is_granted().then(|| verdict.wait().unwrap_or_default())
+fn delay(decided: &Result<Permit, Denial>) -> Option<Duration> {
+    decided.as_ref().ok().map(|permit| permit.wait().unwrap_or_default())
 }
 
 #[test]
@@ -421,7 +420,7 @@ fn the_essays_script_delays_three_and_denies_the_fifth() {
     let milliseconds = |count: u64| Some(Duration::from_millis(count));
     let five = [(); 5].map(|()| delay(&decide(&engine, 1)));
     assert_eq!(five, [milliseconds(0), milliseconds(500), milliseconds(1000), milliseconds(1500), None]);
-    assert_eq!(decide(&engine, 1).status(), Some(503));
+    assert_eq!(decide(&engine, 1).unwrap_err().status(), Some(503));
     clock.advance(Duration::from_millis(500));
     assert_eq!(delay(&decide(&engine, 1)), milliseconds(1500));
     assert_eq!(delay(&decide(&engine, 2)), milliseconds(0));

@@ -12,7 +12,7 @@ use super::proto::ratelimit::{RateLimitRequest, RateLimitResponse};
 use super::unary_call::{MessageError, UnaryCall};
 use super::{Allowed, EnvoyState, MAX_MESSAGE, descriptor_status, overrides, within};
 use diana::store::{Ask, Limit};
-use diana::{Cost, LimitsGuard, LoggedRequest, Retry, Verdict, VerdictGuard};
+use diana::{Cost, DecideMode, Denial, LimitsGuard, LoggedRequest, Permit, Retry, Verdict};
 use diana_http::HttpAttributes;
 use diana_rules::Attributes;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
@@ -60,9 +60,9 @@ struct Descriptors<'a> {
 /// The decisions about a request.
 struct Decisions {
     /// About the descriptors that only look, if there are any.
-    looked: Option<Verdict>,
+    looked: Option<Result<Permit, Denial>>,
     /// About those that are charged.
-    charged: Result<VerdictGuard, Verdict>,
+    charged: Result<Permit, Denial>,
     /// About those that bring their limits along, if there are any.
     overridden: Option<LimitsGuard>,
     /// Whether a descriptor is denied whatever was counted.
@@ -116,15 +116,15 @@ impl EnvoyState {
                 self.headers(&decisions).iter().map(|(name, value)| (name, value)),
             ),
         };
-        // Unless all of it succeeds, dropping the guards refunds what was charged.
+        // Unless all of it succeeds, dropping the permit and the guard refunds what was charged.
         if !is_over {
             if !sorted.refunded.is_empty() {
                 let refund = self.engine.refund_all(&attributes(&sorted.refunded));
                 let refund = Box::pin(within(deadline, refund)).await?;
                 refund.map_err(|error| Status::unavailable(error.to_string()))?;
             }
-            if let Ok(mut guard) = decisions.charged {
-                guard.begin();
+            if let Ok(mut permit) = decisions.charged {
+                permit.begin();
             }
             decisions.overridden.into_iter().for_each(LimitsGuard::keep);
         }
@@ -138,28 +138,29 @@ impl EnvoyState {
     async fn decisions(&self, sorted: &Descriptors<'_>, deadline: Option<Duration>) -> Result<Decisions, Status> {
         let mut looked = None;
         if !sorted.looking.is_empty() {
-            let peek = self.engine.peek_all(&attributes(&sorted.looking));
+            let peek = self.engine.decide(&attributes(&sorted.looking), DecideMode::Peek);
             looked = Some(Box::pin(within(deadline, peek)).await?);
         }
         let is_denied = sorted.is_denied();
-        let charged = if is_denied || looked.as_ref().is_some_and(|verdict| !verdict.is_granted()) {
-            let peek = self.engine.peek_all(&attributes(&sorted.charged));
-            Err(Box::pin(within(deadline, peek)).await?)
+        let is_over = is_denied || looked.as_ref().is_some_and(Result::is_err);
+        let charged = if is_over {
+            let peek = self.engine.decide(&attributes(&sorted.charged), DecideMode::Peek);
+            Box::pin(within(deadline, peek)).await?
         } else {
             let acquire = self.engine.acquire_all(&attributes(&sorted.charged));
-            match acquire.now() {
+            let acquired = match acquire.now() {
                 Ok(acquired) => acquired,
                 Err(waiting) => Box::pin(within(deadline, waiting)).await?,
-            }
+            };
+            acquired.map(Permit::provisional)
         };
-        let verdict = charged.as_ref().map_or_else(|denied| denied, VerdictGuard::verdict);
+        let verdict = Verdict::of(&charged);
         if verdict.has_log_entries() {
             verdict.log(&LoggedRequest { service: "envoy", ..LoggedRequest::default() });
         }
-        let asks = sorted
-            .overrides
-            .iter()
-            .map(|(limit, key, cost)| Ask::new(limit, key, if charged.is_err() { Cost::ZERO } else { *cost }));
+        let is_over = is_over || charged.is_err();
+        let asks = sorted.overrides.iter();
+        let asks = asks.map(|(limit, key, cost)| Ask::new(limit, key, if is_over { Cost::ZERO } else { *cost }));
         let asks = asks.collect::<Vec<_>>();
         let overridden = match asks.is_empty() {
             true => None,
@@ -231,15 +232,12 @@ impl EnvoyState {
 impl Decisions {
     /// Returns the verdict about the descriptors that are charged.
     fn verdict(&self) -> &Verdict {
-        match &self.charged {
-            Ok(guard) => guard.verdict(),
-            Err(verdict) => verdict,
-        }
+        Verdict::of(&self.charged)
     }
 
     /// Returns the verdict that matters to the client: one that denies, if there is one.
     fn main(&self) -> &Verdict {
-        self.looked.as_ref().filter(|looked| !looked.is_granted()).unwrap_or_else(|| self.verdict())
+        self.looked.as_ref().and_then(|looked| looked.as_ref().err()).map_or_else(|| self.verdict(), |denial| denial)
     }
 
     fn is_over(&self) -> bool {
@@ -253,7 +251,7 @@ impl Decisions {
             Action::Look(index) => self
                 .looked
                 .as_ref()
-                .map_or_else(descriptor_status::ok, |looked| descriptor_status::of_verdict(looked, index)),
+                .map_or_else(descriptor_status::ok, |looked| descriptor_status::of_verdict(Verdict::of(looked), index)),
             Action::Override(index) => {
                 let answers = self.overridden.as_ref().map(|guard| guard.decision().answers());
                 let both = sorted.overrides.get(index).zip(answers.and_then(|answers| answers.get(index)));

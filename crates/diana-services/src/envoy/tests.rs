@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 fn service(stop: watch::Receiver<bool>) -> EnvoyService {
     let file = RuleFile::read(&Document::new("diana.yaml", "rules: []"), &Registry::default()).unwrap();
-    let (engine, metrics) = (Arc::new(Engine::new(&file)), ServiceMetrics::new("envoy", 1));
+    let (engine, metrics) = (Engine::new(&file), ServiceMetrics::new("envoy", 1));
     let options = EnvoyOptions {
         gateway: GatewaySection::default(),
         denies_when_down: false,

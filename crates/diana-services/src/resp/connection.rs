@@ -45,7 +45,7 @@ const MAX_READ_AFTER_STOP: usize = 1 << 20;
 pub async fn serve<S>(
     stream: S,
     peer: Option<SocketAddr>,
-    engine: Arc<Engine>,
+    engine: Engine,
     state: Arc<RespState>,
     stop: impl Future<Output = ()> + Send,
 ) -> io::Result<()>
@@ -282,7 +282,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Step::Done | Step::Throttle(_) => {}
             Step::Check(future, form) => {
                 let result = self.attend(future).await?;
-                write_result(result, form, &mut self.replies);
+                write_result(&result, form, &mut self.replies);
             }
             Step::Later(future) => {
                 let outcome = self.attend(future).await?;

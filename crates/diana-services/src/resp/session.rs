@@ -6,7 +6,7 @@ use super::reply::{Protocol, ReplyBuffer};
 use super::transaction::{NotQueued, Transaction};
 use super::{Engine, RespState};
 use diana::{
-    AcquireFuture, Clock, KeyAdminError, KeySpace, KeyStatus, SystemClock, ThrottleFuture, Timestamp, Verdict,
+    AcquireFuture, Clock, Denial, KeyAdminError, KeySpace, KeyStatus, Permit, SystemClock, ThrottleFuture, Timestamp,
 };
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -46,7 +46,7 @@ pub(super) type LaterFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// The outcome of a rare command.
 pub(super) enum Outcome {
     /// What the rules would decide.
-    Peeked(Verdict, ReplyForm),
+    Peeked(Result<Permit, Denial>, ReplyForm),
     /// The status of a key of a rule, after the operation.
     Key(Result<KeyStatus, KeyAdminError>),
     /// The command describes no valid request.
@@ -58,7 +58,7 @@ pub(super) enum Outcome {
 pub(super) struct Session {
     pub(super) id: u64,
     pub(super) peer: Option<SocketAddr>,
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Engine,
     pub(super) state: Arc<RespState>,
     pub(super) space: KeySpace,
     pub(super) name: Vec<u8>,
@@ -72,7 +72,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(peer: Option<SocketAddr>, engine: Arc<Engine>, state: Arc<RespState>) -> Self {
+    pub(super) fn new(peer: Option<SocketAddr>, engine: Engine, state: Arc<RespState>) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub(super) enum Service {
     Envoy(EnvoyService),
-    Resp(Arc<Engine>, Arc<RespState>),
+    Resp(Engine, Arc<RespState>),
 }
 
 /// A bound socket of one thread.

@@ -210,7 +210,7 @@ async fn idle_clients_are_disconnected() {
     let serving = tokio::spawn(diana_services::resp::serve(
         server,
         None,
-        std::sync::Arc::new(engine),
+        engine,
         std::sync::Arc::new(state),
         std::future::pending(),
     ));

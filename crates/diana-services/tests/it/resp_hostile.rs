@@ -154,7 +154,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
     let serving = tokio::spawn(diana_services::resp::serve(
         server,
         None,
-        std::sync::Arc::new(engine),
+        engine,
         std::sync::Arc::new(state),
         std::future::pending(),
     ));

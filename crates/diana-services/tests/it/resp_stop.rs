@@ -110,7 +110,7 @@ async fn a_client_that_sends_without_pause_does_not_delay_a_stop() {
     let (stop, stopped) = oneshot::channel();
     let replies = Arc::<AtomicUsize>::default();
     let client = Endless { reads: 0, stop: Some(stop), replies: Arc::clone(&replies), is_closed: false };
-    let engine = Arc::new(diana::Engine::new(&file(RULES)));
+    let engine = diana::Engine::new(&file(RULES));
     let stopped = async { stopped.await.unwrap() };
     serve(client, None, engine, Arc::new(RespState::default()), stopped).await.unwrap();
     assert!(replies.load(Ordering::Relaxed) >= 40);

@@ -26,7 +26,7 @@ pub(crate) fn file(text: &str) -> RuleFile {
 /// A server; dropping it closes all connections.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Engine,
     pub(crate) metrics: ServiceMetrics,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -44,11 +44,11 @@ impl Server {
 
     pub(crate) async fn of(engine: Engine, state: RespState) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, engine) = (listener.local_addr().unwrap(), Arc::new(engine));
+        let (address, engine) = (listener.local_addr().unwrap(), engine);
         let metrics = ServiceMetrics::new("resp", 1);
         let state = Arc::new(state.metrics(metrics.clone(), 0));
         let (stop, mut stopped) = watch::channel(false);
-        let shared_engine = Arc::clone(&engine);
+        let shared_engine = engine.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -58,7 +58,7 @@ impl Server {
                     _ = stopped.changed() => break,
                 };
                 stream.set_nodelay(true).unwrap();
-                let (engine, state, mut stopped) = (Arc::clone(&shared_engine), Arc::clone(&state), stopped.clone());
+                let (engine, state, mut stopped) = (shared_engine.clone(), Arc::clone(&state), stopped.clone());
                 connections.spawn(async move {
                     let stop = async move {
                         let _ = stopped.wait_for(|stopped| *stopped).await;

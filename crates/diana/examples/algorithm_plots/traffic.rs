@@ -4,8 +4,7 @@
 
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::{Document, Registry, RuleFile};
-use diana::{Clock, EngineOptions, ManualClock, Timestamp, Verdict};
-use futures_util::FutureExt;
+use diana::{Clock, DecideMode, EngineOptions, ManualClock, Permit, Timestamp};
 use std::time::Duration;
 
 /// The length of the picture.
@@ -60,20 +59,20 @@ pub(crate) fn run(fields: &str) -> Result<Vec<Request>, String> {
     let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
     let request = SyntheticRequest::new("GET", "/").ip([203, 0, 113, 7]);
     // Those that are being served, each with the time of its end.
-    let mut served: Vec<(Duration, Verdict)> = Vec::new();
+    let mut served: Vec<(Duration, Permit)> = Vec::new();
     let mut requests = Vec::new();
     for at in arrivals() {
         let now = clock.now().since(START);
         clock.advance(at.saturating_sub(now));
         served.retain(|(end, _)| *end > at);
-        let verdict =
-            engine.decide(&request).now_or_never().ok_or("the decision waits for something else than time")?;
-        let outcome = match verdict.wait() {
-            Some(wait) => {
-                served.push((at + wait + SERVICE_TIME, verdict));
+        let decided = engine.decide(&[&request], DecideMode::Deny).now();
+        let outcome = match decided.map_err(|_| "the decision waits for something else than time")? {
+            Ok(permit) => {
+                let wait = permit.wait().unwrap_or_default();
+                served.push((at + wait + SERVICE_TIME, permit));
                 Outcome::Allowed { wait }
             }
-            None => Outcome::Denied,
+            Err(_) => Outcome::Denied,
         };
         requests.push(Request { at, outcome });
     }

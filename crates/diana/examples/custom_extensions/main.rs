@@ -6,12 +6,11 @@
 
 mod extensions;
 
-use diana::EngineOptions;
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::describe::table;
 use diana::rules::{Document, RuleFile};
+use diana::{DecideMode, EngineOptions};
 use diana::{ManualClock, Timestamp};
-use futures_util::FutureExt;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
     let decide = |label: &str, request: &SyntheticRequest| {
         // With local counts, the answer is ready immediately; with shared ones it would be awaited.
-        let verdict = engine.decide(request).now_or_never();
-        println!("{label}: {}", verdict.map(|verdict| verdict.to_string()).unwrap_or_default());
+        let Ok(decided) = engine.decide(&[request], DecideMode::Deny).now() else { return };
+        println!("{label}: {}", decided.map_or_else(|denial| denial.to_string(), |permit| permit.to_string()));
     };
 
     let login = SyntheticRequest::new("POST", "/login").ip([203, 0, 113, 7]);

@@ -7,7 +7,7 @@
 //! local counts, and computed for shared counts, where reading would take another round trip.
 
 use super::asks::{AskList, Scope, ScopedDecision};
-use super::{Engine, Verdict};
+use super::{EngineState, Verdict};
 use diana_core::{
     Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
     Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
@@ -108,7 +108,7 @@ struct Corrections<'a> {
 impl<'a> Corrections<'a> {
     fn of(verdict: &'a Verdict, of: &ScopedDecision, costs: &ActualCost) -> Self {
         let mut all = Self::default();
-        let zeroed = &verdict.parts().unusual.settled_to_zero;
+        let zeroed = &verdict.unusual.settled_to_zero;
         for (index, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
             let rule = verdict.rules().rule(matched.rule).map(diana_rules::ruleset::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
@@ -175,12 +175,12 @@ fn refill(quota: Quota, permits: u64) -> Duration {
 
 impl Verdict {
     /// Reports the status as it will be after the correction, where the shared store is updated only later.
-    pub fn expect(&mut self, costs: &ActualCost) {
+    pub(super) fn expect(&mut self, costs: &ActualCost) {
         if costs.is_empty() || !self.is_granted() {
             return;
         }
-        for index in 0..self.parts().decisions.len() {
-            let of = &self.parts().decisions[index];
+        for index in 0..self.decisions.len() {
+            let of = &self.decisions[index];
             if of.scope.is_shadow() || self.is_look(of.scope) {
                 continue;
             }
@@ -188,12 +188,12 @@ impl Verdict {
             let answers = of.decision.answers().iter().zip(after);
             let answers = answers.map(|(answer, after)| answer.with_status(after.status()));
             let expected = Decision::new(answers).with_note(of.decision.note());
-            self.parts_mut().decisions[index].decision = expected;
+            self.decisions[index].decision = expected;
         }
     }
 }
 
-impl Engine {
+impl EngineState {
     /// Corrects the cost of a granted request once it is known. A higher cost is charged, even over the limit; a lower
     /// one is refunded as far as the charge has not expired: not at all if its window is over.
     ///
@@ -202,16 +202,16 @@ impl Engine {
     /// Concurrency permits (`concurrent`) and intervals (`every`) are not corrected. A `smooth_*` limit is refunded
     /// only if the whole charge is, and no other request came since. A second correction refunds only a part of what
     /// the first charged to a bucket on top of its grant.
-    pub async fn settle(&self, verdict: &mut Verdict, costs: &ActualCost) {
+    pub(super) async fn settle(&self, verdict: &mut Verdict, costs: &ActualCost) {
         if costs.is_empty() || !verdict.is_granted() {
             return;
         }
         if let Some(asks) = self.charge_by_status(verdict, costs) {
             self.charge_shared_now(asks).await;
         }
-        let now = self.now();
-        for index in 0..verdict.parts().decisions.len() {
-            let of = &verdict.parts().decisions[index];
+        let now = self.counts.now();
+        for index in 0..verdict.decisions.len() {
+            let of = &verdict.decisions[index];
             if of.decision.is_granted() && !verdict.is_look(of.scope) {
                 self.settle_one(verdict, index, costs, now).await;
             }
@@ -225,35 +225,34 @@ impl Engine {
     #[cold]
     async fn settle_free(&self, verdict: &mut Verdict, costs: &ActualCost, now: Timestamp) {
         let free = verdict.matches().uncharged().len();
-        verdict.parts_mut().unusual.charged_free.resize(free, 0);
+        verdict.unusual.charged_free.resize(free, 0);
         for index in 0..free {
-            let (matched, before) =
-                (&verdict.matches().uncharged()[index], verdict.parts().unusual.charged_free[index]);
+            let (matched, before) = (&verdict.matches().uncharged()[index], verdict.unusual.charged_free[index]);
             let Some(rule) = verdict.rules().rule(matched.rule) else { continue };
             let Some(cost) = costs.of(rule.rule()) else { continue };
             // Earlier charges stay, since there is no receipt for them.
             let Ok(more) = Cost::new(cost.saturating_sub(before)) else { continue };
             for limit in rule.limits(matched).iter().filter(|limit| is_settled(limit)) {
                 let ask = Ask { cost: more, ..verdict.ask(matched, limit) };
-                match self.state.shared.as_ref().filter(|_| limit.counted_in == CountedIn::Shared) {
+                match self.shared.as_ref().filter(|_| limit.counted_in == CountedIn::Shared) {
                     Some(shared) => {
                         // If the store is unreachable, the charge is lost.
                         let _ = shared.charge(ask, now).await;
                     }
-                    None => LocalStore::charge(self.local(), ask, now),
+                    None => LocalStore::charge(&self.counts.store, ask, now),
                 }
             }
-            verdict.parts_mut().unusual.charged_free[index] = cost;
+            verdict.unusual.charged_free[index] = cost;
         }
     }
 
     /// Corrects one decision, in the store that made it.
     async fn settle_one(&self, verdict: &mut Verdict, index: usize, costs: &ActualCost, now: Timestamp) {
-        let of = &verdict.parts().decisions[index];
+        let of = &verdict.decisions[index];
         let (scope, note) = (of.scope, of.decision.note());
         let Corrections { charged, returned, answers, zeroed, mut after } = Corrections::of(verdict, of, costs);
         let refunded = Decision::from(answers).with_note(note);
-        match self.state.shared.as_ref().filter(|_| !of.is_local) {
+        match self.shared.as_ref().filter(|_| !of.is_local) {
             Some(shared) => {
                 // If the store is unreachable, the estimate stays.
                 if !returned.is_empty() {
@@ -265,23 +264,22 @@ impl Engine {
             }
             None => {
                 if !returned.is_empty() {
-                    LocalStore::refund(self.local(), &returned, &refunded, now);
+                    LocalStore::refund(&self.counts.store, &returned, &refunded, now);
                 }
-                charged.into_iter().for_each(|ask| LocalStore::charge(self.local(), ask, now));
+                charged.into_iter().for_each(|ask| LocalStore::charge(&self.counts.store, ask, now));
                 self.read_statuses(verdict, scope, &mut after, now);
             }
         }
-        self.state.counts.wake(&returned);
+        self.counts.wake(&returned);
         drop(returned);
-        let parts = verdict.parts_mut();
-        parts.decisions[index].decision = Decision::from(after).with_note(note);
-        parts.unusual.settled_to_zero.retain(|(known, _)| *known != scope);
-        parts.unusual.settled_to_zero.extend(zeroed);
+        verdict.decisions[index].decision = Decision::from(after).with_note(note);
+        verdict.unusual.settled_to_zero.retain(|(known, _)| *known != scope);
+        verdict.unusual.settled_to_zero.extend(zeroed);
     }
 
     /// Reads the current status of the keys of a decision.
     fn read_statuses(&self, verdict: &Verdict, scope: Scope, after: &mut [Answer], now: Timestamp) {
-        let seen = LocalStore::peek(self.local(), &verdict.asks(scope), now, MaxWait::FOREVER);
+        let seen = LocalStore::peek(&self.counts.store, &verdict.asks(scope), now, MaxWait::FOREVER);
         for ((answer, seen), (_, limit)) in after.iter_mut().zip(seen.answers()).zip(verdict.limits_in(scope)) {
             if is_settled(limit) {
                 *answer = answer.with_status(seen.status());

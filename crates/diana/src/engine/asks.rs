@@ -126,7 +126,7 @@ impl Verdict {
 
     /// Returns the queries of a decision whose charges are returned, with their answers.
     pub(super) fn charged(&self, of: &ScopedDecision, charges: Charges) -> (AskList<'_>, Decision) {
-        let zeroed = &self.parts().unusual.settled_to_zero;
+        let zeroed = &self.unusual.settled_to_zero;
         let queries = self.limits_in(of.scope).zip(of.decision.answers()).enumerate();
         let queries = queries.filter(|(index, ((_, limit), _))| {
             (charges == Charges::All || limit.is_returned)

@@ -4,34 +4,34 @@
 use super::asks::{AskList, OwnedAsks};
 use super::local_counts::LocalCounts;
 use super::shared_store::SharedStore;
-use super::{Engine, Verdict};
+use super::{EngineState, Verdict};
 use diana_core::{Ask, LocalStore};
 use diana_rules::rule::{CountedIn, Mode};
 use diana_rules::ruleset::{ChargedRule, CompiledLimit, Matches, RequestOutcome};
 use std::sync::Arc;
 
-impl Engine {
+impl EngineState {
     /// Returns `true` if a granted request charges a rule that is counted in the shared store.
     #[inline]
     pub(super) fn charges_shared(&self, verdict: &Verdict) -> bool {
-        !verdict.matches().charged().is_empty() && self.state.shared.is_some() && has_shared_charges(verdict)
+        !verdict.matches().charged().is_empty() && self.shared.is_some() && has_shared_charges(verdict)
     }
 
     /// Charges rules in the shared store with the cost of a granted request. Dropping the future does not cancel it.
     pub(super) async fn charge_shared(&self, verdict: &Verdict) {
-        let Some(store) = &self.state.shared else { return };
+        let Some(store) = &self.shared else { return };
         let asks = asks(charges(verdict, CountedIn::Shared), verdict.matches());
         if asks.is_empty() {
             return;
         }
-        let (owned, store, counts) = (OwnedAsks::copied(&asks), Arc::clone(store), Arc::clone(&self.state.counts));
+        let (owned, store, counts) = (OwnedAsks::copied(&asks), Arc::clone(store), Arc::clone(&self.counts));
         let (done, is_done) = tokio::sync::oneshot::channel::<()>();
         let work = async move {
             charge_in_background(store, counts, owned).await;
             // The caller may have left.
             let _ = done.send(());
         };
-        match self.state.background.spawn(work) {
+        match self.background.spawn(work) {
             Ok(()) => drop(is_done.await),
             Err(work) => work.await,
         }

@@ -12,26 +12,27 @@
 use super::actual_cost::corrected;
 use super::asks::{AskList, OwnedAsks, Scope, ScopedDecision};
 use super::charge_other_rules::charge_in_background;
-use super::{ActualCost, Engine, Verdict};
+use super::permit::poll_once;
+use super::{ActualCost, EngineState, Verdict};
 use diana_core::{Answer, Ask, Cost, Decision, LocalStore, MaxWait, Status};
 use diana_rules::rule::{CountedIn, Mode, Rule};
 use diana_rules::ruleset::{ChargedAt, CompiledRule, KeyOutcome, MatchedRule};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-impl Engine {
+impl EngineState {
     /// Looks at the rules that are counted in this process; returns `true` if they grant the request.
     #[cold]
     pub(super) fn look_local(&self, verdict: &mut Verdict) -> bool {
         let all = [Scope::Look(CountedIn::Local), Scope::Look(CountedIn::Shared)];
         // Without a shared store, both are counted in this process.
-        let scopes = if self.state.shared.is_some() { &all[..1] } else { &all };
+        let scopes = if self.shared.is_some() { &all[..1] } else { &all };
         for scope in scopes {
             let asks = verdict.asks(*scope);
             if asks.is_empty() {
                 continue;
             }
-            let decision = LocalStore::peek(self.local(), &asks, verdict.at(), MaxWait::NONE);
+            let decision = LocalStore::peek(&self.counts.store, &asks, verdict.at(), MaxWait::NONE);
             drop(asks);
             verdict.add(ScopedDecision { scope: *scope, decision, is_local: true });
         }
@@ -50,12 +51,12 @@ impl Engine {
             return None;
         }
         let (at, max_wait) = (verdict.at(), MaxWait::NONE);
-        let looked = match &self.state.shared {
+        let looked = match &self.shared {
             Some(shared) if is_shared => shared.peek(&asks, at, max_wait).await.ok(),
             _ => None,
         };
         let is_local = looked.is_none();
-        let decision = looked.unwrap_or_else(|| LocalStore::peek(self.local(), &asks, at, max_wait));
+        let decision = looked.unwrap_or_else(|| LocalStore::peek(&self.counts.store, &asks, at, max_wait));
         Some(ScopedDecision { scope, decision, is_local })
     }
 
@@ -63,7 +64,7 @@ impl Engine {
     pub(super) fn look_at_local_shadows(&self, verdict: &mut Verdict) {
         for index in verdict.shadow_looks() {
             let scope = Scope::Shadow(index);
-            let decision = LocalStore::peek(self.local(), &verdict.asks(scope), verdict.at(), MaxWait::NONE);
+            let decision = LocalStore::peek(&self.counts.store, &verdict.asks(scope), verdict.at(), MaxWait::NONE);
             verdict.add(ScopedDecision { scope, decision, is_local: true });
         }
     }
@@ -80,22 +81,22 @@ impl Engine {
     /// Charges a request by the status of its response, once: local counts at once. Returns the charges in the shared
     /// store. The verdict then has the statuses after them.
     pub(super) fn charge_by_status(&self, verdict: &mut Verdict, costs: &ActualCost) -> Option<OwnedAsks> {
-        let is_known = verdict.parts().unusual.is_status_known;
+        let is_known = verdict.unusual.is_status_known;
         if costs.has_no_status() || is_known || !verdict.matches().has_looks() || !verdict.is_granted() {
             return None;
         }
-        verdict.parts_mut().unusual.is_status_known = true;
-        let now = self.now();
+        verdict.unusual.is_status_known = true;
+        let now = self.counts.now();
         let (mut local, mut shared) = (AskList::new(), AskList::new());
         for (index, matched) in verdict.matches().matched().iter().enumerate() {
             let Some((rule, cost)) = verdict.charge_of(index, matched, costs) else { continue };
             rule.record(KeyOutcome::Allowed, verdict.matches().key(matched), 1, now);
-            let is_shared = matched.counted_in == CountedIn::Shared && self.state.shared.is_some();
+            let is_shared = matched.counted_in == CountedIn::Shared && self.shared.is_some();
             let asks = if is_shared { &mut shared } else { &mut local };
             asks.extend(rule.limits(matched).iter().map(|limit| Ask { cost, ..verdict.ask(matched, limit) }));
         }
         for ask in local {
-            LocalStore::charge(self.local(), ask, now);
+            LocalStore::charge(&self.counts.store, ask, now);
         }
         let owned = (!shared.is_empty()).then(|| OwnedAsks::copied(&shared));
         drop(shared);
@@ -106,14 +107,16 @@ impl Engine {
     /// Writes the statuses after the charges into the verdict: read from local counts, computed for those of the shared
     /// store, which is updated later.
     fn report_charges_by_status(&self, verdict: &mut Verdict, costs: &ActualCost) {
-        for index in 0..verdict.parts().decisions.len() {
-            let of = &verdict.parts().decisions[index];
+        for index in 0..verdict.decisions.len() {
+            let of = &verdict.decisions[index];
             if !matches!(of.scope, Scope::Look(_)) {
                 continue;
             }
             let is_local = of.is_local;
             let seen = is_local
-                .then(|| LocalStore::peek(self.local(), &verdict.asks(of.scope), self.now(), MaxWait::NONE))
+                .then(|| {
+                    LocalStore::peek(&self.counts.store, &verdict.asks(of.scope), self.counts.now(), MaxWait::NONE)
+                })
                 .map(|seen| seen.answers().iter().map(Answer::status).collect::<SmallVec<[Status; 2]>>());
             let limits = verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate();
             let answers = limits.map(|(index, ((matched, limit), answer))| {
@@ -123,22 +126,24 @@ impl Engine {
                 answer.with_status(seen.unwrap_or_else(|| corrected(&limit.limit, answer.status(), 0, cost)))
             });
             let after = Decision::new(answers).with_note(of.decision.note());
-            verdict.parts_mut().decisions[index].decision = after;
+            verdict.decisions[index].decision = after;
         }
     }
 
     /// Charges the shared store in the background: a response does not wait for it.
     pub(super) fn charge_shared_later(&self, asks: OwnedAsks) {
-        let Some(store) = &self.state.shared else { return };
-        // Without a runtime, nothing can be sent.
-        let work = charge_in_background(Arc::clone(store), Arc::clone(&self.state.counts), asks);
-        drop(self.state.background.spawn(work));
+        let Some(store) = &self.shared else { return };
+        let work = charge_in_background(Arc::clone(store), Arc::clone(&self.counts), asks);
+        if let Err(work) = self.background.spawn(work) {
+            // Without a runtime, nothing can be sent that has to wait.
+            poll_once(work);
+        }
     }
 
     /// Charges the shared store.
     pub(super) async fn charge_shared_now(&self, asks: OwnedAsks) {
-        if let Some(store) = &self.state.shared {
-            charge_in_background(Arc::clone(store), Arc::clone(&self.state.counts), asks).await;
+        if let Some(store) = &self.shared {
+            charge_in_background(Arc::clone(store), Arc::clone(&self.counts), asks).await;
         }
     }
 }
@@ -167,7 +172,7 @@ impl Verdict {
         let rule = self.rules().rule(matched.rule).filter(|_| is_look(matched))?;
         // A request that a shadow rule would have denied would have had no response.
         let is_denied = |of: &ScopedDecision| of.scope == Scope::Shadow(index) && !of.decision.is_granted();
-        if self.parts().decisions.iter().any(is_denied) {
+        if self.decisions.iter().any(is_denied) {
             return None;
         }
         Some((rule, costs.charge_of(rule.rule(), matched.cost)?))

@@ -1,26 +1,32 @@
 //! The steps of a decision: local limits, shared limits, shadow rules.
 
 use super::asks::{AskList, Charges, Scope, ScopedDecision, add_asks, only_ask};
+use super::permit::{Denial, Permit};
 use super::shared_store::InFlightQuery;
-use super::verdict::VerdictParts;
-use super::{Engine, Verdict};
-use diana_core::MaxWait;
-use diana_rules::Attributes;
+use super::verdict::RecycledVerdict;
+use super::{AcquireFuture, ActiveRules, Engine, EngineState, Verdict};
+use arc_swap::ArcSwap;
+use diana_core::{Cost, LocalStore, MaxWait};
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, RuleNotCallable};
+use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule};
+use std::time::Duration;
 
-/// What to do with a request that must wait.
+/// What a decision may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WhenFull {
-    /// Queue it, if the rule allows it.
-    Queue,
-    /// Deny it.
+pub enum DecideMode {
+    /// Returns what would be decided, without waiting; nothing is charged or counted. A request that stands for 0 hits is
+    /// denied only if a limit is exceeded, that is, more is in use than it allows.
+    Peek,
+    /// Charges, and denies a request that would have to be queued. A time that a limit has reserved is not waited for: it is
+    /// the permit's [wait](Verdict::wait).
     Deny,
+    /// Charges, queues the request if a rule has `wait`, and waits for reserved times.
+    Queue,
 }
 
 /// The step after the local limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextStep {
+enum NextStep {
     /// None: the verdict is final.
     Finish,
     /// Query the shared store.
@@ -29,56 +35,83 @@ pub(super) enum NextStep {
     Queue,
 }
 
-impl Engine {
-    /// Returns an empty verdict by the active rules.
-    #[inline(always)]
-    pub(super) fn new_verdict(&self) -> Verdict {
-        Verdict::new(self.state.rules.load(), self.now(), self.local_scope())
-    }
-
-    /// Decides as much about a request as possible without waiting.
-    pub(super) fn start(&self, request: &dyn Attributes, when_full: WhenFull) -> (Verdict, NextStep) {
-        let mut verdict = self.new_verdict();
-        verdict.find(request);
-        let next = self.start_with(&mut verdict, when_full);
-        (verdict, next)
-    }
-
-    /// Decides as much about a call of a named rule as possible without waiting.
-    pub(super) fn start_by(
-        &self,
-        rule: &str,
-        call: &dyn Attributes,
-        when_full: WhenFull,
-    ) -> Result<(Verdict, NextStep), RuleNotCallable> {
-        let mut verdict = self.new_verdict();
-        verdict.find_by(rule, call)?;
-        let next = self.start_with(&mut verdict, when_full);
-        Ok((verdict, next))
-    }
-
-    /// Decides as much as possible about the matches of a verdict without waiting.
+impl AcquireFuture {
+    /// Decides about the matches of a verdict. Local limits are decided at once.
     #[inline]
-    pub(super) fn start_with(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
-        if self.has_more_steps(verdict) {
-            return self.start_with_any(verdict, when_full);
+    pub(super) fn decide(engine: &Engine, mut verdict: RecycledVerdict, mode: DecideMode) -> Self {
+        if mode == DecideMode::Peek {
+            return Self::peek(engine, verdict);
         }
-        if self.decide_local(verdict) { NextStep::Finish } else { self.after_denial(verdict, when_full) }
+        let state = &*engine.state;
+        if state.has_more_steps(&verdict) {
+            return Self::decide_in_steps(engine, verdict, mode);
+        }
+        if !state.decide_local(&mut verdict) && state.is_queued(&verdict, mode) {
+            return Self::wait(engine, Permit::new(verdict).provisional(), NextStep::Queue, mode);
+        }
+        match verdict.finish(&state.counts) {
+            None => Self::ready(Err(Denial::new(verdict))),
+            Some(wait) => Self::grant(Permit::new(verdict), wait, mode),
+        }
     }
 
+    /// Decides about a request that needs more than local limits.
+    #[inline(never)]
+    fn decide_in_steps(engine: &Engine, verdict: RecycledVerdict, mode: DecideMode) -> Self {
+        // If a custom algorithm panics, the charges are refunded.
+        let mut permit = Permit::new(verdict).provisional();
+        match engine.state.start_steps(permit.verdict_mut(), mode) {
+            NextStep::Finish => match permit.finish_decision() {
+                Ok((permit, wait)) => Self::grant(permit.confirmed(), wait, mode),
+                Err(denial) => Self::ready(Err(denial)),
+            },
+            next => Self::wait(engine, permit, next, mode),
+        }
+    }
+
+    /// Grants a request, after the time that a limit has reserved.
+    #[inline]
+    fn grant(permit: Permit, wait: Duration, mode: DecideMode) -> Self {
+        if wait.is_zero() || mode == DecideMode::Deny {
+            return Self::ready(Ok(permit));
+        }
+        let permit = permit.provisional();
+        Self::waiting(async move { Ok(permit.after(wait).await) })
+    }
+
+    /// Performs the steps that wait. Dropping the future refunds all charges.
+    #[cold]
+    fn wait(engine: &Engine, mut permit: Permit, next: NextStep, mode: DecideMode) -> Self {
+        let engine = engine.clone();
+        Self::waiting(async move {
+            engine.state.finish_waiting(&engine.rules, permit.verdict_mut(), next, mode).await;
+            let (permit, wait) = permit.finish_decision()?;
+            Ok(if mode == DecideMode::Deny { permit.confirmed() } else { permit.after(wait).await })
+        })
+    }
+
+    /// Reads what would be decided.
+    #[cold]
+    fn peek(engine: &Engine, mut verdict: RecycledVerdict) -> Self {
+        let engine = engine.clone();
+        Self::waiting(async move {
+            engine.state.peek(&mut verdict).await;
+            verdict.finish_peek();
+            if verdict.is_granted() { Ok(Permit::new(verdict)) } else { Err(Denial::new(verdict)) }
+        })
+    }
+}
+
+impl EngineState {
     /// Returns `true` if the request may need another step than [`decide_local`](Self::decide_local), as few do.
     #[inline]
     fn has_more_steps(&self, verdict: &Verdict) -> bool {
         let (rules, matches) = (verdict.rules(), verdict.matches());
-        rules.has_load()
-            || !self.state.counts.queues.is_empty()
-            || matches.needs_more_steps()
-            || self.is_shared(verdict)
+        rules.has_load() || !self.counts.queues.is_empty() || matches.needs_more_steps() || self.is_shared(verdict)
     }
 
     /// Decides as much as possible about any matches of a verdict without waiting.
-    #[inline(never)]
-    fn start_with_any(&self, verdict: &mut Verdict, when_full: WhenFull) -> NextStep {
+    fn start_steps(&self, verdict: &mut Verdict, mode: DecideMode) -> NextStep {
         if verdict.rules().has_load() {
             self.shed(verdict);
         }
@@ -91,10 +124,14 @@ impl Engine {
             }
         }
         // Usually all queues are empty.
-        if !self.state.counts.queues.is_empty()
+        if !self.counts.queues.is_empty()
             && let Some(queue) = self.busy_queue(verdict, None, verdict.at())
         {
-            return self.join_or_deny(verdict, &queue, when_full);
+            if mode == DecideMode::Queue {
+                return NextStep::Queue;
+            }
+            self.deny_behind(verdict, &queue);
+            return NextStep::Finish;
         }
         if verdict.matches().has_looks() && !self.look_local(verdict) {
             return NextStep::Finish;
@@ -104,58 +141,90 @@ impl Engine {
             return if self.charges_shared(verdict) { NextStep::QueryShared } else { NextStep::Finish };
         }
         if !is_granted {
-            return self.after_denial(verdict, when_full);
+            return if self.is_queued(verdict, mode) { NextStep::Queue } else { NextStep::Finish };
         }
         if self.is_shared(verdict) || self.charges_shared(verdict) {
             return NextStep::QueryShared;
         }
         if verdict.matches().has_shadows() {
-            // If a custom algorithm of a shadow rule panics, the charges of active rules are refunded.
-            verdict.refund_on_drop(&self.state.counts);
             self.decide_local_shadows(verdict);
             if verdict.matches().has_looks() {
                 self.look_at_local_shadows(verdict);
             }
-            verdict.keep_on_drop();
         }
         NextStep::Finish
     }
 
-    /// Returns the next step for a denied request.
-    fn after_denial(&self, verdict: &Verdict, when_full: WhenFull) -> NextStep {
-        match when_full {
-            WhenFull::Queue
-                if verdict.rules().has_queues() && self.queue_after_denial(verdict, verdict.at()).is_some() =>
-            {
-                NextStep::Queue
-            }
-            WhenFull::Queue | WhenFull::Deny => NextStep::Finish,
+    /// Returns `true` if a denied request is queued.
+    #[inline]
+    fn is_queued(&self, verdict: &Verdict, mode: DecideMode) -> bool {
+        mode == DecideMode::Queue
+            && verdict.rules().has_queues()
+            && self.queue_after_denial(verdict, verdict.at()).is_some()
+    }
+
+    /// Performs the steps that wait.
+    async fn finish_waiting(
+        &self,
+        rules: &ArcSwap<ActiveRules>,
+        verdict: &mut Verdict,
+        next: NextStep,
+        mode: DecideMode,
+    ) {
+        let is_decided =
+            next == NextStep::QueryShared && (self.decide_shared(verdict).await || !self.is_queued(verdict, mode));
+        if !is_decided {
+            self.wait_in_queue(rules, verdict).await;
+        }
+        if verdict.is_granted() && self.charges_shared(verdict) {
+            self.charge_shared(verdict).await;
         }
     }
 
-    /// Performs the steps that wait. Dropping the future refunds all charges.
-    pub(super) async fn finish_waiting(&self, mut verdict: Verdict, next: NextStep, when_full: WhenFull) -> Verdict {
-        let is_decided = next == NextStep::QueryShared
-            && (self.decide_shared(&mut verdict).await || self.after_denial(&verdict, when_full) == NextStep::Finish);
-        if !is_decided {
-            verdict = self.wait_in_queue(verdict).await;
+    /// Reads the counts of all stores, and decides by them.
+    async fn peek(&self, verdict: &mut Verdict) {
+        let denied =
+            verdict.matches().denied().iter().copied().find(|denial| {
+                verdict.rules().rule(denial.rule).is_some_and(|rule| rule.rule().mode == Mode::Enforced)
+            });
+        if let Some(denial) = denied {
+            return verdict.deny_by(denial);
         }
-        if verdict.is_granted() && self.charges_shared(&verdict) {
-            self.charge_shared(&verdict).await;
+        let looks = [Scope::Look(CountedIn::Local), Scope::Look(CountedIn::Shared)];
+        for scope in [verdict.local_scope, Scope::Shared].into_iter().chain(looks) {
+            if scope == Scope::Shared && !self.is_shared(verdict) {
+                continue;
+            }
+            let mut asks = verdict.asks(scope);
+            if asks.is_empty() {
+                continue;
+            }
+            // Whether a limit is exceeded is not a question of how long a request could wait.
+            asks.iter_mut().filter(|ask| ask.cost == Cost::ZERO).for_each(|ask| ask.max_wait = MaxWait::NONE);
+            let (at, max_wait) = (verdict.at(), MaxWait::FOREVER);
+            let peeked = match &self.shared {
+                Some(shared) if matches!(scope, Scope::Shared | Scope::Look(CountedIn::Shared)) => {
+                    shared.peek(&asks, at, max_wait).await.ok()
+                }
+                _ => None,
+            };
+            let is_local = peeked.is_none();
+            let decision = peeked.unwrap_or_else(|| LocalStore::peek(&self.counts.store, &asks, at, max_wait));
+            drop(asks);
+            verdict.add(ScopedDecision { scope, decision, is_local });
         }
-        verdict.finish(&self.state.counts)
     }
 
     /// Returns `true` if a shared rule matches the request.
     pub(super) fn is_shared(&self, verdict: &Verdict) -> bool {
         let is_shared = |matched: &MatchedRule| matched.counted_in == CountedIn::Shared;
-        self.state.shared.is_some() && verdict.matches().matched().iter().any(is_shared)
+        self.shared.is_some() && verdict.matches().matched().iter().any(is_shared)
     }
 
     /// Returns `true` if a shared rule matches the request but did not count it, because its estimated cost was 0.
     pub(super) fn is_free_shared(&self, verdict: &Verdict) -> bool {
         let is_shared = |matched: &MatchedRule| matched.counted_in == CountedIn::Shared;
-        self.state.shared.is_some() && verdict.matches().uncharged().iter().any(is_shared)
+        self.shared.is_some() && verdict.matches().uncharged().iter().any(is_shared)
     }
 
     /// Lets the `load` rules deny requests that exceed the machine's capacity.
@@ -167,8 +236,8 @@ impl Engine {
             if rule.load.is_none() {
                 continue;
             }
-            if let Some(resource) = self.state.sheddings.denies(&rule.name, &self.state.load) {
-                verdict.parts_mut().matches.deny_matched(index, DenyReason::Overloaded(resource));
+            if let Some(resource) = self.sheddings.denies(&rule.name, &self.load) {
+                verdict.matches.deny_matched(index, DenyReason::Overloaded(resource));
             }
         }
     }
@@ -176,27 +245,26 @@ impl Engine {
     /// Queries the shared store and, if it grants, the shadow rules; returns `true` if granted. If it denies, local
     /// charges are refunded.
     pub(super) async fn decide_shared(&self, verdict: &mut Verdict) -> bool {
-        let state = &self.state;
         if verdict.matches().has_looks()
             && let Some(looked) = self.look_shared(verdict).await
         {
             let is_granted = looked.decision.is_granted();
             if !is_granted {
-                state.counts.release_all(verdict, Charges::All);
+                self.counts.release_all(verdict, Charges::All);
             }
             verdict.add(looked);
             if !is_granted {
                 return false;
             }
         }
-        let results = match &state.shared {
+        let results = match &self.shared {
             Some(store) if self.is_shared(verdict) => {
-                InFlightQuery::start(verdict, store, &state.counts, &state.background).await
+                InFlightQuery::start(verdict, store, &self.counts, &self.background).await
             }
             _ => Vec::new(),
         };
         if results.iter().any(|(of, _)| of.scope == Scope::Shared && !of.decision.is_granted()) {
-            state.counts.release_all(verdict, Charges::All);
+            self.counts.release_all(verdict, Charges::All);
         }
         let mut results = results.into_iter().map(|(decision, _)| decision).peekable();
         if let Some(enforced) = results.next_if(|of| !of.scope.is_shadow()) {
@@ -216,11 +284,11 @@ impl Engine {
     /// Checks each local shadow rule as if it were active.
     fn decide_local_shadows(&self, verdict: &mut Verdict) {
         let mut shadows = verdict.shadows_in(CountedIn::Local);
-        if self.state.shared.is_none() {
+        if self.shared.is_none() {
             shadows.extend(verdict.shadows_in(CountedIn::Shared));
         }
         for scope in shadows.into_iter().map(Scope::Shadow) {
-            if let Some(decision) = self.state.counts.decide(verdict, scope) {
+            if let Some(decision) = self.counts.decide(verdict, scope) {
                 verdict.add(ScopedDecision { scope, decision, is_local: true });
             }
         }
@@ -229,31 +297,31 @@ impl Engine {
     /// Checks all limits that are counted in this process; returns `true` if they grant the request.
     #[inline]
     pub(super) fn decide_local(&self, verdict: &mut Verdict) -> bool {
-        let VerdictParts { rules, matches, at, local_scope, decisions, .. } = verdict.parts_mut();
+        let Verdict { rules, matches, at, local_scope, decisions, .. } = verdict;
         let (Some(rules), scope) = (rules, *local_scope) else { return true };
-        if rules.has_reserved() {
+        if rules.rules.has_reserved() {
             return self.decide_local_reserved(verdict, scope);
         }
         // A single query needs no list.
-        if let Some(ask) = only_ask(rules, matches, scope) {
-            let answer = self.state.counts.store.decide_one(ask, *at, MaxWait::FOREVER);
+        if let Some(ask) = only_ask(&rules.rules, matches, scope) {
+            let answer = self.counts.store.decide_one(ask, *at, MaxWait::FOREVER);
             decisions.push_local(scope, answer);
             return answer.is_granted();
         }
         let mut asks = AskList::new();
-        add_asks(rules, matches, scope, &mut asks);
+        add_asks(&rules.rules, matches, scope, &mut asks);
         if asks.is_empty() {
             return true;
         }
         decisions.push_local_with(scope, |decision| {
-            self.state.counts.store.decide_into(&asks, *at, MaxWait::FOREVER, decision);
+            self.counts.store.decide_into(&asks, *at, MaxWait::FOREVER, decision);
         })
     }
 
     /// Checks all limits that are counted in this process, with a bound on reservations.
     #[cold]
     fn decide_local_reserved(&self, verdict: &mut Verdict, scope: Scope) -> bool {
-        let Some(decision) = self.state.counts.decide(verdict, scope) else { return true };
+        let Some(decision) = self.counts.decide(verdict, scope) else { return true };
         let is_granted = decision.is_granted();
         verdict.add(ScopedDecision { scope, decision, is_local: true });
         is_granted

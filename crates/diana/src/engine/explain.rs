@@ -55,14 +55,15 @@ pub struct RuleExplanation {
 impl Engine {
     /// Explains which rules match a request and which do not, and why. Nothing is charged.
     pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e> {
-        let rules = self.state.rules.load();
-        let explained = rules.explain(request);
-        let permission = rules.permission(request).map(|permission| PermissionExplanation {
+        let rules = self.rules.load();
+        let explained = rules.rules.explain(request);
+        let permission = rules.rules.permission(request).map(|permission| PermissionExplanation {
             is_allowed: permission.is_allowed(),
             is_enforced: permission.is_enforced(),
             reason: permission.to_string(),
         });
-        let verdict = Verdict::new(rules, self.now(), self.local_scope()).with_matches(explained.found);
+        let mut verdict = Verdict::start(rules, self.now(), self.state.local_scope());
+        verdict.matches = explained.found;
         async move {
             let mut explanation = Explanation { rules: Vec::new(), permission };
             for (number, result) in explained.rules.into_iter().enumerate() {

@@ -6,9 +6,9 @@
 use super::Engine;
 use super::shared_store::SharedStore;
 use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
-use diana_rules::RuleSet;
 use diana_rules::rule::CountedIn;
-use diana_rules::ruleset::{CompiledLimit, InvalidKey, Listed};
+use diana_rules::ruleset::{ChargedAt, CompiledLimit, InvalidKey, Listed, Matches, Purpose};
+use diana_rules::{Attributes, RuleSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ impl Engine {
     /// let file = Document::new("diana.yaml", "rules: [{name: each-account, by: account, limit: 5/h}]");
     /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
     /// let alice = SyntheticRequest::new("GET", "/").named("account", "alice");
-    /// assert!(engine.decide(&alice).await.is_granted());
+    /// assert!(engine.acquire(&alice).await.is_ok());
     ///
     /// assert_eq!(engine.peek_key("each-account", &["alice"]).await?.limits[0].remaining, 4);
     /// engine.reset_key("each-account", &["alice"]).await?;
@@ -205,6 +205,44 @@ impl Engine {
         let by = named.rules.rules().get(named.rule).map(|rule| &rule.rule().by);
         let logged_key = by.and_then(|by| named.rules.log_keys().show(by, &named.key));
         Ok(KeyChange { rule: rule.to_owned(), logged_key, operation, before, after })
+    }
+
+    /// Refunds the cost of requests to every rule that matches them, up to the usage of each key: as
+    /// [`refund_key`](Self::refund_key), for requests that did not use what they were charged. Dropping the future does not
+    /// cancel it.
+    ///
+    /// # Errors
+    /// The shared store failed, or a rule has permits that only their requests release. Other rules may be refunded.
+    pub fn refund_all<'e>(
+        &'e self,
+        requests: &[&dyn Attributes],
+    ) -> impl Future<Output = Result<(), KeyAdminError>> + Send + use<'e> {
+        let rules = self.rules();
+        let mut found = Matches::default();
+        rules.find(requests, Purpose::Charge, &mut found);
+        let engine = self.clone();
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        // It resets a count and charges what is still in use: it must not end between the two.
+        let work = async move {
+            let mut result = Ok(());
+            // Rules that are charged after the response have charged nothing.
+            for matched in found.matched().iter().filter(|matched| matched.charged_at == ChargedAt::Request) {
+                let Some(rule) = rules.rule(matched.rule) else { continue };
+                let (limits, key) = (rule.limits(matched), found.key(matched));
+                result = engine.refund_limits(limits, key, matched.counted_in, matched.cost).await;
+                if result.is_err() {
+                    break;
+                }
+            }
+            // The caller may have left.
+            let _ = done.send(result);
+        };
+        async move {
+            if let Err(work) = self.state.background.spawn(work) {
+                work.await;
+            }
+            is_done.await.unwrap_or(Ok(()))
+        }
     }
 
     async fn change(&self, named: &Named, operation: KeyOperation) -> Result<(), KeyAdminError> {

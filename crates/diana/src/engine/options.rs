@@ -3,7 +3,7 @@
 use super::local_counts::LocalCounts;
 use super::shared_store::{Background, SharedStore};
 use super::throttle::ThrottleLimits;
-use super::{Engine, Snapshot, State};
+use super::{ActiveRules, Engine, EngineState, Snapshot};
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
@@ -95,8 +95,7 @@ impl EngineOptions {
     fn engine(self, file: &RuleFile, shared: Option<Arc<dyn SharedStore>>) -> Engine {
         let sheddings = Sheddings::default();
         sheddings.set_rules(file);
-        let state = State {
-            rules: ArcSwap::from_pointee(RuleSet::new(file)),
+        let state = EngineState {
             counts: Arc::new(LocalCounts::new(MemoryStore::new(self.table), self.clock)),
             shared,
             background: Background::new(),
@@ -107,6 +106,8 @@ impl EngineOptions {
             removed: Mutex::default(),
             saving: Mutex::default(),
         };
-        Engine { state: Arc::new(state) }
+        let (rules, state) = (Arc::new(RuleSet::new(file)), Arc::new(state));
+        let active = ActiveRules { rules, state: Arc::clone(&state) };
+        Engine { rules: Arc::new(ArcSwap::from_pointee(active)), state }
     }
 }

@@ -1,9 +1,9 @@
 //! Limits that are not those of rules: a front end brings them along, such as those of Envoy's descriptors.
 
-use super::Engine;
-use super::asks::{AskList, OwnedAsks, ScopedDecision};
+use super::asks::{AskList, OwnedAsks, Scope, ScopedDecision};
 use super::shared_store::InFlightQuery;
-use diana_core::{Ask, Cost, Decision, Limit, LocalStore, MaxWait};
+use super::{Engine, EngineState, KeySpace, ThrottleFuture, ThrottleNow, Verdict};
+use diana_core::{Ask, ClThrottle, Cost, Decision, Limit, LocalStore, MaxWait};
 use std::sync::Arc;
 
 /// A decision by limits that are not those of rules. Dropping it refunds what was charged, unless it is [kept](Self::keep).
@@ -73,9 +73,64 @@ impl Engine {
         }
     }
 
+    /// Decides one `CL.THROTTLE` call for `key`, as redis-cell does: see [`ClThrottle`]. Rules are not checked.
+    ///
+    /// The decision is made at once if the counts are in this process. If they are in the shared store and it fails,
+    /// this process counts the call. Dropping the future does not undo the call.
+    ///
+    /// ```
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use diana::{ClThrottle, Engine, KeySpace};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
+    /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
+    /// let call = ClThrottle::new(0, 1, 60, 1)?;
+    /// assert!(!engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
+    /// assert!(engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
+    /// # Ok(())
+    /// # }
+    /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
+    /// ```
+    #[inline]
+    pub fn throttle(&self, space: KeySpace, key: &[u8], call: &ClThrottle) -> ThrottleFuture {
+        ThrottleFuture::start(&self.state, space, key, call)
+    }
+
+    /// Returns the calls of `space` that are decided at the present time; `None` if their counts are in the shared store.
+    ///
+    /// For calls that arrive together: the clock is read once for all of them. Each is decided as by
+    /// [`throttle`](Self::throttle).
+    ///
+    /// ```
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use diana::{ClThrottle, Engine, KeySpace};
+    ///
+    /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
+    /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
+    /// let call = ClThrottle::new(0, 1, 60, 1)?;
+    /// let calls = engine.throttle_now(KeySpace::default()).ok_or("the counts are in this process")?;
+    /// assert!(!calls.throttle(b"alice", &call).is_limited);
+    /// assert!(calls.throttle(b"alice", &call).is_limited);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn throttle_now(&self, space: KeySpace) -> Option<ThrottleNow<'_>> {
+        ThrottleNow::of(&self.state, space)
+    }
+}
+
+impl EngineState {
     /// Returns `true` if the shared store was unreachable when it returned this decision.
     pub(super) fn is_fallback_decision(&self, decision: &Decision) -> bool {
-        self.state.shared.as_ref().is_some_and(|shared| shared.is_fallback(decision))
+        self.shared.as_ref().is_some_and(|shared| shared.is_fallback(decision))
+    }
+
+    /// Returns `true` if the shared store was unreachable when it returned a decision of this verdict.
+    pub(super) fn has_fallback_decision(&self, verdict: &Verdict) -> bool {
+        verdict
+            .enforced()
+            .any(|of| matches!(of.scope, Scope::Shared | Scope::Look(_)) && self.is_fallback_decision(&of.decision))
     }
 }
 
@@ -87,7 +142,7 @@ impl LimitsGuard {
 
     /// Returns `true` if the shared store was unreachable, so that it was decided without it.
     pub fn is_fallback(&self) -> bool {
-        self.engine.is_fallback_decision(&self.decision)
+        self.engine.state.is_fallback_decision(&self.decision)
     }
 
     /// Keeps what was charged.

@@ -279,25 +279,6 @@ impl Drop for InFlightQuery<'_> {
     }
 }
 
-/// Returns charges of one decision of the shared store.
-pub(super) async fn release(
-    store: &dyn SharedStore,
-    counts: &LocalCounts,
-    verdict: &Verdict,
-    of: &ScopedDecision,
-    charges: Charges,
-) {
-    if charges == Charges::All {
-        counts.cancel_reservations(verdict, of);
-    }
-    let (asks, decision) = verdict.charged(of, charges);
-    if !asks.is_empty() {
-        // If the refund fails, the charges still expire with time, except those of a total.
-        let _ = store.refund(&asks, &decision, counts.now()).await;
-        counts.wake(&asks);
-    }
-}
-
 /// Starts to return charges of one decision of the shared store; returns the future of the rest, if there is one. Later
 /// decisions of this process already take it into account.
 pub(super) fn start_release(

@@ -3,7 +3,7 @@
 //! Its counts are in the shared store if the engine has one, else in this process, beside those of the rules: the same
 //! memory bound applies to both.
 
-use super::Engine;
+use super::EngineState;
 use super::local_counts::LocalCounts;
 use super::shared_store::BoxFuture;
 use diana_core::{ClThrottle, ClThrottleAnswer, Limit, LocalStore, TimeDebt, Timestamp};
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 /// The number of key spaces, as Redis has databases.
 const KEY_SPACES: u8 = 16;
 
-/// A key space of [`Engine::throttle`]: keys of different spaces have separate counts.
+/// A key space of [`Engine::throttle`](super::Engine::throttle): keys of different spaces have separate counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeySpace(u8);
 
@@ -48,73 +48,7 @@ impl ThrottleLimits {
     }
 }
 
-impl Engine {
-    /// Decides one `CL.THROTTLE` call for `key`, as redis-cell does: see [`ClThrottle`]. Rules are not checked.
-    ///
-    /// The decision is made at once if the counts are in this process. If they are in the shared store and it fails,
-    /// this process counts the call. Dropping the future does not undo the call.
-    ///
-    /// ```
-    /// use diana::rules::{Document, Registry, RuleFile};
-    /// use diana::{ClThrottle, Engine, KeySpace};
-    ///
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
-    /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
-    /// let call = ClThrottle::new(0, 1, 60, 1)?;
-    /// assert!(!engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
-    /// assert!(engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
-    /// # Ok(())
-    /// # }
-    /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
-    /// ```
-    #[inline]
-    pub fn throttle(&self, space: KeySpace, key: &[u8], call: &ClThrottle) -> ThrottleFuture {
-        let (counts, limit) = (&self.state.counts, &self.state.throttle_limits.0[usize::from(space.0)]);
-        let now = counts.now();
-        let Some(shared) = &self.state.shared else {
-            return ThrottleFuture(ThrottleState::Ready(Some(counts.throttle(limit, key, call, now))));
-        };
-        let (shared, counts) = (Arc::clone(shared), Arc::clone(counts));
-        let (limit, key, call) = (limit.clone(), key.to_vec(), *call);
-        ThrottleFuture(ThrottleState::Waiting(Box::pin(async move {
-            match shared.throttle(&limit, &key, &call, now).await {
-                Ok(answer) => answer,
-                Err(_) => counts.throttle(&limit, &key, &call, now),
-            }
-        })))
-    }
-}
-
-impl Engine {
-    /// Returns the calls of `space` that are decided at the present time; `None` if their counts are in the shared store.
-    ///
-    /// For calls that arrive together: the clock is read once for all of them. Each is decided as by
-    /// [`throttle`](Self::throttle).
-    ///
-    /// ```
-    /// use diana::rules::{Document, Registry, RuleFile};
-    /// use diana::{ClThrottle, Engine, KeySpace};
-    ///
-    /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
-    /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
-    /// let call = ClThrottle::new(0, 1, 60, 1)?;
-    /// let calls = engine.throttle_now(KeySpace::default()).ok_or("the counts are in this process")?;
-    /// assert!(!calls.throttle(b"alice", &call).is_limited);
-    /// assert!(calls.throttle(b"alice", &call).is_limited);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[inline]
-    pub fn throttle_now(&self, space: KeySpace) -> Option<ThrottleNow<'_>> {
-        if self.state.shared.is_some() {
-            return None;
-        }
-        let (counts, limit) = (&self.state.counts, &self.state.throttle_limits.0[usize::from(space.0)]);
-        Some(ThrottleNow { counts, limit, now: counts.now() })
-    }
-}
-
-/// Decides `CL.THROTTLE` calls at one point in time: see [`Engine::throttle_now`].
+/// Decides `CL.THROTTLE` calls at one point in time: see [`Engine::throttle_now`](super::Engine::throttle_now).
 #[derive(Clone, Copy, Debug)]
 pub struct ThrottleNow<'a> {
     counts: &'a LocalCounts,
@@ -122,7 +56,16 @@ pub struct ThrottleNow<'a> {
     now: Timestamp,
 }
 
-impl ThrottleNow<'_> {
+impl<'a> ThrottleNow<'a> {
+    #[inline]
+    pub(super) fn of(state: &'a EngineState, space: KeySpace) -> Option<Self> {
+        if state.shared.is_some() {
+            return None;
+        }
+        let (counts, limit) = (&state.counts, &state.throttle_limits.0[usize::from(space.0)]);
+        Some(Self { counts, limit, now: counts.now() })
+    }
+
     /// Decides one call for `key`.
     #[inline]
     pub fn throttle(&self, key: &[u8], call: &ClThrottle) -> ClThrottleAnswer {
@@ -150,6 +93,23 @@ enum ThrottleState {
 }
 
 impl ThrottleFuture {
+    #[inline]
+    pub(super) fn start(state: &EngineState, space: KeySpace, key: &[u8], call: &ClThrottle) -> Self {
+        let (counts, limit) = (&state.counts, &state.throttle_limits.0[usize::from(space.0)]);
+        let now = counts.now();
+        let Some(shared) = &state.shared else {
+            return Self(ThrottleState::Ready(Some(counts.throttle(limit, key, call, now))));
+        };
+        let (shared, counts) = (Arc::clone(shared), Arc::clone(counts));
+        let (limit, key, call) = (limit.clone(), key.to_vec(), *call);
+        Self(ThrottleState::Waiting(Box::pin(async move {
+            match shared.throttle(&limit, &key, &call, now).await {
+                Ok(answer) => answer,
+                Err(_) => counts.throttle(&limit, &key, &call, now),
+            }
+        })))
+    }
+
     /// Returns the answer if it is ready, else `self`.
     #[inline]
     pub fn now(self) -> Result<ClThrottleAnswer, Self> {

@@ -3,35 +3,52 @@
 mod fields;
 mod limited_by;
 mod outcome_recording;
-mod pool;
+mod recycled;
 mod response_sample;
 mod waits;
 
-use super::asks::{Charges, Scope, ScopedDecision};
+use super::EngineState;
+use super::asks::{Scope, ScopedDecision};
 use super::local_counts::LocalCounts;
 pub(super) use crate::duration_text::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
 use diana_rules::ruleset::{
-    ChargedAt, CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, RequestOutcome, RuleNotCallable,
-    sample,
+    ChargedAt, CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, Purpose, RequestOutcome,
+    RuleNotCallable, sample,
 };
 use diana_rules::{Attributes, RuleFile, RuleSet};
-pub(super) use fields::{DenyingRule, Queued, Rules, VerdictParts};
+use fields::{Decisions, DenyingRule, UnusualParts};
+pub(super) use fields::{Queued, Rules};
 use limited_by::LoggedOutcome;
+pub(super) use limited_by::log_denied_minutes;
 pub use limited_by::{LimitedBy, LoggedRequest};
-use pool::Pooled;
+pub(super) use recycled::RecycledVerdict;
 pub use response_sample::ResponseClass;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// The result of a decision: granted by every rule, or charged to none.
+/// What was decided about a request, and why: granted by every rule, or charged to none. [`Permit`](super::Permit) and
+/// [`Denial`](super::Denial) own one.
 ///
 /// It keeps the rules that made it alive, so that refunds go to the same limits, even after a reload.
-#[must_use = "a denied request must not proceed"]
-pub struct Verdict(Pooled);
+pub struct Verdict {
+    /// The rules that made the decision; `None` while the box is unused.
+    pub(super) rules: Option<Rules>,
+    pub(super) matches: Matches,
+    pub(super) at: Timestamp,
+    /// The rule that denied it, once the decision is finished.
+    pub(super) denying: Option<DenyingRule>,
+    /// Which queries are decided in this process.
+    pub(super) local_scope: Scope,
+    /// The decisions of active rules, local ones first; then those of shadow rules.
+    pub(super) decisions: Decisions,
+    pub(super) unusual: UnusualParts,
+    /// Whether dropping the permit refunds everything.
+    pub(super) is_provisional: bool,
+}
 
 /// One limit that was checked, and its answer.
 #[derive(Clone, Copy, Debug)]
@@ -70,141 +87,92 @@ static NO_RULES: LazyLock<RuleSet> = LazyLock::new(|| RuleSet::new(&RuleFile::de
 const BAD_REQUEST: u16 = 400;
 
 impl Verdict {
-    pub(super) fn new(rules: Rules, at: Timestamp, local_scope: Scope) -> Self {
-        let mut parts = Pooled::new();
-        parts.rules = Some(rules);
-        parts.at = at;
-        parts.local_scope = local_scope;
-        Self(parts)
-    }
-
+    /// An empty verdict, for a request that starts now.
     #[inline]
-    pub(super) fn parts(&self) -> &VerdictParts {
-        &self.0
+    pub(super) fn start(rules: Rules, at: Timestamp, local_scope: Scope) -> RecycledVerdict {
+        let mut verdict = RecycledVerdict::new();
+        verdict.rules = Some(rules);
+        verdict.at = at;
+        verdict.local_scope = local_scope;
+        verdict
     }
 
+    /// An unused box.
+    fn empty() -> Self {
+        Self {
+            rules: None,
+            matches: Matches::default(),
+            at: Timestamp::EPOCH,
+            denying: None,
+            local_scope: Scope::Everything,
+            decisions: Decisions::default(),
+            unusual: UnusualParts::default(),
+            is_provisional: false,
+        }
+    }
+
+    /// Clears the fields, but keeps their memory. An unused box must not keep replaced rules alive.
     #[inline]
-    pub(super) fn parts_mut(&mut self) -> &mut VerdictParts {
-        &mut self.0
+    fn clear(&mut self) {
+        self.rules = None;
+        self.matches.clear();
+        self.denying = None;
+        self.decisions.clear();
+        self.unusual.clear();
+        self.is_provisional = false;
     }
 
-    /// Moves the verdict out of a guard that is being dropped.
-    pub(super) fn take(&mut self) -> Self {
-        Self(self.0.take())
-    }
-
-    /// Returns `true` if it was moved out.
-    pub(super) fn is_taken(&self) -> bool {
-        self.0.is_taken()
-    }
-
-    /// Matches a request against the rules.
-    pub(super) fn find(&mut self, request: &dyn Attributes) {
-        let VerdictParts { rules, matches, .. } = self.parts_mut();
+    /// Matches requests against the rules; several are decided together.
+    #[inline]
+    pub(super) fn find(&mut self, requests: &[&dyn Attributes], hits: Purpose) {
+        let Self { rules, matches, .. } = self;
         if let Some(rules) = rules {
-            // A box from the pool is clear.
-            rules.find_first(request, matches);
+            // A recycled verdict is clear.
+            rules.rules.find(requests, hits, matches);
         }
     }
 
-    /// Matches several requests, which are decided together.
-    pub(super) fn find_all(&mut self, requests: &[&dyn Attributes]) {
-        let VerdictParts { rules, matches, .. } = self.parts_mut();
-        if let Some(rules) = rules {
-            rules.find_all(requests, matches);
-        }
-    }
-
-    /// Matches several requests, for a peek.
-    pub(super) fn find_all_to_peek(&mut self, requests: &[&dyn Attributes]) {
-        let VerdictParts { rules, matches, .. } = self.parts_mut();
-        if let Some(rules) = rules {
-            rules.find_all_to_peek(requests, matches);
-        }
-    }
-
-    /// Finishes a peek, which has charged nothing.
-    pub(super) fn finish_peek(&mut self) {
-        self.parts_mut().unusual.is_peek = true;
-        if !self.is_granted() {
-            self.parts_mut().denying = self.find_denying_rule();
+    /// Matches a call against the named rule.
+    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), RuleNotCallable> {
+        let Self { rules, matches, .. } = self;
+        match rules {
+            Some(rules) => rules.rules.find_named(rule, call, matches),
+            None => Ok(()),
         }
     }
 
     /// Returns `true` if there is no shared store.
     pub(super) fn is_all_local(&self) -> bool {
-        self.parts().local_scope == Scope::Everything
+        self.local_scope == Scope::Everything
     }
 
-    /// Matches a call against the named rule.
-    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), RuleNotCallable> {
-        let VerdictParts { rules, matches, .. } = self.parts_mut();
-        match rules {
-            Some(rules) => rules.find_named(rule, call, matches),
-            None => Ok(()),
+    /// Finishes a peek, which has charged nothing.
+    pub(super) fn finish_peek(&mut self) {
+        self.unusual.is_peek = true;
+        if !self.is_granted() {
+            self.denying = self.find_denying_rule();
         }
     }
 
-    pub(super) fn with_matches(mut self, matches: Matches) -> Self {
-        self.parts_mut().matches = matches;
-        self
-    }
-
-    /// Refunds everything in this process if it is dropped before it is [finished](Self::finish).
-    pub(super) fn refund_on_drop(&mut self, counts: &Arc<LocalCounts>) {
-        self.parts_mut().unusual.on_drop = Some((Arc::clone(counts), Charges::All));
-    }
-
-    /// Releases what it holds in this process.
-    #[inline(never)]
-    fn release_on_drop(&mut self) {
-        if let Some((counts, charges)) = self.parts_mut().unusual.on_drop.take() {
-            counts.release_all(self, charges);
-        }
-    }
-
-    /// Keeps its charges if it is dropped.
-    pub(super) fn keep_on_drop(&mut self) {
-        self.parts_mut().unusual.on_drop = None;
-    }
-
-    /// Finishes the decision: updates the counters of the rules. From now on, dropping the verdict releases only the
-    /// concurrency permits that it holds in this process.
-    #[inline]
-    pub(super) fn finish(self, counts: &Arc<LocalCounts>) -> Self {
-        self.finish_with_wait(counts).0
-    }
-
-    /// Finishes the decision like [`finish`](Self::finish); returns its [wait](Self::wait), too.
-    pub(super) fn finish_with_wait(mut self, counts: &Arc<LocalCounts>) -> (Self, Option<Duration>) {
+    /// Finishes the decision: updates the counters of the rules, and charges others (`charges`). Returns its
+    /// [wait](Self::wait).
+    pub(super) fn finish(&mut self, counts: &LocalCounts) -> Option<Duration> {
         let wait = self.wait();
         if wait.is_none() {
-            self.parts_mut().denying = self.find_denying_rule();
+            self.denying = self.find_denying_rule();
         }
         self.count(wait);
-        let parts = self.parts();
-        let (has_charged, is_held) = (!parts.matches.charged().is_empty(), parts.matches.is_held());
-        // Most requests have nothing to charge or to release.
-        if has_charged || is_held || parts.unusual.on_drop.is_some() {
-            self.finish_charges(counts, wait.is_some());
-        }
-        (self, wait)
-    }
-
-    /// Charges other rules, and keeps only the permits for the drop.
-    #[inline(never)]
-    fn finish_charges(&mut self, counts: &Arc<LocalCounts>, is_granted: bool) {
-        if is_granted && !self.matches().charged().is_empty() {
+        // Most requests have nothing to charge.
+        if wait.is_some() && !self.matches.charged().is_empty() {
             counts.charge(self);
             self.count_charges();
         }
-        let is_held = is_granted && self.matches().is_held();
-        self.parts_mut().unusual.on_drop = is_held.then(|| (Arc::clone(counts), Charges::Held));
+        wait
     }
 
     /// Returns `true` if the rule made it wait.
     fn has_waited_for(&self, rule: &Rule) -> bool {
-        let queued = self.parts().unusual.queued.and_then(|queued| self.rules().rule(queued.rule));
+        let queued = self.unusual.queued.and_then(|queued| self.rules().rule(queued.rule));
         let asked =
             |asked: CheckedLimit<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
         queued.is_some_and(|queued| std::ptr::eq(queued.rule(), rule)) || self.checked_limits().any(asked)
@@ -238,32 +206,30 @@ impl Verdict {
                 self.record(rule, key, LoggedOutcome::ShadowDenied);
             }
         }
-        self.parts_mut().decisions.push(decision);
+        self.decisions.push(decision);
     }
 
     /// Clears the decisions, to query again at `now`.
     pub(super) fn start_again(&mut self, now: Timestamp) {
-        let parts = self.parts_mut();
-        parts.at = now;
-        parts.decisions.clear();
-        parts.unusual.to_log.clear();
+        self.at = now;
+        self.decisions.clear();
+        self.unusual.to_log.clear();
     }
 
     /// Switches to other rules, unless their matches can't be determined; returns the new number of the rule with the
     /// number `rule`.
     pub(super) fn switch_to(&mut self, rules: Rules, rule: Option<u32>) -> Option<u32> {
-        if std::ptr::eq(self.rules(), &**rules) {
+        if std::ptr::eq(self.rules(), &*rules.rules) {
             return rule;
         }
-        let Some(matches) = rules.migrate_matches(self.rules(), self.matches()) else { return rule };
-        let number = rule.and_then(|rule| rules.number(&self.rules().rule(rule)?.rule().name));
-        let parts = self.parts_mut();
-        (parts.rules, parts.matches) = (Some(rules), matches);
+        let Some(matches) = rules.rules.migrate_matches(self.rules(), self.matches()) else { return rule };
+        let number = rule.and_then(|rule| rules.rules.number(&self.rules().rule(rule)?.rule().name));
+        (self.rules, self.matches) = (Some(rules), matches);
         number
     }
 
     pub(super) fn deny_by(&mut self, by: DeniedBy) {
-        self.parts_mut().unusual.denied_by = Some(by);
+        self.unusual.denied_by = Some(by);
     }
 
     /// Returns `true` if the request is granted (after [`wait`](Self::wait)).
@@ -277,13 +243,13 @@ impl Verdict {
 
     #[inline(never)]
     fn is_granted_by_all(&self) -> bool {
-        self.parts().unusual.denied_by.is_none() && self.decisions().all(Decision::is_granted)
+        self.unusual.denied_by.is_none() && self.decisions().all(Decision::is_granted)
     }
 
     /// Returns the answer that decided, if it is the only one, as for most requests.
     #[inline]
     fn only_answer(&self) -> Option<&Answer> {
-        let VerdictParts { decisions, unusual, .. } = self.parts();
+        let Self { decisions, unusual, .. } = self;
         let only = decisions.only()?;
         let [answer] = only.decision.answers() else { return None };
         (unusual.denied_by.is_none() && !only.scope.is_shadow()).then_some(answer)
@@ -295,13 +261,13 @@ impl Verdict {
     }
 
     pub(super) fn enforced(&self) -> impl Iterator<Item = &ScopedDecision> {
-        self.parts().decisions.iter().filter(|of| !of.scope.is_shadow())
+        self.decisions.iter().filter(|of| !of.scope.is_shadow())
     }
 
     /// Returns the decisions that charged the request: none if it was denied.
     pub(super) fn granted(&self) -> impl Iterator<Item = &ScopedDecision> {
-        let has_charged = self.is_granted() && !self.parts().unusual.is_peek;
-        let decisions = if has_charged { &self.parts().decisions[..] } else { &[] };
+        let has_charged = self.is_granted() && !self.unusual.is_peek;
+        let decisions = if has_charged { &self.decisions[..] } else { &[] };
         decisions.iter().filter(|of| of.decision.is_granted() && !self.is_look(of.scope))
     }
 
@@ -316,7 +282,7 @@ impl Verdict {
 
     #[inline(never)]
     fn longest_wait(&self) -> Option<Duration> {
-        if self.parts().unusual.denied_by.is_some() {
+        if self.unusual.denied_by.is_some() {
             return None;
         }
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
@@ -324,12 +290,12 @@ impl Verdict {
 
     /// Returns how long it was queued before it was decided, granted or not.
     pub fn queued_for(&self) -> Duration {
-        self.parts().unusual.queued.map_or(Duration::ZERO, |queued| queued.time)
+        self.unusual.queued.map_or(Duration::ZERO, |queued| queued.time)
     }
 
     /// Returns the rule that made it wait longest: in a queue, or for a reserved time. `None` without a wait.
     pub fn waited_for(&self) -> Option<&Rule> {
-        let queued = self.parts().unusual.queued;
+        let queued = self.unusual.queued;
         let queued = queued.and_then(|queued| Some((queued.time, self.rules().rule(queued.rule)?.rule())));
         let reserved = self.checked_limits().filter(|_| self.is_granted());
         let reserved = reserved.filter_map(|asked| Some((asked.answer.wait()?, asked.rule)));
@@ -340,7 +306,7 @@ impl Verdict {
     /// Returns when a denied request would be granted; `None` if it was granted. For a denial by `load`, which can't be
     /// predicted, it is one second.
     pub fn retry(&self) -> Option<Retry> {
-        match self.parts().unusual.denied_by {
+        match self.unusual.denied_by {
             Some(DeniedBy { why: DenyReason::Overloaded(_), .. }) => {
                 return Some(Retry::After(Duration::from_secs(1)));
             }
@@ -352,7 +318,7 @@ impl Verdict {
 
     /// Returns why it was denied, or which limit a granted request is closest to. `None` if no rule matches.
     pub fn reason(&self) -> Option<Reason<'_>> {
-        if let Some(DeniedBy { rule, why, .. }) = self.parts().unusual.denied_by {
+        if let Some(DeniedBy { rule, why, .. }) = self.unusual.denied_by {
             return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
         }
         if let Some(only) = self.only_limit() {
@@ -377,13 +343,23 @@ impl Verdict {
     /// a tenth of the time of [`asked`](Self::checked_limits).
     pub fn only_limit(&self) -> Option<CheckedLimit<'_>> {
         let found = self.matches();
-        let ([local], [matched]) = (&self.parts().decisions[..], found.matched()) else { return None };
+        let ([local], [matched]) = (&self.decisions[..], found.matched()) else { return None };
         if matches!(local.scope, Scope::Shared | Scope::Shadow(_) | Scope::Look(CountedIn::Shared)) {
             return None;
         }
         let rule = self.rules().rule(matched.rule)?;
         let ([answer], [limit]) = (local.decision.answers(), rule.limits(matched)) else { return None };
         Some(CheckedLimit { rule: rule.rule(), key: found.key(matched), limit: &limit.limit, answer: *answer })
+    }
+
+    /// Returns every limit that was checked for one of several requests that were decided together, by its index. A limit
+    /// that several of them use is in the list of each.
+    pub fn limits_of(&self, request: usize) -> impl Iterator<Item = CheckedLimit<'_>> {
+        let is_own = move |matched: &MatchedRule| {
+            let index = self.matches().matched().iter().position(|known| std::ptr::eq(known, matched));
+            index.is_some_and(|index| self.matches().is_matched_by(request, index))
+        };
+        self.enforced().flat_map(move |of| self.answers_if(of, is_own))
     }
 
     fn answers_of<'a>(&'a self, of: &'a ScopedDecision) -> impl Iterator<Item = CheckedLimit<'a>> {
@@ -410,13 +386,13 @@ impl Verdict {
 
     /// Returns the same rule in its compiled form.
     fn denying_rule(&self) -> Option<&CompiledRule> {
-        self.rules().rule(self.parts().denying?.rule)
+        self.rules().rule(self.denying?.rule)
     }
 
     /// Finds the rule that denied it, and its key.
     fn find_denying_rule(&self) -> Option<DenyingRule> {
         let of = |matched: &MatchedRule| DenyingRule { rule: matched.rule, key: matched.key_range() };
-        match (self.parts().unusual.denied_by, self.matches().matched()) {
+        match (self.unusual.denied_by, self.matches().matched()) {
             (Some(by), _) => Some(DenyingRule { rule: by.rule, key: by.key_range() }),
             // With a single matched rule, it is that one.
             (None, [matched]) => Some(of(matched)),
@@ -435,7 +411,7 @@ impl Verdict {
     /// Returns the HTTP status of the denial; `None` if it was granted.
     pub fn status(&self) -> Option<u16> {
         let rule = self.denied_by()?;
-        Some(match self.parts().unusual.denied_by.map(|denial| denial.why) {
+        Some(match self.unusual.denied_by.map(|denial| denial.why) {
             // The request itself is invalid, not its rate.
             Some(DenyReason::Cost) => BAD_REQUEST,
             Some(DenyReason::Missing) => rule.missing_status.unwrap_or(rule.status),
@@ -448,7 +424,7 @@ impl Verdict {
     /// rerouted.
     pub fn over_limit(&self) -> Option<&OverLimit> {
         let rule = self.denied_by()?;
-        Some(match self.parts().unusual.denied_by.map(|denial| denial.why) {
+        Some(match self.unusual.denied_by.map(|denial| denial.why) {
             Some(DenyReason::Cost) => &OverLimit::Deny,
             Some(DenyReason::Missing) if rule.missing_status.is_some() => &OverLimit::Deny,
             _ => &rule.over,
@@ -457,22 +433,27 @@ impl Verdict {
 
     /// Returns the rules that made the decision.
     pub fn rules(&self) -> &RuleSet {
-        self.parts().rules.as_ref().map_or_else(|| &*NO_RULES, |rules| &***rules)
+        self.rules.as_ref().map_or_else(|| &*NO_RULES, |rules| &*rules.rules)
+    }
+
+    /// Returns what the rules count in.
+    pub(super) fn state(&self) -> Option<&Arc<EngineState>> {
+        self.rules.as_ref().map(|rules| &rules.state)
     }
 
     /// Returns the matches of these rules.
     pub fn matches(&self) -> &Matches {
-        &self.parts().matches
+        &self.matches
     }
 
     /// Returns when it was made.
     pub fn at(&self) -> Timestamp {
-        self.parts().at
+        self.at
     }
 
     /// Returns `true` if the shared store failed, so that this process decided in its place.
     pub fn is_fallback(&self) -> bool {
-        self.parts().decisions.iter().filter(|of| of.is_local).any(|of| match of.scope {
+        self.decisions.iter().filter(|of| of.is_local).any(|of| match of.scope {
             Scope::Everything | Scope::Local | Scope::Look(CountedIn::Local) => false,
             Scope::Shared => true,
             Scope::Look(CountedIn::Shared) => !self.is_all_local(),
@@ -480,18 +461,6 @@ impl Verdict {
                 self.matches().matched().get(index).is_some_and(|matched| matched.counted_in == CountedIn::Shared)
             }
         })
-    }
-}
-
-impl Drop for Verdict {
-    #[inline]
-    fn drop(&mut self) {
-        if self.is_taken() {
-            return;
-        }
-        if self.parts().unusual.on_drop.is_some() {
-            self.release_on_drop();
-        }
     }
 }
 

@@ -21,9 +21,9 @@
 //! - A waiting request is woken when its count is reset, by any process, or when the rules change.
 
 use super::asks::{Scope, ScopedDecision};
-use super::decide::{NextStep, WhenFull};
 use super::verdict::Queued;
-use super::{Engine, Verdict};
+use super::{ActiveRules, EngineState, Verdict};
+use arc_swap::ArcSwap;
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Timestamp, WaitQueues};
 use diana_rules::ruleset::{CompiledLimit, CompiledRule, MatchedRule, WaitingRequest};
 use std::sync::Arc;
@@ -99,36 +99,36 @@ impl Drop for Position<'_> {
 /// Records the rule for which a request was queued until it was decided.
 fn record_queued(verdict: &mut Verdict, rule: Option<u32>, since: Timestamp) {
     let time = verdict.at().since(since);
-    verdict.parts_mut().unusual.queued = rule.map(|rule| Queued { rule, time });
+    verdict.unusual.queued = rule.map(|rule| Queued { rule, time });
 }
 
-impl Engine {
+impl EngineState {
     /// Waits in the queue until the request is decided.
-    pub(super) async fn wait_in_queue(&self, mut verdict: Verdict) -> Verdict {
-        let (queues, since) = (&self.state.counts.queues, verdict.at());
-        let mut next = self.queue_after_denial(&verdict, since).or_else(|| self.busy_queue(&verdict, None, since));
+    pub(super) async fn wait_in_queue(&self, rules: &ArcSwap<ActiveRules>, verdict: &mut Verdict) {
+        let (queues, since) = (&self.counts.queues, verdict.at());
+        let mut next = self.queue_after_denial(verdict, since).or_else(|| self.busy_queue(verdict, None, since));
         let mut position = None::<Position<'_>>;
         let (mut moves, mut rule) = (0, None);
         loop {
             if let Some(ticket) = next {
                 let current = match position.take().filter(|position| position.queue == ticket.queue) {
                     Some(current) => {
-                        current.woken(ticket.retry_at.since(self.now())).await;
+                        current.woken(ticket.retry_at.since(self.counts.now())).await;
                         current
                     }
-                    None => match Position::join(queues, &ticket, &verdict) {
+                    None => match Position::join(queues, &ticket, verdict) {
                         Some(current) => current,
                         None => return self.deny_queued(verdict, &ticket, since),
                     },
                 };
-                while !current.is_first() && self.now() < ticket.deadline {
-                    current.woken(ticket.deadline.since(self.now())).await;
+                while !current.is_first() && self.counts.now() < ticket.deadline {
+                    current.woken(ticket.deadline.since(self.counts.now())).await;
                 }
                 if !current.is_first() {
                     return self.deny_queued(verdict, &ticket, since);
                 }
                 rule = Some(ticket.rule);
-                next = self.busy_queue(&verdict, Some(current.queue), since).filter(|_| moves < MAX_MOVES);
+                next = self.busy_queue(verdict, Some(current.queue), since).filter(|_| moves < MAX_MOVES);
                 position = Some(current);
                 moves += 1;
                 if next.is_some() {
@@ -136,26 +136,25 @@ impl Engine {
                 }
             }
             moves = 0;
-            rule = verdict.switch_to(self.state.rules.load(), rule);
-            verdict.start_again(self.now());
-            if self.decide_all(&mut verdict).await {
-                record_queued(&mut verdict, rule, since);
-                return verdict;
+            rule = verdict.switch_to(rules.load(), rule);
+            verdict.start_again(self.counts.now());
+            if self.decide_all(verdict).await {
+                record_queued(verdict, rule, since);
+                return;
             }
-            next = self.queue_after_denial(&verdict, since);
+            next = self.queue_after_denial(verdict, since);
             if next.is_none() {
-                record_queued(&mut verdict, rule, since);
-                return verdict;
+                record_queued(verdict, rule, since);
+                return;
             }
         }
     }
 
     /// Denies a request whose queue is full, or that did not become the first in time.
-    fn deny_queued(&self, mut verdict: Verdict, ticket: &Ticket, since: Timestamp) -> Verdict {
-        verdict.start_again(self.now());
-        record_queued(&mut verdict, Some(ticket.rule), since);
-        self.deny_behind(&mut verdict, ticket);
-        verdict
+    fn deny_queued(&self, verdict: &mut Verdict, ticket: &Ticket, since: Timestamp) {
+        verdict.start_again(self.counts.now());
+        record_queued(verdict, Some(ticket.rule), since);
+        self.deny_behind(verdict, ticket);
     }
 
     /// Checks all limits of the request and, if they grant it, the shadow rules; returns `true` if granted.
@@ -201,7 +200,7 @@ impl Engine {
         since: Timestamp,
     ) -> Option<Ticket> {
         let max_queued = limit.queue?;
-        let queue = self.state.counts.queue_id(&verdict.ask(matched, limit));
+        let queue = self.counts.queue_id(&verdict.ask(matched, limit));
         let deadline = since + limit.max_wait.as_duration();
         Some(Ticket { queue, rule: matched.rule, max_queued, deadline, retry_at: deadline })
     }
@@ -210,28 +209,19 @@ impl Engine {
     #[cold]
     pub(super) fn busy_queue(&self, verdict: &Verdict, own: Option<u64>, since: Timestamp) -> Option<Ticket> {
         // Without a shared store, these are all.
-        let scopes = [verdict.parts().local_scope, Scope::Shared];
+        let scopes = [verdict.local_scope, Scope::Shared];
         let scopes = if scopes[0] == Scope::Everything { &scopes[..1] } else { &scopes };
         let mut limits = scopes.iter().flat_map(|scope| verdict.limits_in(*scope));
         limits.find_map(|limit| {
             let ticket = self.ticket(verdict, limit, since)?;
-            (Some(ticket.queue) != own && self.state.counts.queues.has_waiters(ticket.queue)).then_some(ticket)
+            (Some(ticket.queue) != own && self.counts.queues.has_waiters(ticket.queue)).then_some(ticket)
         })
     }
 
-    /// Returns the next step for a request that finds a non-empty queue.
-    #[cold]
-    pub(super) fn join_or_deny(&self, verdict: &mut Verdict, ticket: &Ticket, when_full: WhenFull) -> NextStep {
-        if when_full == WhenFull::Queue {
-            return NextStep::Queue;
-        }
-        self.deny_behind(verdict, ticket);
-        NextStep::Finish
-    }
-
     /// Denies a request because others are queued for the same count.
-    fn deny_behind(&self, verdict: &mut Verdict, ticket: &Ticket) {
-        let scope = verdict.parts().local_scope;
+    #[cold]
+    pub(super) fn deny_behind(&self, verdict: &mut Verdict, ticket: &Ticket) {
+        let scope = verdict.local_scope;
         self.deny_in(verdict, scope, ticket);
         if scope != Scope::Everything && verdict.is_granted() {
             self.deny_in(verdict, Scope::Shared, ticket);
@@ -245,7 +235,7 @@ impl Engine {
         if asks.is_empty() {
             return;
         }
-        let seen = LocalStore::peek(self.local(), &asks, verdict.at(), MaxWait::NONE);
+        let seen = LocalStore::peek(&self.counts.store, &asks, verdict.at(), MaxWait::NONE);
         let decision = Decision::new(verdict.limits_in(scope).zip(seen.answers()).map(|(limit, answer)| {
             if self.ticket(verdict, limit, verdict.at()).is_none_or(|other| other.queue != ticket.queue) {
                 return *answer;

@@ -63,7 +63,7 @@ struct Config {
     #[cfg(feature = "redis")]
     shared: Option<diana_redis::RedisStore>,
     #[cfg(feature = "rules")]
-    rules: Option<Arc<Engine>>,
+    rules: Option<Engine>,
 }
 
 impl From<Config> for Limits {
@@ -145,7 +145,7 @@ impl Limits {
     ///
     /// let file = Document::new("diana.yaml", "rules: [{name: sms, match: {call: phone}, by: phone, limit: 1/min}]");
     /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
-    /// Limits::new().with_rules(Arc::new(engine)).install();
+    /// Limits::new().with_rules(engine).install();
     ///
     /// assert!(send_code("555-1234").is_ok());
     /// assert!(send_code("555-1234").is_err());
@@ -153,7 +153,7 @@ impl Limits {
     /// ```
     #[cfg(feature = "rules")]
     #[must_use]
-    pub fn with_rules(self, engine: Arc<Engine>) -> Self {
+    pub fn with_rules(self, engine: Engine) -> Self {
         Config { rules: Some(engine), ..self.inner.config.clone() }.into()
     }
 
@@ -274,7 +274,7 @@ impl Limits {
 
     /// Returns the rules for `#[limited]`.
     #[cfg(feature = "rules")]
-    pub(super) fn rules(&self) -> Option<&Arc<Engine>> {
+    pub(super) fn rules(&self) -> Option<&Engine> {
         self.inner.config.rules.as_ref()
     }
 

@@ -1,7 +1,7 @@
 //! Requests that are cancelled during a query of the shared store: all charges are refunded, whenever they are
 //! cancelled.
 
-use crate::support::{account, clock, file};
+use crate::support::{Decides, account, clock, file};
 use diana::rules::{Document, RuleFile};
 use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
 use diana::{Engine, EngineOptions, MaxWait, Timestamp, connect, registry};
@@ -66,7 +66,7 @@ async fn a_grant_to_a_cancelled_request_is_refunded() {
     // During the query of the active rules, and during that of the shadow rule.
     for (responses, after) in [(0, [3, 3, 2, 5]), (1, [3, 3, 2, 4])] {
         store.may_respond.add_permits(responses);
-        let mut deciding = Box::pin(engine.decide(&account("alice")));
+        let mut deciding = Box::pin(engine.check(&account("alice")));
         assert!(deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(remaining(&engine).await, after);
         drop(deciding);
@@ -82,13 +82,13 @@ async fn a_grant_to_a_cancelled_request_is_refunded() {
 async fn a_grant_to_a_cancelled_request_in_a_queue_is_refunded() {
     let (engine, store) = delayed("[{name: permits, concurrent: 1, wait: 60s}]");
     store.may_respond.add_permits(1);
-    let running = engine.admit(&account("alice")).await;
+    let running = engine.queue(&account("alice")).await;
     assert!(running.is_granted());
     // It is denied first, and again when it becomes the first in the queue.
     store.may_respond.add_permits(2);
-    let mut queued = Box::pin(engine.admit(&account("alice")));
+    let mut queued = Box::pin(engine.queue(&account("alice")));
     assert!(tokio::time::timeout(Duration::from_millis(1), queued.as_mut()).await.is_err(), "it is queued");
-    engine.finish(running).await;
+    running.finish().await;
     // It is the first and queries again; the response with the permit is delayed.
     assert!(tokio::time::timeout(Duration::from_secs(1), queued.as_mut()).await.is_err());
     assert_eq!(remaining(&engine).await, [0]);
@@ -113,16 +113,16 @@ async fn cancelled_requests_leave_no_charges_on_redis() {
     let document = Document::new("diana.yaml", RULES);
     let file = RuleFile::read_with(&document, &registry(), |_| Some(redis.url())).unwrap();
     let store = connect(file.store.redis.as_ref().unwrap()).await.unwrap();
-    let engine: Arc<Engine> = Arc::new(Engine::with_shared(&file, store));
+    let engine: Engine = Engine::with_shared(&file, store);
     for round in 0..20_u64 {
         let cancelled = (0..40_u64).map(|index| {
-            let engine = Arc::clone(&engine);
+            let engine = engine.clone();
             tokio::spawn(async move {
                 // At times that are spread over a round trip and more.
                 let timeout = Duration::from_micros((round * 40 + index) * 7 % 3_000);
                 let alice = account("alice");
                 tokio::select! {
-                    verdict = engine.admit(&alice) => engine.refund(verdict).await,
+                    verdict = engine.queue(&alice) => verdict.refund().await,
                     () = tokio::time::sleep(timeout) => {}
                 }
             })
@@ -149,20 +149,18 @@ async fn leases_of_running_requests_are_extended() {
         "{store: {redis: '${REDIS_URL}', timeout: 5s, permits_for: 3s}, rules: [{name: permits, concurrent: 1}]}";
     let file = RuleFile::read_with(&Document::new("diana.yaml", text), &registry(), |_| Some(redis.url())).unwrap();
     let store = connect(file.store.redis.as_ref().unwrap()).await.unwrap();
-    let engine = Arc::new(Engine::with_shared(&file, store));
+    let engine = Engine::with_shared(&file, store);
     let alice = account("alice");
-    let held = engine.decide(&alice).await;
+    let held = engine.check(&alice).await;
     let mut leases = in_flight(&redis);
     assert!(held.is_granted() && !leases.is_empty());
-    let mut held = engine.guard(held);
-    held.begin();
     for _ in 0..4 {
         let later = || Some(in_flight(&redis)).filter(|now| *now != leases);
         leases = wait_until("the lease to be extended", Duration::from_secs(30), later).unwrap();
         assert!(!leases.is_empty(), "the lease has expired");
-        assert!(!engine.decide(&alice).await.is_granted(), "the permit is still held");
+        assert!(!engine.check(&alice).await.is_granted(), "the permit is still held");
     }
     drop(held);
     engine.background_tasks_finished().await;
-    assert!(engine.decide(&alice).await.is_granted());
+    assert!(engine.check(&alice).await.is_granted());
 }

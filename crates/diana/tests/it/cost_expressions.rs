@@ -44,8 +44,8 @@ impl Costs for Engine {
 
     fn remaining_after_settling(&self, header: Option<&str>, costs: &ActualCost) -> u64 {
         let mut verdict = decide(self, &tokens(header));
-        now(self.settle(&mut verdict, costs));
-        now(self.finish(verdict));
+        verdict.settle(costs);
+        now(verdict.finish());
         self.remaining()
     }
 
@@ -131,7 +131,7 @@ fn a_settlement_always_applies() {
     let (engine, _) = crate::support::engine(&format!("rules: [{{{COST}, cost_min: 0}}]"));
     let mut verdict = decide(&engine, &tokens(Some("0")));
     for (cost, remaining) in [(40, 960), (40, 960), (100, 900), (10, 900)] {
-        now(engine.settle(&mut verdict, &ActualCost::all(cost)));
+        verdict.settle(&ActualCost::all(cost));
         assert_eq!(engine.remaining(), remaining);
     }
 }

@@ -1,19 +1,18 @@
 //! Rules that count by the status of the response: looked at before the request, charged or refunded after it; in this
 //! process and in the shared store.
 
-use crate::support::{account, clock, file, now, request};
+use crate::support::{Decides, account, clock, file, now, request};
 use diana::rules::attributes::SyntheticRequest;
 use diana::store::MemoryStore;
-use diana::{ActualCost, Engine, EngineOptions, ManualClock, VerdictGuard};
-use std::sync::Arc;
+use diana::{ActualCost, Engine, EngineOptions, ManualClock};
 use std::time::Duration;
 
 /// The engines of a rule list: with all counts in this process, and with all in a shared store.
-fn engines(rules: &str) -> [(Arc<Engine>, ManualClock); 2] {
+fn engines(rules: &str) -> [(Engine, ManualClock); 2] {
     let local = crate::support::engine(&format!("rules: {rules}"));
     let (file, clock) = (file(&format!("store: {{redis: 'redis://127.0.0.1'}}\nrules: {rules}")), clock());
     let shared = EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, MemoryStore::default());
-    [local, (shared, clock)].map(|(engine, clock)| (Arc::new(engine), clock))
+    [local, (shared, clock)]
 }
 
 fn status(status: u16) -> ActualCost {
@@ -22,8 +21,8 @@ fn status(status: u16) -> ActualCost {
 
 /// Sends a request whose response has a status; returns `false` if it is denied.
 fn send(engine: &Engine, request: &SyntheticRequest, response: u16) -> bool {
-    let mut verdict = now(engine.decide(request));
-    now(engine.settle(&mut verdict, &status(response)));
+    let mut verdict = now(engine.check(request));
+    verdict.settle(&status(response));
     verdict.is_granted()
 }
 
@@ -47,7 +46,7 @@ fn only_responses_with_the_status_are_charged_and_requests_are_denied_while_the_
             assert!(send(&engine, &alice, response));
         }
         assert_eq!(remaining(&engine), [0]);
-        let denied = now(engine.decide(&alice));
+        let denied = now(engine.check(&alice));
         assert_eq!(denied.to_string(), "denied by `failed` for alice: 0 of 3 left, retry after 1h");
         assert_eq!(denied.denied_by().map(|rule| &*rule.name), Some("failed"));
         assert!(send(&engine, &account("bob"), 401));
@@ -63,10 +62,10 @@ fn requests_in_flight_pass_together_and_all_of_them_are_charged() {
     const IN_FLIGHT: usize = 10;
     for (engine, clock) in engines("[{name: failed, by: account, total: 3, count: {status: 401}}]") {
         assert!(send(&engine, &account("alice"), 401));
-        let mut running = (0..IN_FLIGHT).map(|_| now(engine.decide(&account("alice")))).collect::<Vec<_>>();
-        assert!(running.iter().all(diana::Verdict::is_granted), "nothing was charged yet");
+        let mut running = (0..IN_FLIGHT).map(|_| now(engine.check(&account("alice")))).collect::<Vec<_>>();
+        assert!(running.iter().all(|decided| decided.is_granted()), "nothing was charged yet");
         for verdict in &mut running {
-            now(engine.settle(verdict, &status(401)));
+            verdict.settle(&status(401));
         }
         clock.advance(Duration::from_secs(1));
         assert!(!send(&engine, &account("alice"), 401));
@@ -76,9 +75,9 @@ fn requests_in_flight_pass_together_and_all_of_them_are_charged() {
 #[test]
 fn a_debt_of_requests_in_flight_is_paid_before_the_next_one() {
     for (engine, clock) in engines("[{name: failed, by: account, limit: 60/h, count: {status: 401}}]") {
-        let mut running = (0..90).map(|_| now(engine.decide(&account("alice")))).collect::<Vec<_>>();
+        let mut running = (0..90).map(|_| now(engine.check(&account("alice")))).collect::<Vec<_>>();
         for verdict in &mut running {
-            now(engine.settle(verdict, &status(401)));
+            verdict.settle(&status(401));
         }
         // 90 of 60: 30 minutes until the count is at the limit, and one more for a permit.
         clock.advance(Duration::from_secs(31 * 60 - 1));
@@ -91,12 +90,12 @@ fn a_debt_of_requests_in_flight_is_paid_before_the_next_one() {
 #[test]
 fn a_response_is_charged_once() {
     for (engine, _) in engines(FAILED) {
-        let mut verdict = now(engine.decide(&account("alice")));
+        let mut verdict = now(engine.check(&account("alice")));
         for response in [401, 403, 401] {
-            now(engine.settle(&mut verdict, &status(response)));
+            verdict.settle(&status(response));
         }
         assert_eq!(remaining(&engine), [2]);
-        now(engine.finish(verdict));
+        now(verdict.finish());
         assert_eq!(remaining(&engine), [2]);
     }
 }
@@ -106,14 +105,14 @@ fn without_a_response_a_count_is_not_charged_and_a_refund_stays_charged() {
     let rules = "[{name: failed, by: account, limit: 5/h, count: {status: 5xx}}, \
                  {name: quota, by: account, limit: 5/h, count: {status: 5xx, refund: true}}]";
     for (engine, _) in engines(rules) {
-        drop(now(engine.decide(&account("alice"))));
+        drop(now(engine.check(&account("alice"))));
         assert_eq!(remaining(&engine), [5, 4]);
         assert!(send(&engine, &account("alice"), 200));
         assert_eq!(remaining(&engine), [5, 3]);
         assert!(send(&engine, &account("alice"), 502));
         assert_eq!(remaining(&engine), [4, 3]);
         // A request that is not carried out at all is refunded, as ever.
-        now(engine.refund(now(engine.decide(&account("alice")))));
+        now(now(engine.check(&account("alice"))).refund());
         assert_eq!(remaining(&engine), [4, 3]);
     }
 }
@@ -124,9 +123,9 @@ fn all_limits_of_a_rule_are_charged_at_its_cost_or_at_the_actual_one() {
                  {name: quota, by: account, limit: 100/h, cost: 3, count: {status: 5xx, refund: true}}]";
     for (engine, _) in engines(rules) {
         let costs = |costs: ActualCost| {
-            let mut verdict = now(engine.decide(&account("alice")));
+            let mut verdict = now(engine.check(&account("alice")));
             assert!(verdict.is_granted());
-            now(engine.settle(&mut verdict, &costs));
+            verdict.settle(&costs);
         };
         costs(status(401));
         assert_eq!(remaining(&engine), [7, 97, 97]);
@@ -143,7 +142,7 @@ fn all_limits_of_a_rule_are_charged_at_its_cost_or_at_the_actual_one() {
         costs(status(401));
         costs(status(401));
         // What is left does not suffice for the cost of another one.
-        assert!(now(engine.decide(&account("alice"))).is_granted() == (remaining(&engine)[0] >= 3));
+        assert!(now(engine.check(&account("alice"))).is_granted() == (remaining(&engine)[0] >= 3));
         assert_eq!(remaining(&engine)[0], 0);
     }
 }
@@ -177,25 +176,24 @@ fn other_rules_are_charged_only_if_the_look_grants_the_request() {
 }
 
 /// Without a shared store, `store: local` is the default.
-fn engines_with(rules: &str, store: &str) -> Vec<(Arc<Engine>, ManualClock)> {
+fn engines_with(rules: &str, store: &str) -> Vec<(Engine, ManualClock)> {
     engines(rules).into_iter().skip(usize::from(store.is_empty()) ^ 1).collect()
 }
 
 #[test]
-fn a_guard_charges_when_the_head_of_the_response_is_there() {
+fn a_permit_charges_when_the_head_of_the_response_is_there() {
     let rules = "[{name: failed, by: account, limit: 3/h, count: {status: 401}}, \
                  {name: running, by: account, concurrent: 9}]";
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         for (engine, _) in engines(rules) {
-            let mut guard: VerdictGuard = engine.acquire(&account("alice")).await.unwrap();
-            guard.begin();
-            guard.settle(status(401));
+            let mut permit = engine.acquire(&account("alice")).await.unwrap();
+            permit.settle(status(401));
             engine.background_tasks_finished().await;
             assert_eq!(remaining(&engine), [2, 8], "the body is still being sent");
-            let left = guard.verdict().checked_limits().find(|asked| asked.rule.name == "failed").unwrap();
+            let left = permit.checked_limits().find(|asked| asked.rule.name == "failed").unwrap();
             assert_eq!(left.answer.status().remaining, 2, "as the headers report");
-            drop(guard);
+            drop(permit);
             engine.background_tasks_finished().await;
             assert_eq!(remaining(&engine), [2, 9]);
         }
@@ -206,11 +204,11 @@ fn a_guard_charges_when_the_head_of_the_response_is_there() {
 fn a_peek_and_several_requests_are_denied_while_the_count_is_used_up() {
     for (engine, _) in engines("[{name: failed, by: account, total: 1, count: {status: 401}}]") {
         let alice = account("alice");
-        assert!(now(engine.peek_all(&[&alice])).is_granted());
+        assert!(now(engine.peek(&[&alice])).is_granted());
         assert!(now(engine.acquire_all(&[&alice])).is_ok());
         assert_eq!(remaining(&engine), [1], "nobody reported a response");
         assert!(send(&engine, &alice, 401));
-        assert!(!now(engine.peek_all(&[&alice])).is_granted());
+        assert!(!now(engine.peek(&[&alice])).is_granted());
         assert!(now(engine.acquire_all(&[&alice])).is_err());
         now(engine.refund_all(&[&alice])).unwrap();
         assert_eq!(remaining(&engine), [0], "a request that was not charged is not refunded");
@@ -223,12 +221,12 @@ fn another_rule_charges_it_where_responses_are_reported_otherwise() {
                  {name: report, match: {path: /failed}, by: account, charges: failed}]";
     for (engine, _) in engines(rules) {
         let login = || SyntheticRequest::new("GET", "/login").named("account", "alice");
-        assert!(now(engine.decide(&login())).is_granted());
-        assert!(now(engine.decide(&login())).is_granted());
+        assert!(now(engine.check(&login())).is_granted());
+        assert!(now(engine.check(&login())).is_granted());
         let report = SyntheticRequest::new("GET", "/failed").named("account", "alice");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert!(runtime.block_on(engine.decide(&report)).is_granted());
-        assert!(!now(engine.decide(&login())).is_granted());
+        assert!(runtime.block_on(engine.check(&report)).is_granted());
+        assert!(!now(engine.check(&login())).is_granted());
     }
 }
 

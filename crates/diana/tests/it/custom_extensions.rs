@@ -2,7 +2,7 @@
 
 #[path = "../../examples/custom_extensions/extensions/mod.rs"]
 mod extensions;
-use crate::support::{clock, decision_text, now, request};
+use crate::support::{Decides, clock, decision_text, now, request};
 use diana::ManualClock;
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::describe::table;
@@ -48,23 +48,23 @@ fn a_custom_algorithm_decides() {
     // Each address has its own strikes, and they expire after a minute.
     clock.advance(Duration::from_secs(60));
     assert_eq!(decision_text(&engine, &request()), "granted, closest to `login` for 203.0.113.7: 2 of 3 left");
-    assert!(now(engine.decide(&request().ip([203, 0, 113, 8]))).is_granted());
+    assert!(now(engine.check(&request().ip([203, 0, 113, 8]))).is_granted());
 }
 
 #[test]
 fn refunding_the_last_strike_ends_the_pause() {
     let (engine, _) = engine(LOGIN);
-    assert!((0..2).all(|_| now(engine.decide(&request())).is_granted()));
-    let last = now(engine.decide(&request()));
-    assert!(!now(engine.decide(&request())).is_granted());
-    now(engine.refund(last));
+    assert!((0..2).all(|_| now(engine.check(&request())).is_granted()));
+    let last = now(engine.check(&request()));
+    assert!(!now(engine.check(&request())).is_granted());
+    now(last.refund());
     assert_eq!(decision_text(&engine, &request()), "granted, closest to `login` for 203.0.113.7: 0 of 3 left");
 }
 
 #[test]
 fn a_change_of_the_parameters_keeps_the_counts() {
     let (engine, clock) = engine(LOGIN);
-    assert!((0..2).all(|_| now(engine.decide(&request())).is_granted()));
+    assert!((0..2).all(|_| now(engine.check(&request())).is_granted()));
     engine.set_rules(&read(&LOGIN.replace("3/min", "5/min"), &registry(&clock)).unwrap());
     assert_eq!(decision_text(&engine, &request()), "granted, closest to `login` for 203.0.113.7: 2 of 5 left");
     engine.set_rules(&read(&LOGIN.replace("3/min", "2/min"), &registry(&clock)).unwrap());
@@ -75,12 +75,12 @@ fn a_change_of_the_parameters_keeps_the_counts() {
 fn a_custom_key_is_counted_by() {
     let (engine, _) = engine("rules: [{name: tenants, by: subdomain, limit: 1/h, missing: deny}]");
     let of = |host: &str| SyntheticRequest::new("GET", "/").host(host);
-    assert!(now(engine.decide(&of("acme.example.com"))).is_granted());
+    assert!(now(engine.check(&of("acme.example.com"))).is_granted());
     assert_eq!(
         decision_text(&engine, &of("Acme.example.com")),
         "denied by `tenants` for acme: 0 of 1 left, retry after 1h"
     );
-    assert!(now(engine.decide(&of("globex.example.com"))).is_granted());
+    assert!(now(engine.check(&of("globex.example.com"))).is_granted());
     assert_eq!(decision_text(&engine, &of("example.com")), "denied by `tenants`: missing subdomain");
 }
 
@@ -91,7 +91,7 @@ fn a_custom_matcher_selects_requests() {
         "rules: [{name: night, match: {hours: 22-6}, deny: [203.0.113.7], by: ip}, \
          {name: day, match: {hours: 9-17}, deny: [203.0.113.7], by: ip, status: 429}]",
     );
-    let status = |engine: &Engine| now(engine.decide(&request())).status();
+    let status = |engine: &Engine| now(engine.check(&request())).status();
     assert_eq!(status(&engine), Some(503));
     clock.advance(Duration::from_secs(7 * 3_600));
     assert_eq!(status(&engine), Some(503), "at five");

@@ -1,6 +1,6 @@
 //! One decision over all rules that match a request.
 
-use crate::support::{account, decide, decision_text, engine, now, request};
+use crate::support::{Decides, account, decide, decision_text, engine, now, request};
 use diana::Retry;
 use diana::rules::rule::OverLimit;
 use diana::rules::ruleset::DenyReason;
@@ -188,10 +188,10 @@ fn permits_are_released_when_the_request_finishes() {
         decision_text(&engine, &request()),
         "denied by `uploads` for 203.0.113.7: 0 of 1 left, retry when a permit is released"
     );
-    now(engine.finish(first));
+    now(first.finish());
     let second = decide(&engine, &request());
     assert!(second.is_granted(), "the permit is released, and the rate was charged once");
-    now(engine.refund(second));
+    now(second.refund());
     let third = decide(&engine, &request());
     assert_eq!(third.to_string(), "granted, closest to `uploads` for 203.0.113.7: 0 of 1 left");
     let remaining = third.checked_limits().find(|asked| asked.rule.name == "rate").unwrap().answer.status().remaining;
@@ -246,7 +246,7 @@ fn an_engine_can_be_shared_by_threads() {
     fn is_sent<T: Send>(_: T) {}
     is_shared::<Engine>();
     let (engine, _) = engine("rules: [{name: a, limit: 1/h}]");
-    is_sent(engine.decide(&request()));
+    is_sent(engine.check(&request()));
     is_sent(engine.explain(&request()));
 }
 

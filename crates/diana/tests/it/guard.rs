@@ -1,13 +1,12 @@
-//! The guard of a request: what it settles, refunds and releases when it is dropped.
+//! The permit of a request: what it settles, refunds and releases when it is dropped.
 
-use crate::support::{file, now, request};
+use crate::support::{Decides, file, now, request};
 use diana::algorithm::{Algorithm, BucketState, WaitMode};
 use diana::rules::algorithm::Configured;
 use diana::rules::{Document, Registry, RuleFile};
 use diana::store::MemoryStore;
 use diana::{ActualCost, Cost, Engine, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, TokenBucket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 const SHARED: &str = "store: {redis: 'redis://127.0.0.1'}\n";
@@ -22,34 +21,37 @@ async fn a_second_settlement_keeps_the_costs_of_the_first() {
     let rules = "rules: [{name: a, limit: 100/h, cost: 10}, {name: b, limit: 200/h, cost: 10}]";
     let shared = file(&format!("{SHARED}{rules}"));
     let engines = [Engine::new(&file(rules)), Engine::with_shared(&shared, MemoryStore::default())];
-    for engine in engines.map(Arc::new) {
-        let mut guard = engine.acquire(&request()).await.unwrap();
-        guard.begin();
-        guard.settle(ActualCost::new().rule("a", 20).rule("b", 50));
-        guard.settle(ActualCost::new().rule("a", 30));
-        let statuses = guard.verdict().checked_limits().map(|limit| limit.answer.status().remaining);
+    for engine in engines {
+        let mut permit = engine.acquire(&request()).await.unwrap();
+        permit.settle(ActualCost::new().rule("a", 20).rule("b", 50));
+        permit.settle(ActualCost::new().rule("a", 30));
+        let statuses = permit.checked_limits().map(|limit| limit.answer.status().remaining);
         assert_eq!(statuses.collect::<Vec<_>>(), [70, 150], "shared: {}", engine.has_shared());
-        drop(guard);
+        drop(permit);
         engine.background_tasks_finished().await;
         assert_eq!((remaining(&engine, "a"), remaining(&engine, "b")), (70, 150), "shared: {}", engine.has_shared());
     }
 }
 
 #[tokio::test]
-async fn only_the_guard_of_a_denied_request_becomes_a_verdict() {
-    let engine = Arc::new(Engine::new(&file("rules: [{name: one, limit: 1/h}]")));
-    let guard = engine.acquire(&request()).await.unwrap();
-    let guard = guard.into_denied().expect_err("it is granted");
-    let denied = engine.acquire(&request()).await.expect_err("it is the second one");
-    assert!(!engine.guard(denied).into_denied().expect("it is denied").is_granted());
-    drop(guard);
-    assert_eq!(remaining(&engine, "one"), 1, "it was not carried out");
+async fn only_a_provisional_permit_that_has_not_begun_is_refunded() {
+    let engine = Engine::new(&file("rules: [{name: one, limit: 3/h}]"));
+    drop(engine.acquire(&request()).await.unwrap());
+    assert_eq!(remaining(&engine, "one"), 2, "dropping a permit keeps the charge");
+    drop(engine.acquire(&request()).await.unwrap().provisional());
+    assert_eq!(remaining(&engine, "one"), 2, "it was not carried out");
+    let mut permit = engine.acquire(&request()).await.unwrap().provisional();
+    permit.begin();
+    drop(permit);
+    assert_eq!(remaining(&engine, "one"), 1);
+    engine.acquire(&request()).await.unwrap().refund().await;
+    assert_eq!(remaining(&engine, "one"), 1);
 }
 
 #[tokio::test]
 async fn a_future_that_is_polled_after_completion_is_pending() {
     let file = file(&format!("{SHARED}rules: [{{name: one, limit: 1/h}}]"));
-    let engine = Arc::new(Engine::with_shared(&file, MemoryStore::default()));
+    let engine = Engine::with_shared(&file, MemoryStore::default());
     let mut future = Box::pin(engine.acquire(&request()));
     assert!(future.as_mut().await.is_ok());
     assert!(matches!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
@@ -103,6 +105,6 @@ fn a_panic_in_a_shadow_rule_refunds_the_active_rules() {
         "rules: [{name: permits, concurrent: 1}, {name: shadow, limit: 3/min, algorithm: panicking, shadow: true}]";
     let file = RuleFile::read(&Document::new("diana.yaml", rules), &registry).unwrap();
     let engine = Engine::new(&file);
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(engine.decide(&request())))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(engine.check(&request())))).is_err());
     assert_eq!(remaining(&engine, "permits"), 1);
 }

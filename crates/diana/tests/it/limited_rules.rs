@@ -6,7 +6,6 @@ use diana::limited::{Caller, Cause, Limits};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Clock, Engine, EngineOptions, Limited, ManualClock, Timestamp, TokioClock, limited};
 use futures_util::future::{FutureExt, join_all};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -20,10 +19,10 @@ fn file(rules: &str) -> RuleFile {
 }
 
 /// Creates an engine with these rules on this clock, and installs it under this name.
-fn rules(name: &str, clock: impl Clock, rules: &str) -> Arc<Engine> {
+fn rules(name: &str, clock: impl Clock, rules: &str) -> Engine {
     let file = file(rules);
-    let engine = Arc::new(EngineOptions::of(&file).clock(clock).build(&file));
-    Limits::new().with_rules(Arc::clone(&engine)).install_as(name);
+    let engine = EngineOptions::of(&file).clock(clock).build(&file);
+    Limits::new().with_rules(engine.clone()).install_as(name);
     engine
 }
 
@@ -100,7 +99,7 @@ fn listed_keys_are_denied_and_unknown_key_parts_are_counted_together() {
     let file = "identity: {tenant: header(x-tenant)}\nrules:\n".to_owned() + lists;
     let file = RuleFile::read(&Document::new("diana.yaml", file), &Registry::default()).unwrap();
     let engine = EngineOptions::of(&file).clock(ManualClock::new()).build(&file);
-    Limits::new().with_rules(Arc::new(engine)).install_as("lists");
+    Limits::new().with_rules(engine).install_as("lists");
     let acme = |device: &'static str| outcome(Caller::new().with("tenant", "acme").enter(|| listed(device)));
     assert_eq!(acme("stolen"), "`it::limited_rules::listed` is limited by rule `lists`: retrying does not help");
     assert_eq!(acme("good"), "ran");

@@ -5,7 +5,6 @@
 use diana::limited::{Cause, Limits};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, Limited, ManualClock, count_limit, limited};
-use std::sync::Arc;
 
 #[count_limit(limit = 2, period = "1h")]
 fn plain() -> Result<(), Limited> {
@@ -75,7 +74,7 @@ fn a_scope_has_its_own_rules() {
     let file = Document::new("diana.yaml", "rules: [{name: rule, match: {call: true}, limit: 1/h}]");
     let file = RuleFile::read(&file, &Registry::default()).unwrap();
     for _ in 0..2 {
-        let limits = Limits::new().with_rules(Arc::new(Engine::new(&file)));
+        let limits = Limits::new().with_rules(Engine::new(&file));
         assert_eq!(limits.enter(|| (by_rule().is_ok(), by_rule().is_ok())), (true, false));
     }
     assert_eq!(limits().enter(by_rule).unwrap_err().cause(), &Cause::NoRules);

@@ -8,7 +8,6 @@ use diana::redis::{Options, RedisStore};
 use diana::rules::{Document, RuleFile};
 use diana::{Clock, Engine, Limited, SystemClock, connect, count_limit, limited, rate_limit, registry};
 use diana_testing::RedisServer;
-use std::sync::Arc;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -231,9 +230,9 @@ fn shared_rules_are_checked_and_shared_permits_are_released() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let engine = runtime.block_on(async {
         let store = connect(file.store.redis.as_ref().unwrap()).await.unwrap();
-        Arc::new(Engine::with_shared(&file, store))
+        Engine::with_shared(&file, store)
     });
-    Limits::new().with_rules(Arc::clone(&engine)).install_as("rules");
+    Limits::new().with_rules(engine.clone()).install_as("rules");
     assert_eq!(by_rule_plain(), Ok(()));
     runtime.block_on(async {
         assert_eq!(by_rule().await, Ok(()));

@@ -1,6 +1,6 @@
 //! Local and shared rules in one decision.
 
-use crate::support::{account, clock, decide, decision_text, file, now};
+use crate::support::{Decides, account, clock, decide, decision_text, file, now};
 use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
 use diana::{Engine, EngineOptions, ManualClock, MaxWait, Timestamp};
 use std::sync::Arc;
@@ -96,10 +96,10 @@ fn a_cancelled_request_is_refunded() {
     let (engine, shared, _) = engine(RULES);
     shared.hangs.store(true, Ordering::Relaxed);
     for _ in 0..3 {
-        let mut waiting = Box::pin(engine.decide(&account("alice")));
+        let mut waiting = Box::pin(engine.check(&account("alice")));
         assert!(matches!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
     }
-    drop(engine.decide(&account("alice"))); // never polled
+    drop(engine.check(&account("alice"))); // never polled
     shared.hangs.store(false, Ordering::Relaxed);
     assert_eq!(remaining(&engine), [4, 2]);
 }
@@ -117,7 +117,7 @@ fn local_counts_replace_a_failing_shared_store() {
     );
     assert_eq!(shared.counts.len(), 0);
     // It is refunded to the store that was charged.
-    now(engine.refund(first));
+    now(first.refund());
     assert!(decide(&engine, &account("alice")).is_granted());
 }
 
@@ -135,7 +135,7 @@ rules:
     assert_eq!(remaining(&engine), [1, 0, 0]);
     assert!(!decide(&engine, &account("alice")).is_granted());
     assert_eq!(remaining(&engine), [1, 0, 0]);
-    now(engine.finish(first));
+    now(first.finish());
     assert_eq!(remaining(&engine), [2, 1, 1]);
 }
 

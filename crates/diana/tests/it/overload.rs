@@ -136,7 +136,7 @@ fn time_spent_waiting_for_the_client_is_not_latency() {
             verdict.waited_for_client(Duration::from_millis(millis));
         }
         verdict.answered(ResponseClass::Ok);
-        now(engine.finish(verdict));
+        now(verdict.finish());
     };
     (0..500).for_each(|_| upload(0, false));
     let before = limit(&engine);
@@ -155,7 +155,7 @@ fn an_adaptive_limit_is_lowered_by_overload_responses() {
         let mut verdict = decide(&engine, &request());
         clock.advance(Duration::from_millis(20));
         verdict.answered(ResponseClass::Overloaded);
-        now(engine.finish(verdict));
+        now(verdict.finish());
     }
     let verdict = decide(&engine, &request());
     assert!(verdict.checked_limits().next().unwrap().answer.status().limit < 20, "{verdict}");

@@ -10,14 +10,13 @@ use diana::{
 use diana_testing::RedisServer;
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, sink, stream};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// An engine on tokio's time.
-fn engine(rules: &str) -> Arc<Engine> {
+fn engine(rules: &str) -> Engine {
     let file = file(rules);
-    Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file))
+    EngineOptions::of(&file).clock(TokioClock::new()).build(&file)
 }
 
 fn mails(rest: &str) -> RuleLimiter {
@@ -83,18 +82,18 @@ async fn a_sink_ends_with_the_total_of_its_rule() {
 
 #[test]
 fn an_iterator_is_paced_by_a_rule_without_a_runtime() {
-    let engine = Arc::new(Engine::new(&file("rules: [{name: mails, match: {call: true}, limit: 1000/s burst 1}]")));
+    let engine = Engine::new(&file("rules: [{name: mails, match: {call: true}, limit: 1000/s burst 1}]"));
     let items = (1..=20).rate_limited(engine.limiter("mails").unwrap());
     let start = SystemClock.now();
     assert_eq!(items.count(), 20);
     assert!(SystemClock.now().since(start) >= Duration::from_millis(19));
 }
 
-async fn shared(redis: &RedisServer) -> Arc<Engine> {
+async fn shared(redis: &RedisServer) -> Engine {
     let text = "store: {redis: '${URL}', timeout: 5s}\nrules: [{name: mails, match: {call: true}, limit: 100/s burst 1, wait: 10s}]";
     let document = Document::new("diana.yaml", text);
     let file = RuleFile::read_with(&document, &registry(), |_| Some(redis.url())).unwrap();
-    Arc::new(Engine::with_shared(&file, connect(file.store.redis.as_ref().unwrap()).await.unwrap()))
+    Engine::with_shared(&file, connect(file.store.redis.as_ref().unwrap()).await.unwrap())
 }
 
 /// Consumers in two processes, as Redis sees them.

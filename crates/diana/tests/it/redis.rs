@@ -1,6 +1,6 @@
 //! Engines that share their counts on a real Redis, as configured in their file.
 
-use crate::support::account;
+use crate::support::{Decides, account};
 use diana::Cost;
 use diana::rules::rule::CountedIn;
 use diana::rules::{Document, RuleFile};
@@ -32,22 +32,22 @@ async fn two_engines_share_only_shared_rules() {
     let (one, other) = (engine(&file).await, engine(&file).await);
     let mut held = Vec::new();
     for engine in [&one, &other] {
-        let verdict = engine.decide(&account("alice")).await;
+        let verdict = engine.check(&account("alice")).await;
         assert!(verdict.is_granted(), "{verdict}");
-        held.push((engine, verdict));
+        held.push(verdict);
     }
-    let verdict = one.decide(&account("alice")).await;
+    let verdict = one.check(&account("alice")).await;
     assert_eq!(verdict.to_string(), "denied by `permits` for alice: 0 of 2 left, retry when a permit is released");
-    for (engine, verdict) in held {
-        engine.finish(verdict).await;
+    for verdict in held {
+        verdict.finish().await;
     }
     // The denied request has refunded its local charges.
-    let verdict = one.decide(&account("alice")).await;
+    let verdict = one.check(&account("alice")).await;
     assert!(verdict.is_granted(), "{verdict}");
-    one.finish(verdict).await;
-    let denied = other.decide(&account("alice")).await;
+    verdict.finish().await;
+    let denied = other.check(&account("alice")).await;
     assert!(denied.to_string().starts_with("denied by `shared` for alice: 0 of 3 left, retry after "), "{denied}");
-    let denied = one.decide(&account("alice")).await;
+    let denied = one.check(&account("alice")).await;
     assert!(denied.to_string().starts_with("denied by `own` for alice: 0 of 2 left, retry after "), "{denied}");
 }
 
@@ -62,14 +62,14 @@ async fn a_changed_shared_limit_keeps_its_usage_in_all_engines() {
     let (old, new) = (read(&text(1, "5/day"), &redis.url()), read(&text(2, "4/day"), &redis.url()));
     let (one, other) = (engine(&old).await, engine(&old).await);
     for engine in [&one, &other, &one] {
-        assert!(engine.decide(&account("alice")).await.is_granted());
+        assert!(engine.check(&account("alice")).await.is_granted());
     }
     one.set_rules(&new);
-    assert!(one.decide(&account("alice")).await.is_granted());
-    assert!(!one.decide(&account("alice")).await.is_granted());
+    assert!(one.check(&account("alice")).await.is_granted());
+    assert!(!one.check(&account("alice")).await.is_granted());
     // An engine that still has the old rules, or starts with them, uses the newer limits, too.
-    assert!(!other.decide(&account("alice")).await.is_granted());
-    assert!(!engine(&old).await.decide(&account("alice")).await.is_granted());
+    assert!(!other.check(&account("alice")).await.is_granted());
+    assert!(!engine(&old).await.check(&account("alice")).await.is_granted());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,15 +77,15 @@ async fn without_redis_each_engine_counts_locally() {
     let mut redis = RedisServer::start().unwrap();
     let file = read(RULES, &redis.url());
     let engine = engine(&file).await;
-    assert!(engine.decide(&account("alice")).await.is_granted());
+    assert!(engine.check(&account("alice")).await.is_granted());
     redis.kill().unwrap();
     for _ in 0..3 {
-        let verdict = engine.decide(&account("bob")).await;
+        let verdict = engine.check(&account("bob")).await;
         if verdict.is_granted() {
-            engine.finish(verdict).await;
+            verdict.finish().await;
         }
     }
-    let denied = engine.decide(&account("bob")).await;
+    let denied = engine.check(&account("bob")).await;
     assert!(denied.to_string().starts_with("denied by `own` for bob: 0 of 2 left"), "{denied}");
 }
 
@@ -113,7 +113,7 @@ async fn key_admin_changes_shared_counts_for_all_engines() {
     );
     let (one, other) = (engine(&file).await, engine(&file).await);
     for _ in 0..3 {
-        assert!(one.decide(&account("alice")).await.is_granted());
+        assert!(one.check(&account("alice")).await.is_granted());
     }
     let remaining = async |engine: &Engine| engine.peek_key("a", &["alice"]).await.unwrap().limits[0].remaining;
     assert_eq!(remaining(&other).await, 0);
@@ -135,8 +135,8 @@ async fn several_windows_of_a_log_are_one_key() {
         "store: {{redis: '${{URL}}', timeout: 5s, prefix: logs}}\nrules:\n  - {{name: calls, by: account, {limit}}}\n"
     );
     let engine = engine(&read(&text, &redis.url())).await;
-    assert!(engine.decide(&account("alice")).await.is_granted());
-    let denied = engine.decide(&account("alice")).await.to_string();
+    assert!(engine.check(&account("alice")).await.is_granted());
+    let denied = engine.check(&account("alice")).await.to_string();
     assert!(denied.starts_with("denied by `calls` for alice: 0 of 1 left, retry after "), "{denied}");
     let keys = redis.cli(&["KEYS", "logs:calls*"]).unwrap();
     assert_eq!(keys.lines().count(), 1, "{keys}");

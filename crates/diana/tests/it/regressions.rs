@@ -1,7 +1,6 @@
 //! Bugs that were fixed, each with its symptom.
 
-use crate::support::{account, decide, decision_text, engine, file, now, request};
-use diana::Verdict;
+use crate::support::{Decides, account, decide, decision_text, engine, file, now, request};
 use diana::rules::attributes::SyntheticRequest;
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ fn adding_or_removing_a_limit_keeps_the_counts_of_the_others() {
 
     let (engine, _) = crate::support::engine("rules: [{name: r, by: account, total: 3}]");
     let held = [(); 3].map(|()| decide(&engine, &account("x")));
-    assert!(held.iter().all(Verdict::is_granted));
+    assert!(held.iter().all(|decided| decided.is_granted()));
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 100/s, total: 3}]"));
     assert_eq!(remaining(&engine), [100, 0]);
 }
@@ -70,7 +69,7 @@ fn dropping_a_verdict_releases_its_permits() {
         drop(verdict);
     }
     let verdict = decide(&engine, &request());
-    now(engine.finish(verdict));
+    now(verdict.finish());
     let (first, second) = (decide(&engine, &request()), decide(&engine, &request()));
     assert!(first.is_granted() && !second.is_granted(), "finish releases the permit once");
 }
@@ -83,7 +82,7 @@ fn a_denying_shadow_rule_releases_nothing() {
     for _ in 0..3 {
         let verdict = decide(&engine, &request());
         assert_eq!(verdict.shadow_denials().count(), 1);
-        now(engine.finish(verdict));
+        now(verdict.finish());
     }
     let remaining = now(engine.explain(&request())).rules[0].limits[1].1.status().remaining;
     assert_eq!(remaining, 1);
@@ -138,23 +137,23 @@ fn a_cancelled_request_frees_its_reservation() {
         let (engine, _) = engine(&format!("rules: [{{name: r, {rule}, wait: 60s, queue: 2}}]"));
         let next = || decide(&engine, &request());
         // All requests that need not wait, and the two that may.
-        let mut granted = std::iter::repeat_with(next).take_while(Verdict::is_granted).collect::<Vec<_>>();
+        let mut granted = std::iter::repeat_with(next).take_while(|decided| decided.is_granted()).collect::<Vec<_>>();
         assert!(granted.len() > 2 && !next().is_granted(), "{rule}");
         for _ in 0..3 {
             for verdict in granted.split_off(granted.len() - 2) {
-                now(engine.refund(verdict));
+                now(verdict.refund());
             }
             granted.extend([next(), next()]);
-            assert!(granted.iter().all(Verdict::is_granted), "{rule}: no request waits");
+            assert!(granted.iter().all(|decided| decided.is_granted()), "{rule}: no request waits");
             assert!(!next().is_granted(), "{rule}: now two wait again");
         }
         // A decision that is dropped before it is polled is cancelled, too.
         let last = granted.pop().unwrap();
-        now(engine.refund(last));
-        drop(engine.decide(&request()));
+        now(last.refund());
+        drop(engine.check(&request()));
         assert!(next().is_granted() && !next().is_granted(), "{rule}");
         // A finished request keeps its reservation.
-        now(engine.finish(granted.pop().unwrap()));
+        now(granted.pop().unwrap().finish());
         assert!(!next().is_granted(), "{rule}");
     }
 }

@@ -62,9 +62,9 @@ fn an_in_flight_request_is_released_under_its_own_rules() {
     let (first, second) = (decide(&engine, &account("x")), decide(&engine, &account("x")));
     engine.set_rules(&file("rules: [{name: a, by: account, concurrent: 1}]"));
     assert!(!decide(&engine, &account("x")).is_granted());
-    now(engine.finish(first));
+    now(first.finish());
     assert!(!decide(&engine, &account("x")).is_granted(), "one is still in flight, and the limit is one");
-    now(engine.finish(second));
+    now(second.finish());
     assert!(decide(&engine, &account("x")).is_granted());
 }
 
@@ -108,7 +108,7 @@ fn a_thousand_changes_under_load_keep_exact_counts() {
                         verdict.checked_limits().map(|asked| asked.rule.name.clone()).filter(|name| name != "changing");
                     let names = names.collect::<Vec<_>>().join(" and ");
                     assert!(["one and two", "three and four"].contains(&&*names), "half of a change: {names}");
-                    now(engine.refund(verdict));
+                    now(verdict.refund());
                 }
             });
         }

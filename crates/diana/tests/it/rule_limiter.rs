@@ -42,7 +42,7 @@ const RULES: &str = "rules: [{name: connections, match: {call: [application]}, b
 #[tokio::test(start_paused = true)]
 async fn a_reload_resizes_the_pools_of_a_rule() {
     let rules = |size: &str| file(&RULES.replace("SIZE", size));
-    let engine = Arc::new(Engine::new(&rules("2")));
+    let engine = Engine::new(&rules("2"));
     let limiter = engine.limiter("connections").unwrap();
     assert_eq!(limiter.rule(), "connections");
     let database = Database::default();
@@ -76,7 +76,6 @@ async fn a_reload_resizes_the_pools_of_a_rule() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_without_permits_to_hold_is_an_error() {
     let (engine, _) = engine("rules: [{name: rate, match: {call: true}, limit: 5/s}]");
-    let engine = Arc::new(engine);
     assert_eq!(engine.limiter("rates").unwrap_err().to_string(), "unknown rule `rates`");
     let pool = Pool::from_source("orders", engine.limiter("rate").unwrap());
     let error = pool.get(|| Database::default().connect()).await.unwrap_err();
@@ -91,14 +90,14 @@ async fn a_rule_without_permits_to_hold_is_an_error() {
     assert!(error.to_string().contains("unknown rule `rate`"), "{error}");
 }
 
-async fn shared_engine(redis: &RedisServer, size: u64) -> Arc<Engine> {
+async fn shared_engine(redis: &RedisServer, size: u64) -> Engine {
     // Without `wait`, a request would wait for the connections of its own pool only.
     let rules = RULES.replace("SIZE", &format!("{size}, wait: 30s"));
     let text = format!("store: {{redis: '${{URL}}', timeout: 5s}}\n{rules}");
     let document = Document::new("diana.yaml", text);
     let file = RuleFile::read_with(&document, &registry(), |_| Some(redis.url())).unwrap();
     let store = connect(file.store.redis.as_ref().unwrap()).await.unwrap();
-    Arc::new(Engine::with_shared(&file, store))
+    Engine::with_shared(&file, store)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,11 @@
 //! Several requests that are decided together, peeks, refunds, and rules that charge others; in process and on a shared
 //! store.
 
-use crate::support::{account, clock, file};
+use crate::support::{Decides, account, clock, file};
 use diana::rules::Attributes;
 use diana::rules::attributes::SyntheticRequest;
 use diana::store::MemoryStore;
 use diana::{Engine, EngineOptions};
-use std::sync::Arc;
 
 const RULES: &str = "
   - {name: all, limit: 10/h}
@@ -15,22 +14,16 @@ const RULES: &str = "
 ";
 
 /// Returns the same engine with counts in this process, and in a shared store.
-fn engines(rules: &str) -> [Arc<Engine>; 2] {
+fn engines(rules: &str) -> [Engine; 2] {
     let local = file(&format!("rules:\n{rules}"));
     let shared = file(&format!("store: {{redis: 'redis://127.0.0.1'}}\nrules:\n{rules}"));
     let local = EngineOptions::of(&local).clock(clock()).build(&local);
     let shared = EngineOptions::of(&shared).clock(clock()).build_shared(&shared, MemoryStore::default());
-    [Arc::new(local), Arc::new(shared)]
+    [local, shared]
 }
 
-async fn is_granted(engine: &Arc<Engine>, requests: &[&dyn Attributes]) -> bool {
-    match engine.acquire_all(requests).await {
-        Ok(mut guard) => {
-            guard.begin();
-            true
-        }
-        Err(_) => false,
-    }
+async fn is_granted(engine: &Engine, requests: &[&dyn Attributes]) -> bool {
+    engine.acquire_all(requests).await.is_ok()
 }
 
 async fn remaining(engine: &Engine, rule: &str, key: &[&str]) -> u64 {
@@ -63,17 +56,17 @@ async fn several_requests_are_charged_all_or_nothing() {
 async fn a_peek_of_nothing_is_denied_only_if_a_limit_is_exceeded() {
     for engine in engines(RULES) {
         let (alice, nothing) = (account("alice"), account("alice").hits(0));
-        assert!(engine.peek_all(&[&account("alice").hits(3)]).await.is_granted());
-        assert!(!engine.peek_all(&[&account("alice").hits(4)]).await.is_granted());
+        assert!(engine.peek(&[&account("alice").hits(3)]).await.is_granted());
+        assert!(!engine.peek(&[&account("alice").hits(4)]).await.is_granted());
         assert_eq!(remaining(&engine, "each", &["alice"]).await, 3);
         assert!(is_granted(&engine, &[&alice.clone().hits(3)]).await);
-        assert!(!engine.peek_all(&[&alice]).await.is_granted());
-        assert!(engine.peek_all(&[&nothing]).await.is_granted(), "used up is not exceeded");
+        assert!(!engine.peek(&[&alice]).await.is_granted());
+        assert!(engine.peek(&[&nothing]).await.is_granted(), "used up is not exceeded");
         assert!(!is_granted(&engine, &[&used("alice", 1)]).await, "`each` counts it, too");
-        assert!(engine.peek_all(&[&nothing]).await.is_granted());
+        assert!(engine.peek(&[&nothing]).await.is_granted());
         // Dropping a peeked verdict, or finishing it, changes nothing.
-        engine.finish(engine.peek_all(&[&nothing]).await).await;
-        engine.refund(engine.peek_all(&[&account("bob")]).await).await;
+        engine.peek(&[&nothing]).await.finish().await;
+        engine.peek(&[&account("bob")]).await.refund().await;
         assert_eq!(remaining(&engine, "all", &[]).await, 7);
     }
 }
@@ -86,12 +79,12 @@ async fn a_rule_charges_another_into_debt_and_never_denies() {
 ";
     for engine in engines(REPORTS) {
         let ask = SyntheticRequest::new("POST", "/ask").named("account", "alice").hits(0);
-        assert!(engine.peek_all(&[&ask]).await.is_granted());
+        assert!(engine.peek(&[&ask]).await.is_granted());
         assert!(is_granted(&engine, &[&used("alice", 90)]).await);
         assert_eq!(remaining(&engine, "tokens", &["alice"]).await, 10);
-        assert!(engine.peek_all(&[&ask]).await.is_granted());
+        assert!(engine.peek(&[&ask]).await.is_granted());
         assert!(is_granted(&engine, &[&used("alice", 90)]).await, "it is only reported");
-        assert!(!engine.peek_all(&[&ask]).await.is_granted());
+        assert!(!engine.peek(&[&ask]).await.is_granted());
         assert_eq!(remaining(&engine, "tokens", &["bob"]).await, 100);
         assert_eq!(engine.rules().named("used").unwrap().counted().granted, 2);
         // What was not used is given back.

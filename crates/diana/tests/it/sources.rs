@@ -1,6 +1,6 @@
 //! Reloads from a real file and a real etcd: rules change without a restart, and counts are kept.
 
-use crate::support::account;
+use crate::support::{Decides, account};
 use diana::config::{Origin, Sources, WatchHandle};
 use diana::rules::{Document, RuleFile};
 use diana::{Engine, Reloader, registry};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 struct Started {
-    engine: Arc<Engine>,
+    engine: Engine,
     reloader: Arc<Reloader>,
     running: WatchHandle,
 }
@@ -20,8 +20,8 @@ struct Started {
 async fn start(path: &Path) -> Started {
     let document = Document::new(path.display().to_string(), std::fs::read_to_string(path).unwrap());
     let file = RuleFile::read(&document, &registry()).unwrap_or_else(|problems| panic!("{problems}"));
-    let engine = Arc::new(Engine::new(&file));
-    let reloader = Reloader::new(Arc::clone(&engine), registry());
+    let engine = Engine::new(&file);
+    let reloader = Reloader::new(engine.clone(), registry());
     let running = Sources::new().local(path).remote_of(&file).unwrap().start(reloader.clone()).await.unwrap();
     Started { engine, reloader, running }
 }
@@ -48,12 +48,12 @@ async fn an_edited_file_is_loaded_and_keeps_the_counts() {
     write(&path, "rules: [{name: a, by: account, limit: 3/day}]").unwrap();
     let Started { engine, reloader, running } = start(&path).await;
     assert_eq!(running.status().active, Origin::Local);
-    assert!(engine.decide(&account("alice")).await.is_granted());
-    assert!(engine.decide(&account("alice")).await.is_granted());
+    assert!(engine.check(&account("alice")).await.is_granted());
+    assert!(engine.check(&account("alice")).await.is_granted());
 
     write(&path, "rules: [{name: a, by: account, limit: 2/day}]").unwrap();
     until("the new limit", || limit(&engine) == "2/day").await;
-    assert!(!engine.decide(&account("alice")).await.is_granted(), "both requests are still counted");
+    assert!(!engine.check(&account("alice")).await.is_granted(), "both requests are still counted");
     assert_eq!(reloader.file().unwrap().rules[0].limits[0].written, "2/day");
 
     // An invalid file changes nothing, and is reported with its location.
@@ -79,14 +79,14 @@ async fn rules_of_etcd_replace_local_rules_and_change_at_runtime() {
     let Started { engine, running, .. } = start(&path).await;
     assert_eq!((running.status().active, limit(&engine)), (Origin::Remote, "3/day".to_owned()));
     for _ in 0..3 {
-        assert!(engine.decide(&account("alice")).await.is_granted());
+        assert!(engine.check(&account("alice")).await.is_granted());
     }
-    assert_eq!(engine.decide(&account("alice")).await.status(), Some(429));
+    assert_eq!(engine.check(&account("alice")).await.status(), Some(429));
 
     etcd.put("/diana/rules", "rules: [{name: a, by: account, limit: 4/day}]").unwrap();
     until("the new rules", || limit(&engine) == "4/day").await;
-    assert!(engine.decide(&account("alice")).await.is_granted(), "one more is allowed");
-    assert!(!engine.decide(&account("alice")).await.is_granted());
+    assert!(engine.check(&account("alice")).await.is_granted(), "one more is allowed");
+    assert!(!engine.check(&account("alice")).await.is_granted());
 
     // The config server cannot set sections of the machine.
     etcd.put("/diana/rules", "gateway: {listen: '0.0.0.0:1'}\nrules: [{name: a, limit: 9/day}]").unwrap();

@@ -1,8 +1,8 @@
 //! The heaviest keys of each rule, and which denials are to be logged.
 
 use crate::support::{account, decide, engine, file};
+use diana::Engine;
 use diana::rules::ruleset::{KeyOutcome, MAX_LOGGED, TopKeys, Window};
-use diana::{Engine, Verdict};
 use std::time::Duration;
 
 fn top(engine: &Engine, rule: &str, outcome: KeyOutcome) -> TopKeys {
@@ -37,7 +37,7 @@ fn the_denied_and_allowed_keys_of_a_rule_are_counted() {
 fn a_shadow_rule_has_the_keys_that_it_would_have_denied() {
     let (engine, _) = engine("rules: [{name: watched, by: account, limit: 1/h, shadow: true}]");
     let verdicts = (0..3).map(|_| decide(&engine, &account("alice"))).collect::<Vec<_>>();
-    assert!(verdicts.iter().all(Verdict::is_granted));
+    assert!(verdicts.iter().all(|decided| decided.is_granted()));
     assert_eq!(counts(&top(&engine, "watched", KeyOutcome::Denied)), [key("alice", 2)]);
     let by = verdicts[2].shadow_denials().map(|by| (by.rule.name.clone(), by.key.to_vec())).collect::<Vec<_>>();
     assert_eq!(by, [("watched".to_owned(), b"alice".to_vec())]);

@@ -1,6 +1,6 @@
 //! Wait queues: FIFO, bounded, and nothing is lost when a request is cancelled.
 
-use crate::support::{account, file, now, request};
+use crate::support::{Decided, Decides, account, file, now, request};
 use diana::TokioClock;
 use diana::store::MemoryStore;
 use diana::{Engine, EngineOptions, Verdict};
@@ -39,13 +39,13 @@ async fn transcript(engine: &Engine, count: usize, holds: Duration) -> Vec<Strin
     join_all((0..count).map(|index| {
         let events = &events;
         async move {
-            let verdict = engine.admit(&request()).await;
+            let verdict = engine.queue(&request()).await;
             let at = began.elapsed().as_millis();
             let outcome = if verdict.is_granted() { "granted" } else { "denied" };
             events.lock().push(format!("{index} {outcome} at {at}ms"));
             if verdict.is_granted() {
                 tokio::time::sleep(holds).await;
-                engine.finish(verdict).await;
+                verdict.finish().await;
             }
         }
     }))
@@ -96,13 +96,13 @@ async fn wait_and_queue_are_maximums() {
 #[tokio::test(start_paused = true)]
 async fn each_key_has_its_own_queue() {
     let engine = engine("rules: [{name: permits, by: account, concurrent: 1, wait: 1s, queue: 1}]");
-    let alice = engine.admit(&account("alice")).await;
-    let waiting = engine.admit(&account("alice"));
+    let alice = engine.queue(&account("alice")).await;
+    let waiting = engine.queue(&account("alice"));
     let mut waiting = pin!(waiting);
     assert!(poll(waiting.as_mut()).is_pending());
     // Alice's queue does not delay Bob.
-    assert!(now(engine.admit(&account("bob"))).is_granted());
-    assert!(!now(engine.admit(&account("alice"))).is_granted(), "her queue is full");
+    assert!(now(engine.queue(&account("bob"))).is_granted());
+    assert!(!now(engine.queue(&account("alice"))).is_granted(), "her queue is full");
     drop(alice);
     assert!(waiting.await.is_granted());
     let counted = engine.rules().rules()[0].counted();
@@ -114,12 +114,12 @@ async fn a_request_that_does_not_queue_does_not_overtake() {
     for is_shared in [false, true] {
         let rules = "rules: [{name: permits, concurrent: 1, wait: 1s}]";
         let engine = if is_shared { shared(rules) } else { engine(rules) };
-        let first = engine.admit(&request()).await;
-        let mut second = pin!(engine.admit(&request()));
+        let first = engine.queue(&request()).await;
+        let mut second = pin!(engine.queue(&request()));
         assert!(poll(second.as_mut()).is_pending());
-        engine.finish(first).await;
+        first.finish().await;
         // A permit is free, but it belongs to the second request.
-        let overtaking = now(engine.decide(&request()));
+        let overtaking = now(engine.check(&request()));
         assert!(!overtaking.is_granted(), "{overtaking}");
         assert_eq!(overtaking.denied_by().unwrap().name, "permits");
         let verdict = second.await;
@@ -131,9 +131,9 @@ async fn a_request_that_does_not_queue_does_not_overtake() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_makes_way_for_the_next() {
     let engine = engine("rules: [{name: permits, concurrent: 1, wait: 10s}, {name: all, total: 3}]");
-    let first = engine.admit(&request()).await;
-    let mut cancelled = Box::pin(engine.admit(&request()));
-    let mut queued = Box::pin(engine.admit(&request()));
+    let first = engine.queue(&request()).await;
+    let mut cancelled = Box::pin(engine.queue(&request()));
+    let mut queued = Box::pin(engine.queue(&request()));
     assert!(poll(cancelled.as_mut()).is_pending() && poll(queued.as_mut()).is_pending());
     drop(first);
     // It was woken, and is cancelled before it is polled.
@@ -142,7 +142,7 @@ async fn a_cancelled_request_makes_way_for_the_next() {
     assert!(verdict.is_granted(), "{verdict}");
     assert_eq!(verdict.to_string(), "granted, closest to `permits`: 0 of 1 left");
     drop(verdict);
-    let last = engine.admit(&request()).await;
+    let last = engine.queue(&request()).await;
     assert_eq!(
         last.checked_limits().map(|asked| asked.answer.status().remaining).collect::<Vec<_>>(),
         [0, 0],
@@ -153,9 +153,9 @@ async fn a_cancelled_request_makes_way_for_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_denial_by_a_rule_without_wait_is_immediate() {
     let engine = engine("rules: [{name: permits, concurrent: 1, wait: 10s}, {name: few, limit: 1/h}]");
-    let first = engine.admit(&request()).await;
+    let first = engine.queue(&request()).await;
     assert!(first.is_granted());
-    let denied = now(engine.admit(&request()));
+    let denied = now(engine.queue(&request()));
     assert!(denied.checked_limits().all(|asked| !asked.answer.is_granted()));
 }
 
@@ -163,13 +163,13 @@ async fn a_denial_by_a_rule_without_wait_is_immediate() {
 async fn a_request_with_two_limits_waits_for_both() {
     let engine =
         engine("rules: [{name: own, by: account, concurrent: 1, wait: 10s}, {name: all, concurrent: 2, wait: 10s}]");
-    let alice = engine.admit(&account("alice")).await;
-    let bob = engine.admit(&account("bob")).await;
-    let mut waiting = Box::pin(engine.admit(&account("alice")));
+    let alice = engine.queue(&account("alice")).await;
+    let bob = engine.queue(&account("bob")).await;
+    let mut waiting = Box::pin(engine.queue(&account("alice")));
     assert!(poll(waiting.as_mut()).is_pending());
     drop(bob);
     assert!(poll(waiting.as_mut()).is_pending(), "alice's own permit is in use");
-    let carol = engine.admit(&account("carol"));
+    let carol = engine.queue(&account("carol"));
     let mut carol = Box::pin(carol);
     let polled = poll(carol.as_mut());
     drop(alice);
@@ -186,8 +186,7 @@ async fn a_request_with_two_limits_waits_for_both() {
 async fn a_permit_that_another_process_releases_is_found() {
     let rules = "rules: [{name: permits, concurrent: 1, wait: 10s}]";
     let engine = shared(rules);
-    let first = engine.admit(&request()).await;
-    let engine = Arc::new(engine);
+    let first = engine.queue(&request()).await;
     let waiting = engine.acquire(&request()).now().expect_err("it is queued");
     let other = async {
         tokio::time::sleep(ms(500)).await;
@@ -203,7 +202,7 @@ async fn a_permit_that_another_process_releases_is_found() {
         );
     };
     let (acquired, ()) = tokio::join!(waiting, other);
-    let queued = acquired.unwrap().verdict().queued_for();
+    let queued = acquired.unwrap().queued_for();
     assert!((ms(500)..ms(600)).contains(&queued), "{queued:?}");
 }
 
@@ -220,23 +219,23 @@ async fn a_verdict_reports_its_time_in_the_queue_and_the_rule() {
     // In hundredths of a second, since timers are late by up to a millisecond.
     let waited =
         |verdict: &Verdict| (verdict.queued_for().as_millis() / 10, verdict.waited_for().map(|rule| rule.name.clone()));
-    let first = engine.admit(&request()).await;
+    let first = engine.queue(&request()).await;
     assert_eq!(waited(&first), (0, None));
-    let (second, ()) = tokio::join!(engine.admit(&request()), async {
+    let (second, ()) = tokio::join!(engine.queue(&request()), async {
         tokio::time::sleep(ms(300)).await;
         drop(first);
     });
     assert!(second.is_granted());
     assert_eq!(waited(&second), (30, Some("permits".to_owned())));
     // A denied request has waited, too.
-    let third = engine.admit(&request()).await;
+    let third = engine.queue(&request()).await;
     assert!(!third.is_granted());
     assert_eq!(waited(&third), (50, Some("permits".to_owned())));
     drop(second);
     // A reserved time is still to be waited for.
     let paced = diana::rules::attributes::SyntheticRequest::new("GET", "/paced");
-    drop(engine.admit(&paced).await);
-    let reserved = engine.admit(&paced).await;
+    drop(engine.queue(&paced).await);
+    let reserved = engine.queue(&paced).await;
     assert_eq!(reserved.wait(), Some(ms(1_000)));
     assert_eq!(waited(&reserved), (0, Some("paced".to_owned())));
 }
@@ -244,15 +243,15 @@ async fn a_verdict_reports_its_time_in_the_queue_and_the_rule() {
 #[test]
 fn permits_released_on_another_thread_wake_the_first_waiter() {
     let file = file("rules: [{name: permits, concurrent: 3, wait: 60s}]");
-    let engine = Arc::new(EngineOptions::of(&file).build(&file));
+    let engine = EngineOptions::of(&file).build(&file);
     let concurrency = Arc::new(Mutex::new((0_u32, 0_u32)));
     let threads = (0..4).map(|_| {
-        let (engine, concurrency) = (Arc::clone(&engine), Arc::clone(&concurrency));
+        let (engine, concurrency) = (engine.clone(), Arc::clone(&concurrency));
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(join_all((0..25).map(|_| async {
                 for _ in 0..20 {
-                    let verdict: Verdict = engine.admit(&request()).await;
+                    let verdict = engine.queue(&request()).await;
                     assert!(verdict.is_granted(), "{verdict}");
                     let in_flight = {
                         let mut counts = concurrency.lock();
@@ -282,8 +281,8 @@ async fn queued_requests_are_woken_when_the_key_is_reset() {
             let rules = format!("rules: [{{name: permits, {by}{limit}, wait: 2h}}]");
             let engine = if is_shared { shared(&rules) } else { engine(&rules) };
             let began = tokio::time::Instant::now();
-            let first = engine.admit(&account("alice")).await;
-            let mut waiting = Box::pin(engine.admit(&account("alice")));
+            let first = engine.queue(&account("alice")).await;
+            let mut waiting = Box::pin(engine.queue(&account("alice")));
             assert!(poll(waiting.as_mut()).is_pending());
             engine.reset_key("permits", key.as_slice()).await.unwrap();
             let verdict = waiting.await;
@@ -314,8 +313,8 @@ async fn queued_requests_are_decided_by_the_new_rules() {
     ] {
         let engine = engine(one);
         let began = tokio::time::Instant::now();
-        let first = engine.admit(&account("alice")).await;
-        let mut waiting = [(); 2].map(|()| Box::pin(engine.admit(&account("alice"))));
+        let first = engine.queue(&account("alice")).await;
+        let mut waiting = [(); 2].map(|()| Box::pin(engine.queue(&account("alice"))));
         assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_pending()));
         engine.set_rules(&file(changed));
         let verdicts = join_all(waiting).await;
@@ -335,8 +334,8 @@ async fn queued_requests_are_decided_by_the_new_rules() {
 #[tokio::test(start_paused = true)]
 async fn queued_requests_keep_their_position_when_other_rules_change() {
     let engine = engine("rules: [{name: permits, concurrent: 1, wait: 1h}]");
-    let first = engine.admit(&request()).await;
-    let mut waiting = [(); 3].map(|()| Box::pin(engine.admit(&request())));
+    let first = engine.queue(&request()).await;
+    let mut waiting = [(); 3].map(|()| Box::pin(engine.queue(&request())));
     assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_pending()));
     engine.set_rules(&file("rules: [{name: new, limit: 5/h}, {name: permits, concurrent: 1, wait: 1h}]"));
     assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_pending()));
@@ -355,21 +354,21 @@ async fn queued_requests_keep_their_position_when_other_rules_change() {
 async fn check_delays(engine: &Engine) {
     let mut verdicts = Vec::new();
     for _ in 0..8 {
-        verdicts.push(engine.decide(&request()).await);
+        verdicts.push(engine.check(&request()).await);
     }
-    let waits = |verdicts: &[Verdict]| verdicts.iter().map(Verdict::wait).collect::<Vec<_>>();
+    let waits = |verdicts: &[Decided]| verdicts.iter().map(|verdict| verdict.wait()).collect::<Vec<_>>();
     let (immediate, once, twice) = (Some(ms(0)), Some(ms(200)), Some(ms(400)));
     assert_eq!(waits(&verdicts), [immediate, immediate, once, once, twice, twice, None, None]);
     // A request of one second moves the unit halfway there: (200 + 1000) / 2.
     tokio::time::advance(ms(1_000)).await;
-    engine.finish(verdicts.remove(0)).await;
-    let next = engine.decide(&request()).await;
+    verdicts.remove(0).finish().await;
+    let next = engine.check(&request()).await;
     assert_eq!(next.wait(), Some(ms(1_200)));
     verdicts.push(next);
     for verdict in verdicts {
-        engine.finish(verdict).await;
+        verdict.finish().await;
     }
-    assert_eq!(engine.decide(&request()).await.wait(), immediate, "the delay is reset when no request is left");
+    assert_eq!(engine.check(&request()).await.wait(), immediate, "the delay is reset when no request is left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,7 +381,7 @@ async fn a_burst_over_a_concurrent_limit_is_granted_after_a_delay() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_over_the_maximum_is_denied() {
     let engine = engine("rules: [{name: a, concurrent: {limit: 1, burst: 5, delay: 300ms}, wait: 500ms, queue: 1}]");
-    let verdicts = [now(engine.decide(&request())), now(engine.decide(&request())), now(engine.decide(&request()))];
-    let waits = verdicts.each_ref().map(Verdict::wait);
+    let verdicts = [now(engine.check(&request())), now(engine.check(&request())), now(engine.check(&request()))];
+    let waits = verdicts.each_ref().map(|verdict| verdict.wait());
     assert_eq!(waits, [Some(ms(0)), Some(ms(300)), None]);
 }

@@ -6,7 +6,6 @@ use diana::rules::{Document, Registry, RuleFile};
 use diana::{ConcurrencyLimiter, Engine, EngineOptions, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana_http::{ClientRateLimitError, ClientRateLimitLayer, Filter, RequestHost};
 use reqwest_middleware::{ClientBuilder, Error};
-use std::sync::Arc;
 use std::time::Duration;
 use tower::{ServiceBuilder, ServiceExt};
 
@@ -120,7 +119,7 @@ rules:
     let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default());
     let file = file.unwrap_or_else(|problems| panic!("{problems}"));
     let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
-    let layer = ClientRateLimitLayer::by_rules(Filter::new(Arc::new(engine))).max_wait(ms(0));
+    let layer = ClientRateLimitLayer::by_rules(Filter::new(engine)).max_wait(ms(0));
     let client = ClientBuilder::new(plain()).with(layer).build();
 
     let write = || client.post(server.url("/things/1")).header("x-plan", "free");

@@ -4,7 +4,7 @@ use diana_admin::AdminSection;
 use diana_config::RemoteSection;
 use diana_gateway::section::GatewaySection;
 use diana_rules::rule::{CountedIn, Mode, OnStatus, OverLimit};
-use diana_rules::ruleset::{DenyReason, Matches};
+use diana_rules::ruleset::{DenyReason, Matches, Purpose};
 use diana_rules::{Attribute, Attributes, Document, RuleFile, RuleSet};
 use std::borrow::Cow;
 use std::path::Path;
@@ -100,7 +100,7 @@ impl Attributes for Request {
 /// Each rule that matches a request: its name, the key, the cost, and the limits.
 fn matches_of(rules: &RuleSet, request: &Request) -> Vec<String> {
     let mut found = Matches::default();
-    rules.find(request, &mut found);
+    rules.find(&[request], Purpose::Charge, &mut found);
     let name = |number: u32| rules.rule(number).unwrap().rule().name.clone();
     let applied = found.matched().iter().map(|applied| {
         let rule = rules.rule(applied.rule).unwrap();

@@ -8,7 +8,7 @@ use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_gateway::{Gateway, RunningGateway};
 use diana_rules::{Document, RuleFile};
 use diana_testing::wait_until;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use tokio::runtime::Runtime;
 
 /// The status of a denial in these tests; no other response of a gateway has it.
@@ -38,7 +38,7 @@ impl Fleet {
         let instance = |_| {
             let store = file.store.redis.as_ref();
             let store = store.map(|section| runtime.block_on(diana::connect(section)).unwrap());
-            let engine = Arc::new(EngineOptions::of(&file).build_with(&file, store.clone()));
+            let engine = EngineOptions::of(&file).build_with(&file, store.clone());
             Instance { running: Gateway::new(&file, engine).unwrap().start().unwrap(), store }
         };
         let gateways = (0..gateways).map(instance).collect();

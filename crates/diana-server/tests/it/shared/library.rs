@@ -3,8 +3,8 @@
 use super::fleet::{ALLOWED, DENIED};
 use crate::support::client::Client;
 use crate::support::program::Diana;
-use diana::Engine;
 use diana::redis::{Health, RedisStore};
+use diana::{DecideMode, Engine};
 use diana_rules::attributes::SyntheticRequest;
 use diana_rules::{Document, RuleFile};
 use diana_testing::RedisServer;
@@ -50,10 +50,12 @@ impl Program {
         let request = SyntheticRequest::new("GET", path).ip(Ipv4Addr::LOCALHOST);
         let is_granted = |_: &usize| {
             let decision = match asks {
-                Asks::ByRequest => self.engine.decide(&request),
-                Asks::ByName => self.engine.decide_by(path.trim_start_matches('/'), &request).unwrap(),
+                Asks::ByRequest => self.engine.decide(&[&request], DecideMode::Deny),
+                Asks::ByName => {
+                    self.engine.decide_by(path.trim_start_matches('/'), &request, DecideMode::Deny).unwrap()
+                }
             };
-            self.runtime.block_on(decision).is_granted()
+            self.runtime.block_on(decision).is_ok()
         };
         (0..REQUESTS).filter(is_granted).count()
     }

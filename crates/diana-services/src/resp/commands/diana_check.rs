@@ -4,7 +4,7 @@ use super::described_request::{DescribedRequest, InvalidRequest};
 use super::{Command, ReplyBuffer, Session, Step};
 use crate::resp::session::{NO_MEMORY, Outcome, ReplyForm};
 use crate::resp::transaction::Transaction;
-use diana::{LoggedRequest, Reason, Retry, Verdict, VerdictGuard};
+use diana::{DecideMode, Denial, LoggedRequest, Permit, Reason, Retry, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut R
     }
     match session.engine.acquire(&request.asked()).now() {
         Ok(result) => {
-            write_result(result, form, replies);
+            write_result(&result, form, replies);
             Step::Done
         }
         Err(future) => Step::Check(future, form),
@@ -36,7 +36,7 @@ pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut R
 
 /// Decides without charging anything. Rare, so it copies the command rather than to hold on to the input.
 fn peek(session: &Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
-    let (engine, state) = (Arc::clone(&session.engine), Arc::clone(&session.state));
+    let (engine, state) = (session.engine.clone(), Arc::clone(&session.state));
     let mut owned = Transaction::new(&state.memory);
     if owned.push(command).is_err() {
         replies.error(NO_MEMORY);
@@ -44,7 +44,7 @@ fn peek(session: &Session, command: Command<'_>, replies: &mut ReplyBuffer) -> S
     }
     Step::Later(Box::pin(async move {
         let (peeked, form) = match DescribedRequest::parse(owned.command(0), &state.gateway) {
-            Ok(request) => (engine.peek_all(&[&request.asked()]), request.reply),
+            Ok(request) => (engine.decide(&[&request.asked()], DecideMode::Peek), request.reply),
             Err(invalid) => return Outcome::Invalid(invalid),
         };
         Outcome::Peeked(peeked.await, form)
@@ -64,15 +64,9 @@ pub(super) fn write_invalid(invalid: &InvalidRequest, replies: &mut ReplyBuffer)
 
 /// Writes the result of a request. A granted one is carried out by the client, and is finished here: a client of this
 /// protocol can't say when.
-pub(in crate::resp) fn write_result(result: Result<VerdictGuard, Verdict>, form: ReplyForm, replies: &mut ReplyBuffer) {
+pub(in crate::resp) fn write_result(result: &Result<Permit, Denial>, form: ReplyForm, replies: &mut ReplyBuffer) {
     replies.counts.decision(result.is_ok());
-    match result {
-        Ok(mut guard) => {
-            guard.begin();
-            write_verdict(guard.verdict(), form, replies);
-        }
-        Err(verdict) => write_verdict(&verdict, form, replies),
-    }
+    write_verdict(Verdict::of(result), form, replies);
 }
 
 /// Writes five integers, as `CL.THROTTLE` does, the name of the rule and, if asked for, how much is in use.

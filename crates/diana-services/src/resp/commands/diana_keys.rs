@@ -4,7 +4,7 @@ use super::diana_check::{count, retry_after, seconds, write_invalid, write_verdi
 use super::{Command, ReplyBuffer, Session, Step, integer};
 use crate::resp::session::Outcome;
 use diana::rules::describe;
-use diana::{Cost, KeyOperation, KeyStatus};
+use diana::{Cost, KeyOperation, KeyStatus, Verdict};
 use std::sync::Arc;
 
 /// A rule, and the values of a key of it.
@@ -59,7 +59,7 @@ fn start(
         replies.error("ERR rule and key must be UTF-8");
         return Step::Done;
     };
-    let (engine, state, peer) = (Arc::clone(&session.engine), Arc::clone(&session.state), session.peer);
+    let (engine, state, peer) = (session.engine.clone(), Arc::clone(&session.state), session.peer);
     Step::Later(Box::pin(async move {
         let (rule, key) = (&*name.rule, &*name.values());
         let Some(operation) = operation else { return Outcome::Key(engine.peek_key(rule, key).await) };
@@ -78,7 +78,7 @@ fn start(
 /// Writes the outcome of a rare command.
 pub(in crate::resp) fn write_outcome(outcome: Outcome, replies: &mut ReplyBuffer) {
     match outcome {
-        Outcome::Peeked(verdict, form) => write_verdict(&verdict, form, replies),
+        Outcome::Peeked(peeked, form) => write_verdict(Verdict::of(&peeked), form, replies),
         Outcome::Key(Ok(status)) => write_status(&status, replies),
         Outcome::Key(Err(error)) => replies.error(&format!("ERR {error}")),
         Outcome::Invalid(invalid) => write_invalid(&invalid, replies),

@@ -7,7 +7,7 @@
 use super::SharedStore;
 use crate::engine::asks::{Charges, OwnedAsks};
 use crate::engine::local_counts::LocalCounts;
-use crate::engine::{Engine, Verdict};
+use crate::engine::{EngineState, Verdict};
 use diana_core::Decision;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ impl Drop for KeepaliveTask {
     }
 }
 
-impl Engine {
+impl EngineState {
     /// Extends the leases of a request in the shared store (`concurrent`) as long as the guard lives; without it, they
     /// expire after `permits_for`. `None` if there are no leases.
     ///
@@ -108,7 +108,7 @@ impl Engine {
         if !verdict.matches().is_held() || verdict.granted().all(|decision| decision.is_local) {
             return None;
         }
-        let store = self.state.shared.as_ref()?;
+        let store = self.shared.as_ref()?;
         let every = store.extend_every()?;
         let mut leases = Vec::new();
         for of in verdict.granted().filter(|of| !of.is_local) {
@@ -121,7 +121,7 @@ impl Engine {
     }
 
     fn add_leases(&self, store: &Arc<dyn SharedStore>, leases: Vec<Lease>, every: Duration) -> LeaseGuard {
-        let held = &self.state.leases;
+        let held = &self.leases;
         let mut list = held.0.lock();
         let number = list.next;
         list.next += 1;
@@ -132,8 +132,8 @@ impl Engine {
         if !is_running {
             let task = KeepaliveTask { held: Arc::clone(held), number };
             // Without a runtime they can't be extended, and expire.
-            let task = task.run(Arc::downgrade(store), Arc::clone(&self.state.counts), every);
-            self.state.background.spawn_untracked(task);
+            let task = task.run(Arc::downgrade(store), Arc::clone(&self.counts), every);
+            self.background.spawn_untracked(task);
         }
         LeaseGuard { held: Arc::clone(held), number }
     }

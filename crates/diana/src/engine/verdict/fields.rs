@@ -1,35 +1,20 @@
-//! The fields of a verdict.
+//! The types of a verdict's fields.
 
 use super::LoggedOutcome;
-use crate::engine::asks::{Charges, Scope, ScopedDecision};
-use crate::engine::local_counts::LocalCounts;
+use crate::engine::ActiveRules;
+use crate::engine::asks::{Scope, ScopedDecision};
+use crate::engine::permit::Settlement;
+use crate::engine::shared_store::LeaseGuard;
 use arc_swap::Guard;
 use diana_core::{Answer, Decision, Timestamp};
-use diana_rules::RuleSet;
-use diana_rules::ruleset::{DeniedBy, KeyRange, Matches};
+use diana_rules::ruleset::{DeniedBy, KeyRange};
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The active rules, held without a reference count, which would be contended between threads.
-pub(in crate::engine) type Rules = Guard<Arc<RuleSet>>;
-
-/// The fields of a verdict.
-#[derive(Debug)]
-pub(in crate::engine) struct VerdictParts {
-    /// The rules that made the decision; `None` while the box is unused.
-    pub(in crate::engine) rules: Option<Rules>,
-    pub(in crate::engine) matches: Matches,
-    pub(in crate::engine) at: Timestamp,
-    /// The rule that denied it, once the decision is finished.
-    pub(in crate::engine) denying: Option<DenyingRule>,
-    /// Which queries are decided in this process.
-    pub(in crate::engine) local_scope: Scope,
-    /// The decisions of active rules, local ones first; then those of shadow rules.
-    pub(in crate::engine) decisions: Decisions,
-    pub(in crate::engine) unusual: UnusualParts,
-}
+pub(in crate::engine) type Rules = Guard<Arc<ActiveRules>>;
 
 /// Fields that most requests do not need. They are cleared only if they were borrowed mutably.
 #[derive(Debug, Default)]
@@ -44,8 +29,10 @@ pub(in crate::engine) struct UnusualFields {
     pub(in crate::engine) denied_by: Option<DeniedBy>,
     /// What is to be logged about it.
     pub(in crate::engine) to_log: SmallVec<[LogEntry; 2]>,
-    /// Which charges in this process are released when it is dropped, if it is granted.
-    pub(in crate::engine) on_drop: Option<(Arc<LocalCounts>, Charges)>,
+    /// The actual cost, if the shared store was not updated yet.
+    pub(in crate::engine) settlement: Option<Box<Settlement>>,
+    /// Extends its leases in the shared store while it runs.
+    pub(in crate::engine) lease: Option<LeaseGuard>,
     /// The rule in whose queue it waited, and for how long.
     pub(in crate::engine) queued: Option<Queued>,
     /// The queries with nothing left to refund, because their actual cost was 0.
@@ -63,9 +50,15 @@ pub(in crate::engine) struct UnusualFields {
 }
 
 impl UnusualParts {
+    /// Returns `true` if a field may be set.
+    #[inline]
+    pub(in crate::engine) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
     /// Clears the fields, but keeps their memory.
     #[inline]
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if self.is_changed {
             self.clear_changed();
         }
@@ -76,7 +69,8 @@ impl UnusualParts {
         let fields = &mut self.fields;
         fields.denied_by = None;
         fields.to_log.clear();
-        fields.on_drop = None;
+        fields.settlement = None;
+        fields.lease = None;
         fields.queued = None;
         fields.settled_to_zero.clear();
         fields.charged_free.clear();
@@ -216,28 +210,4 @@ pub(in crate::engine) struct LogEntry {
 pub(in crate::engine) struct Queued {
     pub(in crate::engine) rule: u32,
     pub(in crate::engine) time: Duration,
-}
-
-impl VerdictParts {
-    pub(super) fn empty() -> Self {
-        Self {
-            rules: None,
-            matches: Matches::default(),
-            at: Timestamp::EPOCH,
-            denying: None,
-            local_scope: Scope::Everything,
-            decisions: Decisions::default(),
-            unusual: UnusualParts::default(),
-        }
-    }
-
-    /// Clears the fields, but keeps their memory. An unused box must not keep replaced rules alive.
-    #[inline]
-    pub(super) fn clear(&mut self) {
-        self.rules = None;
-        self.matches.clear();
-        self.denying = None;
-        self.decisions.clear();
-        self.unusual.clear();
-    }
 }

@@ -3,13 +3,13 @@
 //! # What always holds (tests/it/denial_log.rs)
 //! - Of each key, one denial a minute is logged at once, and of each rule at most
 //!   [`MAX_LOGGED`](diana_rules::ruleset::MAX_LOGGED). The others are counted, and logged together with
-//!   [`Engine::log_denied_minutes`].
+//!   [`Engine::log_denied_minutes`](crate::Engine::log_denied_minutes).
 //! - Keys are written as the file's `log_keys` says.
 
 use super::Verdict;
-use crate::engine::Engine;
 use crate::engine::asks::Scope;
-use diana_core::Retry;
+use diana_core::{Retry, Timestamp};
+use diana_rules::RuleSet;
 use diana_rules::logged_keys::LogLevel;
 use diana_rules::rule::{Mode, Rule};
 use diana_rules::ruleset::{DenyReason, KeyRange};
@@ -61,7 +61,7 @@ impl LoggedOutcome {
 impl Verdict {
     /// Returns the rule that denied, rerouted or delayed the request, and the key; `None` if it was granted at once.
     pub fn limited_by(&self) -> Option<LimitedBy<'_>> {
-        if let Some(denying) = self.parts().denying {
+        if let Some(denying) = self.denying {
             return self.limiting(denying.rule, denying.key);
         }
         let delay = self.waited_for()?;
@@ -75,7 +75,7 @@ impl Verdict {
         // Shadow rules are only reported for granted requests.
         let listed = self.matches().denied().iter().filter(|_| self.is_granted());
         let listed = listed.map(|denial| (denial.rule, denial.key_range()));
-        let counted = self.parts().decisions.iter().filter(|of| !of.decision.is_granted());
+        let counted = self.decisions.iter().filter(|of| !of.decision.is_granted());
         let counted = counted.filter_map(|of| match of.scope {
             Scope::Shadow(index) => {
                 self.matches().matched().get(index).map(|matched| (matched.rule, matched.key_range()))
@@ -93,7 +93,7 @@ impl Verdict {
 
     /// Returns why it was denied, if not by a count.
     fn reason_regardless_of_counts(&self) -> Option<&'static str> {
-        Some(match self.parts().unusual.denied_by?.why {
+        Some(match self.unusual.denied_by?.why {
             DenyReason::Listed => "listed in `deny`",
             DenyReason::Missing => "no key",
             DenyReason::Cost => "the cost can't be computed",
@@ -110,13 +110,13 @@ impl Verdict {
     /// Returns `true` if something about it is to be logged: a denial, a delay, or a denial by a shadow rule.
     #[inline]
     pub fn has_log_entries(&self) -> bool {
-        !self.parts().unusual.to_log.is_empty()
+        !self.unusual.to_log.is_empty()
     }
 
     /// Logs what is to be logged about it, as events of `tracing`. Front ends call this once for each verdict.
     #[cold]
     pub fn log(&self, request: &LoggedRequest<'_>) {
-        for entry in &self.parts().unusual.to_log {
+        for entry in &self.unusual.to_log {
             let Some(limiting) = self.limiting(entry.rule, entry.key) else { continue };
             let level = match (limiting.rule.log, entry.outcome) {
                 (LogLevel::Error, LoggedOutcome::Delayed) => tracing::Level::WARN,
@@ -177,32 +177,28 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-impl Engine {
-    /// Logs, for each rule, what was denied in the last minute and was not logged at once. Call it every few seconds; it also
-    /// frees the memory of keys that were not seen for an hour.
-    pub fn log_denied_minutes(&self) {
-        let (rules, now) = (self.rules(), self.now());
-        for rule in rules.rules() {
-            let Some(minute) = rule.denied_minute(now) else { continue };
-            let (name, denied) = (&rule.rule().name, minute.denied);
-            // Of a long key only the beginning is known, which is no key.
-            let heaviest = minute.heaviest.as_ref().filter(|top| !top.is_cut);
-            let key = heaviest.and_then(|top| rules.log_keys().show(&rule.rule().by, &top.key));
-            let key = key.as_deref().map(tracing::field::debug);
-            let of_key = heaviest.filter(|_| key.is_some()).map(|top| top.count);
-            let what = match rule.rule().mode {
-                Mode::Shadow => "requests that would have been denied in the last minute (shadow rule)",
-                _ => "requests denied in the last minute",
-            };
-            match rule.rule().log {
-                LogLevel::Error => {
-                    tracing::error!(rule = name, denied, heaviest_key = key, of_key, "{what}");
-                }
-                LogLevel::Warn => {
-                    tracing::warn!(rule = name, denied, heaviest_key = key, of_key, "{what}");
-                }
-                _ => tracing::info!(rule = name, denied, heaviest_key = key, of_key, "{what}"),
+/// Logs, for each rule, what was denied in the last minute and was not logged at once.
+pub(in crate::engine) fn log_denied_minutes(rules: &RuleSet, now: Timestamp) {
+    for rule in rules.rules() {
+        let Some(minute) = rule.denied_minute(now) else { continue };
+        let (name, denied) = (&rule.rule().name, minute.denied);
+        // Of a long key only the beginning is known, which is no key.
+        let heaviest = minute.heaviest.as_ref().filter(|top| !top.is_cut);
+        let key = heaviest.and_then(|top| rules.log_keys().show(&rule.rule().by, &top.key));
+        let key = key.as_deref().map(tracing::field::debug);
+        let of_key = heaviest.filter(|_| key.is_some()).map(|top| top.count);
+        let what = match rule.rule().mode {
+            Mode::Shadow => "requests that would have been denied in the last minute (shadow rule)",
+            _ => "requests denied in the last minute",
+        };
+        match rule.rule().log {
+            LogLevel::Error => {
+                tracing::error!(rule = name, denied, heaviest_key = key, of_key, "{what}");
             }
+            LogLevel::Warn => {
+                tracing::warn!(rule = name, denied, heaviest_key = key, of_key, "{what}");
+            }
+            _ => tracing::info!(rule = name, denied, heaviest_key = key, of_key, "{what}"),
         }
     }
 }

@@ -19,7 +19,7 @@ impl Verdict {
             self.count_shadow_denials();
         }
         let sampled = sample(self.at());
-        if self.parts().unusual.queued.is_some() || !wait.is_zero() {
+        if self.unusual.queued.is_some() || !wait.is_zero() {
             return self.count_delay(sampled);
         }
         let (rules, matches) = (self.rules(), self.matches());
@@ -56,13 +56,13 @@ impl Verdict {
 
     /// Counts a denial for the rule that denied the request, and records its key.
     fn count_denial(&mut self) {
-        let Some(DenyingRule { rule: number, key }) = self.parts().denying else { return };
+        let Some(DenyingRule { rule: number, key }) = self.denying else { return };
         let Some(rule) = self.rules().rule(number) else { return };
         let is_denied = self.over_limit() == Some(&OverLimit::Deny);
         rule.count(if is_denied { RequestOutcome::Denied } else { RequestOutcome::Rerouted });
         if rule.record(KeyOutcome::Denied, self.matches().key_at(key), 1, self.at()) {
             let outcome = if is_denied { LoggedOutcome::Denied } else { LoggedOutcome::Rerouted };
-            self.parts_mut().unusual.to_log.push(LogEntry { rule: number, key, outcome });
+            self.unusual.to_log.push(LogEntry { rule: number, key, outcome });
         }
     }
 
@@ -86,7 +86,7 @@ impl Verdict {
         };
         let Some(by) = self.rules().rule(rule) else { return };
         if by.record(recorded, self.matches().key_at(key), 1, self.at()) {
-            self.parts_mut().unusual.to_log.push(LogEntry { rule, key, outcome });
+            self.unusual.to_log.push(LogEntry { rule, key, outcome });
         }
     }
 }

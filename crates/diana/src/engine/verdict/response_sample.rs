@@ -18,30 +18,30 @@ pub enum ResponseClass {
 impl Verdict {
     /// Records that the request starts now; adaptive limits measure its latency from here. Only the first call counts;
     /// without one, it starts right after [`wait`](Self::wait).
-    pub fn begin(&mut self) {
-        if self.rules().has_adaptive() && self.parts().unusual.started_at.is_none() {
-            self.parts_mut().unusual.started_at = self.parts().unusual.on_drop.as_ref().map(|(counts, _)| counts.now());
+    pub(in crate::engine) fn begin(&mut self) {
+        if self.rules().has_adaptive() && self.unusual.started_at.is_none() {
+            self.unusual.started_at = self.state().map(|state| state.counts.now());
         }
     }
 
     /// Records time that was spent waiting for the client, such as for its body; it is subtracted from the latency.
-    pub fn waited_for_client(&mut self, time: Duration) {
-        if let Some(started_at) = self.parts().unusual.started_at {
-            self.parts_mut().unusual.started_at = Some(started_at + time);
+    pub(in crate::engine) fn waited_for_client(&mut self, time: Duration) {
+        if let Some(started_at) = self.unusual.started_at {
+            self.unusual.started_at = Some(started_at + time);
         }
     }
 
     /// Records that the response head has arrived now. Adaptive limits learn from the latency since
     /// [`begin`](Self::begin); other limits ignore it. Only the first call counts.
-    pub fn answered(&mut self, class: ResponseClass) {
-        if self.parts().unusual.is_answered || !self.rules().has_adaptive() {
+    pub(in crate::engine) fn answered(&mut self, class: ResponseClass) {
+        if self.unusual.is_answered || !self.rules().has_adaptive() {
             return;
         }
-        self.parts_mut().unusual.is_answered = true;
-        let parts = self.parts();
-        let (Some((counts, _)), Some(wait)) = (&parts.unusual.on_drop, self.wait()) else { return };
+        self.unusual.is_answered = true;
+        let (Some(state), Some(wait)) = (self.state(), self.wait()) else { return };
+        let counts = &state.counts;
         let now = counts.now();
-        let latency = now.since(parts.unusual.started_at.unwrap_or(self.at() + wait));
+        let latency = now.since(self.unusual.started_at.unwrap_or(self.at() + wait));
         let kind = match class {
             ResponseClass::Ok => SampleKind::Answered,
             ResponseClass::Overloaded => SampleKind::Dropped,

@@ -10,7 +10,7 @@ impl Verdict {
     #[cold]
     pub(super) fn wait_for(&self, rule: &Rule) -> Duration {
         let is_meant = |queued: &CompiledRule| std::ptr::eq(queued.rule(), rule);
-        let queued = self.parts().unusual.queued.filter(|queued| self.rules().rule(queued.rule).is_some_and(is_meant));
+        let queued = self.unusual.queued.filter(|queued| self.rules().rule(queued.rule).is_some_and(is_meant));
         let own = |asked: &CheckedLimit<'_>| std::ptr::eq(asked.rule, rule);
         let reserved = self.checked_limits().filter(own).filter_map(|asked| asked.answer.wait()).max();
         queued.map_or(Duration::ZERO, |queued| queued.time) + reserved.unwrap_or_default()
@@ -18,7 +18,7 @@ impl Verdict {
 
     /// Counts the wait of a request that was queued and then denied.
     pub(super) fn count_queue_wait(&self) {
-        let Some(queued) = self.parts().unusual.queued else { return };
+        let Some(queued) = self.unusual.queued else { return };
         if let Some(rule) = self.rules().rule(queued.rule) {
             rule.count_wait(queued.time);
         }

@@ -3,12 +3,10 @@
 use super::args::{Args, Call};
 use super::block_on::block_on;
 use super::cache::Cache;
-use crate::engine::{Engine, Reason, Verdict, VerdictGuard};
+use crate::engine::{DecideMode, Engine, Permit, Reason, Verdict};
 use crate::limited::{Caller, Cause, Limited};
 use diana_core::Retry;
 use diana_rules::ruleset::RuleNotCallable;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// A call site with a named rule.
@@ -17,7 +15,7 @@ pub struct RuleCallSite {
     function: &'static str,
     instance: Option<&'static str>,
     rule: &'static str,
-    engine: Cache<Arc<Engine>>,
+    engine: Cache<Engine>,
 }
 
 impl RuleCallSite {
@@ -27,49 +25,43 @@ impl RuleCallSite {
     }
 
     /// Queries the rule, blocking this thread for as long as the rule makes the call wait. If the rule can't predict
-    /// how long that is, the call is denied. Returns a guard if the call holds something while it runs.
-    pub fn wait(&'static self, args: &Args) -> Result<Option<VerdictGuard>, Limited> {
+    /// how long that is, the call is denied. Returns a permit if the call holds something while it runs.
+    pub fn wait(&'static self, args: &Args) -> Result<Option<Permit>, Limited> {
         let engine = self.engine()?;
-        let deciding = self.with_call(args, |call| engine.decide_by(self.rule, call))?;
-        let verdict = match deciding.now() {
-            Ok(verdict) => verdict,
+        let deciding = self.with_call(args, |call| engine.decide_by(self.rule, call, DecideMode::Deny))?;
+        let decided = match deciding.now() {
+            Ok(decided) => decided,
             Err(deciding) => {
                 block_on(engine.runtime().as_ref(), deciding).map_err(|cause| self.limited(None, cause))?
             }
         };
-        match verdict.wait() {
-            Some(Duration::ZERO) if !verdict.matches().is_held() => Ok(None),
-            Some(wait) => {
-                let time = verdict.at() + wait;
-                let mut guard = engine.guard(verdict);
-                if !wait.is_zero() {
-                    engine.park_until(time);
-                }
-                guard.begin();
-                Ok(Some(guard))
-            }
-            None => Err(self.denied(&verdict)),
+        let mut permit = decided.map_err(|denial| self.denied(&denial))?;
+        if let Some(wait) = permit.wait().filter(|wait| !wait.is_zero()) {
+            permit = permit.provisional();
+            engine.park_until(permit.at() + wait);
         }
+        permit.begin();
+        // A call that holds nothing need not keep its permit, and with it the rules, while it runs.
+        Ok(permit.matches().is_held().then_some(permit))
     }
 
     /// Queries the rule, waiting for as long as it makes the call wait. Dropping the future refunds everything. Returns
-    /// a guard if the call holds something while it runs.
-    pub async fn wait_async(&'static self, args: Args) -> Result<Option<VerdictGuard>, Limited> {
+    /// a permit if the call holds something while it runs.
+    pub async fn wait_async(&'static self, args: Args) -> Result<Option<Permit>, Limited> {
         let engine = self.engine()?;
         let acquired = match self.with_call(&args, |call| engine.acquire_by(self.rule, call))?.now() {
             Ok(acquired) => acquired,
             Err(_) if Handle::try_current().is_err() => return Err(self.limited(None, Cause::NoRuntime)),
             Err(acquiring) => acquiring.await,
         };
-        let mut guard = acquired.map_err(|verdict| self.denied(&verdict))?;
-        guard.begin();
-        // A call that holds nothing need not keep its verdict, and with it the rules, while it runs.
-        Ok(guard.verdict().matches().is_held().then_some(guard))
+        let mut permit = acquired.map_err(|denial| self.denied(&denial))?;
+        permit.begin();
+        Ok(permit.matches().is_held().then_some(permit))
     }
 
-    fn engine(&'static self) -> Result<Arc<Engine>, Limited> {
+    fn engine(&'static self) -> Result<Engine, Limited> {
         let look_up = |limits: &crate::limited::Limits| limits.rules().cloned().ok_or(Cause::NoRules);
-        self.engine.with(self.instance, look_up, Arc::clone).map_err(|cause| self.limited(None, cause))
+        self.engine.with(self.instance, look_up, Engine::clone).map_err(|cause| self.limited(None, cause))
     }
 
     fn with_call<R>(&self, args: &Args, query: impl Fn(&Call<'_>) -> Result<R, RuleNotCallable>) -> Result<R, Limited> {

@@ -1,9 +1,9 @@
-//! The allocation of a verdict's [fields](VerdictParts).
+//! The allocation of a verdict.
 //!
 //! A verdict is large (it has room for the answers of a few rules) and is moved several times. So it is boxed, and each
 //! thread reuses the boxes that it drops: a request allocates no memory (`tests/no_allocation.rs`).
 
-use super::fields::VerdictParts;
+use super::Verdict;
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 
@@ -13,9 +13,9 @@ const MAX_UNUSED: usize = 32;
 /// The unused boxes of a thread.
 struct Pool {
     /// The one that was dropped last. Most threads decide about one request after the other, and need no more.
-    last: Cell<Option<Box<VerdictParts>>>,
+    last: Cell<Option<Box<Verdict>>>,
     #[allow(clippy::vec_box, reason = "the boxes are reused, so that nothing is moved or allocated")]
-    others: RefCell<Vec<Box<VerdictParts>>>,
+    others: RefCell<Vec<Box<Verdict>>>,
 }
 
 thread_local! {
@@ -24,76 +24,76 @@ thread_local! {
 
 impl Pool {
     #[inline]
-    fn take(&self) -> Option<Box<VerdictParts>> {
+    fn take(&self) -> Option<Box<Verdict>> {
         self.last.take().or_else(|| self.others.borrow_mut().pop())
     }
 
     #[inline]
-    fn put(&self, parts: Box<VerdictParts>) {
-        if let Some(before) = self.last.replace(Some(parts)) {
+    fn put(&self, verdict: Box<Verdict>) {
+        if let Some(before) = self.last.replace(Some(verdict)) {
             self.put_other(before);
         }
     }
 
     #[inline(never)]
-    fn put_other(&self, parts: Box<VerdictParts>) {
+    fn put_other(&self, verdict: Box<Verdict>) {
         let mut others = self.others.borrow_mut();
         if others.len() + 1 < MAX_UNUSED {
-            others.push(parts);
+            others.push(verdict);
         }
     }
 }
 
 /// A box from the pool of this thread; dropped, it goes to the pool of the thread that drops it.
 #[derive(Debug)]
-pub(super) struct Pooled(Option<Box<VerdictParts>>);
+pub(in crate::engine) struct RecycledVerdict(Option<Box<Verdict>>);
 
-impl Pooled {
-    /// Returns empty fields.
+impl RecycledVerdict {
+    /// Returns an empty verdict.
     #[inline]
-    pub(super) fn new() -> Self {
+    pub(in crate::engine) fn new() -> Self {
         let unused = POOL.try_with(Pool::take).ok().flatten();
-        Self(Some(unused.unwrap_or_else(|| Box::new(VerdictParts::empty()))))
+        Self(Some(unused.unwrap_or_else(|| Box::new(Verdict::empty()))))
     }
 
-    /// Moves the fields out. The rest must only be dropped.
-    pub(super) fn take(&mut self) -> Self {
+    /// Moves the verdict out. The rest must only be dropped.
+    pub(in crate::engine) fn take(&mut self) -> Self {
         Self(self.0.take())
     }
 
-    /// Returns `true` if the fields were moved out.
-    pub(super) fn is_taken(&self) -> bool {
+    /// Returns `true` if the verdict was moved out.
+    pub(in crate::engine) fn is_taken(&self) -> bool {
         self.0.is_none()
     }
 }
 
-impl Deref for Pooled {
-    type Target = VerdictParts;
+impl Deref for RecycledVerdict {
+    type Target = Verdict;
 
     #[inline]
-    fn deref(&self) -> &VerdictParts {
-        self.0.as_deref().unwrap_or_else(|| unreachable!("the fields are moved out only by its owner's `drop`"))
+    fn deref(&self) -> &Verdict {
+        self.0.as_deref().unwrap_or_else(|| unreachable!("the verdict is moved out only by its owner's `drop`"))
     }
 }
 
-impl DerefMut for Pooled {
+impl DerefMut for RecycledVerdict {
     #[inline]
-    fn deref_mut(&mut self) -> &mut VerdictParts {
-        self.0.as_deref_mut().unwrap_or_else(|| unreachable!("the fields are moved out only by its owner's `drop`"))
+    fn deref_mut(&mut self) -> &mut Verdict {
+        self.0.as_deref_mut().unwrap_or_else(|| unreachable!("the verdict is moved out only by its owner's `drop`"))
     }
 }
 
-impl Drop for Pooled {
+impl Drop for RecycledVerdict {
     #[inline]
     fn drop(&mut self) {
-        if let Some(parts) = self.0.take() {
-            recycle(parts);
+        if let Some(verdict) = self.0.take() {
+            recycle(verdict);
         }
     }
 }
 
-fn recycle(mut parts: Box<VerdictParts>) {
-    parts.clear();
+fn recycle(mut verdict: Box<Verdict>) {
+    verdict.clear();
     // A thread that is ending has no pool any more; then the box is freed.
-    let _ = POOL.try_with(|pool| pool.put(parts));
+    let _ = POOL.try_with(|pool| pool.put(verdict));
 }
