@@ -14,6 +14,7 @@ use crate::ratelimit_headers;
 use crate::throttle::{Throttle, ThrottledBody};
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::rule::OverLimit;
+use diana::rules::ruleset::Needs;
 use diana::rules::upstream_url::Upstream;
 use diana::{ActualCost, Engine, Permit, ResponseClass, Verdict};
 use http::Response;
@@ -133,7 +134,7 @@ impl RequestPermit {
                     let is_fault = head.status.is_server_error();
                     permit.answered(if is_fault { ResponseClass::Overloaded } else { ResponseClass::Ok });
                 }
-                let status = status.filter(|_| permit.matches().has_count());
+                let status = status.filter(|_| permit.matches().needs().has(Needs::STATUS));
                 if cost.is_some() || status.is_some() {
                     permit.settle(status.into_iter().fold(cost.unwrap_or_default(), ActualCost::status));
                 }

@@ -2,6 +2,7 @@
 
 use super::matches::{ChargedAt, ChargedRule, DenyReason, KeyRange, MatchedRule, Matches};
 use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest};
+use super::plan::Needs;
 use super::previous_limits;
 use super::top_keys::{DeniedMinute, KeyOutcome, KeyRecorder, TopKeys, Window};
 use crate::attributes::Attributes;
@@ -9,7 +10,7 @@ use crate::key::{KeyBytes, KeyExpressions, SimpleKey};
 use crate::limit::LimitRule;
 use crate::logged_keys::LogLevel;
 use crate::matching::{RequestView, WithParameters};
-use crate::rule::{CostOf, CountedIn, Missing, Rule};
+use crate::rule::{CostOf, CountedIn, Missing, Mode, Rule};
 use diana_core::{
     Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, MemoryBound, Timestamp, TokenBucket, WaitMode,
 };
@@ -34,8 +35,8 @@ pub struct CompiledRule {
     simple: Option<(SimpleKey, Cost)>,
     /// The number of the first rule with the same key.
     same_key: u32,
-    /// Whether the rule has a limit whose permits are released.
-    is_held: bool,
+    /// What a request needs that it matches, for each of `limits`.
+    needs: Vec<Needs>,
     /// Where the counts are stored: in this process, if all limits are local.
     counted_in: CountedIn,
     /// The index of the rule that it charges.
@@ -150,9 +151,9 @@ impl CompiledRule {
         let keys = records_keys.then(keys);
         let needs_view = rule.by.has_registered() || rule.attributes().any(WithParameters::is_about);
         let simple = simple(&rule);
-        let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
         let is_local = limits.iter().flatten().all(|limit| limit.counted_in == CountedIn::Local);
         let counted_in = if is_local { CountedIn::Local } else { rule.counted_in };
+        let needs = limits.iter().map(|limits| needs(&rule, counted_in, limits)).collect();
         let memory = memory(&rule, known);
         let mut bandwidth = bandwidth(&rule, known);
         let bounded = limits.iter_mut().flatten().map(|limit| &mut limit.limit);
@@ -166,7 +167,7 @@ impl CompiledRule {
             needs_view,
             simple,
             same_key: 0,
-            is_held,
+            needs,
             counted_in,
             charges: None,
             counters,
@@ -355,7 +356,8 @@ impl CompiledRule {
         let (mode, counted_in) = (self.rule.mode, self.counted_in);
         let charged_at = ChargedAt::Request;
         let matched = MatchedRule { rule: number, limits: 0, cost: *cost, key, mode, counted_in, charged_at };
-        found.add_first(matched, self.is_held);
+        // A simple rule has no overrides.
+        found.add_first(matched, self.needs_of(0));
         true
     }
 
@@ -451,14 +453,34 @@ impl CompiledRule {
         let charged_at = ChargedAt::of(self.rule.count.as_ref());
         let (mode, counted_in) = (self.rule.mode, self.counted_in);
         let applied = |cost| MatchedRule { rule: number, limits, cost, key, mode, counted_in, charged_at };
-        if self.rule.count.is_some() {
-            found.set_count(charged_at);
-        }
         match cost {
-            Some(cost) => found.add(applied(cost), self.is_held),
-            None => found.add_free(applied(Cost::ONE)),
+            Some(cost) => found.add(applied(cost), self.needs_of(limits)),
+            None => found.add_free(applied(Cost::ONE), Needs::STATUS.only_if(self.rule.count.is_some())),
         }
     }
+
+    #[inline]
+    fn needs_of(&self, limits: u32) -> Needs {
+        self.needs.get(limits as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Returns what a request needs that matches a rule, and these of its limits.
+fn needs(rule: &Rule, counted_in: CountedIn, limits: &[CompiledLimit]) -> Needs {
+    let has = |is_so: fn(&CompiledLimit) -> bool| limits.iter().any(is_so);
+    [
+        (Needs::NOT_ONE_LIMIT, limits.len() != 1),
+        (Needs::QUEUES, has(|limit| limit.queue.is_some())),
+        (Needs::RESERVATIONS, has(|limit| limit.reserved.is_some())),
+        (Needs::RELEASE, has(|limit| limit.is_returned)),
+        (Needs::SHARED, counted_in == CountedIn::Shared),
+        (Needs::SHADOW, rule.mode == Mode::Shadow),
+        (Needs::LOAD, rule.load.is_some()),
+        (Needs::STATUS, rule.count.is_some()),
+        (Needs::LOOK, ChargedAt::of(rule.count.as_ref()) == ChargedAt::Response),
+    ]
+    .into_iter()
+    .fold(Needs::default(), |all, (need, is_needed)| all.and(need.only_if(is_needed)))
 }
 
 /// Returns the key and the cost of a rule, if nothing else depends on the request once its host and path match.

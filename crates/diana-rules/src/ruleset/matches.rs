@@ -1,5 +1,6 @@
 //! The rules that match one request.
 
+use super::plan::Needs;
 use crate::key::KeyBytes;
 use crate::matching::index::Candidates;
 use crate::rule::{CountByStatus, CountedIn, Mode, OnStatus};
@@ -10,9 +11,9 @@ use std::fmt;
 /// The rules that match a request, each with its key and cost. Reuse it to avoid allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Matches {
-    applied: Vec<MatchedRule>,
-    free: Vec<MatchedRule>,
-    refused: Vec<DeniedBy>,
+    matched: Vec<MatchedRule>,
+    uncharged: Vec<MatchedRule>,
+    denied: Vec<DeniedBy>,
     charged: Vec<ChargedRule>,
     /// If several requests are decided together: the matches of each.
     parts: Vec<PartMatches>,
@@ -21,15 +22,7 @@ pub struct Matches {
     pub(super) last_key: Option<(u32, KeyRange)>,
     /// The rules that may match, while they are checked.
     pub(super) candidates: Candidates,
-    has_shadows: bool,
-    is_held: bool,
-    /// Whether a rule counts by the status of the response.
-    has_count: bool,
-    /// Whether such a rule is charged only after the response.
-    has_looks: bool,
-    /// Whether `free`, `refused`, `charged` or `parts` may have entries, or a rule counts by status: those of
-    /// most requests have none.
-    has_others: bool,
+    needs: Needs,
 }
 
 /// The capacity of the keys that is kept.
@@ -173,26 +166,24 @@ impl fmt::Display for Resource {
 impl Matches {
     /// The rules that count the request, in the order of the file.
     pub fn matched(&self) -> &[MatchedRule] {
-        &self.applied
+        &self.matched
     }
 
-    /// Returns `true` if the request needs more than the answers of enforced limits: a rule denies it regardless of its
-    /// counts, charges another rule, is charged after the response, or is a shadow rule; or no rule counts it.
+    /// What the decision needs.
     #[inline]
-    pub fn needs_more_steps(&self) -> bool {
-        let has_others = self.has_others && (self.has_looks || !(self.refused.is_empty() && self.charged.is_empty()));
-        has_others || self.has_shadows || self.applied.is_empty()
+    pub fn needs(&self) -> Needs {
+        self.needs
     }
 
     /// The rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
     /// actual cost turns out to be higher. Their `cost` is meaningless.
     pub fn uncharged(&self) -> &[MatchedRule] {
-        &self.free
+        &self.uncharged
     }
 
     /// The rules that deny the request regardless of their counts.
     pub fn denied(&self) -> &[DeniedBy] {
-        &self.refused
+        &self.denied
     }
 
     /// The rules that the request charges.
@@ -217,42 +208,26 @@ impl Matches {
     /// Returns the rules that deny one of several requests that are decided together, regardless of their counts.
     pub fn denied_of(&self, request: usize) -> &[DeniedBy] {
         if self.parts.is_empty() && request == 0 {
-            return &self.refused;
+            return &self.denied;
         }
-        let from = |part: usize| self.parts.get(part).map_or(self.refused.len(), |part| part.denied_from as usize);
-        self.refused.get(from(request)..from(request + 1)).unwrap_or_default()
+        let from = |part: usize| self.parts.get(part).map_or(self.denied.len(), |part| part.denied_from as usize);
+        self.denied.get(from(request)..from(request + 1)).unwrap_or_default()
     }
 
     /// Returns `true` if it has no matches.
     pub fn is_clear(&self) -> bool {
-        self.applied.is_empty() && !self.has_others
-    }
-
-    /// Returns `true` if a shadow rule counts the request.
-    pub fn has_shadows(&self) -> bool {
-        self.has_shadows
+        self.matched.is_empty() && self.needs == Needs::default()
     }
 
     /// Returns `true` if a permit must be released when the request finishes.
+    #[inline]
     pub fn is_held(&self) -> bool {
-        self.is_held
-    }
-
-    /// Returns `true` if a rule counts the request by the status of its response (`count`).
-    #[inline]
-    pub fn has_count(&self) -> bool {
-        self.has_count
-    }
-
-    /// Returns `true` if a rule is charged only [after the response](ChargedAt::Response).
-    #[inline]
-    pub fn has_looks(&self) -> bool {
-        self.has_looks
+        self.needs.has(Needs::RELEASE)
     }
 
     /// Returns the request's key for a rule.
-    pub fn key(&self, applied: &MatchedRule) -> &[u8] {
-        self.key_at(applied.key)
+    pub fn key(&self, matched: &MatchedRule) -> &[u8] {
+        self.key_at(matched.key)
     }
 
     /// Returns the key at a position.
@@ -263,64 +238,62 @@ impl Matches {
     /// Clears the matches. The memory is kept, unless a request with very long keys made it large.
     #[inline]
     pub fn clear(&mut self) {
-        self.applied.clear();
+        self.matched.clear();
         self.keys.clear();
-        self.has_shadows = false;
-        self.is_held = false;
-        if self.has_others || self.keys.capacity() > LARGE {
-            self.clear_others();
+        if self.needs.has(Needs::LISTS) || self.keys.capacity() > LARGE {
+            self.clear_lists();
         }
+        self.needs = Needs::default();
     }
 
     #[cold]
-    fn clear_others(&mut self) {
-        self.free.clear();
-        self.refused.clear();
+    fn clear_lists(&mut self) {
+        self.uncharged.clear();
+        self.denied.clear();
         self.charged.clear();
         self.parts.clear();
-        (self.has_count, self.has_looks) = (false, false);
-        self.has_others = false;
         self.keys.shrink_to(LARGE);
     }
 
     /// Begins the next of several requests that are decided together.
     pub(super) fn begin_part(&mut self) {
-        let denied_from = u32::try_from(self.refused.len()).unwrap_or(u32::MAX);
-        self.has_others = true;
+        let denied_from = u32::try_from(self.denied.len()).unwrap_or(u32::MAX);
+        self.needs = self.needs.and(Needs::PARTS);
         self.parts.push(PartMatches { denied_from, ..PartMatches::default() });
     }
 
+    /// Adds a rule that counts the request, with what its limits need.
     #[inline]
-    pub(super) fn add(&mut self, applied: MatchedRule, is_held: bool) {
-        if !self.parts.is_empty() {
-            return self.add_to_part(applied, is_held);
+    pub(super) fn add(&mut self, matched: MatchedRule, needs: Needs) {
+        if self.has_parts() {
+            return self.add_to_part(matched, needs);
         }
-        self.add_first(applied, is_held);
+        self.add_first(matched, needs);
     }
 
     /// Returns `true` if several requests are decided together.
+    #[inline]
     pub(super) fn has_parts(&self) -> bool {
-        !self.parts.is_empty()
+        self.needs.has(Needs::PARTS)
     }
 
     /// Adds a rule that has not been added yet.
     #[inline]
-    pub(super) fn add_first(&mut self, applied: MatchedRule, is_held: bool) {
-        self.is_held |= is_held;
-        self.has_shadows |= applied.mode == Mode::Shadow;
-        self.applied.push(applied);
+    pub(super) fn add_first(&mut self, matched: MatchedRule, needs: Needs) {
+        self.needs = self.needs.and(needs);
+        self.matched.push(matched);
     }
 
     /// Adds a rule for the current one of several requests. A rule that matches several of them with the same key is
     /// charged once, at the highest cost.
     #[cold]
-    fn add_to_part(&mut self, applied: MatchedRule, is_held: bool) {
-        let same = |earlier: &MatchedRule| earlier.rule == applied.rule && self.key(earlier) == self.key(&applied);
-        let known = self.applied.iter().position(same);
-        let index = known.unwrap_or(self.applied.len());
-        match self.applied.get_mut(index) {
-            Some(earlier) => earlier.cost = earlier.cost.max(applied.cost),
-            None => self.add_first(applied, is_held),
+    fn add_to_part(&mut self, matched: MatchedRule, needs: Needs) {
+        let same = |earlier: &MatchedRule| earlier.rule == matched.rule && self.key(earlier) == self.key(&matched);
+        let known = self.matched.iter().position(same);
+        let index = known.unwrap_or(self.matched.len());
+        match self.matched.get_mut(index) {
+            Some(earlier) => earlier.cost = earlier.cost.max(matched.cost),
+            None => self.add_first(matched, needs),
         }
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         if let Some(part) = self.parts.last_mut()
@@ -339,38 +312,31 @@ impl Matches {
         match self.charged.iter().position(same) {
             Some(index) => self.charged[index].cost = self.charged[index].cost.max(charge.cost),
             None => {
-                self.has_others = true;
+                self.needs = self.needs.and(Needs::CHARGES);
                 self.charged.push(charge);
             }
         }
     }
 
-    /// Records that a rule counts by the status of the response.
-    pub(super) fn set_count(&mut self, charged_at: ChargedAt) {
-        self.has_others = true;
-        self.has_count = true;
-        self.has_looks |= charged_at == ChargedAt::Response;
-    }
-
     /// Adds a rule for which the request is free so far.
-    pub(super) fn add_free(&mut self, applied: MatchedRule) {
-        self.has_others = true;
-        self.free.push(applied);
+    pub(super) fn add_free(&mut self, matched: MatchedRule, needs: Needs) {
+        self.needs = self.needs.and(needs).and(Needs::UNCHARGED);
+        self.uncharged.push(matched);
     }
 
     /// Adds a rule that denies the request regardless of its counts. Its key, as far as it is known, is the end of the
     /// keys, from `start`.
     pub(super) fn deny(&mut self, rule: u32, why: DenyReason, start: usize) {
         let key = KeyRange::new(start, self.keys.len());
-        self.has_others = true;
-        self.refused.push(DeniedBy { rule, why, key });
+        self.needs = self.needs.and(Needs::DENIAL);
+        self.denied.push(DeniedBy { rule, why, key });
     }
 
     /// Denies the request by a rule that matches it, by its index in [`matched`](Self::matched), regardless of its counts.
     pub fn deny_matched(&mut self, index: usize, why: DenyReason) {
-        if let Some(MatchedRule { rule, key, .. }) = self.applied.get(index) {
-            self.has_others = true;
-            self.refused.push(DeniedBy { rule: *rule, why, key: *key });
+        if let Some(MatchedRule { rule, key, .. }) = self.matched.get(index) {
+            self.needs = self.needs.and(Needs::DENIAL);
+            self.denied.push(DeniedBy { rule: *rule, why, key: *key });
         }
     }
 }

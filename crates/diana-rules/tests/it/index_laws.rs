@@ -139,6 +139,14 @@ proptest! {
             let explained = rules.explain(&request).found;
             let scanned = explained.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             prop_assert_eq!(indexed, scanned, "{:?} by\n{}", request, text);
+            // A peek takes no shortcut for simple rules.
+            let mut peeked = Matches::default();
+            rules.find(&[&request], Purpose::Peek, &mut peeked);
+            let shown = |found: &Matches| {
+                let all = found.matched().iter().map(|applied| (applied.clone(), found.key(applied).to_vec()));
+                all.map(|(applied, key)| format!("{} {:?} {:?} {key:?}", applied.rule, applied.cost, applied.mode)).collect::<Vec<_>>()
+            };
+            prop_assert_eq!((shown(&found), found.needs()), (shown(&peeked), peeked.needs()));
         }
     }
 }

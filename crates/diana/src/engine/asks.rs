@@ -93,12 +93,11 @@ pub(super) fn add_asks<'a>(rules: &'a RuleSet, matches: &'a Matches, scope: Scop
     }
 }
 
-/// Returns the query in scope, if the request has only this one.
+/// Returns the query of a request with one limit.
 #[inline(always)]
-pub(super) fn only_ask<'a>(rules: &'a RuleSet, matches: &'a Matches, scope: Scope) -> Option<Ask<'a>> {
-    let [matched] = matches.matched() else { return None };
-    let [limit] = rules.rule(matched.rule)?.limits(matched) else { return None };
-    (scope.has(0, matched) && scope.has_limit(limit)).then(|| ask(matches, matched, limit))
+pub(super) fn only_ask<'a>(rules: &'a RuleSet, matches: &'a Matches) -> Option<Ask<'a>> {
+    let matched = matches.matched().first()?;
+    Some(ask(matches, matched, rules.rule(matched.rule)?.limits(matched).first()?))
 }
 
 impl Verdict {

@@ -16,7 +16,7 @@ use super::permit::poll_once;
 use super::{ActualCost, EngineState, Verdict};
 use diana_core::{Answer, Ask, Cost, Decision, LocalStore, MaxWait, Status};
 use diana_rules::rule::{CountedIn, Mode, Rule};
-use diana_rules::ruleset::{ChargedAt, CompiledRule, KeyOutcome, MatchedRule};
+use diana_rules::ruleset::{ChargedAt, CompiledRule, KeyOutcome, MatchedRule, Needs};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl EngineState {
     /// store. The verdict then has the statuses after them.
     pub(super) fn charge_by_status(&self, verdict: &mut Verdict, costs: &ActualCost) -> Option<OwnedAsks> {
         let is_known = verdict.unusual.is_status_known;
-        if costs.has_no_status() || is_known || !verdict.matches().has_looks() || !verdict.is_granted() {
+        if costs.has_no_status() || is_known || !verdict.matches().needs().has(Needs::LOOK) || !verdict.is_granted() {
             return None;
         }
         verdict.unusual.is_status_known = true;
@@ -155,7 +155,7 @@ impl Verdict {
             Scope::Everything | Scope::Local | Scope::Shared => false,
             Scope::Look(_) => true,
             Scope::Shadow(index) => {
-                self.matches().has_looks() && self.matches().matched().get(index).is_some_and(is_look)
+                self.matches().needs().has(Needs::LOOK) && self.matches().matched().get(index).is_some_and(is_look)
             }
         }
     }

@@ -8,8 +8,11 @@ use super::{AcquireFuture, ActiveRules, Engine, EngineState, Verdict};
 use arc_swap::ArcSwap;
 use diana_core::{Cost, LocalStore, MaxWait};
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule};
+use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, Needs, Plan};
 use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
 
 /// What a decision may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +45,20 @@ impl AcquireFuture {
         if mode == DecideMode::Peek {
             return Self::peek(engine, verdict);
         }
+        verdict.plan = engine.state.plan(&verdict);
+        Self::decide_as_planned(engine, verdict, mode)
+    }
+
+    #[inline(always)]
+    fn decide_as_planned(engine: &Engine, mut verdict: RecycledVerdict, mode: DecideMode) -> Self {
         let state = &*engine.state;
-        if state.has_more_steps(&verdict) {
-            return Self::decide_in_steps(engine, verdict, mode);
-        }
-        if !state.decide_local(&mut verdict) && state.is_queued(&verdict, mode) {
+        let is_granted = match verdict.plan {
+            Plan::Steps => return Self::decide_in_steps(engine, verdict, mode),
+            Plan::Nothing => true,
+            Plan::OneLimit => state.decide_one_limit(&mut verdict),
+            Plan::Limits => state.decide_limits(&mut verdict),
+        };
+        if !is_granted && state.is_queued(&verdict, mode) {
             return Self::wait(engine, Permit::new(verdict).provisional(), NextStep::Queue, mode);
         }
         match verdict.finish(&state.counts) {
@@ -103,16 +115,16 @@ impl AcquireFuture {
 }
 
 impl EngineState {
-    /// Returns `true` if the request may need another step than [`decide_local`](Self::decide_local), as few do.
+    /// Returns how a request is decided.
     #[inline]
-    fn has_more_steps(&self, verdict: &Verdict) -> bool {
-        let (rules, matches) = (verdict.rules(), verdict.matches());
-        rules.has_load() || !self.counts.queues.is_empty() || matches.needs_more_steps() || self.is_shared(verdict)
+    fn plan(&self, verdict: &Verdict) -> Plan {
+        let is_busy = verdict.matches.needs().has(Needs::QUEUES) && !self.counts.queues.is_empty();
+        verdict.matches.plan(Needs::SHARED.only_if(self.shared.is_some()).and(Needs::QUEUES.only_if(is_busy)))
     }
 
     /// Decides as much as possible about any matches of a verdict without waiting.
     fn start_steps(&self, verdict: &mut Verdict, mode: DecideMode) -> NextStep {
-        if verdict.rules().has_load() {
+        if verdict.matches.needs().has(Needs::LOAD) {
             self.shed(verdict);
         }
         for index in 0..verdict.matches().denied().len() {
@@ -123,8 +135,8 @@ impl EngineState {
                 return NextStep::Finish;
             }
         }
-        // Usually all queues are empty.
-        if !self.counts.queues.is_empty()
+        if verdict.matches.needs().has(Needs::QUEUES)
+            && !self.counts.queues.is_empty()
             && let Some(queue) = self.busy_queue(verdict, None, verdict.at())
         {
             if mode == DecideMode::Queue {
@@ -133,7 +145,7 @@ impl EngineState {
             self.deny_behind(verdict, &queue);
             return NextStep::Finish;
         }
-        if verdict.matches().has_looks() && !self.look_local(verdict) {
+        if verdict.matches().needs().has(Needs::LOOK) && !self.look_local(verdict) {
             return NextStep::Finish;
         }
         let is_granted = self.decide_local(verdict);
@@ -146,9 +158,9 @@ impl EngineState {
         if self.is_shared(verdict) || self.charges_shared(verdict) {
             return NextStep::QueryShared;
         }
-        if verdict.matches().has_shadows() {
+        if verdict.matches().needs().has(Needs::SHADOW) {
             self.decide_local_shadows(verdict);
-            if verdict.matches().has_looks() {
+            if verdict.matches().needs().has(Needs::LOOK) {
                 self.look_at_local_shadows(verdict);
             }
         }
@@ -159,7 +171,7 @@ impl EngineState {
     #[inline]
     fn is_queued(&self, verdict: &Verdict, mode: DecideMode) -> bool {
         mode == DecideMode::Queue
-            && verdict.rules().has_queues()
+            && verdict.matches.needs().has(Needs::QUEUES)
             && self.queue_after_denial(verdict, verdict.at()).is_some()
     }
 
@@ -245,7 +257,7 @@ impl EngineState {
     /// Queries the shared store and, if it grants, the shadow rules; returns `true` if granted. If it denies, local
     /// charges are refunded.
     pub(super) async fn decide_shared(&self, verdict: &mut Verdict) -> bool {
-        if verdict.matches().has_looks()
+        if verdict.matches().needs().has(Needs::LOOK)
             && let Some(looked) = self.look_shared(verdict).await
         {
             let is_granted = looked.decision.is_granted();
@@ -271,11 +283,11 @@ impl EngineState {
             verdict.add(enforced);
         }
         let is_granted = verdict.is_granted();
-        if is_granted && verdict.matches().has_shadows() {
+        if is_granted && verdict.matches().needs().has(Needs::SHADOW) {
             self.decide_local_shadows(verdict);
         }
         results.for_each(|shadow| verdict.add(shadow));
-        if is_granted && verdict.matches().has_shadows() && verdict.matches().has_looks() {
+        if is_granted && verdict.matches().needs().has(Needs::SHADOW) && verdict.matches().needs().has(Needs::LOOK) {
             self.look_at_shadows(verdict).await;
         }
         is_granted
@@ -295,19 +307,34 @@ impl EngineState {
     }
 
     /// Checks all limits that are counted in this process; returns `true` if they grant the request.
-    #[inline]
     pub(super) fn decide_local(&self, verdict: &mut Verdict) -> bool {
+        match verdict.plan {
+            Plan::OneLimit => self.decide_one_limit(verdict),
+            Plan::Nothing | Plan::Limits | Plan::Steps => self.decide_limits(verdict),
+        }
+    }
+
+    /// Checks the only limit of a request: it needs no list.
+    #[inline]
+    fn decide_one_limit(&self, verdict: &mut Verdict) -> bool {
         let Verdict { rules, matches, at, local_scope, decisions, .. } = verdict;
-        let (Some(rules), scope) = (rules, *local_scope) else { return true };
-        if rules.rules.has_reserved() {
-            return self.decide_local_reserved(verdict, scope);
+        let only = rules.as_ref().and_then(|rules| only_ask(&rules.rules, matches));
+        let Some(ask) = only.filter(|_| !matches.needs().has(Needs::RESERVATIONS)) else {
+            return self.decide_limits(verdict);
+        };
+        let answer = self.counts.store.decide_one(ask, *at, MaxWait::FOREVER);
+        decisions.push_local(*local_scope, answer);
+        answer.is_granted()
+    }
+
+    /// Checks any number of limits, all or nothing.
+    #[inline]
+    fn decide_limits(&self, verdict: &mut Verdict) -> bool {
+        let scope = verdict.local_scope;
+        if verdict.matches.needs().has(Needs::RESERVATIONS) {
+            return self.decide_reserved(verdict, scope);
         }
-        // A single query needs no list.
-        if let Some(ask) = only_ask(&rules.rules, matches, scope) {
-            let answer = self.counts.store.decide_one(ask, *at, MaxWait::FOREVER);
-            decisions.push_local(scope, answer);
-            return answer.is_granted();
-        }
+        let Verdict { rules: Some(rules), matches, at, decisions, .. } = verdict else { return true };
         let mut asks = AskList::new();
         add_asks(&rules.rules, matches, scope, &mut asks);
         if asks.is_empty() {
@@ -318,9 +345,9 @@ impl EngineState {
         })
     }
 
-    /// Checks all limits that are counted in this process, with a bound on reservations.
+    /// Checks limits with a bound on reservations.
     #[cold]
-    fn decide_local_reserved(&self, verdict: &mut Verdict, scope: Scope) -> bool {
+    fn decide_reserved(&self, verdict: &mut Verdict, scope: Scope) -> bool {
         let Some(decision) = self.counts.decide(verdict, scope) else { return true };
         let is_granted = decision.is_granted();
         verdict.add(ScopedDecision { scope, decision, is_local: true });

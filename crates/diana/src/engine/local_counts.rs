@@ -10,6 +10,7 @@ use super::verdict::Verdict;
 use diana_core::{
     Ask, Clock, Decision, LocalStore, MaxWait, MemoryStore, ResetListener, SystemClock, Timestamp, WaitQueues,
 };
+use diana_rules::ruleset::Needs;
 use parking_lot::Mutex;
 use reservations::Reservations;
 use std::hash::{BuildHasher, RandomState};
@@ -71,7 +72,7 @@ impl LocalCounts {
             return None;
         }
         let now = verdict.at();
-        if !verdict.rules().has_reserved() {
+        if !verdict.matches().needs().has(Needs::RESERVATIONS) {
             return Some(LocalStore::decide(&self.store, &asks, now, MaxWait::FOREVER));
         }
         let bounds = || verdict.limits_in(scope).map(|(_, limit)| limit.reserved);
@@ -99,7 +100,7 @@ impl LocalCounts {
 
     /// Removes the reservations of a cancelled request, local or shared.
     pub(super) fn cancel_reservations(&self, verdict: &Verdict, of: &ScopedDecision) {
-        if verdict.rules().has_reserved() {
+        if verdict.matches().needs().has(Needs::RESERVATIONS) {
             let bounds = verdict.limits_in(of.scope).map(|(_, limit)| limit.reserved);
             let mut reservations = self.reservations.lock();
             reservations.remove(self, &verdict.asks(of.scope), bounds, &of.decision, verdict.at());

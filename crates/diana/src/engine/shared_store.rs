@@ -16,6 +16,7 @@ use diana_core::{
     StoreError, Timestamp,
 };
 use diana_rules::rule::CountedIn;
+use diana_rules::ruleset::Needs;
 pub(super) use keepalive::{HeldLeases, LeaseGuard};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -164,11 +165,16 @@ impl SharedQuery {
     pub(super) fn new(verdict: &Verdict, counts: &Arc<LocalCounts>) -> Self {
         let mut asks = SmallVec::new();
         asks.push((Scope::Shared, OwnedAsks::of(verdict, Scope::Shared)));
-        if verdict.matches().has_shadows() {
+        if verdict.matches().needs().has(Needs::SHADOW) {
             let shadows = verdict.shadows_in(CountedIn::Shared).into_iter().map(Scope::Shadow);
             asks.extend(shadows.map(|scope| (scope, OwnedAsks::of(verdict, scope))));
         }
-        Self { counts: Arc::clone(counts), asks, at: verdict.at(), has_reserved: verdict.rules().has_reserved() }
+        Self {
+            counts: Arc::clone(counts),
+            asks,
+            at: verdict.at(),
+            has_reserved: verdict.matches().needs().has(Needs::RESERVATIONS),
+        }
     }
 
     /// A query about limits that are not those of rules, without waiting.

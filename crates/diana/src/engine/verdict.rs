@@ -14,7 +14,7 @@ pub(super) use crate::duration_text::time;
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
 use diana_rules::ruleset::{
-    ChargedAt, CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, Purpose, RequestOutcome,
+    ChargedAt, CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, Plan, Purpose, RequestOutcome,
     RuleNotCallable, sample,
 };
 use diana_rules::{Attributes, RuleFile, RuleSet};
@@ -41,6 +41,8 @@ pub struct Verdict {
     pub(super) at: Timestamp,
     /// The rule that denied it, once the decision is finished.
     pub(super) denying: Option<DenyingRule>,
+    /// How it is decided.
+    pub(super) plan: Plan,
     /// Which queries are decided in this process.
     pub(super) local_scope: Scope,
     /// The decisions of active rules, local ones first; then those of shadow rules.
@@ -104,6 +106,7 @@ impl Verdict {
             matches: Matches::default(),
             at: Timestamp::EPOCH,
             denying: None,
+            plan: Plan::Steps,
             local_scope: Scope::Everything,
             decisions: Decisions::default(),
             unusual: UnusualParts::default(),
@@ -117,6 +120,7 @@ impl Verdict {
         self.rules = None;
         self.matches.clear();
         self.denying = None;
+        self.plan = Plan::Steps;
         self.decisions.clear();
         self.unusual.clear();
         self.is_provisional = false;
@@ -224,7 +228,7 @@ impl Verdict {
         }
         let Some(matches) = rules.rules.migrate_matches(self.rules(), self.matches()) else { return rule };
         let number = rule.and_then(|rule| rules.rules.number(&self.rules().rule(rule)?.rule().name));
-        (self.rules, self.matches) = (Some(rules), matches);
+        (self.rules, self.matches, self.plan) = (Some(rules), matches, Plan::Steps);
         number
     }
 
@@ -235,24 +239,16 @@ impl Verdict {
     /// Returns `true` if the request is granted (after [`wait`](Self::wait)).
     #[inline]
     pub fn is_granted(&self) -> bool {
-        match self.only_answer() {
-            Some(answer) => answer.is_granted(),
-            None => self.is_granted_by_all(),
-        }
+        self.wait().is_some()
     }
 
-    #[inline(never)]
-    fn is_granted_by_all(&self) -> bool {
-        self.unusual.denied_by.is_none() && self.decisions().all(Decision::is_granted)
-    }
-
-    /// Returns the answer that decided, if it is the only one, as for most requests.
+    /// Returns the answer to a request that is decided by one limit of this process, as most are.
     #[inline]
     fn only_answer(&self) -> Option<&Answer> {
-        let Self { decisions, unusual, .. } = self;
-        let only = decisions.only()?;
-        let [answer] = only.decision.answers() else { return None };
-        (unusual.denied_by.is_none() && !only.scope.is_shadow()).then_some(answer)
+        match self.plan {
+            Plan::OneLimit => self.decisions.only()?.decision.answers().first(),
+            Plan::Nothing | Plan::Limits | Plan::Steps => None,
+        }
     }
 
     /// Returns the decisions of active rules: the local and the shared one.
@@ -339,17 +335,12 @@ impl Verdict {
         only.into_iter().chain(several.into_iter().flatten())
     }
 
-    /// Returns the limit that was checked, if it is exactly one and local. Most requests are like that, and this takes
-    /// a tenth of the time of [`asked`](Self::checked_limits).
+    /// Returns the limit that was checked, if the request is decided by one limit of this process, as most are.
     pub fn only_limit(&self) -> Option<CheckedLimit<'_>> {
-        let found = self.matches();
-        let ([local], [matched]) = (&self.decisions[..], found.matched()) else { return None };
-        if matches!(local.scope, Scope::Shared | Scope::Shadow(_) | Scope::Look(CountedIn::Shared)) {
-            return None;
-        }
+        let (answer, matched) = (*self.only_answer()?, self.matches.matched().first()?);
         let rule = self.rules().rule(matched.rule)?;
-        let ([answer], [limit]) = (local.decision.answers(), rule.limits(matched)) else { return None };
-        Some(CheckedLimit { rule: rule.rule(), key: found.key(matched), limit: &limit.limit, answer: *answer })
+        let limit = &rule.limits(matched).first()?.limit;
+        Some(CheckedLimit { rule: rule.rule(), key: self.matches.key(matched), limit, answer })
     }
 
     /// Returns every limit that was checked for one of several requests that were decided together, by its index. A limit

@@ -25,7 +25,7 @@ use super::verdict::Queued;
 use super::{ActiveRules, EngineState, Verdict};
 use arc_swap::ArcSwap;
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Timestamp, WaitQueues};
-use diana_rules::ruleset::{CompiledLimit, CompiledRule, MatchedRule, WaitingRequest};
+use diana_rules::ruleset::{CompiledLimit, CompiledRule, MatchedRule, Needs, WaitingRequest};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -159,7 +159,7 @@ impl EngineState {
 
     /// Checks all limits of the request and, if they grant it, the shadow rules; returns `true` if granted.
     async fn decide_all(&self, verdict: &mut Verdict) -> bool {
-        if verdict.matches().has_looks() && !self.look_local(verdict) {
+        if verdict.matches().needs().has(Needs::LOOK) && !self.look_local(verdict) {
             return false;
         }
         self.decide_local(verdict);
