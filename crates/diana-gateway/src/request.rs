@@ -37,7 +37,7 @@ use super::proxy::ProxyRequest;
 use super::response::{ResponseBody, local_response};
 use super::worker::NoUpstream;
 use bytes::Bytes;
-use diana_http::{CheckFuture, CheckResult, Denial, HttpAttributes, RequestPermit};
+use diana_http::{CheckFuture, Denial, HttpAttributes, RequestPermit};
 use diana_metrics::Outcome;
 use drain::ConnReuse;
 use head::Rejected;
@@ -115,16 +115,16 @@ impl<F: Future<Output = Response<ResponseBody>> + Send + 'static> From<Pin<Box<F
     }
 }
 
-/// Records the result of a check; returns the permit, or the denial.
-fn record(result: CheckResult, tracker: &mut RequestTracker) -> Result<RequestPermit, Denial> {
-    tracker.decided(result.verdict());
-    match result {
-        CheckResult::Allow(permit) | CheckResult::Reroute(permit) => Ok(permit),
-        CheckResult::Deny(denial) => {
-            tracker.outcome = Outcome::Denied;
-            Err(denial)
-        }
-    }
+/// Logs and records the result of a check. A rerouted request goes on.
+fn record(
+    checked: Result<RequestPermit, Denial>,
+    head: &Parts,
+    client: IpAddr,
+    tracker: &mut RequestTracker,
+) -> Result<RequestPermit, Denial> {
+    diana_http::log(&checked, head, Some(client), SERVICE);
+    tracker.decided(diana_http::verdict(&checked));
+    checked.or_else(Denial::into_rerouted).inspect_err(|_| tracker.outcome = Outcome::Denied)
 }
 
 impl Connection {
@@ -176,21 +176,18 @@ impl Connection {
         let mut check = self.check_limits(&head, client);
         // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
         match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => {
-                result.log(&head, Some(client), SERVICE);
-                match record(result, &mut tracker) {
-                    Ok(permit) => {
-                        keep(&mut head);
-                        let request = ProxyRequest::new(Arc::clone(self), head, body, client, permit, tracker);
-                        if request.outlives_client() { request.run_detached().into() } else { request.run().into() }
-                    }
-                    Err(denial) => {
-                        let reuse = drain::drain(&head, body);
-                        head::recycle(head.headers);
-                        ResponseFuture::Denied(Some(DeniedRequest { denial, tracker, reuse }))
-                    }
+            Poll::Ready(checked) => match record(checked, &head, client, &mut tracker) {
+                Ok(permit) => {
+                    keep(&mut head);
+                    let request = ProxyRequest::new(Arc::clone(self), head, body, client, permit, tracker);
+                    if request.outlives_client() { request.run_detached().into() } else { request.run().into() }
                 }
-            }
+                Err(denial) => {
+                    let reuse = drain::drain(&head, body);
+                    head::recycle(head.headers);
+                    ResponseFuture::Denied(Some(DeniedRequest { denial, tracker, reuse }))
+                }
+            },
             Poll::Pending => {
                 keep(&mut head);
                 Box::pin(Arc::clone(self).wait(check, head, body, client, tracker)).into()
@@ -231,9 +228,7 @@ impl Connection {
         client: IpAddr,
         mut tracker: RequestTracker,
     ) -> Response<ResponseBody> {
-        let result = check.await;
-        result.log(&head, Some(client), SERVICE);
-        match record(result, &mut tracker) {
+        match record(check.await, &head, client, &mut tracker) {
             Ok(permit) => {
                 let request = ProxyRequest::new(self, head, body, client, permit, tracker);
                 if request.outlives_client() { request.run_detached().await } else { request.run().await }

@@ -4,7 +4,6 @@ use crate::attributes::HttpAttributes;
 use crate::denial::{Denial, ResponseFormat};
 use crate::permit::RequestPermit;
 use crate::rate_limit_filter::Inner;
-use diana::rules::rule::OverLimit;
 use diana::{AcquireFuture, LoggedRequest, Permit, Verdict};
 use http::request::Parts;
 use std::fmt;
@@ -13,37 +12,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// The result of a check.
-#[derive(Debug)]
-#[must_use = "a denied request must not proceed"]
-pub enum CheckResult {
-    /// Granted.
-    Allow(RequestPermit),
-    /// Over a limit whose rule reroutes such requests: the permit has [the target](RequestPermit::reroute_to). The
-    /// request was not charged and holds no permits.
-    Reroute(RequestPermit),
-    /// Denied.
-    Deny(Denial),
+/// Returns the verdict of a check.
+pub fn verdict(checked: &Result<RequestPermit, Denial>) -> &Verdict {
+    match checked {
+        Ok(permit) => permit.verdict(),
+        Err(denial) => denial.verdict(),
+    }
 }
 
-impl CheckResult {
-    /// Returns the verdict.
-    pub fn verdict(&self) -> &Verdict {
-        match self {
-            Self::Allow(permit) | Self::Reroute(permit) => permit.verdict(),
-            Self::Deny(denial) => denial.verdict(),
-        }
-    }
-
-    /// Logs a denial, a delay, or a denial by a shadow rule, if it is to be logged. `head` is the request's, and `service`
-    /// the name of the front end.
-    #[inline]
-    pub fn log(&self, head: &Parts, client: Option<IpAddr>, service: &'static str) {
-        let verdict = self.verdict();
-        if verdict.has_log_entries() {
-            let (method, path) = (Some(head.method.as_str()), Some(head.uri.path()));
-            verdict.log(&LoggedRequest { service, client, method, path });
-        }
+/// Logs a denial, a delay, or a denial by a shadow rule, if it is to be logged. `head` is the request's, and `service` the name
+/// of the front end.
+#[inline]
+pub fn log(checked: &Result<RequestPermit, Denial>, head: &Parts, client: Option<IpAddr>, service: &'static str) {
+    let verdict = verdict(checked);
+    if verdict.has_log_entries() {
+        let (method, path) = (Some(head.method.as_str()), Some(head.uri.path()));
+        verdict.log(&LoggedRequest { service, client, method, path });
     }
 }
 
@@ -53,7 +37,7 @@ pub struct CheckFuture(State);
 
 enum State {
     /// Most requests are decided immediately. It is `None` once it is returned.
-    Ready(Option<CheckResult>),
+    Ready(Option<Result<RequestPermit, Denial>>),
     /// Querying the shared store, queued, or waiting for a reserved time.
     Waiting(Box<PendingCheck>),
 }
@@ -76,26 +60,23 @@ impl CheckFuture {
     }
 }
 
-/// Returns the result for a verdict.
+/// Returns the permit or the denial of a request.
 fn result(
     acquired: Result<Permit, diana::Denial>,
     filter: &Inner,
     format: impl FnOnce() -> ResponseFormat,
-) -> CheckResult {
+) -> Result<RequestPermit, Denial> {
     let headers = filter.options.http.rate_limit_headers;
     match acquired {
-        Ok(permit) => CheckResult::Allow(RequestPermit::new(permit, &filter.engine, headers)),
-        Err(denial) if matches!(denial.over_limit(), Some(OverLimit::Reroute(_))) => {
-            CheckResult::Reroute(RequestPermit::rerouted(denial, headers))
-        }
-        Err(denial) => CheckResult::Deny(Denial { denial, headers, format: format() }),
+        Ok(permit) => Ok(RequestPermit::new(permit, &filter.engine, headers)),
+        Err(denial) => Err(Denial { denial, headers, format: format() }),
     }
 }
 
 impl Future for CheckFuture {
-    type Output = CheckResult;
+    type Output = Result<RequestPermit, Denial>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CheckResult> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<RequestPermit, Denial>> {
         let state = &mut self.get_mut().0;
         match state {
             // Polled after completion, it is pending.

@@ -1,45 +1,37 @@
 //! Diana as an HTTP filter: the building blocks of a gateway, and middleware for servers.
 //!
 //! # Where to begin
-//! - [`Filter`] decides about requests: [`Filter::check`] returns whether one is granted, rerouted or denied, after the
-//!   wait of its rules.
-//! - [`RequestPermit`] is the guard of a granted request: it releases or refunds the request's charges in every case.
+//! - [`Filter`] decides about requests: [`Filter::check`] returns a permit or a denial, after the wait of its rules.
+//! - [`RequestPermit`] is for a granted request: it releases or refunds the request's charges in every case.
 //! - [`Denial`] is a complete response: the status, the retry time and the reason, in the format that the client
 //!   accepts.
 //!
 //! # The life of a request
 //! ```
-//! use diana_http::{CheckResult, Filter};
+//! use diana_http::Filter;
 //! use diana::rules::{Document, Registry, RuleFile};
 //! use diana::Engine;
 //! use http::{Request, Response, StatusCode};
-//! use std::sync::Arc;
 //!
-//! # async fn run() -> Result<(), diana::rules::Problems> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let file = Document::new("diana.yaml", "rules: [{name: each-client, by: ip, limit: 1/h, status: 429}]");
 //! let filter = Filter::new(Engine::new(&RuleFile::read(&file, &Registry::default())?));
 //!
 //! let request = Request::new(http_body_util::Empty::<&[u8]>::new());
 //! let client = Some([203, 0, 113, 7].into());
-//! let response = match filter.check(&request, client).await {
-//!     CheckResult::Allow(mut permit) => {
-//!         permit.begin();
-//!         // The handler runs here.
-//!         permit.finish(Response::new(http_body_util::Empty::<&[u8]>::new()))
-//!     }
-//!     _ => unreachable!("the first request is granted"),
-//! };
+//! let mut permit = filter.check(&request, client).await.expect("it is the first request");
+//! permit.begin();
+//! // The handler runs here.
+//! let response = permit.finish(Response::new(http_body_util::Empty::<&[u8]>::new()));
 //! assert_eq!(response.headers()["ratelimit"], "\"each-client\";r=0;t=3600");
 //!
-//! let CheckResult::Deny(denial) = filter.check(&request, client).await else {
-//!     unreachable!("the second request is denied")
-//! };
+//! let denial = filter.check(&request, client).await.unwrap_err();
 //! let response = denial.into_response();
 //! assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
 //! assert_eq!(response.headers()["retry-after"], "3600");
 //! # Ok(())
 //! # }
-//! # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
 //! ```
 
 mod attributes;
@@ -75,7 +67,7 @@ mod signature;
 mod throttle;
 
 pub use attributes::{HttpAttributes, normal_method, set_several};
-pub use check::{CheckFuture, CheckResult};
+pub use check::{CheckFuture, log, verdict};
 pub use client_ip::{client_address, forwarded_client, is_trusted_proxy};
 pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,

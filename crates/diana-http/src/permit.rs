@@ -6,9 +6,7 @@
 //! - Dropping it later releases concurrency permits (`concurrent`); the other charges stay.
 //! - Nothing is released or refunded twice.
 
-use crate::attributes::HttpAttributes;
 use crate::cost_header;
-use crate::denial::{Denial, ResponseFormat};
 use crate::permit_body::PermitBody;
 use crate::ratelimit_headers;
 use crate::throttle::{Throttle, ThrottledBody};
@@ -18,7 +16,6 @@ use diana::rules::ruleset::Needs;
 use diana::rules::upstream_url::Upstream;
 use diana::{ActualCost, Engine, Permit, ResponseClass, Verdict};
 use http::Response;
-use http::request::Parts;
 use http_body::Body;
 use std::time::Duration;
 
@@ -57,22 +54,6 @@ impl RequestPermit {
         match self.verdict().over_limit() {
             Some(OverLimit::Reroute(to)) => Some(to),
             _ => None,
-        }
-    }
-
-    /// Converts the permit of a rerouted request to a denial, if there is no other upstream. `head` is the request's.
-    ///
-    /// # Errors
-    /// The request is granted.
-    #[allow(clippy::result_large_err, reason = "it is moved once, and a box would cost each rerouted request more")]
-    pub fn into_denial(self, head: &Parts) -> Result<Denial, Self> {
-        let Self { decided, headers, throttle } = self;
-        match decided {
-            Err(denial) => {
-                let format = ResponseFormat::of(&HttpAttributes::of_head(head, None));
-                Ok(Denial { denial, headers, format })
-            }
-            Ok(permit) => Err(Self { decided: Ok(permit), headers, throttle }),
         }
     }
 

@@ -12,10 +12,10 @@
 
 use super::drain::{self, ConnReuse};
 use super::head::{self, Rejected};
-use super::{RequestBody, RequestTracker, ResponseFuture, record, rejected, respond};
+use super::{RequestBody, RequestTracker, ResponseFuture, rejected, respond};
 use crate::connection::Connection;
 use crate::response::{ResponseBody, local_response};
-use diana_http::{CheckResult, Filter, HttpAttributes, RequestScheme};
+use diana_http::{Denial, Filter, HttpAttributes, RequestPermit, RequestScheme};
 use diana_metrics::Outcome;
 use http::header::{HOST, HeaderName};
 use http::request::Parts;
@@ -57,7 +57,7 @@ impl Connection {
         let mut check =
             worker.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
         match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => answer(&worker.filter, result, (&head, client), status, reuse, tracker).into(),
+            Poll::Ready(checked) => answer(&worker.filter, checked, (&head, client), status, reuse, tracker).into(),
             Poll::Pending => {
                 let filter = worker.filter.clone();
                 Box::pin(async move { answer(&filter, check.await, (&head, client), status, reuse, tracker) }).into()
@@ -136,37 +136,33 @@ fn only<T>((value, is_repeated): (Option<T>, bool), several: &'static str) -> Re
 
 fn answer(
     filter: &Filter,
-    result: CheckResult,
+    checked: Result<RequestPermit, Denial>,
     (head, client): (&Parts, IpAddr),
     status: Option<StatusCode>,
     reuse: ConnReuse,
     mut tracker: RequestTracker,
 ) -> Response<ResponseBody> {
-    result.log(head, Some(client), SERVICE);
-    let denial = match record(result, &mut tracker) {
-        // A request over a limit can't be rerouted from here.
-        Ok(permit) => match permit.into_denial(head) {
-            Ok(denial) => {
-                tracker.outcome = Outcome::Denied;
-                denial
+    diana_http::log(&checked, head, Some(client), SERVICE);
+    tracker.decided(diana_http::verdict(&checked));
+    // A request over a limit can't be rerouted from here.
+    let denial = match checked {
+        Ok(mut permit) => {
+            if let Err(mut forbidden) = filter.check_permission(head, Some(client)) {
+                // It counts, as in the gateway.
+                permit.begin();
+                *forbidden.status_mut() = status.unwrap_or(forbidden.status());
+                reuse.announce(forbidden.headers_mut());
+                return rejected(forbidden, tracker);
             }
-            Err(mut permit) => {
-                if let Err(mut forbidden) = filter.check_permission(head, Some(client)) {
-                    // It counts, as in the gateway.
-                    permit.begin();
-                    *forbidden.status_mut() = status.unwrap_or(forbidden.status());
-                    reuse.announce(forbidden.headers_mut());
-                    return rejected(forbidden, tracker);
-                }
-                tracker.outcome = Outcome::Answered;
-                let (mut head, body) = permit.finish_check(local_response::allowed()).into_parts();
-                drop(body);
-                reuse.announce(&mut head.headers);
-                return respond(Response::from_parts(head, http_body_util::Full::default()), tracker);
-            }
-        },
+            tracker.outcome = Outcome::Answered;
+            let (mut head, body) = permit.finish_check(local_response::allowed()).into_parts();
+            drop(body);
+            reuse.announce(&mut head.headers);
+            return respond(Response::from_parts(head, http_body_util::Full::default()), tracker);
+        }
         Err(denial) => denial,
     };
+    tracker.outcome = Outcome::Denied;
     // Not that of the response: it is 200 for a gRPC call, and the proxy would forward the request.
     let status = status.unwrap_or(denial.status());
     let mut response = denial.into_response();

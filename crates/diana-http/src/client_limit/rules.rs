@@ -1,7 +1,6 @@
 //! Outgoing calls under the rules of an engine.
 
 use super::limit_trait::{ClientLimit, ClientLimitError, PermitFuture};
-use crate::check::CheckResult;
 use crate::permit::RequestPermit;
 use crate::rate_limit_filter::Filter;
 use diana::Retry;
@@ -45,12 +44,11 @@ pub(crate) async fn acquire(
         // A rule's own `wait` may be longer than the maximum wait; a timeout refunds the charges.
         let result = tokio::time::timeout_at(deadline, check).await;
         let error = match result {
-            Ok(CheckResult::Allow(mut permit)) => {
+            Ok(Ok(mut permit)) => {
                 permit.begin();
                 return Ok(permit);
             }
-            Ok(CheckResult::Reroute(permit)) => limit_error(permit.verdict()),
-            Ok(CheckResult::Deny(denial)) => limit_error(denial.verdict()),
+            Ok(Err(denial)) => limit_error(denial.verdict()),
             Err(_) => return Err(Retry::WhenReleased.into()),
         };
         match error.retry {

@@ -3,7 +3,8 @@
 use super::body::RateLimitBody;
 use super::limited_caller::{CallFuture, RequestCaller};
 use super::{ReroutedTo, Rerouting};
-use crate::check::{CheckFuture, CheckResult};
+use crate::check::{self, CheckFuture};
+use crate::denial::Denial;
 use crate::permit::RequestPermit;
 use crate::problem::problem_response;
 use crate::throttle::ThrottledBody;
@@ -70,23 +71,17 @@ where
 {
     /// Applies the decision: calls the inner service, or denies the request.
     #[allow(clippy::result_large_err, reason = "it is moved once, and a box would make each denial slower")]
-    fn apply<R>(self, result: CheckResult) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
+    fn apply<R>(self, checked: Result<RequestPermit, Denial>) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
         let Self { mut head, body, mut inner, client, rerouting } = self;
-        result.log(&head, client, "layer");
-        let mut permit = match result {
-            CheckResult::Allow(permit) => permit,
-            CheckResult::Reroute(permit) if rerouting == Rerouting::Forward => {
-                if let Some(target) = permit.reroute_to() {
-                    head.extensions.insert(ReroutedTo(target.clone()));
-                }
-                permit
-            }
-            CheckResult::Reroute(permit) => match permit.into_denial(&head) {
-                Ok(denial) => return Err(denial.into_response().map(RateLimitBody::denied)),
-                Err(permit) => permit,
-            },
-            CheckResult::Deny(denial) => return Err(denial.into_response().map(RateLimitBody::denied)),
+        check::log(&checked, &head, client, "layer");
+        let checked = match rerouting {
+            Rerouting::Forward => checked.or_else(Denial::into_rerouted),
+            Rerouting::Deny => checked,
         };
+        let mut permit = checked.map_err(|denial| denial.into_response().map(RateLimitBody::denied))?;
+        if let Some(target) = permit.reroute_to() {
+            head.extensions.insert(ReroutedTo(target.clone()));
+        }
         let caller = RequestCaller::of(permit.verdict().rules(), &head, client);
         let request = Request::from_parts(head, permit.request_body(body));
         permit.begin();

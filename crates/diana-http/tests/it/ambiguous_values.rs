@@ -1,11 +1,11 @@
 //! Ambiguous values: a key that occurs more than once, or that services read differently.
 
 use crate::support::{client, filter, now};
-use diana_http::{CheckResult, Filter};
+use diana_http::Filter;
 use http::Request;
 
 fn is_granted(filter: &Filter, request: &Request<()>) -> bool {
-    let CheckResult::Allow(mut permit) = now(filter.check(request, client())) else { return false };
+    let Ok(mut permit) = now(filter.check(request, client())) else { return false };
     permit.begin();
     true
 }

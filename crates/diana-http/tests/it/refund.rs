@@ -4,7 +4,7 @@ use crate::support::{client, denied, file, filter, get, granted, now};
 use bytes::Bytes;
 use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
 use diana::{Engine, EngineOptions, MaxWait, Timestamp};
-use diana_http::{CheckResult, Filter, RequestPermit};
+use diana_http::{Filter, RequestPermit};
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -114,9 +114,10 @@ fn denied_and_rerouted_requests_hold_no_permits() {
         "gateway: {}\nrules: [{name: concurrent, by: ip, concurrent: 1}, {name: rate, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}]",
     );
     let first = granted(filter.check(&get("/"), client()));
-    drop(denied(filter.check(&get("/"), client())));
+    let denial = denied(filter.check(&get("/"), client()));
+    assert!(denial.into_rerouted().is_err(), "`concurrent` denies");
     drop(first.finish(slow_response(false)));
-    let CheckResult::Reroute(permit) = now(filter.check(&get("/"), client())) else { panic!("not over the rate") };
+    let permit = denied(filter.check(&get("/"), client())).into_rerouted().unwrap();
     assert_eq!(permit.reroute_to().unwrap().to_string(), "http://127.0.0.1:3001");
     assert_eq!(remaining(&filter), [1, 0], "the permit is released");
     let response = permit.finish(slow_response(false));
@@ -136,7 +137,7 @@ async fn a_request_waits_in_the_queue() {
     let (filter, _) = filter("rules: [{name: queued, limit: 1/s, wait: 10s}]");
     let start = tokio::time::Instant::now();
     for seconds in 0..3 {
-        let CheckResult::Allow(mut permit) = filter.check(&get("/"), client()).await else { panic!("not granted") };
+        let mut permit = filter.check(&get("/"), client()).await.unwrap();
         permit.begin();
         // The engine's clock does not advance, so each request waits a second longer than the one before.
         let waited = (0..=seconds).sum();
@@ -163,7 +164,7 @@ async fn a_cancelled_wait_is_refunded() {
         assert_eq!(remaining(&filter), [0, 8, 3]);
     }
     let next = filter.check(&get("/"), client());
-    let CheckResult::Allow(permit) = next.await else { panic!("not granted") };
+    let permit = next.await.unwrap();
     assert_eq!(permit.verdict().wait(), Some(Duration::from_secs(1)), "earlier waits were refunded");
 }
 
@@ -217,10 +218,7 @@ fn shared() -> (Filter, Shared) {
 }
 
 async fn shared_permit(filter: &Filter) -> RequestPermit {
-    match filter.check(&get("/"), client()).await {
-        CheckResult::Allow(permit) => permit,
-        other => panic!("{other:?}"),
-    }
+    filter.check(&get("/"), client()).await.unwrap()
 }
 
 /// Runs spawned tasks until all are idle.

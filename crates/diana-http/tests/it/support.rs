@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{EngineOptions, ManualClock, Timestamp};
-use diana_http::{CheckFuture, CheckResult, Denial, Filter, FilterOptions, RequestPermit};
+use diana_http::{CheckFuture, Denial, Filter, FilterOptions, RequestPermit};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use std::net::IpAddr;
@@ -41,17 +41,11 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn granted(check: CheckFuture) -> RequestPermit {
-    match now(check) {
-        CheckResult::Allow(permit) => permit,
-        other => panic!("not granted: {other:?}"),
-    }
+    now(check).expect("it is granted")
 }
 
 pub(crate) fn denied(check: CheckFuture) -> Denial {
-    match now(check) {
-        CheckResult::Deny(denial) => denial,
-        other => panic!("not denied: {other:?}"),
-    }
+    now(check).expect_err("it is denied")
 }
 
 /// Formats the head of a response, line by line, in order; without dates and lengths, which the server adds.

@@ -17,7 +17,7 @@ use super::{Allowed, EnvoyState, descriptor_status, within};
 use bytes::Bytes;
 use diana_gateway::section::GatewayLimits;
 use diana_gateway::{RejectedRequest, parse_target, prepare_head};
-use diana_http::{CheckResult, HttpAttributes, RequestScheme};
+use diana_http::{HttpAttributes, RequestScheme};
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Version};
@@ -80,10 +80,11 @@ impl EnvoyState {
             Err(rejected) => return Ok((self::rejected(rejected).await, Allowed::No)),
         };
         let check = self.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
-        let result = within(deadline, check).await?;
-        result.log(&head, Some(client), "envoy");
-        let denial = match result {
-            CheckResult::Allow(mut permit) => {
+        let checked = within(deadline, check).await?;
+        diana_http::log(&checked, &head, Some(client), "envoy");
+        // A request over a limit can't be rerouted from here.
+        let denial = match checked {
+            Ok(mut permit) => {
                 if let Err(forbidden) = self.filter.check_permission(&head, Some(client)) {
                     // It counts, as in the gateway.
                     permit.begin();
@@ -92,12 +93,7 @@ impl EnvoyState {
                 let response = permit.finish(HttpMessage::new(Empty::<Bytes>::new()));
                 return Ok((allowed(response.headers()), Allowed::Yes));
             }
-            // A request over a limit can't be rerouted from here.
-            CheckResult::Reroute(permit) => match permit.into_denial(&head) {
-                Ok(denial) => denial,
-                Err(_) => return Err(Status::internal("a granted request can't be rerouted")),
-            },
-            CheckResult::Deny(denial) => denial,
+            Err(denial) => denial,
         };
         if self.options.denies_when_down && self.engine.is_fallback(denial.verdict()) {
             return Err(Status::unavailable("the shared store is unreachable, and `when_down` is `deny`"));
