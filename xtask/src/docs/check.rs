@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const OTHERS: [&str; 9] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
-    "CONTRIBUTING.md",
+    CONTRIBUTING,
     "HISTORY.md",
     "README.md",
     "README.zh.md",
@@ -16,6 +16,9 @@ const OTHERS: [&str; 9] = [
     "examples/rules/README.md",
     "golden/README.md",
 ];
+
+/// The page that lists the files of a change.
+const CONTRIBUTING: &str = "CONTRIBUTING.md";
 
 /// The table of contents, which is no page.
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -32,6 +35,7 @@ pub(super) fn of(root: &Path) -> Result<(usize, Vec<String>), String> {
         named_tests(root, page, &text, &mut problems)?;
     }
     let others = OTHERS.iter().chain([&SUMMARY]).map(PathBuf::from);
+    named_files(root, Path::new(CONTRIBUTING), &mut problems)?;
     for page in pages.iter().cloned().chain(others) {
         links(root, &page, &markdown::read(&root.join(&page))?, &mut problems)?;
     }
@@ -118,6 +122,18 @@ fn named_tests(root: &Path, page: &Path, text: &str, problems: &mut Vec<String>)
     Ok(())
 }
 
+/// The files that a page names by their paths from the root, as `` `crates/...` ``, exist.
+fn named_files(root: &Path, page: &Path, problems: &mut Vec<String>) -> Result<(), String> {
+    let text = markdown::read(&root.join(page))?;
+    for (number, line) in markdown::prose(&text) {
+        let paths =
+            line.split('`').skip(1).step_by(2).filter(|code| code.starts_with("crates/") && !code.contains(' '));
+        let missing = paths.filter(|path| !root.join(path).exists());
+        problems.extend(missing.map(|path| format!("{}:{number}: {path} does not exist", page.display())));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::of;
@@ -166,6 +182,15 @@ mod tests {
         let long = problems(&format!("# Title\n{}", "\n".repeat(400)));
         assert_eq!(long, ["docs/page.md: 401 lines, at most 400 are allowed: split the page"]);
         assert_eq!(problems("no title\n"), ["docs/page.md:1: expected a title, `# ...`"]);
+    }
+
+    #[test]
+    fn the_files_of_a_change_exist() {
+        let repository = repository("# Title\n", "# Summary\n\n- [A](page.md)\n");
+        let page = "# A page\n\n`crates/none.rs`, `crates/` and `cargo run crates/x`\n";
+        std::fs::write(repository.path().join(super::CONTRIBUTING), page).unwrap();
+        std::fs::create_dir(repository.path().join("crates")).unwrap();
+        assert_eq!(of(repository.path()).unwrap().1, ["CONTRIBUTING.md:3: crates/none.rs does not exist"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ const PAGE: &str = include_str!("../../../../docs/tasks/in-your-server.md");
 #[test]
 fn the_page_contains_the_examples() {
     for example in [
+        include_str!("../../examples/axum_program.rs"),
         include_str!("../../examples/axum_server.rs"),
         include_str!("../../examples/hyper_server.rs"),
         include_str!("../../examples/tonic_server.rs"),

@@ -1,5 +1,9 @@
 //! The examples, each started and called over TCP.
 
+#[cfg(feature = "macros")]
+#[path = "../../examples/axum_program.rs"]
+#[allow(dead_code, reason = "the example\'s `main`")]
+mod axum_program;
 #[path = "../../examples/axum_server.rs"]
 #[allow(dead_code, reason = "the example\'s `main`")]
 mod axum_server;
@@ -59,6 +63,28 @@ async fn check_three_requests_per_client(url: &str) {
     assert!(denied.headers().contains_key("retry-after"));
     let problem: serde_json::Value = serde_json::from_slice(denied.body()).unwrap();
     assert_eq!(problem["violated-policies"][0], "each-client", "{problem}");
+}
+
+#[cfg(feature = "macros")]
+#[tokio::test]
+async fn an_axum_program_limits_clients_by_rules_and_a_handler_by_its_attribute() {
+    // No other test of this program installs limits without a name.
+    diana::limited::Limits::new().with_clock(diana::ManualClock::new()).install();
+    let (listener, address) = listener().await;
+    let app = axum_program::app().unwrap().into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async { axum::serve(listener, app).await });
+
+    let first = get(&format!("http://{address}/search/7")).await;
+    assert_eq!((first.status().as_u16(), &first.body()[..]), (200, &b"nothing found for user 7\n"[..]));
+    let field = first.headers()["ratelimit"].to_str().unwrap();
+    assert!(field.starts_with("\"each-client\";r=4;t="), "{field}");
+
+    let denied = get(&format!("http://{address}/search/7")).await;
+    assert_eq!((denied.status().as_u16(), &denied.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+    assert_eq!(denied.headers()["content-type"], "application/problem+json");
+    let problem: serde_json::Value = serde_json::from_slice(denied.body()).unwrap();
+    assert_eq!(problem["violated-policies"][0], "search", "{problem}");
+    assert_eq!(get(&format!("http://{address}/search/8")).await.status(), 200);
 }
 
 #[tokio::test]

@@ -41,7 +41,12 @@ impl Reload {
             let reloaded = client.parse::<model::Reloaded>("/reload", response.clone())?;
             let printed = if self.json { print_json(&response) } else { output::print(&reloaded.describe()) };
             Ok(printed.and(match (reloaded.ok, reloaded.settings.waiting.is_empty()) {
-                (false, _) => Err(ExitCode::FAILURE),
+                (false, _) => {
+                    for what in reloaded.failures().filter(|_| !self.json) {
+                        output::failure(&what);
+                    }
+                    Err(ExitCode::FAILURE)
+                }
                 (true, false) => Err(ExitCode::from(NEEDS_RESTART)),
                 (true, true) => Ok(()),
             }))

@@ -56,8 +56,8 @@ enum Format {
 }
 
 const EXAMPLES: &str = "\
-Signals: SIGTERM or Ctrl-C drains the active requests and exits (a second one exits at once); SIGHUP reloads the rules,
-the settings that apply without a restart, and the certificates. DIANA_LOG sets the log level: error, warn, info (default), debug or trace.
+Signals: SIGTERM or Ctrl-C drains the active requests and exits (a second one exits at once); SIGHUP reloads the rules, the \
+settings that apply without a restart, and the certificates. DIANA_LOG sets the log level: error, warn, info (default), debug or trace.
 
 Examples:
   diana serve                                                 sample rules, to try it

@@ -245,7 +245,7 @@ fn the_heaviest_keys_are_printed_once() {
     assert_eq!(
         text,
         "\
-each-account, by account, last minute: 1,203 denied, 0 delayed, 5,120 allowed
+each-account, by account, last minute: 1,203 denied, 0 delayed, about 5,120 allowed
   denied            1,003  alice  since 08:59:10Z
                       180  bob
                        20  a-very-long-account-name-that-was-truncated…

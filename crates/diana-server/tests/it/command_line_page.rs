@@ -3,7 +3,8 @@
 
 use crate::support::fake_admin::FakeAdmin;
 use crate::support::{block, diana_in, err, folder, out};
-use serde_json::Value;
+use diana_rules::{Document, RuleFile};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -86,6 +87,24 @@ fn the_session_about_the_audit_log_is_as_it_really_is() {
         _ => (404, String::new()),
     });
     let session = block(PAGE, "\n### audit\n", "console");
+    assert_eq!(replay(session, &server.url()), session);
+}
+
+/// The answer is that of a Diana with three rules, whose file was replaced by the invalid one of `check`.
+#[test]
+fn the_session_about_an_invalid_file_is_as_it_really_is() {
+    let broken = block(PAGE, "\n## check\n", "console").split("\n$ ").next().unwrap();
+    let broken = Document::new("diana.yaml", broken.strip_prefix("$ cat broken.yaml\n").unwrap());
+    let problems = RuleFile::read_with(&broken, &diana_server::registry(), |_| None).unwrap_err().to_string();
+    let server = FakeAdmin::on(0, move |request| match request {
+        "POST /reload" => {
+            let error = json!({"origin": "local", "what": problems, "when": "2026-11-18T10:05:00Z"});
+            let source = json!({"in_force": "local", "name": "diana.yaml", "failing": [error]});
+            (200, json!({"ok": false, "rules": 3, "source": source}).to_string())
+        }
+        _ => (404, String::new()),
+    });
+    let session = block(PAGE, "\n### reload\n", "console");
     assert_eq!(replay(session, &server.url()), session);
 }
 

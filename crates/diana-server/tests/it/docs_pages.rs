@@ -171,6 +171,24 @@ fn every_example_is_valid() {
     assert!(read > 110, "only {read} examples were found");
 }
 
+/// The headers that describe a request to `/check`. A header that nginx does not set is the client's, who could then choose it.
+const DESCRIBED_BY: [&str; 5] = ["method", "uri", "host", "proto", "for"];
+
+/// Regression: a configuration left `X-Forwarded-Proto` to the client, which could evade rules about `request.scheme`.
+#[test]
+fn every_nginx_example_sets_all_headers_that_describe_a_request() {
+    let mut asking = 0;
+    for block in blocks().iter().filter(|block| block.info[0] == "nginx" && block.text.contains("/check")) {
+        let config = block.text.to_lowercase();
+        for name in DESCRIBED_BY {
+            let line = format!("proxy_set_header x-forwarded-{name} $");
+            assert!(config.contains(&line), "{}: no {line:?}", block.place);
+        }
+        asking += 1;
+    }
+    assert!(asking >= 3, "only {asking} were found");
+}
+
 #[test]
 fn problems_are_printed_as_shown() {
     let mut invalid = 0;

@@ -1,19 +1,13 @@
 //! The pages about the gateway are correct and complete: the defaults are the program's, and no metric, no admin path and no
 //! option of `serve` is missing.
 
-use crate::support::block;
-use crate::support::client::Client;
-use crate::support::program::Diana;
-use crate::support::upstream::Upstream;
 use diana_gateway::section::{GatewayLimits, Timeouts};
-use diana_testing::NginxServer;
 use std::collections::BTreeSet;
 use std::process::Command;
 
 const ADMIN_API: &str = include_str!("../../../../docs/reference/admin-api.md");
 const METRICS_PAGE: &str = include_str!("../../../../docs/reference/metrics.md");
 const BEHAVIOUR: &str = include_str!("../../../../docs/reference/gateway-behaviour.md");
-const NGINX: &str = include_str!("../../../../docs/tasks/nginx.md");
 const FIRST_STEPS: &str = include_str!("../../../../docs/start/first-steps.md");
 const METRICS: &str = concat!(
     include_str!("../../../diana-admin/src/prometheus.rs"),
@@ -71,43 +65,6 @@ fn the_page_lists_every_option_of_serve() {
     assert!(options.len() >= 6, "only {options:?} were found");
     let undocumented = options.iter().filter(|option| !FIRST_STEPS.contains(**option)).collect::<Vec<_>>();
     assert!(undocumented.is_empty(), "{undocumented:?}");
-}
-
-/// Regression: every client that was over the limit got 403 without `Retry-After`.
-#[test]
-fn the_nginx_example_works() {
-    let mark = "**Beside nginx.**";
-    let upstream = Upstream::echo();
-    // As on the page, except for the addresses, and a limit that also slow machines reach.
-    let rules = block(NGINX, mark, "yaml");
-    assert!(rules.contains("127.0.0.1:8082") && rules.contains("limit: 100/s"));
-    let diana = Diana::serve(&rules.replace("127.0.0.1:8082", "$LISTEN").replace("limit: 100/s", "limit: 1/h"));
-    let nginx = NginxServer::start(|port| {
-        let config = block(NGINX, mark, "nginx");
-        assert!(
-            config.contains("listen 80;") && config.contains("127.0.0.1:8082") && config.contains("127.0.0.1:3000")
-        );
-        let config = config.replace("listen 80;", &format!("listen 127.0.0.1:{port};"));
-        let config = config.replace("127.0.0.1:8082", &format!("127.0.0.1:{}", diana.port()));
-        config.replace("127.0.0.1:3000", &format!("127.0.0.1:{}", upstream.port()))
-    });
-    let nginx = nginx.unwrap();
-    let post = "POST /orders?dry=1 HTTP/1.1\r\nhost: example.com\r\ncontent-length: 2\r\n\r\nhi";
-    for client in [[127, 0, 0, 1], [127, 0, 0, 2]] {
-        let allowed = Client::connect_from(client, nginx.port()).send(post).response();
-        assert_eq!(allowed.status, 200, "{}", allowed.text());
-        assert_eq!((upstream.last().line(), &*upstream.last().body), ("POST /orders?dry=1 HTTP/1.0", &b"hi"[..]));
-        for _ in 0..3 {
-            let denied = Client::connect_from(client, nginx.port()).send(post).response();
-            assert_eq!(denied.status, 429, "{}", denied.text());
-            let retry = denied.header("retry-after").unwrap().parse::<u32>().unwrap();
-            assert!((1..=3_600).contains(&retry), "{retry}");
-            assert!(denied.header("ratelimit").unwrap().contains("r=0"), "{denied:?}");
-        }
-    }
-    assert_eq!(upstream.count(), 2, "denied requests must not reach the service");
-    // The internal location of nginx's subrequest is not public.
-    assert_eq!(Client::connect_from([127, 0, 0, 3], nginx.port()).get("/diana").status, 404);
 }
 
 /// The cells of the table row whose first cell is this.

@@ -114,10 +114,11 @@ fn the_log_names_the_fields_that_are_applied_without_a_restart() {
 fn an_invalid_file_is_an_error_and_not_a_setting_that_waits() {
     let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: []\n");
     diana.rewrite("gateway: {listen: $LISTEN, workers: 1}\nrules: [{name: a, limit: 5/huor}]\n");
-    assert_eq!(ran(&diana, &["reload"]).1, Some(1));
+    assert_eq!(run(&diana, "", &["reload"]).status.code(), Some(1));
     diana.rewrite("store: {redis: 'redis://127.0.0.1:1'}\ngateway: {listen: $LISTEN}\nrules: []\n");
-    let (text, code) = ran(&diana, &["reload"]);
-    assert!(code == Some(1) && text.contains("`store.redis` can't be added or removed"), "{text}");
+    let output = run(&diana, "", &["reload"]);
+    let text = err(&output);
+    assert!(output.status.code() == Some(1) && text.contains("`store.redis` can't be added or removed"), "{text}");
     assert_eq!(diana.metric("diana_settings_waiting"), 0.0);
 }
 

@@ -1,8 +1,8 @@
 //! Custom extensions in a rule file: an algorithm, a key and a matcher, without a change in Diana.
 //!
-//! `cargo run -p diana-limit --example custom_extensions` prints a transcript: three wrong passwords, a pause of ten
-//! minutes, and exports that are limited for each customer during office hours only. The extensions are in
-//! `extensions/`.
+//! `cargo run -p diana-limit --features redis,rules --example custom_extensions` prints a transcript: three wrong
+//! passwords, a pause of ten minutes, and exports that are limited for each customer during office hours only. The
+//! extensions are in `extensions/`.
 
 mod extensions;
 

@@ -203,7 +203,10 @@ impl TopRule {
         let shadow = if self.shadow { " (shadow)" } else { "" };
         let denied = if self.shadow { "would deny" } else { "denied" };
         let lists = [(denied, &self.denied), ("delayed", &self.delayed), ("allowed", &self.allowed)];
-        let totals = lists.map(|(name, keys)| format!("{} {name}", number(keys.total))).join(", ");
+        // Only some of the allowed requests are counted.
+        let about = if self.allowed.total > 0 { "about " } else { "" };
+        let totals = [("", denied, &self.denied), ("", "delayed", &self.delayed), (about, "allowed", &self.allowed)];
+        let totals = totals.map(|(about, name, keys)| format!("{about}{} {name}", number(keys.total))).join(", ");
         let mut text = format!("{}{shadow}{by}, last {window}: {totals}\n", visible(&self.rule));
         for (name, TopKeys { keys, .. }) in lists {
             for (index, key) in keys.iter().enumerate() {

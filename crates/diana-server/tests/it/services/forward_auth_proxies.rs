@@ -404,3 +404,21 @@ fn clients_cannot_choose_the_scheme_that_the_examples_report() {
     }
     assert_eq!(upstream.count(), 9, "denied requests must not reach the service");
 }
+
+/// Traefik and Caddy believe the load balancer, and no other address, about the scheme.
+#[test]
+fn the_load_balancer_reports_the_scheme_to_traefik_and_caddy() {
+    let gateway = "gateway: {listen: $TLS, trusted_proxies: [127.0.0.1]}";
+    let diana = Diana::serve(&format!("services: {{http: $LISTEN}}\n{gateway}\n{SCHEMES}"));
+    let upstream = Upstream::echo();
+    let traefik = traefik_behind_load_balancer(&diana, &upstream);
+    let caddy = caddy_behind_load_balancer(&diana, &upstream);
+    for (name, port) in [("Traefik", traefik.port()), ("Caddy", caddy.port())] {
+        let status = |from: u8, headers: &str| {
+            send(port, from, &format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 203.0.113.1\r\n{headers}\r\n"))
+                .status
+        };
+        let https = "x-forwarded-proto: https\r\n";
+        assert_eq!([status(1, ""), status(1, https), status(2, https)], [200, 429, 200], "{name}");
+    }
+}

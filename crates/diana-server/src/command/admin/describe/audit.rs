@@ -96,11 +96,15 @@ fn left(limits: &[KeyLimit]) -> String {
 }
 
 impl Reloaded {
-    /// Describes the active rules, the changed settings, and what does not work.
+    /// Describes the active rules and the changed settings.
     pub(crate) fn describe(&self) -> String {
         let rules = count_of(usize::try_from(self.rules).unwrap_or(usize::MAX), "rule");
         let from = self.source.as_ref().map(|source| format!(" from {}", visible(&source.name))).unwrap_or_default();
-        let mut text = format!("reloaded: {rules}{from}\n");
+        let mut text = match (self.ok, self.keeps_rules()) {
+            (true, _) => format!("reloaded: {rules}{from}\n"),
+            (false, true) => format!("not reloaded: the active rules stay ({rules}{from})\n"),
+            (false, false) => format!("not fully reloaded: {rules}{from} are active\n"),
+        };
         for (what, fields) in
             [("applied since the start", &self.settings.applied), ("waits for a restart", &self.settings.waiting)]
         {
@@ -108,13 +112,21 @@ impl Reloaded {
                 text.push_str(&format!("{what}: {}\n", visible(&fields.join(", "))));
             }
         }
-        for error in self.source.iter().flat_map(|source| &source.failing) {
-            let source = if error.origin == "local" { "rule file" } else { "config server" };
-            text.push_str(&format!(
-                "error: {source}: {}\n",
-                error.what.lines().map(visible).collect::<Vec<_>>().join("\n")
-            ));
-        }
         text
+    }
+
+    /// Whether the active rules are those of a file that is invalid now. Beside a config server, one of the two may have been loaded.
+    fn keeps_rules(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| {
+            source.in_force == "local" && source.failing.iter().any(|error| error.origin == "local")
+        })
+    }
+
+    /// Describes what failed: the rule file or the config server, and why.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = String> {
+        self.source.iter().flat_map(|source| &source.failing).map(|error| {
+            let source = if error.origin == "local" { "rule file" } else { "config server" };
+            format!("{source}: {}", error.what.lines().map(visible).collect::<Vec<_>>().join("\n"))
+        })
     }
 }
