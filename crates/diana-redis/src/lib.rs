@@ -56,8 +56,3 @@ pub use options::{Batching, DenyCache, Leases, Options, TimeSource, WhenDown};
 pub use setup_error::{ConnectError, UnsupportedLimitError};
 pub use status::{Health, LinkStatus};
 pub use store::RedisStore;
-
-/// Runs the code of these pages as doctests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/tasks/share-limits.md")]
-struct ShareLimits;

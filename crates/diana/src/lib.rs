@@ -133,6 +133,9 @@ pub fn registry() -> rules::Registry {
 /// Runs the code of the README and of the pages of `docs` as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "rules"))]
 mod pages {
+    #[doc = include_str!("../../../docs/tasks/share-limits.md")]
+    struct ShareLimits;
+
     #[doc = include_str!("../../../docs/coming-from/bucket4j.md")]
     struct ComingFromBucket4j;
     #[doc = include_str!("../../../docs/coming-from/governor.md")]

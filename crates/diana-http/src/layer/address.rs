@@ -13,7 +13,7 @@ pub struct ClientAddress(pub IpAddr);
 /// Returns the address of the peer.
 type Find = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
 
-/// Finds the address of the peer: by a function, or in the request's extensions.
+/// Finds the address of the peer: by a function, else in the request's extensions.
 #[derive(Clone, Default)]
 pub(super) struct PeerLookup(Option<Arc<Find>>);
 
@@ -23,10 +23,9 @@ impl PeerLookup {
     }
 
     pub(super) fn peer(&self, head: &Parts) -> Option<IpAddr> {
-        match &self.0 {
-            Some(find) => find(head),
-            None => head.extensions.get::<ClientAddress>().map(|client| client.0).or_else(|| connect_info(head)),
-        }
+        let own = self.0.as_ref().and_then(|find| find(head));
+        let known = || head.extensions.get::<ClientAddress>().map(|client| client.0);
+        own.or_else(known).or_else(|| connect_info(head))
     }
 }
 

@@ -139,6 +139,10 @@ async fn uses_the_address_function() {
         request.headers_mut().insert("x-peer", peer.parse().unwrap());
         assert_eq!(service.clone().oneshot(request).await.unwrap().status(), status, "{peer}");
     }
+    // Without the header, the peer counts: leaving it out is no way around the limit.
+    for status in [200, 503] {
+        assert_eq!(service.clone().oneshot(request("/", 7)).await.unwrap().status(), status);
+    }
 }
 
 async fn send<C, B>(service: &C) -> Response<B>

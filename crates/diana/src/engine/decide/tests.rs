@@ -17,7 +17,7 @@ rules:
   - {name: windows, match: {path: /c}, by: account, limit: 4/s, algorithm: fixed_window}
   - {name: delayed, match: {path: /d}, by: account, limit: 2/s, algorithm: leaky_bucket, burst: 3}
   - {name: permits, match: {path: /a/b}, by: account, concurrent: 4}
-  - {name: listed, match: {path: /c}, deny: [mallory]}
+  - {name: listed, match: {path: /c}, by: account, deny: [mallory]}
   - {name: costly, match: {path: /e}, by: account, limit: 9/s, cost: 'size(request.path)'}
 ";
 
