@@ -37,7 +37,8 @@ use super::proxy::ProxyRequest;
 use super::response::{ResponseBody, local_response};
 use super::worker::NoUpstream;
 use bytes::Bytes;
-use diana_http::{CheckFuture, Denial, HttpAttributes, RequestPermit};
+use diana::{AcquireFuture, Permit, Verdict};
+use diana_http::{Denial, HttpAttributes, RequestPermit};
 use diana_metrics::Outcome;
 use drain::ConnReuse;
 use head::Rejected;
@@ -47,7 +48,7 @@ use http_body_util::Full;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// The name of this front end in the log of denials.
 const SERVICE: &str = "gateway";
@@ -115,18 +116,6 @@ impl<F: Future<Output = Response<ResponseBody>> + Send + 'static> From<Pin<Box<F
     }
 }
 
-/// Logs and records the result of a check. A rerouted request goes on.
-fn record(
-    checked: Result<RequestPermit, Denial>,
-    head: &Parts,
-    client: IpAddr,
-    tracker: &mut RequestTracker,
-) -> Result<RequestPermit, Denial> {
-    diana_http::log(&checked, head, Some(client), SERVICE);
-    tracker.decided(diana_http::verdict(&checked));
-    checked.or_else(Denial::into_rerouted).inspect_err(|_| tracker.outcome = Outcome::Denied)
-}
-
 impl Connection {
     /// Serves one request. `keep` is called with its head if the head is needed after this call: not if the request is
     /// denied or rejected at once.
@@ -173,10 +162,9 @@ impl Connection {
             keep(&mut head);
             return Box::pin(Arc::clone(self).filter_first(head, body, client, tracker)).into();
         }
-        let mut check = self.check_limits(&head, client);
-        // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
-        match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(checked) => match record(checked, &head, client, &mut tracker) {
+        // Most requests are decided at once, and a denial then needs no boxed future.
+        match self.acquire(&head, client).now() {
+            Ok(decided) => match self.decided(decided, &head, client, &mut tracker) {
                 Ok(permit) => {
                     keep(&mut head);
                     let request = ProxyRequest::new(Arc::clone(self), head, body, client, permit, tracker);
@@ -188,17 +176,37 @@ impl Connection {
                     ResponseFuture::Denied(Some(DeniedRequest { denial, tracker, reuse }))
                 }
             },
-            Poll::Pending => {
+            Err(waiting) => {
                 keep(&mut head);
-                Box::pin(Arc::clone(self).wait(check, head, body, client, tracker)).into()
+                Box::pin(Arc::clone(self).wait(waiting, head, body, client, tracker)).into()
             }
         }
     }
 
     /// Asks the rules about a request.
-    fn check_limits(&self, head: &Parts, client: IpAddr) -> CheckFuture {
+    fn acquire(&self, head: &Parts, client: IpAddr) -> AcquireFuture {
         let request = HttpAttributes::of_head(head, Some(client)).with_scheme(self.conn_info.request_scheme);
-        self.worker.filter.check_attributes(&request)
+        self.worker.filter.acquire(&request)
+    }
+
+    /// Logs and records a decision. A rerouted request goes on.
+    fn decided(
+        &self,
+        decided: Result<Permit, diana::Denial>,
+        head: &Parts,
+        client: IpAddr,
+        tracker: &mut RequestTracker,
+    ) -> Result<RequestPermit, Denial> {
+        let filter = &self.worker.filter;
+        diana_http::log(Verdict::of(&decided), head, Some(client), SERVICE);
+        tracker.decided(Verdict::of(&decided));
+        match decided {
+            Ok(permit) => Ok(filter.permit(permit)),
+            Err(denial) => filter.rerouted(denial).map_err(|denial| {
+                tracker.outcome = Outcome::Denied;
+                filter.denial(denial, &HttpAttributes::of_head(head, Some(client)))
+            }),
+        }
     }
 
     /// Serves a request for which other filters run before the limits.
@@ -215,20 +223,20 @@ impl Connection {
             self.drain(body, &head, response.headers_mut());
             return response;
         }
-        let check = self.check_limits(&head, client);
-        self.wait(check, head, body, client, tracker).await
+        let acquiring = self.acquire(&head, client);
+        self.wait(acquiring, head, body, client, tracker).await
     }
 
     /// Serves a request that may have to wait for its decision.
     async fn wait(
         self: Arc<Self>,
-        check: CheckFuture,
+        acquiring: AcquireFuture,
         head: Parts,
         body: RequestBody,
         client: IpAddr,
         mut tracker: RequestTracker,
     ) -> Response<ResponseBody> {
-        match record(check.await, &head, client, &mut tracker) {
+        match self.decided(acquiring.await, &head, client, &mut tracker) {
             Ok(permit) => {
                 let request = ProxyRequest::new(self, head, body, client, permit, tracker);
                 if request.outlives_client() { request.run_detached().await } else { request.run().await }

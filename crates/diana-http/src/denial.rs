@@ -4,14 +4,11 @@ mod grpc;
 mod negotiate;
 mod page;
 
-use crate::permit::RequestPermit;
 use crate::{limit_response_cache, problem, ratelimit_headers};
 use bytes::Bytes;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::response::CustomResponse;
-use diana::rules::rule::OverLimit;
 use diana::rules::ruleset::DenyReason;
-use diana::rules::upstream_url::Upstream;
 use diana::{CheckedLimit, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -77,28 +74,6 @@ impl CachedDenial {
 }
 
 impl Denial {
-    /// Returns the upstream to which the rule reroutes a request over its limit, if it does.
-    pub fn reroute_to(&self) -> Option<&Upstream> {
-        match self.denial.over_limit()? {
-            OverLimit::Reroute(to) => Some(to),
-            _ => None,
-        }
-    }
-
-    /// Converts the denial to the permit of a [rerouted](Self::reroute_to) request, for front ends that can send it there. It has
-    /// no charges, and is not throttled.
-    ///
-    /// # Errors
-    /// The rule denies the request.
-    #[allow(clippy::result_large_err, reason = "it is moved once, and a box would cost each denied request more")]
-    pub fn into_rerouted(self) -> Result<RequestPermit, Self> {
-        if self.reroute_to().is_none() {
-            return Err(self);
-        }
-        let Self { denial, headers, .. } = self;
-        Ok(RequestPermit::rerouted(denial, headers))
-    }
-
     /// Returns the verdict.
     pub fn verdict(&self) -> &Verdict {
         &self.denial

@@ -35,7 +35,6 @@
 //! ```
 
 mod attributes;
-mod check;
 mod client_ip;
 mod client_limit;
 mod client_traits;
@@ -67,7 +66,6 @@ mod signature;
 mod throttle;
 
 pub use attributes::{HttpAttributes, normal_method, set_several};
-pub use check::{CheckFuture, log, verdict};
 pub use client_ip::{client_address, forwarded_client, is_trusted_proxy};
 pub use client_limit::{
     ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
@@ -88,7 +86,7 @@ pub use path::{MAX_FORM_BYTES, decoded_path, form_bytes, malformed_path, normal_
 pub use permit::RequestPermit;
 pub use permit_body::PermitBody;
 pub use problem::problem_response;
-pub use rate_limit_filter::Filter;
+pub use rate_limit_filter::{Filter, log};
 pub use ratelimit_headers::response_headers;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
 pub use scheme::{RequestScheme, normal_scheme};

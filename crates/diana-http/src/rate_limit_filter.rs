@@ -1,13 +1,16 @@
 //! The filter: rules for HTTP requests.
 
 use crate::attributes::HttpAttributes;
-use crate::check::CheckFuture;
 use crate::client_ip::client_address;
+use crate::denial::{Denial, ResponseFormat};
 use crate::options::FilterOptions;
+use crate::permit::RequestPermit;
 use crate::problem::problem_response;
 use bytes::Bytes;
 use diana::rules::RuleSet;
-use diana::{Engine, Limiter, Quota};
+use diana::rules::http_settings::RateLimitHeaders;
+use diana::rules::rule::OverLimit;
+use diana::{AcquireFuture, Engine, Limiter, LoggedRequest, Permit, Quota, Verdict};
 use http::header::HeaderName;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -21,12 +24,12 @@ use std::sync::Arc;
 const MAX_LOGGED_PATH: usize = 200;
 
 /// Decides about HTTP requests by the rules of an [`Engine`]. Cloning is cheap; clones share their state.
-pub struct Filter(Arc<Inner>);
+pub struct Filter(Arc<FilterState>);
 
 /// The state that all clones share.
-pub(crate) struct Inner {
-    pub(crate) engine: Engine,
-    pub(crate) options: FilterOptions,
+struct FilterState {
+    engine: Engine,
+    options: FilterOptions,
     /// Denials by `permissions` are logged once a second.
     permission_log: Option<Limiter>,
 }
@@ -40,7 +43,7 @@ impl Filter {
     /// Creates a filter with options.
     pub fn with_options(engine: Engine, options: FilterOptions) -> Self {
         let permission_log = Quota::per_second(1).ok().map(Limiter::new);
-        Self(Arc::new(Inner { engine, options, permission_log }))
+        Self(Arc::new(FilterState { engine, options, permission_log }))
     }
 
     /// Returns the engine.
@@ -71,21 +74,63 @@ impl Filter {
     /// Decides about a request, and waits as long as its rules require. `client` is the result of
     /// [`client`](Self::client).
     ///
-    /// The request is only read during this call. Local limits are decided immediately, without an allocation; dropping
-    /// the future refunds everything.
-    pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> CheckFuture {
+    /// The request is only read during this call, and local limits are decided immediately. Dropping the future refunds
+    /// everything.
+    pub fn check<B>(
+        &self,
+        request: &Request<B>,
+        client: Option<IpAddr>,
+    ) -> impl Future<Output = Result<RequestPermit, Denial>> + Send + use<'_, B> {
         self.check_attributes(&HttpAttributes::of(request, client))
     }
 
-    /// Like [`check`](Self::check), for the head of a request. Its scheme is unknown; [`check_attributes`](Self::check_attributes)
-    /// takes it.
-    pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> CheckFuture {
-        self.check_attributes(&HttpAttributes::of_head(head, client))
+    /// Decides like [`check`](Self::check) about the attributes of a request.
+    pub fn check_attributes(
+        &self,
+        request: &HttpAttributes<'_>,
+    ) -> impl Future<Output = Result<RequestPermit, Denial>> + Send + use<'_> {
+        let (acquiring, format) = (self.acquire(request), ResponseFormat::of(request));
+        async move {
+            match acquiring.await {
+                Ok(permit) => Ok(self.permit(permit)),
+                Err(denial) => Err(Denial { denial, headers: self.headers(), format }),
+            }
+        }
     }
 
-    /// Like [`check`](Self::check), for the attributes of a request.
-    pub fn check_attributes(&self, request: &HttpAttributes<'_>) -> CheckFuture {
-        CheckFuture::start(&self.0, request)
+    /// Decides about the attributes of a request, without what [`check`](Self::check) adds for HTTP: [`permit`](Self::permit) and
+    /// [`denial`](Self::denial) add it.
+    #[inline]
+    pub fn acquire(&self, request: &HttpAttributes<'_>) -> AcquireFuture {
+        self.0.engine.acquire(request)
+    }
+
+    /// Returns the permit of a granted request, which is provisional until the request [begins](RequestPermit::begin).
+    #[inline]
+    pub fn permit(&self, permit: Permit) -> RequestPermit {
+        RequestPermit::new(permit, &self.0.engine, self.headers())
+    }
+
+    /// Returns the denial of a request, with the response that it accepts.
+    #[inline]
+    pub fn denial(&self, denial: diana::Denial, request: &HttpAttributes<'_>) -> Denial {
+        Denial { denial, headers: self.headers(), format: ResponseFormat::of(request) }
+    }
+
+    /// Returns the permit of a request that its rule reroutes, for front ends that can send it to another upstream: it has no
+    /// charges, and is not throttled.
+    ///
+    /// # Errors
+    /// The rule denies the request.
+    pub fn rerouted(&self, denial: diana::Denial) -> Result<RequestPermit, diana::Denial> {
+        match denial.over_limit() {
+            Some(OverLimit::Reroute(_)) => Ok(RequestPermit::rerouted(denial, self.headers())),
+            _ => Err(denial),
+        }
+    }
+
+    fn headers(&self) -> RateLimitHeaders {
+        self.0.options.http.rate_limit_headers
     }
 
     /// Decides whether a request has permission, by `permissions` of the rule file. The error is the response to a request
@@ -133,5 +178,15 @@ impl Clone for Filter {
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Filter").field("engine", &self.0.engine).field("options", &self.0.options).finish()
+    }
+}
+
+/// Logs a denial, a delay, or a denial by a shadow rule, if it is to be logged. `head` is the request's, and `service` the name
+/// of the front end.
+#[inline]
+pub fn log(verdict: &Verdict, head: &Parts, client: Option<IpAddr>, service: &'static str) {
+    if verdict.has_log_entries() {
+        let (method, path) = (Some(head.method.as_str()), Some(head.uri.path()));
+        verdict.log(&LoggedRequest { service, client, method, path });
     }
 }

@@ -15,15 +15,14 @@ use super::head::{self, Rejected};
 use super::{RequestBody, RequestTracker, ResponseFuture, rejected, respond};
 use crate::connection::Connection;
 use crate::response::{ResponseBody, local_response};
-use diana_http::{Denial, Filter, HttpAttributes, RequestPermit, RequestScheme};
+use diana::{Denial, Permit, Verdict};
+use diana_http::{Filter, HttpAttributes, RequestScheme};
 use diana_metrics::Outcome;
 use http::header::{HOST, HeaderName};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Uri, Version};
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 const METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
 const URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
@@ -54,13 +53,12 @@ impl Connection {
             return response.into();
         }
         let scheme = RequestScheme::default().or_forwarded();
-        let mut check =
-            worker.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
-        match Pin::new(&mut check).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(checked) => answer(&worker.filter, checked, (&head, client), status, reuse, tracker).into(),
-            Poll::Pending => {
+        let attributes = HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme);
+        match worker.filter.acquire(&attributes).now() {
+            Ok(decided) => answer(&worker.filter, decided, (&head, client), status, reuse, tracker).into(),
+            Err(waiting) => {
                 let filter = worker.filter.clone();
-                Box::pin(async move { answer(&filter, check.await, (&head, client), status, reuse, tracker) }).into()
+                Box::pin(async move { answer(&filter, waiting.await, (&head, client), status, reuse, tracker) }).into()
             }
         }
     }
@@ -136,17 +134,18 @@ fn only<T>((value, is_repeated): (Option<T>, bool), several: &'static str) -> Re
 
 fn answer(
     filter: &Filter,
-    checked: Result<RequestPermit, Denial>,
+    decided: Result<Permit, Denial>,
     (head, client): (&Parts, IpAddr),
     status: Option<StatusCode>,
     reuse: ConnReuse,
     mut tracker: RequestTracker,
 ) -> Response<ResponseBody> {
-    diana_http::log(&checked, head, Some(client), SERVICE);
-    tracker.decided(diana_http::verdict(&checked));
+    diana_http::log(Verdict::of(&decided), head, Some(client), SERVICE);
+    tracker.decided(Verdict::of(&decided));
     // A request over a limit can't be rerouted from here.
-    let denial = match checked {
-        Ok(mut permit) => {
+    let denial = match decided {
+        Ok(permit) => {
+            let mut permit = filter.permit(permit);
             if let Err(mut forbidden) = filter.check_permission(head, Some(client)) {
                 // It counts, as in the gateway.
                 permit.begin();
@@ -160,7 +159,7 @@ fn answer(
             reuse.announce(&mut head.headers);
             return respond(Response::from_parts(head, http_body_util::Full::default()), tracker);
         }
-        Err(denial) => denial,
+        Err(denial) => filter.denial(denial, &HttpAttributes::of_head(head, Some(client))),
     };
     tracker.outcome = Outcome::Denied;
     // Not that of the response: it is 200 for a gRPC call, and the proxy would forward the request.

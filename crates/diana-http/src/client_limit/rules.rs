@@ -1,6 +1,7 @@
 //! Outgoing calls under the rules of an engine.
 
 use super::limit_trait::{ClientLimit, ClientLimitError, PermitFuture};
+use crate::attributes::HttpAttributes;
 use crate::permit::RequestPermit;
 use crate::rate_limit_filter::Filter;
 use diana::Retry;
@@ -40,7 +41,7 @@ pub(crate) async fn acquire(
 ) -> Result<RequestPermit, ClientLimitError> {
     let deadline = Instant::now() + max_wait.min(FOREVER);
     loop {
-        let check = filter.check_head(&head, None);
+        let check = filter.check_attributes(&HttpAttributes::of_head(&head, None));
         // A rule's own `wait` may be longer than the maximum wait; a timeout refunds the charges.
         let result = tokio::time::timeout_at(deadline, check).await;
         let error = match result {

@@ -2,12 +2,12 @@
 
 use super::body::RateLimitBody;
 use super::limited_caller::{CallFuture, RequestCaller};
-use super::{ReroutedTo, Rerouting};
-use crate::check::{self, CheckFuture};
-use crate::denial::Denial;
+use super::{LayerState, ReroutedTo, Rerouting};
+use crate::attributes::HttpAttributes;
 use crate::permit::RequestPermit;
 use crate::problem::problem_response;
 use crate::throttle::ThrottledBody;
+use diana::{AcquireFuture, Denial, Permit, Verdict};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
@@ -15,6 +15,7 @@ use pin_project_lite::pin_project;
 use std::fmt;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
@@ -37,7 +38,7 @@ pin_project! {
         C: Service<Request<ThrottledBody<B>>>,
     {
         Rejected { detail: &'static str },
-        Checking { check: CheckFuture, request: Option<PendingRequest<C, B>> },
+        Acquiring { acquiring: AcquireFuture, request: Option<PendingRequest<C, B>> },
         Calling { #[pin] response: CallFuture<C::Future>, permit: Option<RequestPermit> },
     }
 }
@@ -48,15 +49,15 @@ pub(super) struct PendingRequest<C, B> {
     pub(super) body: B,
     pub(super) inner: C,
     pub(super) client: Option<IpAddr>,
-    pub(super) rerouting: Rerouting,
+    pub(super) state: Arc<LayerState>,
 }
 
 impl<C, B> RateLimitFuture<C, B>
 where
     C: Service<Request<ThrottledBody<B>>>,
 {
-    pub(super) fn new(check: CheckFuture, request: PendingRequest<C, B>) -> Self {
-        Self { state: State::Checking { check, request: Some(request) } }
+    pub(super) fn new(acquiring: AcquireFuture, request: PendingRequest<C, B>) -> Self {
+        Self { state: State::Acquiring { acquiring, request: Some(request) } }
     }
 
     /// Creates a response with the status 400, before any rule is checked.
@@ -71,14 +72,18 @@ where
 {
     /// Applies the decision: calls the inner service, or denies the request.
     #[allow(clippy::result_large_err, reason = "it is moved once, and a box would make each denial slower")]
-    fn apply<R>(self, checked: Result<RequestPermit, Denial>) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
-        let Self { mut head, body, mut inner, client, rerouting } = self;
-        check::log(&checked, &head, client, "layer");
-        let checked = match rerouting {
-            Rerouting::Forward => checked.or_else(Denial::into_rerouted),
-            Rerouting::Deny => checked,
+    fn apply<R>(self, decided: Result<Permit, Denial>) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
+        let Self { mut head, body, mut inner, client, state } = self;
+        crate::log(Verdict::of(&decided), &head, client, "layer");
+        let permit = match decided {
+            Ok(permit) => Ok(state.filter.permit(permit)),
+            Err(denial) if state.rerouting == Rerouting::Forward => state.filter.rerouted(denial),
+            Err(denial) => Err(denial),
         };
-        let mut permit = checked.map_err(|denial| denial.into_response().map(RateLimitBody::denied))?;
+        let mut permit = permit.map_err(|denial| {
+            let denial = state.filter.denial(denial, &HttpAttributes::of_head(&head, client));
+            denial.into_response().map(RateLimitBody::denied)
+        })?;
         if let Some(target) = permit.reroute_to() {
             head.extensions.insert(ReroutedTo(target.clone()));
         }
@@ -104,8 +109,8 @@ where
                     let response = problem_response(StatusCode::BAD_REQUEST, detail);
                     return Poll::Ready(Ok(response.map(RateLimitBody::denied)));
                 }
-                StateProj::Checking { check, request } => {
-                    let result = ready!(Pin::new(check).poll(context));
+                StateProj::Acquiring { acquiring, request } => {
+                    let result = ready!(Pin::new(acquiring).poll(context));
                     // Polled after completion.
                     let Some(request) = request.take() else { return Poll::Pending };
                     match request.apply(result) {
@@ -132,7 +137,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Rejected { .. } => "rejected",
-            State::Checking { .. } => "checking",
+            State::Acquiring { .. } => "acquiring",
             State::Calling { .. } => "calling",
         };
         f.debug_tuple("RateLimitFuture").field(&state).finish()

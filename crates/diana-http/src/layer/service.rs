@@ -3,6 +3,7 @@
 use super::LayerState;
 use super::body::RateLimitBody;
 use super::future::{PendingRequest, RateLimitFuture};
+use crate::attributes::HttpAttributes;
 use crate::options::FilterOptions;
 use crate::path::malformed_path;
 use crate::throttle::ThrottledBody;
@@ -54,11 +55,11 @@ where
             return RateLimitFuture::rejected(detail);
         }
         let client = self.state.peer_lookup.peer(&head).map(|peer| filter.client(&head.headers, peer));
-        let check = filter.check_head(&head, client);
+        let acquiring = filter.acquire(&HttpAttributes::of_head(&head, client));
         // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        RateLimitFuture::new(check, PendingRequest { head, body, inner, client, rerouting: self.state.rerouting })
+        RateLimitFuture::new(acquiring, PendingRequest { head, body, inner, client, state: Arc::clone(&self.state) })
     }
 }
 

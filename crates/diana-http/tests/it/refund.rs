@@ -1,10 +1,10 @@
 //! Releases and refunds of a request: correct at every stage, for every kind of limit.
 
-use crate::support::{client, denied, file, filter, get, granted, now};
+use crate::support::{client, file, filter, get, granted, now};
 use bytes::Bytes;
 use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
 use diana::{Engine, EngineOptions, MaxWait, Timestamp};
-use diana_http::{Filter, RequestPermit};
+use diana_http::{Filter, HttpAttributes, RequestPermit};
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -27,7 +27,7 @@ rules:
 /// Returns the remaining permits of each limit.
 fn remaining(filter: &Filter) -> Vec<u64> {
     let request = get("/");
-    let attributes = diana_http::HttpAttributes::of(&request, client());
+    let attributes = HttpAttributes::of(&request, client());
     let explained = now(filter.engine().explain(&attributes));
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status().remaining)).collect()
 }
@@ -114,10 +114,11 @@ fn denied_and_rerouted_requests_hold_no_permits() {
         "gateway: {}\nrules: [{name: concurrent, by: ip, concurrent: 1}, {name: rate, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}]",
     );
     let first = granted(filter.check(&get("/"), client()));
-    let denial = denied(filter.check(&get("/"), client()));
-    assert!(denial.into_rerouted().is_err(), "`concurrent` denies");
+    let decided = filter.acquire(&HttpAttributes::of(&get("/"), client())).now().unwrap();
+    assert!(filter.rerouted(decided.unwrap_err()).is_err(), "`concurrent` denies");
     drop(first.finish(slow_response(false)));
-    let permit = denied(filter.check(&get("/"), client())).into_rerouted().unwrap();
+    let decided = filter.acquire(&HttpAttributes::of(&get("/"), client())).now().unwrap();
+    let permit = filter.rerouted(decided.unwrap_err()).unwrap();
     assert_eq!(permit.reroute_to().unwrap().to_string(), "http://127.0.0.1:3001");
     assert_eq!(remaining(&filter), [1, 0], "the permit is released");
     let response = permit.finish(slow_response(false));
@@ -154,7 +155,7 @@ async fn a_cancelled_wait_is_refunded() {
     assert_eq!(remaining(&filter), [0, 8, 3]);
     // Before it is polled, and while it waits.
     for wait in [Duration::ZERO, Duration::from_millis(500)] {
-        let mut waiting = filter.check(&get("/"), client());
+        let mut waiting = Box::pin(filter.check(&get("/"), client()));
         assert_eq!(remaining(&filter)[1..], [7, 2]);
         if wait > Duration::ZERO {
             assert!(tokio::time::timeout(wait, &mut waiting).await.is_err(), "it waits for a second");

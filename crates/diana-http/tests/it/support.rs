@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{EngineOptions, ManualClock, Timestamp};
-use diana_http::{CheckFuture, Denial, Filter, FilterOptions, RequestPermit};
+use diana_http::{Denial, Filter, FilterOptions, RequestPermit};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use std::net::IpAddr;
@@ -40,11 +40,11 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("the future is pending"))
 }
 
-pub(crate) fn granted(check: CheckFuture) -> RequestPermit {
+pub(crate) fn granted(check: impl Future<Output = Result<RequestPermit, Denial>>) -> RequestPermit {
     now(check).expect("it is granted")
 }
 
-pub(crate) fn denied(check: CheckFuture) -> Denial {
+pub(crate) fn denied(check: impl Future<Output = Result<RequestPermit, Denial>>) -> Denial {
     now(check).expect_err("it is denied")
 }
 

@@ -17,7 +17,7 @@ use super::{Allowed, EnvoyState, descriptor_status, within};
 use bytes::Bytes;
 use diana_gateway::section::GatewayLimits;
 use diana_gateway::{RejectedRequest, parse_target, prepare_head};
-use diana_http::{HttpAttributes, RequestScheme};
+use diana_http::{HttpAttributes, RequestPermit, RequestScheme};
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Version};
@@ -81,7 +81,8 @@ impl EnvoyState {
         };
         let check = self.filter.check_attributes(&HttpAttributes::of_head(&head, Some(client)).with_scheme(scheme));
         let checked = within(deadline, check).await?;
-        diana_http::log(&checked, &head, Some(client), "envoy");
+        let verdict = checked.as_ref().map_or_else(|denial| denial.verdict(), RequestPermit::verdict);
+        diana_http::log(verdict, &head, Some(client), "envoy");
         // A request over a limit can't be rerouted from here.
         let denial = match checked {
             Ok(mut permit) => {
