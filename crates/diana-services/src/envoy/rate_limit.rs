@@ -16,6 +16,7 @@ use diana::{Cost, DecideMode, Denial, LimitsGuard, LoggedRequest, Permit, Retry,
 use diana_http::HttpAttributes;
 use diana_rules::Attributes;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use std::ops::Deref;
 use std::time::Duration;
 use tonic::Status;
 
@@ -237,7 +238,8 @@ impl Decisions {
 
     /// Returns the verdict that matters to the client: one that denies, if there is one.
     fn main(&self) -> &Verdict {
-        self.looked.as_ref().and_then(|looked| looked.as_ref().err()).map_or_else(|| self.verdict(), |denial| denial)
+        let looked = self.looked.as_ref().and_then(|looked| looked.as_ref().err());
+        looked.map_or_else(|| self.verdict(), Deref::deref)
     }
 
     fn is_over(&self) -> bool {

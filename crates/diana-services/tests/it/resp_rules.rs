@@ -27,7 +27,7 @@ async fn a_check_asks_the_rules() {
     assert_eq!(client.ask(check).await, "[1 3 0 1200 3600 \"each-account\"]");
     // The same count as that of every other front end.
     let request = SyntheticRequest::new("GET", "/api/orders").named("account", "alice");
-    assert!(!server.engine.acquire(&request).await.is_ok());
+    assert!(server.engine.acquire(&request).await.is_err());
     clock.advance(Duration::from_secs(1_200));
     assert!(server.engine.acquire(&request).await.is_ok());
     assert_eq!(client.ask(check).await, "[1 3 0 1200 3600 \"each-account\"]");
