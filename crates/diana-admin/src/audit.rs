@@ -19,7 +19,7 @@ use crate::rule_log::{Change, Changed, shortened};
 use crate::section::TokenChange;
 use crate::status::formatted;
 use diana::{Clock, Cost, KeyChange, KeyOperation, KeyStatus, Limiter, Quota};
-use diana_gateway::access_log::LogFile;
+use diana_net::LogFile;
 pub(super) use endpoint::audit;
 use file::AuditFile;
 use parking_lot::Mutex;

@@ -18,15 +18,12 @@
 
 mod entry;
 mod escape;
-mod log_file;
-mod log_time;
 mod writer;
 
 pub use entry::{Entry, LimitedBy, LogFormat};
-pub use log_file::LogFile;
-pub use log_time::LogTime;
 
 use diana_metrics::DroppedLines;
+use diana_net::LogTime;
 use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 //! and the file descriptors that connections may use.
 
 mod coarse_timer;
-pub(crate) mod descriptors;
 mod timeouts;
 
 pub(crate) use coarse_timer::{Deadline, Deadlines, StartTime, Ticker};
@@ -11,9 +10,10 @@ pub(crate) use timeouts::ConnTimeouts;
 use crate::http1::{EndDetection, Http1};
 use crate::http2::Http2;
 use crate::listener::first_bytes::{self, Accepted};
-use crate::listener::{Admission, ClientIo, ClientSocket, ConnGuard, Stream};
+use crate::listener::{Admission, ClientIo, ConnGuard, Stream};
 use crate::worker::WorkerState;
 use diana_http::{RequestScheme, is_trusted_proxy};
+use diana_net::ClientSocket;
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::future::poll_fn;

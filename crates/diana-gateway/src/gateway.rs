@@ -6,14 +6,16 @@ pub use start_error::StartError;
 
 use crate::access_log::AccessLog;
 use crate::connection::{Deadlines, StartTime, Ticker};
-use crate::listener::{self, CertificateStatus, Certificates, ConnLimit};
+use crate::listener::ConnLimit;
 use crate::section::GatewaySection;
-use crate::total_memory::TotalMemory;
 use crate::upstream::{self, Checker, Connector, UpstreamRegistry, UpstreamWatch, Upstreams};
 use crate::worker::{NoUpstream, Worker, WorkerState};
 use diana::Engine;
 use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter};
 use diana_metrics::Metrics;
+use diana_net::TotalMemory;
+use diana_net::listen;
+use diana_net::tls::{CertificateStatus, Certificates};
 use diana_rules::RuleFile;
 use diana_rules::section::SectionNotRegistered;
 use http::HeaderName;
@@ -214,10 +216,10 @@ impl Gateway {
         let (mut addresses, mut sockets) = (Vec::new(), (0..workers).map(|_| Vec::new()).collect::<Vec<_>>());
         for (address, certificates) in plain.chain(tls) {
             let listen_error = |error| StartError::Listen { address, error };
-            listener::check_free(address).map_err(listen_error)?;
+            listen::check_free(address).map_err(listen_error)?;
             let mut bound = address;
             for sockets in &mut sockets {
-                let socket = listener::bind(bound, self.section.bounds.backlog).map_err(listen_error)?;
+                let socket = listen::bind(bound, self.section.bounds.backlog).map_err(listen_error)?;
                 // With port 0 the system chooses a port; the other sockets must use the same one.
                 bound = socket.local_addr().map_err(listen_error)?;
                 sockets.push((socket, certificates.cloned()));

@@ -26,11 +26,12 @@ mod tests;
 pub(crate) use request_body::Http1RequestBody;
 
 use crate::connection::Connection;
-use crate::listener::{ClientIo, Rewind, SHARED_READ, read_shared};
+use crate::listener::ClientIo;
 use crate::request::{DeniedRequest, RequestBody, ResponseFuture};
 use crate::response::ResponseBody;
 use body_writer::{Framing, WriteBuffer};
 use bytes::{BufMut, Bytes, BytesMut};
+use diana_net::{Rewind, SHARED_READ, read_shared};
 use http::{Response, StatusCode};
 use http_body::Body;
 use request_body::{BodySender, Demand};

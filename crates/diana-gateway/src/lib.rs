@@ -14,15 +14,14 @@
 //! |---|---|
 //! | [`gateway`] | starts and stops the workers |
 //! | [`worker`] | one thread: accepts connections and serves them until they end |
-//! | [`listener`] | sockets, accepting from them, the PROXY protocol, TLS, and the first bytes of a connection |
-//! | [`connection`] | a client's connection: its properties and timeouts, and file descriptors |
+//! | [`listener`] | accepting connections up to their bound, and the first bytes of each; sockets and TLS are in `diana-net` |
+//! | [`connection`] | a client's connection: its properties and timeouts |
 //! | [`http1`] | HTTP/1 with clients; parsing and writing messages, for upstreams too |
 //! | [`http2`] | HTTP/2 with clients: a task for each stream, bounded memory |
 //! | [`request`] | the life of a request, from its head to its response: the place to start reading; its head, its body, and its record for metrics and the log |
 //! | [`proxy`] | an allowed request on its way to an upstream and back; upgraded connections |
 //! | [`upstream`] | connections to upstreams: balancing, health checks, retries, HTTP/1 and HTTP/2 |
 //! | [`response`] | the response to the client, also those that the gateway creates itself |
-//! | [`total_memory`] | the memory that the clients of all connections may use together |
 //! | [`access_log`] | a line for each request |
 //! | [`section`] | the section `gateway` of the rule file |
 //!
@@ -54,22 +53,18 @@ mod connection;
 mod gateway;
 mod http1;
 mod http2;
-pub mod listener;
+mod listener;
 mod proxy;
 mod request;
 mod response;
 pub mod section;
-mod total_memory;
 mod upstream;
 mod worker;
 
-pub use connection::descriptors::raise_descriptor_limit;
 pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError, UpstreamReload};
-pub use listener::CertificateStatus;
 pub use request::{
     DescribedHead, DescribedRequest, HeadDescription, InvalidRequest, RejectedRequest, parse_target, prepare_head,
 };
-pub use total_memory::{ReservedMemory, TotalMemory};
 pub use upstream::{CheckStatus, UpstreamStatus, UpstreamWatch};
 
 /// Runs the code of these pages as doctests.

@@ -14,10 +14,10 @@ mod route;
 mod schema;
 mod signed_requests;
 mod timeouts;
-mod tls;
 mod upstream_group;
 
 pub use client_bounds::GatewayLimits;
+use diana_net::tls::{self, Tls};
 use diana_rules::document::{Node, Value};
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::map_reader::MapReader;
@@ -31,7 +31,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 pub use timeouts::Timeouts;
-pub use tls::{Certificate, Tls};
 pub use upstream_group::{Balance, UpstreamGroup, WeightedUpstream};
 
 /// The listeners and upstreams.
@@ -164,7 +163,7 @@ impl AccessLogFormat {
         }
         let mut fields = MapReader::of(node, "`access_log`", ACCESS_LOG, problems)?;
         let format = fields.take("format").map_or(Some(Self::Text), |node| word(node, "`format`", problems));
-        let file = fields.require("file", problems).and_then(|node| tls::path(node, "file", problems));
+        let file = fields.require("file", problems).and_then(|node| tls::pem_path(node, "file", problems));
         fields.finish(problems);
         Some((format?, Some(file?)))
     }
@@ -247,7 +246,7 @@ impl Section for GatewaySection {
         let upstream = fields.take("upstream");
         let upstream = UpstreamGroup::parse(upstream, &mut fields, problems);
         let echo = fields.take("echo").and_then(|node| scalar::flag(node, "`echo`", problems)).unwrap_or_default();
-        let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::path(node, "upstream_ca", problems));
+        let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::pem_path(node, "upstream_ca", problems));
         let routes = fields.take("routes").map(|node| Route::parse_all(node, problems));
         let trusted = fields.peek("trusted_proxies").filter(|node| node.value != Value::Null);
         let http = HttpSettings::parse_fields(&mut fields, problems);

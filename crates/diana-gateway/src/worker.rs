@@ -4,7 +4,8 @@ mod state;
 
 pub(crate) use state::{NoUpstream, WorkerState};
 
-use crate::listener::{Acceptor, Certificates, ConnLimit};
+use crate::listener::{Acceptor, ConnLimit};
+use diana_net::tls::Certificates;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};

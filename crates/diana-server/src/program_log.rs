@@ -21,8 +21,8 @@ pub use repeats::BURST;
 
 use anstyle::{AnsiColor, Style};
 use diana::{Clock, SystemClock};
-use diana_gateway::access_log::LogTime;
 use diana_metrics::DroppedLines;
+use diana_net::LogTime;
 use repeats::Repeats;
 use serde_json::json;
 use std::fmt;

@@ -35,8 +35,9 @@ use diana_admin::{
 use diana_config::{Sources, WatchHandle};
 use diana_gateway::access_log::AccessLog;
 use diana_gateway::section::GatewaySection;
-use diana_gateway::{CertificateWatch, Gateway, RunningGateway, TotalMemory};
+use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
 use diana_metrics::Metrics;
+use diana_net::TotalMemory;
 use diana_rules::{Document, Problems, RuleFile};
 use diana_services::{RunningServices, ServiceCertificates, Services};
 use log_files::LogFiles;
@@ -84,7 +85,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(ServeError::Runtime)?;
-    diana_gateway::raise_descriptor_limit();
+    diana_net::descriptors::raise_descriptor_limit();
     let document = options.document()?;
     let file = options.file(&document)?;
     for warning in file.warnings.iter().flat_map(Problems::iter) {

@@ -22,9 +22,9 @@ mod transaction;
 
 pub use connection::serve;
 use diana::{Engine, KeyChange};
-use diana_gateway::TotalMemory;
 use diana_gateway::section::GatewaySection;
 use diana_metrics::{OncePerSecond, ServiceMetrics, ServiceShard};
+use diana_net::TotalMemory;
 use diana_rules::Secret;
 use std::fmt;
 use std::net::SocketAddr;

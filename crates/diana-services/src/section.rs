@@ -7,7 +7,8 @@
 //!   http: 127.0.0.1:8082
 //! ```
 
-use diana_gateway::section::{Certificate, GatewayLimits};
+use diana_gateway::section::GatewayLimits;
+use diana_net::tls::Certificate;
 use diana_rules::describe::and;
 use diana_rules::document::{Node, Value};
 use diana_rules::map_reader::MapReader;

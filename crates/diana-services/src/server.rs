@@ -9,10 +9,14 @@ use crate::resp::{ReportKeyChange, RespState};
 use crate::section::{ServiceSettings, ServicesSection};
 use diana::Engine;
 use diana_gateway::access_log::AccessLog;
-use diana_gateway::listener::{self, Certificates};
-use diana_gateway::section::{GatewaySection, Tls, UpstreamGroup};
-use diana_gateway::{CertificateStatus, CertificateWatch, Gateway, RunningGateway, TotalMemory};
+use diana_gateway::section::{GatewaySection, UpstreamGroup};
+use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
 use diana_metrics::{ServiceMetrics, ServiceTotals};
+use diana_net::TotalMemory;
+use diana_net::listen;
+use diana_net::tls::CertificateStatus;
+use diana_net::tls::Certificates;
+use diana_net::tls::Tls;
 use diana_rules::RuleFile;
 use diana_rules::file::WhenRedisIsDown;
 use diana_rules::section::SectionNotRegistered;
@@ -22,7 +26,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use thread::{Service, ServiceConnections, ServiceThread, Socket};
+use thread::{Service, ServiceConnections, ServiceKind, ServiceThread, Socket};
 use tokio::sync::watch;
 
 /// Returns the counts of each service, with its name.
@@ -208,15 +212,16 @@ impl Services {
             running.addresses.extend(http.addresses().iter().map(|address| ("http", *address)));
             running.http = Some(http);
         }
-        let settings = [("envoy", &self.section.envoy), ("resp", &self.section.resp)];
+        let settings = [(ServiceKind::Envoy, &self.section.envoy), (ServiceKind::Resp, &self.section.resp)];
         let mut sockets = (0..threads).map(|_| Vec::new()).collect::<Vec<_>>();
         let mut connections_of = Vec::new();
-        for (name, settings) in settings.into_iter().filter_map(|(name, own)| Some((name, own.as_ref()?))) {
+        for (kind, settings) in settings.into_iter().filter_map(|(kind, own)| Some((kind, own.as_ref()?))) {
+            let name = kind.name();
             let metrics = ServiceMetrics::new(name, threads);
             running.metrics.push(metrics.clone());
-            running.bind(name, settings, &mut sockets)?;
+            running.bind(kind, settings, &mut sockets)?;
             connections_of.push(Arc::new(ServiceConnections {
-                name,
+                kind,
                 metrics,
                 open: Arc::default(),
                 max_open: self.gateway.bounds.connections,
@@ -232,12 +237,12 @@ impl Services {
             // Each thread has its own reference count of the engine.
             let engine = self.engine.clone();
             let services = connections_of.iter().map(|connections| {
-                let service = match connections.name {
-                    "resp" => {
+                let service = match connections.kind {
+                    ServiceKind::Resp => {
                         let state = self.resp_state(connections.metrics.clone(), number);
                         Service::Resp(engine.clone(), Arc::new(state))
                     }
-                    _ => {
+                    ServiceKind::Envoy => {
                         let options = EnvoyOptions {
                             gateway: self.gateway.clone(),
                             denies_when_down: self.denies_when_down,
@@ -267,10 +272,11 @@ impl RunningServices {
     /// Binds the sockets of each thread for one service, all on the same addresses.
     fn bind(
         &mut self,
-        name: &'static str,
+        kind: ServiceKind,
         settings: &ServiceSettings,
         sockets: &mut [Vec<Socket>],
     ) -> Result<(), StartError> {
+        let name = kind.name();
         let tls = match &settings.tls {
             Some(certificate) => {
                 let certificates = Certificates::read(&Tls::new(settings.listen.clone(), certificate.clone()))
@@ -282,13 +288,13 @@ impl RunningServices {
         };
         for address in &settings.listen {
             let listen_error = |error| StartError::Listen { name, address: *address, error };
-            listener::check_free(*address).map_err(listen_error)?;
+            listen::check_free(*address).map_err(listen_error)?;
             let mut bound = *address;
             for sockets in &mut *sockets {
-                let listener = listener::bind(bound, listener::BACKLOG).map_err(listen_error)?;
+                let listener = listen::bind(bound, listen::BACKLOG).map_err(listen_error)?;
                 // With port 0 the system chooses a port; the other sockets must use the same one.
                 bound = listener.local_addr().map_err(listen_error)?;
-                sockets.push(Socket { service: name, listener, tls: tls.clone() });
+                sockets.push(Socket { service: kind, listener, tls: tls.clone() });
             }
             self.addresses.push((name, bound));
         }

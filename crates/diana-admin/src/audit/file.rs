@@ -1,8 +1,8 @@
 //! The file of the audit log, written by a thread of its own: neither a request nor a reload waits for a disk.
 
 use super::AuditEntry;
-use diana_gateway::access_log::LogFile;
 use diana_metrics::DroppedLines;
+use diana_net::LogFile;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

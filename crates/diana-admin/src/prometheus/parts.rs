@@ -6,7 +6,7 @@ use crate::degraded::PartStatus;
 use crate::{Phase, SnapshotStatus};
 use diana::redis::{Health, LinkStatus};
 use diana_config::{Origin, SourceStatus};
-use diana_gateway::CertificateStatus;
+use diana_net::tls::CertificateStatus;
 use std::collections::BTreeMap;
 
 /// Writes the version, the start time and the readiness of the program.

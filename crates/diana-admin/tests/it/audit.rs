@@ -4,7 +4,7 @@ use crate::support::{LIMIT, Server, tokens};
 use diana::{Cost, KeyOperation, ManualClock, Timestamp};
 use diana_admin::{Actor, AdminToken, AuditLog, Role, RuleLog};
 use diana_config::Origin;
-use diana_gateway::access_log::LogFile;
+use diana_net::LogFile;
 use diana_rules::{Document, Registry, RuleFile, Secret};
 use serde_json::{Value, json};
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! One line of the access log.
 
-use super::{LogTime, escape};
+use super::escape;
 use diana::Timestamp;
 use diana_metrics::Outcome;
+use diana_net::LogTime;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;

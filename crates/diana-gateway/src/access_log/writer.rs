@@ -1,7 +1,8 @@
 //! The thread that writes the access log.
 
-use super::{DRAIN_TIMEOUT, FLUSH_SIZE, LogTime};
+use super::{DRAIN_TIMEOUT, FLUSH_SIZE};
 use diana_metrics::DroppedLines;
+use diana_net::LogTime;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::sync::Arc;

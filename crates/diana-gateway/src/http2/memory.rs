@@ -16,8 +16,8 @@
 //! plus [`MIN_READ`] for each stream, unless `bounds.header` allows a longer head, of which there may then be one.
 //! [`TotalMemory`] counts the memory of all connections and refuses streams over `bounds.memory`.
 
-use crate::total_memory::TotalMemory;
 use bytes::{Buf, Bytes};
+use diana_net::TotalMemory;
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::pin::Pin;

@@ -3,14 +3,13 @@
 //! They are read once, into one buffer, which is handed to the next reader: no byte is read twice, and a short request
 //! costs one read in total.
 
-use super::client_io::{Rewind, Stream};
-use super::disconnect::ClientSocket;
-use super::proxy_protocol::{self, Header};
-use super::read_shared;
+use super::client_io::Stream;
 use crate::connection::{ConnInfo, Protocol};
 use crate::section::GatewaySection;
 use bytes::{Bytes, BytesMut};
 use diana_http::is_trusted_proxy;
+use diana_net::proxy_protocol::{self, Header};
+use diana_net::{ClientSocket, Rewind, read_shared};
 use http::uri::Scheme;
 use std::future::poll_fn;
 use std::io;

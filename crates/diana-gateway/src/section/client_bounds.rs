@@ -54,7 +54,7 @@ impl Default for GatewayLimits {
             body: None,
             connections: 10_000,
             accept_queue: 100,
-            backlog: crate::listener::BACKLOG,
+            backlog: diana_net::listen::BACKLOG,
             streams: 100,
             memory: 1 << 30,
         }

@@ -1,9 +1,10 @@
 //! The JSON Schema of `gateway`.
 
 use super::{
-    ACCESS_LOG, AccessLogFormat, Balance, Certificate, FIELDS, METHODS, RetryOn, client_bounds, health_check,
-    retry_policy, route, signed_requests, timeouts, tls, upstream_group,
+    ACCESS_LOG, AccessLogFormat, Balance, FIELDS, METHODS, RetryOn, client_bounds, health_check, retry_policy, route,
+    signed_requests, timeouts, upstream_group,
 };
+use diana_net::tls::Tls;
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::schema::{flag, listen, object, one_or_more, place, reference, reference_with, requiring, word};
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ fn of_retry_policy(name: &str) -> Value {
 fn of_gateway(name: &str) -> Value {
     match name {
         "listen" => listen("0.0.0.0:8080"),
-        "tls" => requiring(object("listeners with TLS", &tls::FIELDS, of_tls), &tls::FIELDS),
+        "tls" => requiring(object("listeners with TLS", &Tls::FIELDS, Tls::schema_of), &Tls::FIELDS),
         "upstream" => upstream("upstreams of requests that match no route"),
         "upstream_ca" => reference_with(
             "text",
@@ -137,24 +138,6 @@ fn of_gateway(name: &str) -> Value {
         }),
         "balance" | "health" | "retries" => of_group(name),
         field => HttpSettings::schema_of(field),
-    }
-}
-
-fn of_tls(name: &str) -> Value {
-    match name {
-        "listen" => listen("0.0.0.0:8443"),
-        _ => one_or_more(Certificate::schema(), "certificates, chosen by SNI; the first is the default", &[]),
-    }
-}
-
-impl Certificate {
-    /// Returns the JSON Schema of a certificate and its key.
-    pub fn schema() -> Value {
-        let pair = object("a certificate and its key", &tls::CERTIFICATE, |name| match name {
-            "certificate" => reference_with("text", "a PEM file: the certificate and its chain", &["cert.pem"]),
-            _ => reference_with("text", "a PEM file: the private key", &["key.pem"]),
-        });
-        requiring(pair, &tls::CERTIFICATE)
     }
 }
 

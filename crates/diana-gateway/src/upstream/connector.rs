@@ -2,8 +2,8 @@
 
 use super::UpstreamError;
 use crate::connection::Protocol;
-use crate::connection::descriptors::{self, User};
 use diana_metrics::{UpstreamConnection, UpstreamShard};
+use diana_net::descriptors::{self, User};
 use diana_rules::upstream_url::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};

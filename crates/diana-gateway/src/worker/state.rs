@@ -4,10 +4,10 @@
 use crate::access_log::AccessLog;
 use crate::connection::Deadlines;
 use crate::section::GatewaySection;
-use crate::total_memory::TotalMemory;
 use crate::upstream::{Routing, Upstreams};
 use diana_http::{Filter, FilterChain};
 use diana_metrics::Shard;
+use diana_net::TotalMemory;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

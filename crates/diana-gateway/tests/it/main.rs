@@ -4,5 +4,3 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod access_log;
-#[cfg(unix)]
-mod log_file;

@@ -1,7 +1,7 @@
 //! Opens the TLS files that a rule file names, as `diana serve` will: certificates, keys, and those of authorities.
 
 use diana::{Clock, SystemClock};
-use diana_gateway::listener::{TlsFileError, check_authorities, check_pair};
+use diana_net::tls::{TlsFileError, check_authorities, check_pair};
 use diana_rules::Problem;
 use diana_rules::document::{Node, Value};
 use std::path::Path;

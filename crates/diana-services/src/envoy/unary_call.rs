@@ -6,7 +6,7 @@ use super::field_count::NestedFields;
 use super::{Allowed, EnvoyState};
 use bytes::{BufMut, Bytes, BytesMut};
 use diana::{Clock, SystemClock, Timestamp};
-use diana_gateway::ReservedMemory;
+use diana_net::ReservedMemory;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body_util::BodyExt;
@@ -277,7 +277,7 @@ impl hyper::body::Body for ResponseMessage {
 mod tests {
     use super::*;
     use crate::envoy::field_count::LEAF;
-    use diana_gateway::TotalMemory;
+    use diana_net::TotalMemory;
     use futures_util::FutureExt;
     use proptest::prelude::*;
     use prost_types::Duration as Sample;

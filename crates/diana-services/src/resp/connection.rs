@@ -6,7 +6,7 @@ use super::reply::ReplyBuffer;
 use super::session::{NO_MEMORY, Session, Step};
 use super::{Engine, RespState};
 use diana::{Clock, SystemClock, ThrottleFuture};
-use diana_gateway::ReservedMemory;
+use diana_net::ReservedMemory;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use std::io;

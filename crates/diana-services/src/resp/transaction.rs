@@ -1,7 +1,7 @@
 //! The commands between `MULTI` and `EXEC`.
 
 use super::command_parser::Command;
-use diana_gateway::{ReservedMemory, TotalMemory};
+use diana_net::{ReservedMemory, TotalMemory};
 use std::ops::Range;
 use std::sync::Arc;
 

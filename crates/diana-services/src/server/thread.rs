@@ -4,8 +4,8 @@ use super::StartError;
 use crate::envoy::EnvoyService;
 use crate::resp::{self, RespState};
 use diana::Engine;
-use diana_gateway::listener;
 use diana_metrics::{OncePerSecond, ServiceMetrics};
+use diana_net::listen;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,16 +25,33 @@ pub(super) enum Service {
     Resp(Engine, Arc<RespState>),
 }
 
+/// A service with connections of its own. (`http` is served by a gateway.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServiceKind {
+    Envoy,
+    Resp,
+}
+
+impl ServiceKind {
+    /// Its name in the rule file, metrics and logs.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Envoy => "envoy",
+            Self::Resp => "resp",
+        }
+    }
+}
+
 /// A bound socket of one thread.
 pub(super) struct Socket {
-    pub(super) service: &'static str,
+    pub(super) service: ServiceKind,
     pub(super) listener: TcpListener,
     pub(super) tls: Option<TlsAcceptor>,
 }
 
 /// What all connections of one service share, over all threads.
 pub(super) struct ServiceConnections {
-    pub(super) name: &'static str,
+    pub(super) kind: ServiceKind,
     pub(super) metrics: ServiceMetrics,
     pub(super) open: Arc<AtomicUsize>,
     /// The maximum number of open ones.
@@ -73,7 +90,7 @@ impl ServiceThread {
         let mut acceptors = Vec::new();
         for Socket { service, listener, tls } in self.sockets {
             let Some((connections, service)) =
-                self.services.iter().find(|(connections, _)| connections.name == service).cloned()
+                self.services.iter().find(|(connections, _)| connections.kind == service).cloned()
             else {
                 continue;
             };
@@ -89,7 +106,7 @@ impl ServiceThread {
                     };
                     tokio::spawn(connection(guard, service.clone(), socket, peer, tls.clone(), own_stop.clone()));
                 };
-                listener::accept(listener, stop, &connections.warnings, accepted).await;
+                listen::accept(listener, stop, &connections.warnings, accepted).await;
             }));
         }
         drop(alive);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The memory that clients use, of the gateway over HTTP/2 and of the services. What would exceed the bound is refused.
 ///
 /// ```
-/// use diana_gateway::TotalMemory;
+/// use diana_net::TotalMemory;
 /// use std::sync::Arc;
 ///
 /// let total = Arc::new(TotalMemory::new(100));
@@ -40,23 +40,23 @@ impl TotalMemory {
     }
 
     /// Counts more, if enough is left.
-    pub(crate) fn try_add(&self, bytes: usize) -> bool {
+    pub fn try_add(&self, bytes: usize) -> bool {
         let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Counts more, even over the bound.
-    pub(crate) fn add(&self, bytes: usize) {
+    pub fn add(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Counts less.
-    pub(crate) fn subtract(&self, bytes: usize) {
+    pub fn subtract(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    #[cfg(test)]
-    pub(crate) fn used(&self) -> usize {
+    /// Returns how much is counted.
+    pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }

@@ -1,6 +1,6 @@
 //! The file of a log: what it may be, and that neither opening nor reopening it waits.
 
-use diana_gateway::access_log::LogFile;
+use diana_net::LogFile;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::fs::File;
 use std::io::{Read, Write};

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The longest header accepted: covers version 1, and version 2 with extra fields (TLVs) of the load balancer.
-pub(crate) const MAX_LENGTH: usize = 2_048;
+pub const MAX_LENGTH: usize = 2_048;
 
 const V2: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The longest line of version 1.
@@ -14,18 +14,23 @@ const V1_MAX_LENGTH: usize = 107;
 
 /// The result of parsing the start of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Header {
+pub enum Header {
     /// The header is incomplete.
     Partial,
-    /// A complete header of `length` bytes. `client` is the client's address, if the header has one; it has none if the
-    /// load balancer connects for itself (a health check).
-    Complete { length: usize, client: Option<SocketAddr> },
+    /// A complete header.
+    Complete {
+        /// Its length in bytes.
+        length: usize,
+        /// The client's address, if the header has one; it has none if the load balancer connects for itself (a health
+        /// check).
+        client: Option<SocketAddr>,
+    },
     /// The bytes are not a valid PROXY header.
     Invalid,
 }
 
 /// Parses the bytes received so far.
-pub(crate) fn parse(bytes: &[u8]) -> Header {
+pub fn parse(bytes: &[u8]) -> Header {
     let starts_with = |prefix: &[u8]| {
         let length = bytes.len().min(prefix.len());
         bytes.get(..length) == prefix.get(..length)

@@ -1,6 +1,6 @@
 //! What operators need to know of an active certificate: its names, and when it expires.
 
-use diana::Timestamp;
+use diana_core::Timestamp;
 use rustls_pki_types::CertificateDer;
 use std::net::IpAddr;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};

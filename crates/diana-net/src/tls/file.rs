@@ -1,8 +1,8 @@
 //! What is wrong with TLS files, before anything listens: for `diana check`.
 
 use super::CertificateStatus;
-use crate::access_log::LogTime;
-use diana::Timestamp;
+use crate::log_time::LogTime;
+use diana_core::Timestamp;
 use rustls::crypto::ring;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::{self, PemObject};

@@ -1,14 +1,19 @@
 //! TLS for clients: certificates, selected by SNI and reloaded when their files change.
 
-use super::CertificateStatus;
-use crate::section::Tls;
+mod certificate_status;
+mod file;
+mod settings;
+
 use arc_swap::ArcSwap;
+pub use certificate_status::CertificateStatus;
+pub use file::{TlsFileError, check_authorities, check_pair};
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+pub use settings::{Certificate, Tls, pem_path};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

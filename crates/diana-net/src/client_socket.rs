@@ -18,10 +18,11 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A client's socket. Cloning is cheap; clones share the socket, and one task uses all of them.
-#[derive(Clone)]
-pub(crate) struct ClientSocket(Arc<Shared>);
+#[derive(Clone, Debug)]
+pub struct ClientSocket(Arc<SharedSocket>);
 
-struct Shared {
+#[derive(Debug)]
+struct SharedSocket {
     stream: TcpStream,
     /// How many bytes have been written. TLS accepts more bytes than the socket does.
     written: AtomicU64,
@@ -29,20 +30,21 @@ struct Shared {
 
 impl ClientSocket {
     /// Whether [`closed`](Self::closed) detects the end of the stream on this system.
-    pub(crate) const DETECTS_END: bool = cfg!(any(target_os = "linux", target_os = "android"));
+    pub const DETECTS_END: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self(Arc::new(Shared { stream, written: AtomicU64::new(0) }))
+    /// Takes a socket that was accepted.
+    pub fn new(stream: TcpStream) -> Self {
+        Self(Arc::new(SharedSocket { stream, written: AtomicU64::new(0) }))
     }
 
     /// Returns how many bytes have been written.
-    pub(crate) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         self.0.written.load(Ordering::Relaxed)
     }
 
     /// Returns when the client has closed the connection, or its sending half, or has reset it.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) async fn closed(self) {
+    pub async fn closed(self) {
         // `PRIORITY` waits for urgent data, which is not registered for, or for the end of the stream (`EPOLLRDHUP`).
         // `READABLE` would return as long as anything is unread.
         let _ = self.0.stream.ready(Interest::PRIORITY).await;
@@ -50,7 +52,7 @@ impl ClientSocket {
 
     /// On other systems, only reading detects the end.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(crate) async fn closed(self) {
+    pub async fn closed(self) {
         std::future::pending().await
     }
 }

@@ -12,8 +12,10 @@
 
 /// The user of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum User {
+pub enum User {
+    /// Connections of clients.
     Clients,
+    /// Connections to upstreams.
     Upstreams,
 }
 
@@ -45,7 +47,7 @@ mod unix {
     }
 
     /// Returns whether a socket has a descriptor that is reserved for users other than `user`.
-    pub(crate) fn is_reserved(socket: &impl AsRawFd, user: User) -> bool {
+    pub fn is_reserved(socket: &impl AsRawFd, user: User) -> bool {
         static SHARES: OnceLock<(u64, u64)> = OnceLock::new();
         let limit = || getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let (clients, upstreams) = *SHARES.get_or_init(|| shares(limit()));
@@ -58,7 +60,7 @@ mod unix {
 }
 
 #[cfg(unix)]
-pub(crate) use unix::is_reserved;
+pub use unix::is_reserved;
 #[cfg(unix)]
 pub use unix::raise_descriptor_limit;
 
@@ -67,7 +69,7 @@ pub use unix::raise_descriptor_limit;
 pub fn raise_descriptor_limit() {}
 
 #[cfg(not(unix))]
-pub(crate) fn is_reserved<S>(_: &S, _: User) -> bool {
+pub fn is_reserved<S>(_: &S, _: User) -> bool {
     false
 }
 

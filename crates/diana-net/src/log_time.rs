@@ -1,6 +1,6 @@
 //! Formatted times for logs, computed once a second.
 
-use diana::Timestamp;
+use diana_core::Timestamp;
 
 /// A formatted date for a log, cached for its second.
 #[derive(Debug, Default)]

@@ -2,7 +2,9 @@
 
 use diana_rules::document::Node;
 use diana_rules::map_reader::MapReader;
+use diana_rules::schema::{listen, object, one_or_more, reference_with, requiring};
 use diana_rules::{Problem, scalar};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -26,17 +28,18 @@ pub struct Certificate {
     pub key: PathBuf,
 }
 
-pub(super) const FIELDS: [&str; 2] = ["listen", "certificates"];
-pub(super) const CERTIFICATE: [&str; 2] = ["certificate", "key"];
-
 impl Tls {
+    /// The names of its fields.
+    pub const FIELDS: [&str; 2] = ["listen", "certificates"];
+
     /// Creates listeners on these addresses with one certificate.
     pub fn new(listen: Vec<SocketAddr>, certificate: Certificate) -> Self {
         Self { listen, certificates: vec![certificate] }
     }
 
-    pub(super) fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`tls`", FIELDS, problems)?;
+    /// Parses the section.
+    pub fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`tls`", Self::FIELDS, problems)?;
         let listen = fields.require("listen", problems).map(|node| scalar::listen(node, problems)).unwrap_or_default();
         let certificates = fields.require("certificates", problems).map(|node| {
             let nodes = scalar::at_least_one(node, "`certificates`", problems).into_iter();
@@ -47,19 +50,41 @@ impl Tls {
     }
 }
 
+impl Tls {
+    /// Returns the JSON Schema of a field.
+    pub fn schema_of(field: &str) -> Value {
+        match field {
+            "listen" => listen("0.0.0.0:8443"),
+            _ => one_or_more(Certificate::schema(), "certificates, chosen by SNI; the first is the default", &[]),
+        }
+    }
+}
+
 impl Certificate {
+    /// Returns the JSON Schema of a certificate and its key.
+    pub fn schema() -> Value {
+        let pair = object("a certificate and its key", &Self::FIELDS, |name| match name {
+            "certificate" => reference_with("text", "a PEM file: the certificate and its chain", &["cert.pem"]),
+            _ => reference_with("text", "a PEM file: the private key", &["key.pem"]),
+        });
+        requiring(pair, &Self::FIELDS)
+    }
+
+    /// The names of its fields.
+    pub const FIELDS: [&str; 2] = ["certificate", "key"];
+
     /// Parses `{certificate: cert.pem, key: key.pem}`.
     pub fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "certificate", CERTIFICATE, problems)?;
+        let mut fields = MapReader::of(node, "certificate", Self::FIELDS, problems)?;
         let [certificate, key] =
-            CERTIFICATE.map(|name| fields.require(name, problems).and_then(|node| path(node, name, problems)));
+            Self::FIELDS.map(|name| fields.require(name, problems).and_then(|node| pem_path(node, name, problems)));
         fields.finish(problems);
         Some(Self { certificate: certificate?, key: key? })
     }
 }
 
-/// Reads the path of a file.
-pub(super) fn path(node: &Node, name: &str, problems: &mut Vec<Problem>) -> Option<PathBuf> {
+/// Parses the path of a PEM file.
+pub fn pem_path(node: &Node, name: &str, problems: &mut Vec<Problem>) -> Option<PathBuf> {
     let is_path = |text: &str| !text.is_empty() && !text.contains('\0') && !text.starts_with("-----BEGIN");
     let read =
         |text: &str| is_path(text).then(|| text.into()).ok_or_else(|| "expected the path of a PEM file".to_owned());

@@ -1,0 +1,7 @@
+//! All integration tests of this crate in one program, since each program takes as long to link as all of them.
+//!
+//! `cargo test -p diana-net --test it NAME` runs a part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[cfg(unix)]
+mod log_file;
