@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A log file. Cloning is cheap; clones write to the same file.
 ///
 /// ```
-/// use diana_gateway::access_log::LogFile;
+/// use diana_net::LogFile;
 /// use std::io::Write;
 ///
 /// let folder = tempfile::tempdir()?;
