@@ -7,6 +7,7 @@
 mod check;
 mod markdown;
 mod stage;
+mod walk;
 
 use crate::test::cargo_command;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ fn repository() -> PathBuf {
 
 /// Checks the pages; returns how many there are.
 fn check() -> Result<usize, String> {
-    let (pages, problems) = check::of(&repository())?;
+    let (pages, mut problems) = check::of(&repository())?;
+    problems.extend(walk::problems(&repository())?);
     if problems.is_empty() { Ok(pages) } else { Err(format!("invalid pages\n{}", problems.join("\n"))) }
 }
 
