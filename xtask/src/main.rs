@@ -27,7 +27,8 @@ cargo xtask COMMAND
   docs plots       draw the pictures of docs/explanations/algorithms.md again
   archive          build the program for glibc 2.31 and later, with checksum and list of dependencies, in target/archives;
                    `--try` runs it in a Debian with that glibc (as root)
-  image            run the steps of packaging/Dockerfile without Docker, and try the result (as root; ten minutes)
+  image            run the steps of packaging/Dockerfile without Docker, and try the result (as root; ten minutes);
+                   `--try` only tries the result of the last build
   release VERSION  check versions, changelog and docs, build all packages and the archive, and tag the commit;
                    `--check` does all but the tag; nothing is published
   recording        run the first file of the README, and write the session to docs/images/terminal.svg
