@@ -49,7 +49,7 @@ struct Rule {
     name: String,
     /// Whether the rule matches the request.
     about: bool,
-    refuses: bool,
+    denies: bool,
     shadow: bool,
     key: String,
     cost: u64,
@@ -119,7 +119,7 @@ fn rule(explanation: &RuleExplanation) -> Rule {
     Rule {
         name: explanation.name.clone(),
         about: !matches!(explanation.result, ExplainedRule::NoMatch(_)),
-        refuses: explanation.denies(),
+        denies: explanation.denies(),
         shadow: explanation.mode == Mode::Shadow,
         key: explanation.key.clone(),
         cost: explanation.cost,

@@ -39,38 +39,38 @@ pub(super) struct Rule {
 /// The outcomes of the requests that a rule matched.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
-    granted: u64,
-    waited: u64,
-    refused: u64,
-    diverted: u64,
-    shadow_refused: u64,
+    allowed: u64,
+    delayed: u64,
+    denied: u64,
+    rerouted: u64,
+    shadow_denied: u64,
     pub(super) failures: u64,
 }
 
 impl Counts {
     pub(super) fn of(rule: &CompiledRule) -> Self {
-        let RuleCounts { granted, waited, denied, rerouted, shadow_denied, failures, .. } = rule.counted();
+        let RuleCounts { allowed, delayed, denied, rerouted, shadow_denied, failures, .. } = rule.counted();
         // The names of the API are older.
-        Self { granted, waited, refused: denied, diverted: rerouted, shadow_refused: shadow_denied, failures }
+        Self { allowed, delayed, denied, rerouted, shadow_denied, failures }
     }
 
     /// Returns each count of a decision, with its name.
     pub(super) fn decisions(&self) -> [(&'static str, u64); 5] {
         [
-            ("granted", self.granted),
-            ("waited", self.waited),
-            ("refused", self.refused),
-            ("diverted", self.diverted),
-            ("shadow_refused", self.shadow_refused),
+            ("allowed", self.allowed),
+            ("delayed", self.delayed),
+            ("denied", self.denied),
+            ("rerouted", self.rerouted),
+            ("shadow_denied", self.shadow_denied),
         ]
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.granted += other.granted;
-        self.waited += other.waited;
-        self.refused += other.refused;
-        self.diverted += other.diverted;
-        self.shadow_refused += other.shadow_refused;
+        self.allowed += other.allowed;
+        self.delayed += other.delayed;
+        self.denied += other.denied;
+        self.rerouted += other.rerouted;
+        self.shadow_denied += other.shadow_denied;
         self.failures += other.failures;
     }
 }

@@ -96,7 +96,7 @@ struct Certificate {
 /// A source of the rules.
 #[derive(Debug, Serialize)]
 pub(super) struct Source {
-    in_force: String,
+    active: String,
     name: String,
     version: String,
     since: String,
@@ -137,7 +137,6 @@ struct Store {
     reason: Option<String>,
     instances: u64,
     commands: u64,
-    #[serde(rename = "saved_by_refusals")]
     saved_by_deny_cache: u64,
     saved_by_leases: u64,
     saved_by_batching: u64,
@@ -184,7 +183,7 @@ pub(super) fn source(status: SourceStatus) -> Source {
         when: formatted(error.when),
     };
     Source {
-        in_force: status.active.to_string(),
+        active: status.active.to_string(),
         name: status.name,
         version: status.version,
         since: formatted(status.since),

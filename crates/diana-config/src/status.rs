@@ -186,7 +186,7 @@ impl StatusLog {
             Some(count) => format!("{count} rules from "),
             None => String::new(),
         };
-        tracing::info!(in_force = %origin, name, version, "rules loaded: {count}{name}");
+        tracing::info!(active = %origin, name, version, "rules loaded: {count}{name}");
         let mut status = self.status.lock();
         status.set_document(origin, name, version);
         status.since = SystemClock.now();

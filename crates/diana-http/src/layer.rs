@@ -119,7 +119,8 @@ impl RateLimitLayer {
         }))
     }
 
-    /// Sets the function that returns the address of the peer.
+    /// Sets the function that returns the address of the peer. Where it returns `None`, the address in the extensions of the
+    /// request is used, so that leaving out a header is no way around a limit.
     ///
     /// With tonic:
     ///

@@ -40,12 +40,12 @@ impl Outcome {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forwarded => "forwarded",
-            Self::Denied => "refused",
-            Self::Rerouted => "diverted",
+            Self::Denied => "denied",
+            Self::Rerouted => "rerouted",
             Self::Failed => "failed",
             Self::Rejected => "rejected",
             Self::Answered => "answered",
-            Self::Disconnected => "gone",
+            Self::Disconnected => "disconnected",
         }
     }
 

@@ -38,6 +38,7 @@ impl ClientSocket {
     }
 
     /// Returns how many bytes have been written.
+    #[inline]
     pub fn written(&self) -> u64 {
         self.0.written.load(Ordering::Relaxed)
     }
@@ -58,6 +59,7 @@ impl ClientSocket {
 }
 
 impl AsyncRead for ClientSocket {
+    #[inline]
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let stream = &self.0.stream;
         loop {
@@ -82,6 +84,7 @@ impl AsyncRead for ClientSocket {
 }
 
 impl ClientSocket {
+    #[inline]
     fn poll_try(
         &self,
         context: &mut Context<'_>,
@@ -103,10 +106,12 @@ impl ClientSocket {
 }
 
 impl AsyncWrite for ClientSocket {
+    #[inline]
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_try(context, |stream| stream.try_write(bytes))
     }
 
+    #[inline]
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -119,10 +124,12 @@ impl AsyncWrite for ClientSocket {
         true
     }
 
+    #[inline]
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match SockRef::from(&self.0.stream).shutdown(Shutdown::Write) {
             // The client has disconnected already.

@@ -16,6 +16,7 @@ thread_local! {
 
 /// Calls `read` with the buffer that all connections of this thread share: a connection that waits for bytes needs none of
 /// its own.
+#[inline]
 pub fn read_shared<T>(read: impl FnOnce(&mut ReadBuf<'_>) -> T) -> T {
     SHARED.with_borrow_mut(|buffer| read(&mut ReadBuf::new(buffer)))
 }

@@ -243,6 +243,7 @@ impl RuleSet {
             }
             migrated.deny(number, refused.why, start);
         }
+        migrated.keep_parts_of(found);
         Some(migrated)
     }
 
@@ -306,11 +307,7 @@ impl RuleSet {
             if requests.len() > 1 {
                 found.begin_part();
             }
-            let hits = match purpose {
-                Purpose::Charge => Hits::Charge(request.hits()),
-                Purpose::Peek => Hits::Peek(request.hits()),
-            };
-            self.find_more(*request, hits, found);
+            self.find_more(*request, Hits::of(*request, purpose), found);
         }
     }
 

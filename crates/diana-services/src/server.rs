@@ -234,7 +234,6 @@ impl Services {
         }
         let overrides = Arc::<Overrides>::default();
         for (number, sockets) in sockets.into_iter().enumerate() {
-            // Each thread has its own reference count of the engine.
             let engine = self.engine.clone();
             let services = connections_of.iter().map(|connections| {
                 let service = match connections.kind {

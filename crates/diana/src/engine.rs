@@ -40,7 +40,7 @@ use arc_swap::ArcSwap;
 use asks::Scope;
 pub use decide::DecideMode;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
-use diana_rules::ruleset::{Move, Purpose, RuleNotCallable};
+use diana_rules::ruleset::{Move, RuleNotCallable};
 use diana_rules::{Attributes, RuleFile, RuleSet};
 pub use explain::{Explanation, PermissionExplanation, RuleExplanation};
 pub use future::AcquireFuture;
@@ -231,7 +231,7 @@ impl Engine {
     #[inline]
     pub fn decide(&self, requests: &[&dyn Attributes], mode: DecideMode) -> AcquireFuture {
         let mut verdict = self.new_verdict();
-        verdict.find(requests, if mode == DecideMode::Peek { Purpose::Peek } else { Purpose::Charge });
+        verdict.find(requests, mode.purpose());
         AcquireFuture::decide(self, verdict, mode)
     }
 
@@ -246,7 +246,7 @@ impl Engine {
         mode: DecideMode,
     ) -> Result<AcquireFuture, RuleNotCallable> {
         let mut verdict = self.new_verdict();
-        verdict.find_by(rule, call)?;
+        verdict.find_by(rule, call, mode.purpose())?;
         Ok(AcquireFuture::decide(self, verdict, mode))
     }
 

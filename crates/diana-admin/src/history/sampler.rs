@@ -161,8 +161,8 @@ impl Gateway {
 }
 
 fn counts(rule: &CompiledRule) -> Counts {
-    let RuleCounts { granted, waited, denied, rerouted, shadow_denied, .. } = rule.counted();
-    [granted, denied, waited, rerouted, shadow_denied]
+    let RuleCounts { allowed, delayed, denied, rerouted, shadow_denied, .. } = rule.counted();
+    [allowed, denied, delayed, rerouted, shadow_denied]
 }
 
 /// Returns the current second, since 1970.

@@ -51,7 +51,7 @@ pub(super) fn store(text: &mut Text, link: &LinkStatus) {
     text.one("diana_store_waits_total", Kind::Counter, "Requests that waited for the store.", link.waits);
     text.family("diana_store_saved_total", Kind::Counter, "Requests decided without their own round trip, by cause.");
     let saved = [
-        ("refusals", link.saved_by_deny_cache),
+        ("deny_cache", link.saved_by_deny_cache),
         ("leases", link.saved_by_leases),
         ("batching", link.saved_by_batching),
     ];

@@ -102,11 +102,11 @@ mod tests {
     fn a_family_is_followed_by_its_samples() {
         let mut text = Text::default();
         text.family("diana_requests_total", Kind::Counter, "Requests by outcome.");
-        text.sample("diana_requests_total", &[("outcome", "refused")], 3);
+        text.sample("diana_requests_total", &[("outcome", "denied")], 3);
         let expected = "\
 # HELP diana_requests_total Requests by outcome.
 # TYPE diana_requests_total counter
-diana_requests_total{outcome=\"refused\"} 3
+diana_requests_total{outcome=\"denied\"} 3
 ";
         assert_eq!(text.to_string(), expected);
     }

@@ -31,7 +31,7 @@ pub(super) fn traffic(text: &mut Text, totals: &Totals) {
     let help = "Accepted client connections.";
     text.one("diana_connections_accepted_total", Kind::Counter, help, totals.connections_accepted);
     let help = "Rejected client connections.";
-    text.one("diana_connections_refused_total", Kind::Counter, help, totals.connections_rejected);
+    text.one("diana_connections_rejected_total", Kind::Counter, help, totals.connections_rejected);
     let help = "Bytes received from clients.";
     text.one("diana_received_bytes_total", Kind::Counter, help, totals.bytes_in);
     text.one("diana_sent_bytes_total", Kind::Counter, "Bytes sent to clients.", totals.bytes_out);
@@ -56,9 +56,9 @@ pub(super) fn services(text: &mut Text, services: &[(&'static str, ServiceTotals
     for (service, totals) in services {
         text.sample("diana_service_connections_accepted_total", &[("service", service)], totals.accepted);
     }
-    text.family("diana_service_connections_refused_total", Kind::Counter, "Rejected connections of each service.");
+    text.family("diana_service_connections_rejected_total", Kind::Counter, "Rejected connections of each service.");
     for (service, totals) in services {
-        text.sample("diana_service_connections_refused_total", &[("service", service)], totals.rejected);
+        text.sample("diana_service_connections_rejected_total", &[("service", service)], totals.rejected);
     }
     let help = "How long answers of each service took: a call, a check, or a batch of commands of the Redis protocol.";
     text.family("diana_service_answer_seconds", Kind::Histogram, help);

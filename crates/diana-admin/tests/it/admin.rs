@@ -82,7 +82,7 @@ async fn describes_active_rules_with_their_counts() {
         (&rule["limit"], &rule["beyond"]),
         (&json!("3 an hour, up to 3 at once: at most 6 in any hour"), &json!("denied with 429"))
     );
-    assert_eq!((&rule["counts"]["granted"], &rule["counts"]["refused"]), (&json!(3), &json!(1)));
+    assert_eq!((&rule["counts"]["allowed"], &rule["counts"]["denied"]), (&json!(3), &json!(1)));
     assert_eq!(report["rules"][3]["shadow"], true);
 
     let found = server.get("/rules?find=BOTH").await.json();
@@ -490,10 +490,10 @@ async fn status_reports_counts_and_sources() {
 
     let report = server.get("/status").await.json();
     assert_eq!((&report["phase"], &report["rules"], &report["keys"]), (&json!("starting"), &json!(4), &json!(1)));
-    assert_eq!((&report["requests"]["forwarded"], &report["requests"]["refused"]), (&json!(2), &json!(0)));
+    assert_eq!((&report["requests"]["forwarded"], &report["requests"]["denied"]), (&json!(2), &json!(0)));
     assert_eq!((&report["connections"], &report["store"]), (&json!(1), &json!(null)));
     let source = &report["source"];
-    assert_eq!((&source["in_force"], &source["loads"], &source["errors"]), (&json!("local"), &json!(1), &json!(0)));
+    assert_eq!((&source["active"], &source["loads"], &source["errors"]), (&json!("local"), &json!(1), &json!(0)));
     assert!(source["name"].as_str().unwrap().ends_with("diana.yaml"), "{source}");
 
     std::fs::write(&path, "rules: [{name: 'no name', limit: 0/s}]").unwrap();

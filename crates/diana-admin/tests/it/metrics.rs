@@ -96,16 +96,16 @@ async fn exports_all_counts() {
 
     let samples = scrape(&server).await;
     let is = |name: &str, value: f64| assert_eq!(samples.get(name), Some(&value), "{name}");
-    is("diana_decisions_total{rule=\"a\",outcome=\"granted\"}", 2.0);
-    is("diana_decisions_total{rule=\"a\",outcome=\"refused\"}", 3.0);
-    is("diana_decisions_total{rule=\"b\",outcome=\"shadow_refused\"}", 1.0);
+    is("diana_decisions_total{rule=\"a\",outcome=\"allowed\"}", 2.0);
+    is("diana_decisions_total{rule=\"a\",outcome=\"denied\"}", 3.0);
+    is("diana_decisions_total{rule=\"b\",outcome=\"shadow_denied\"}", 1.0);
     is("diana_requests_total{outcome=\"forwarded\"}", 2.0);
     is("diana_requests_total{outcome=\"failed\"}", 0.0);
     is("diana_request_seconds_bucket{outcome=\"forwarded\",le=\"0.001\"}", 1.0);
     is("diana_request_seconds_bucket{outcome=\"forwarded\",le=\"0.025\"}", 2.0);
     is("diana_request_seconds_bucket{outcome=\"forwarded\",le=\"+Inf\"}", 2.0);
     is("diana_request_seconds_sum{outcome=\"forwarded\"}", 0.0209);
-    is("diana_request_seconds_count{outcome=\"refused\"}", 1.0);
+    is("diana_request_seconds_count{outcome=\"denied\"}", 1.0);
     is("diana_decision_seconds_count", 1.0);
     is("diana_upstream_seconds_sum", 0.015);
     is("diana_upstream_failures_total", 1.0);
@@ -113,7 +113,7 @@ async fn exports_all_counts() {
     is("diana_sent_bytes_total", 20.0);
     is("diana_connections", 1.0);
     is("diana_connections_accepted_total", 2.0);
-    is("diana_connections_refused_total", 1.0);
+    is("diana_connections_rejected_total", 1.0);
     is("diana_keys", 2.0);
     is("diana_rules", 2.0);
     is("diana_rule_keys{rule=\"a\"}", 1.0);
@@ -143,9 +143,9 @@ async fn at_most_a_thousand_rules_have_their_own_samples() {
     let samples = scrape(&server).await;
     let of_rules = samples.keys().filter(|name| name.starts_with("diana_decisions_total")).count();
     assert_eq!(of_rules, 1_000 * 5, "999 and the others, with five outcomes each");
-    assert_eq!(samples["diana_decisions_total{rule=\"r5\",outcome=\"refused\"}"], 1.0);
-    assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"refused\"}"], 3.0);
-    assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"granted\"}"], 3.0);
+    assert_eq!(samples["diana_decisions_total{rule=\"r5\",outcome=\"denied\"}"], 1.0);
+    assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"denied\"}"], 3.0);
+    assert_eq!(samples["diana_decisions_total{rule=\"other\",outcome=\"allowed\"}"], 3.0);
     assert_eq!(samples["diana_rules"], 2_000.0);
     let all = server.get("/rules").await.json();
     assert_eq!(all["rules"].as_array().unwrap().len(), 2_000);

@@ -99,7 +99,7 @@ fn text_lines_are_the_combined_format_with_extra_fields() {
     assert_eq!(
         written(LogFormat::Text, &[denied(), forwarded(), Entry::default()]),
         "203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/1.1\" 503 162 \"-\" \"curl/8.5\" \
-         outcome=refused time=0.045ms rule=each-account key=\"alice\" retry_after=200.000ms bytes_in=12 \
+         outcome=denied time=0.045ms rule=each-account key=\"alice\" retry_after=200.000ms bytes_in=12 \
          host=\"api.example.com\"\n\
          203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/2.0\" 200 162 \"https://example.com/\" \"curl/8.5\" \
          outcome=forwarded time=15.500ms rule=each-account key=\"alice\" shadow_rule=watched shadow_key=\"203.0.113.7\" \
@@ -117,7 +117,7 @@ fn json_lines_are_objects() {
         lines[0],
         json!({"time": "2026-11-15T20:12:52.345Z", "client": "203.0.113.7", "method": "POST", "host": "api.example.com",
                "target": "/login?x=1", "user_agent": "curl/8.5", "rule": "each-account", "key": "alice",
-               "version": "HTTP/1.1", "status": 503, "outcome": "refused", "ms": 0.045, "bytes_in": 12, "bytes_out": 162,
+               "version": "HTTP/1.1", "status": 503, "outcome": "denied", "ms": 0.045, "bytes_in": 12, "bytes_out": 162,
                "retry_after_ms": 200.0})
     );
     assert_eq!((&lines[1]["wait_ms"], &lines[1]["upstream_ms"]), (&json!(12.0), &json!(3.4)));

@@ -1,5 +1,6 @@
 //! A rule compiled to the limits that stores use.
 
+use super::Purpose;
 use super::matches::{ChargedAt, ChargedRule, DenyReason, KeyRange, MatchedRule, Matches};
 use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest};
 use super::plan::Needs;
@@ -526,6 +527,14 @@ pub(super) enum Hits {
 }
 
 impl Hits {
+    #[inline]
+    pub(super) fn of(request: &dyn Attributes, purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::Charge => Self::Charge(request.hits()),
+            Purpose::Peek => Self::Peek(request.hits()),
+        }
+    }
+
     /// Multiplies the cost of one request; `None` if nothing is asked.
     #[inline]
     fn times(self, cost: Cost) -> Option<Cost> {

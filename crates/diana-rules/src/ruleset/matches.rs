@@ -201,13 +201,13 @@ impl Matches {
     pub fn is_matched_by(&self, request: usize, index: usize) -> bool {
         match self.parts.get(request) {
             Some(part) => u32::try_from(index).is_ok_and(|index| part.matched.contains(&index)),
-            None => self.parts.is_empty() && request == 0,
+            None => !self.has_parts() && request == 0,
         }
     }
 
     /// Returns the rules that deny one of several requests that are decided together, regardless of their counts.
     pub fn denied_of(&self, request: usize) -> &[DeniedBy] {
-        if self.parts.is_empty() && request == 0 {
+        if !self.has_parts() && request == 0 {
             return &self.denied;
         }
         let from = |part: usize| self.parts.get(part).map_or(self.denied.len(), |part| part.denied_from as usize);
@@ -275,6 +275,11 @@ impl Matches {
     #[inline]
     pub(super) fn has_parts(&self) -> bool {
         self.needs.has(Needs::PARTS)
+    }
+
+    /// Remembers that several requests are decided together, though it is not known any more which of them matched what.
+    pub(super) fn keep_parts_of(&mut self, others: &Self) {
+        self.needs = self.needs.and(Needs::PARTS.only_if(others.has_parts()));
     }
 
     /// Adds a rule that has not been added yet.

@@ -13,9 +13,9 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct RuleCounts {
     /// Allowed at once.
-    pub granted: u64,
+    pub allowed: u64,
     /// Allowed after a wait that this rule imposed.
-    pub waited: u64,
+    pub delayed: u64,
     /// Denied by this rule.
     pub denied: u64,
     /// Over this rule's limit, and sent to another upstream.
@@ -56,9 +56,9 @@ impl Drop for WaitingRequest {
 #[non_exhaustive]
 pub enum RequestOutcome {
     /// Allowed at once.
-    Granted,
+    Allowed,
     /// Allowed after a wait.
-    Waited,
+    Delayed,
     /// Denied.
     Denied,
     /// Sent to another upstream.
@@ -71,8 +71,8 @@ pub enum RequestOutcome {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
-    granted: AtomicU64,
-    waited: AtomicU64,
+    allowed: AtomicU64,
+    delayed: AtomicU64,
     denied: AtomicU64,
     rerouted: AtomicU64,
     shadow_denied: AtomicU64,
@@ -86,8 +86,8 @@ impl Counters {
     #[inline]
     pub(super) fn count(&self, outcome: RequestOutcome) {
         let counter = match outcome {
-            RequestOutcome::Granted => &self.granted,
-            RequestOutcome::Waited => &self.waited,
+            RequestOutcome::Allowed => &self.allowed,
+            RequestOutcome::Delayed => &self.delayed,
             RequestOutcome::Denied => &self.denied,
             RequestOutcome::Rerouted => &self.rerouted,
             RequestOutcome::ShadowDenied => &self.shadow_denied,
@@ -108,8 +108,8 @@ impl Counters {
     pub(super) fn all(&self) -> RuleCounts {
         let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RuleCounts {
-            granted: number(&self.granted),
-            waited: number(&self.waited),
+            allowed: number(&self.allowed),
+            delayed: number(&self.delayed),
             denied: number(&self.denied),
             rerouted: number(&self.rerouted),
             shadow_denied: number(&self.shadow_denied),

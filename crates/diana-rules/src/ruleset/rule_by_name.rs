@@ -1,6 +1,6 @@
 //! Lookup of a rule by its name: for a function that names it, rather than for a request that it matches.
 
-use super::{Expressions, Hits, Matches, PassedIdentity, RuleSet, Subject};
+use super::{Expressions, Hits, Matches, PassedIdentity, Purpose, RuleSet, Subject};
 use crate::attributes::Attributes;
 use crate::matching::{NeededAttributes, RequestView, When};
 
@@ -53,15 +53,21 @@ impl RuleSet {
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
     ///
     /// let mut found = Matches::default();
-    /// rules.find_named("sms", &Call("555-1234"), &mut found).unwrap();
+    /// rules.find_named("sms", &Call("555-1234"), Purpose::Charge, &mut found).unwrap();
     /// assert_eq!(found.key(&found.matched()[0]), b"555-1234");
     /// found.clear();
     /// rules.find(&[&Call("555-1234")], Purpose::Charge, &mut found); // a request does not match it
     /// assert!(found.matched().is_empty());
-    /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "unknown rule `mms`");
+    /// assert_eq!(rules.find_named("mms", &Call(""), Purpose::Charge, &mut found).unwrap_err().to_string(), "unknown rule `mms`");
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
-    pub fn find_named(&self, name: &str, call: &dyn Attributes, found: &mut Matches) -> Result<(), RuleNotCallable> {
+    pub fn find_named(
+        &self,
+        name: &str,
+        call: &dyn Attributes,
+        purpose: Purpose,
+        found: &mut Matches,
+    ) -> Result<(), RuleNotCallable> {
         found.clear();
         let unknown = || RuleNotCallable::Unknown { rule: name.to_owned() };
         let number = *self.by_name.get(name).ok_or_else(unknown)?;
@@ -76,7 +82,7 @@ impl RuleSet {
                 expected,
             });
         }
-        let hits = Hits::Charge(call.hits());
+        let hits = Hits::of(call, purpose);
         let call = PassedIdentity { request: call, identity: &self.identity, identified: None };
         let seen = RequestView::new(&call, NeededAttributes::default());
         let Ok(when) = rule.rule().matches.check_call(&seen) else { return Ok(()) };

@@ -35,7 +35,7 @@ fn call(arguments: &'static [(&'static str, &'static str)]) -> Call {
 /// The key of a call, in bytes.
 fn key_bytes(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
     let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
-    rules.find_named(rule, call, &mut found).unwrap();
+    rules.find_named(rule, call, Purpose::Charge, &mut found).unwrap();
     found.key(&found.matched()[0]).to_vec()
 }
 
@@ -47,7 +47,7 @@ fn shown(yaml: &str, rule: &str, call: &Call) -> String {
 /// The key of the one rule that counts the call; else why there is none.
 fn key(yaml: &str, rule: &str, call: &Call) -> String {
     let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
-    if let Err(unknown) = rules.find_named(rule, call, &mut found) {
+    if let Err(unknown) = rules.find_named(rule, call, Purpose::Charge, &mut found) {
         return unknown.to_string();
     }
     match (found.matched(), found.denied()) {
@@ -132,7 +132,7 @@ fn a_call_must_match_the_rest_of_its_rule() {
     );
 
     let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
-    rules.find_named("some", &Call { arguments: &[("size", "7")], ip: local }, &mut found).unwrap();
+    rules.find_named("some", &Call { arguments: &[("size", "7")], ip: local }, Purpose::Charge, &mut found).unwrap();
     assert_eq!(found.matched()[0].cost.get(), 7);
 }
 

@@ -99,7 +99,7 @@ fn the_session_about_an_invalid_file_is_as_it_really_is() {
     let server = FakeAdmin::on(0, move |request| match request {
         "POST /reload" => {
             let error = json!({"origin": "local", "what": problems, "when": "2026-11-18T10:05:00Z"});
-            let source = json!({"in_force": "local", "name": "diana.yaml", "failing": [error]});
+            let source = json!({"active": "local", "name": "diana.yaml", "failing": [error]});
             (200, json!({"ok": false, "rules": 3, "source": source}).to_string())
         }
         _ => (404, String::new()),

@@ -106,7 +106,7 @@ fn the_script_starts_parts_that_work_together_and_stops_them() {
     assert!(keys.contains("each-account"), "{keys:?}");
     let prometheus = quickstart.port("9091");
     let sees_denials = || {
-        let found = get(prometheus, "/api/v1/query?query=diana_requests_total%7Boutcome=%22refused%22%7D").text();
+        let found = get(prometheus, "/api/v1/query?query=diana_requests_total%7Boutcome=%22denied%22%7D").text();
         found.contains("\"5\"]").then_some(())
     };
     wait_until("the denials in Prometheus", LONG, sees_denials).unwrap();

@@ -25,16 +25,7 @@ impl EngineState {
             return;
         }
         let (owned, store, counts) = (OwnedAsks::copied(&asks), Arc::clone(store), Arc::clone(&self.counts));
-        let (done, is_done) = tokio::sync::oneshot::channel::<()>();
-        let work = async move {
-            charge_in_background(store, counts, owned).await;
-            // The caller may have left.
-            let _ = done.send(());
-        };
-        match self.background.spawn(work) {
-            Ok(()) => drop(is_done.await),
-            Err(work) => work.await,
-        }
+        let _ = self.background.run(charge_in_background(store, counts, owned)).await;
     }
 }
 
@@ -64,7 +55,7 @@ impl Verdict {
     pub(super) fn count_charges(&self) {
         for charged in self.matches().charged() {
             if let Some(rule) = self.rules().rule(charged.by) {
-                rule.count(RequestOutcome::Granted);
+                rule.count(RequestOutcome::Allowed);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::{AcquireFuture, ActiveRules, Engine, EngineState, Verdict};
 use arc_swap::ArcSwap;
 use diana_core::{Cost, LocalStore, MaxWait};
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, Needs, Plan};
+use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, Needs, Plan, Purpose};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -25,6 +25,16 @@ pub enum DecideMode {
     Deny,
     /// Charges, queues the request if a rule has `wait`, and waits for reserved times.
     Queue,
+}
+
+impl DecideMode {
+    #[inline]
+    pub(super) fn purpose(self) -> Purpose {
+        match self {
+            Self::Peek => Purpose::Peek,
+            Self::Deny | Self::Queue => Purpose::Charge,
+        }
+    }
 }
 
 /// The step after the local limits.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// The future of a decision: a permit, or the denial. It is ready immediately unless it needs the shared store or must wait.
-/// Dropping it leaves the queue and refunds all charges.
+/// Dropping it leaves the queue and refunds all charges but those that a rule adds to another one (`charges`).
 #[must_use = "nothing is decided until it is awaited"]
 pub struct AcquireFuture(AcquireState);
 

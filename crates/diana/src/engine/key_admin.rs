@@ -221,7 +221,6 @@ impl Engine {
         let mut found = Matches::default();
         rules.find(requests, Purpose::Charge, &mut found);
         let engine = self.clone();
-        let (done, is_done) = tokio::sync::oneshot::channel();
         // It resets a count and charges what is still in use: it must not end between the two.
         let work = async move {
             let mut result = Ok(());
@@ -234,15 +233,9 @@ impl Engine {
                     break;
                 }
             }
-            // The caller may have left.
-            let _ = done.send(result);
+            result
         };
-        async move {
-            if let Err(work) = self.state.background.spawn(work) {
-                work.await;
-            }
-            is_done.await.unwrap_or(Ok(()))
-        }
+        async move { self.state.background.run(work).await.unwrap_or(Ok(())) }
     }
 
     async fn change(&self, named: &Named, operation: KeyOperation) -> Result<(), KeyAdminError> {

@@ -148,11 +148,11 @@ impl Permit {
     /// part of what the first charged to a bucket on top of its grant.
     ///
     /// With the status of the response, rules that are charged by it (`count`) are charged now: those of the shared store
-    /// in the background.
+    /// in the background. Nothing happens to the permit of a [peek](super::DecideMode::Peek).
     #[cold]
     pub fn settle(&mut self, cost: ActualCost) {
         let verdict = &mut *self.0;
-        let Some(state) = verdict.state().cloned() else { return };
+        let Some(state) = verdict.state().cloned().filter(|_| !verdict.unusual.is_peek) else { return };
         // Not after the request: a client that reads slowly must not delay it.
         if let Some(asks) = state.charge_by_status(verdict, &cost) {
             state.charge_shared_later(asks);
@@ -177,20 +177,21 @@ impl Permit {
         verdict.unusual.settlement = Some(settlement);
     }
 
-    /// Finishes the request like dropping it, and waits until the shared store is updated.
+    /// Finishes the request like dropping it, and waits until the shared store is updated. Dropping the future does not cancel
+    /// that.
     pub async fn finish(mut self) {
         self.release(Charges::Held).await;
     }
 
     /// Refunds all charges of a request that was not carried out, as far as they have not expired, and waits until the
-    /// shared store is updated. Nothing if it is dropped before it is polled.
+    /// shared store is updated.
     pub async fn refund(mut self) {
         self.release(Charges::All).await;
     }
 
     async fn release(&mut self, charges: Charges) {
-        if let Some((work, _)) = self.start_release(charges) {
-            work.await;
+        if let Some((work, state)) = self.start_release(charges) {
+            let _ = state.background.run(work).await;
         }
     }
 

@@ -137,10 +137,15 @@ impl Verdict {
     }
 
     /// Matches a call against the named rule.
-    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), RuleNotCallable> {
+    pub(super) fn find_by(
+        &mut self,
+        rule: &str,
+        call: &dyn Attributes,
+        purpose: Purpose,
+    ) -> Result<(), RuleNotCallable> {
         let Self { rules, matches, .. } = self;
         match rules {
-            Some(rules) => rules.rules.find_named(rule, call, matches),
+            Some(rules) => rules.rules.find_named(rule, call, purpose, matches),
             None => Ok(()),
         }
     }
@@ -199,7 +204,7 @@ impl Verdict {
             && let Some(rule) = self.rules().rule(matched.rule)
         {
             if decision.decision.is_granted() {
-                rule.count(RequestOutcome::Granted);
+                rule.count(RequestOutcome::Allowed);
                 let is_charged = matched.charged_at == ChargedAt::Request;
                 if let Some(weight) = sample(self.at()).filter(|_| is_charged) {
                     rule.record(KeyOutcome::Allowed, self.matches().key(matched), weight, self.at());

@@ -155,7 +155,7 @@ fn a_shadow_rule_is_charged_but_denies_no_request() {
         }
         assert_eq!(remaining(&engine), [0]);
         let counts = engine.rules().named("failed").unwrap().counted();
-        assert_eq!((counts.granted, counts.shadow_denied), (3, 2));
+        assert_eq!((counts.allowed, counts.shadow_denied), (3, 2));
     }
 }
 

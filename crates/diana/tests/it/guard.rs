@@ -5,7 +5,9 @@ use diana::algorithm::{Algorithm, BucketState, WaitMode};
 use diana::rules::algorithm::Configured;
 use diana::rules::{Document, Registry, RuleFile};
 use diana::store::MemoryStore;
-use diana::{ActualCost, Cost, Engine, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, TokenBucket};
+use diana::{
+    ActualCost, Cost, DecideMode, Engine, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, TokenBucket,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
@@ -46,6 +48,34 @@ async fn only_a_provisional_permit_that_has_not_begun_is_refunded() {
     assert_eq!(remaining(&engine, "one"), 1);
     engine.acquire(&request()).await.unwrap().refund().await;
     assert_eq!(remaining(&engine, "one"), 1);
+}
+
+#[tokio::test]
+async fn a_peek_charges_nothing_and_its_permit_settles_nothing() {
+    let engine = Engine::new(&file("rules: [{name: one, match: {call: true}, limit: 2/h, cost: 2}]"));
+    let call = request();
+    let mut peeked = engine.decide_by("one", &call, DecideMode::Peek).unwrap().await.unwrap();
+    peeked.settle(ActualCost::all(1));
+    drop(peeked.provisional());
+    assert_eq!(remaining(&engine, "one"), 2);
+    assert!(engine.decide_by("one", &call, DecideMode::Deny).unwrap().await.is_ok());
+    let mut peeked = engine.decide_by("one", &request().hits(0), DecideMode::Peek).unwrap().await.unwrap();
+    peeked.settle(ActualCost::all(0));
+    assert_eq!(remaining(&engine, "one"), 0, "used up, but not exceeded, and not refunded");
+    assert!(engine.decide_by("one", &call, DecideMode::Peek).unwrap().await.is_err());
+}
+
+#[tokio::test]
+async fn a_permit_that_is_finished_is_settled_even_if_nobody_waits_for_it() {
+    let shared = file(&format!("{SHARED}rules: [{{name: a, limit: 100/h, cost: 10}}]"));
+    let engine = Engine::with_shared(&shared, MemoryStore::default());
+    let mut permit = engine.acquire(&request()).await.unwrap();
+    permit.settle(ActualCost::all(50));
+    let mut finishing = Box::pin(permit.finish());
+    let _ = finishing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    drop(finishing);
+    engine.background_tasks_finished().await;
+    assert_eq!(remaining(&engine, "a"), 50);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ fn counted(engine: &Engine, name: &str) -> RuleCounts {
 
 /// Granted, waited, denied, rerouted, denied by a shadow rule.
 fn numbers(counted: RuleCounts) -> [u64; 5] {
-    [counted.granted, counted.waited, counted.denied, counted.rerouted, counted.shadow_denied]
+    [counted.allowed, counted.delayed, counted.denied, counted.rerouted, counted.shadow_denied]
 }
 
 #[test]

@@ -48,7 +48,7 @@ async fn several_requests_are_charged_all_or_nothing() {
         assert!(limits(0).all(|(_, granted)| granted), "{verdict}");
         assert_eq!(limits(1).filter(|(_, granted)| !granted).collect::<Vec<_>>(), [("each".to_owned(), false)]);
         assert_eq!([remaining(&engine, "each", &["alice"]).await, remaining(&engine, "all", &[]).await], [2, 9]);
-        assert_eq!(engine.rules().named("all").unwrap().counted().granted, 1);
+        assert_eq!(engine.rules().named("all").unwrap().counted().allowed, 1);
     }
 }
 
@@ -86,7 +86,7 @@ async fn a_rule_charges_another_into_debt_and_never_denies() {
         assert!(is_granted(&engine, &[&used("alice", 90)]).await, "it is only reported");
         assert!(!engine.peek(&[&ask]).await.is_granted());
         assert_eq!(remaining(&engine, "tokens", &["bob"]).await, 100);
-        assert_eq!(engine.rules().named("used").unwrap().counted().granted, 2);
+        assert_eq!(engine.rules().named("used").unwrap().counted().allowed, 2);
         // What was not used is given back.
         engine.refund_all(&[&SyntheticRequest::new("POST", "/ask").named("account", "alice").hits(30)]).await.unwrap();
         assert_eq!(remaining(&engine, "tokens", &["alice"]).await, 30);

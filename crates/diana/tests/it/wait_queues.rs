@@ -90,7 +90,7 @@ async fn wait_and_queue_are_maximums() {
     let expected = ["0 granted at 0ms", "3 denied at 0ms", "1 denied at 500ms", "2 denied at 500ms"];
     assert_eq!(transcript(&engine, 4, ms(900)).await, expected);
     let counted = engine.rules().rules()[0].counted();
-    assert_eq!((counted.granted, counted.waited, counted.denied), (1, 0, 3));
+    assert_eq!((counted.allowed, counted.delayed, counted.denied), (1, 0, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +106,7 @@ async fn each_key_has_its_own_queue() {
     drop(alice);
     assert!(waiting.await.is_granted());
     let counted = engine.rules().rules()[0].counted();
-    assert_eq!((counted.granted, counted.waited, counted.denied), (2, 1, 1));
+    assert_eq!((counted.allowed, counted.delayed, counted.denied), (2, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,7 +346,7 @@ async fn queued_requests_keep_their_position_when_other_rules_change() {
         assert!(verdict.is_granted(), "{verdict}");
         assert_eq!(verdict.waited_for().map(|rule| &*rule.name), None, "no time has passed");
     }
-    assert_eq!(engine.rules().rules()[1].counted().waited, 3);
+    assert_eq!(engine.rules().rules()[1].counted().delayed, 3);
 }
 
 /// `lua-resty-limit-traffic`'s `conn`: requests over the limit are granted after a delay, one unit for each multiple of

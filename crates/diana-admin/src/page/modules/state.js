@@ -61,7 +61,7 @@ function showSource(source) {
   const remote = source.connected ? badge('reachable', 'good') : make('span', {}, badge('unreachable', 'bad'), failing ? ` for ${ago(failing.when)}` : '');
   const origins = { local: 'local file', remote: 'config server', 'last good': 'config server (last good document)' };
   list(at('source'), [
-    ['rules from', origins[source.in_force] || source.in_force],
+    ['rules from', origins[source.active] || source.active],
     ['name', source.name],
     ['version', source.version],
     ['loaded', `${ago(source.since)} ago`],
@@ -79,7 +79,7 @@ function showStore(status) {
     ['reason', store.reason],
     ['instances', number(store.instances)],
     ['commands', number(store.commands)],
-    ['round trips saved', number(store.saved_by_refusals + store.saved_by_leases + store.saved_by_batching)],
+    ['round trips saved', number(store.saved_by_deny_cache + store.saved_by_leases + store.saved_by_batching)],
     ['leased permits', number(store.leased)],
   ] : [['Redis', 'not used: no shared limits']];
   list(at('store'), [

@@ -112,7 +112,7 @@ impl Status {
         let mut line = |name: &str, text: String| lines.push(format!("{name:<12} {}\n", visible(&text)));
         line("diana", format!("{} at {admin}, {}, started {}", self.version, self.phase, self.started));
         let source = self.source.iter().map(|source| {
-            let origin = match &*source.in_force {
+            let origin = match &*source.active {
                 "remote" => "config server ",
                 "last good" => "last good document of ",
                 _ => "",
@@ -125,7 +125,7 @@ impl Status {
             line("settings", format!("applied since the start: {}", self.settings.applied.join(", ")));
         }
         let requests = self.requests.iter().filter(|(_, count)| **count > 0);
-        let requests = requests.map(|(name, count)| format!("{} {}", number(*count), outcome(name)));
+        let requests = requests.map(|(name, count)| format!("{} {name}", number(*count)));
         let requests = requests.collect::<Vec<_>>().join(", ");
         line("requests", if requests.is_empty() { "none yet".to_owned() } else { requests });
         line("keys", format!("{} in {}", number(self.keys), bytes(self.key_bytes)));
@@ -159,17 +159,6 @@ impl Status {
             line("RESTART", format!("needed for changes of {}", self.settings.waiting.join(", ")));
         }
         lines.concat()
-    }
-}
-
-/// The outcomes of requests in the words of the docs. The names of the API are older.
-pub(crate) fn outcome(name: &str) -> &str {
-    match name {
-        "forwarded" => "forwarded",
-        "refused" => "denied",
-        "diverted" => "rerouted",
-        "gone" => "disconnected",
-        other => other,
     }
 }
 

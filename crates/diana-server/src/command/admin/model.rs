@@ -36,7 +36,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Source {
-    pub(crate) in_force: String,
+    pub(crate) active: String,
     pub(crate) name: String,
     pub(crate) since: String,
     pub(crate) connected: Option<bool>,
@@ -149,17 +149,13 @@ pub(crate) struct RuleSummary {
     pub(crate) counts: RuleCounts,
 }
 
-/// The outcomes of a rule since the start. The names of the API are older.
+/// The outcomes of a rule since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct RuleCounts {
-    #[serde(rename = "granted")]
     pub(crate) allowed: u64,
-    #[serde(rename = "waited")]
     pub(crate) delayed: u64,
-    #[serde(rename = "refused")]
     pub(crate) denied: u64,
-    #[serde(rename = "shadow_refused")]
     pub(crate) shadow_denied: u64,
 }
 

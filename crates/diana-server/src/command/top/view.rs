@@ -17,7 +17,7 @@ use super::Window;
 use super::state::{App, Dialog, Focus};
 use super::text::{rate, sparkline, truncated};
 use super::theme::Theme;
-use crate::command::admin::describe::{number, outcome};
+use crate::command::admin::describe::number;
 use crate::command::admin::model::{Degraded, History};
 use crate::command::output::{count_of, visible};
 use ratatui::Frame;
@@ -108,7 +108,7 @@ fn draw_totals(app: &App, frame: &mut Frame<'_>, area: Rect) {
     let Some(totals) = app.totals() else {
         // An older server has counts, but no history.
         let requests = snapshot.status.requests.iter().filter(|(_, count)| **count > 0);
-        let requests = requests.map(|(name, count)| format!("{} {}", number(*count), outcome(name)));
+        let requests = requests.map(|(name, count)| format!("{} {name}", number(*count)));
         let text = format!(" since the start: {}", requests.collect::<Vec<_>>().join(", "));
         frame.render_widget(Line::raw(truncated(&visible(&text), usize::from(area.width))), area);
         return;

@@ -46,7 +46,7 @@ fn connections_over_the_bound_are_served_in_order_when_others_are_closed() {
     let mut fifth = Client::connect(diana.port());
     let _ = fifth.try_send(GET);
     assert!(fifth.try_response().is_none());
-    assert_eq!(diana.metric("diana_connections_refused_total"), 1.0);
+    assert_eq!(diana.metric("diana_connections_rejected_total"), 1.0);
     drop(served.pop());
     assert_eq!(third.response().status, 204);
     assert_eq!(diana.metric("diana_connections_queued"), 1.0);
@@ -75,7 +75,7 @@ fn a_connection_that_waited_in_vain_gets_503_with_retry_after() {
     assert!(response.text().contains("too many connections are open"), "{}", response.text());
     assert!(refused.try_response().is_none(), "it is closed");
     wait_for_queued(&diana, 0.0);
-    assert_eq!(diana.metric("diana_connections_refused_total"), 1.0);
+    assert_eq!(diana.metric("diana_connections_rejected_total"), 1.0);
     assert_eq!(served[0].get("/").status, 204);
     let warning = "refusing new connections: 1 are open (`bounds.connections`)";
     wait_until("the warning", LONG, || diana.output().contains(warning).then_some(())).unwrap();

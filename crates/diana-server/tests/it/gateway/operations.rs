@@ -277,7 +277,7 @@ fn stays_healthy_without_free_descriptors() {
     for client in &mut clients {
         let _ = client.try_send("GET / HTTP/1.1\r\n");
     }
-    let refused = || (diana.metric("diana_connections_refused_total") > 0.0).then_some(());
+    let refused = || (diana.metric("diana_connections_rejected_total") > 0.0).then_some(());
     wait_until("some to be closed", LONG, refused).unwrap();
     assert_eq!(diana.admin("/healthz").status, 200);
     // The admin connections use the last ones.

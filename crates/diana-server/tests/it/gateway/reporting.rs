@@ -24,10 +24,10 @@ fn requests_are_counted_and_logged() {
     assert_eq!(get(diana.port(), "/break").status, 502);
     assert_eq!(send_request(diana.port(), "CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n").unwrap().status, 405);
     let counted = |outcome: &str| diana.metric(&format!("diana_requests_total{{outcome=\"{outcome}\"}}"));
-    let all = || (counted("refused") == 3.0 && counted("forwarded") == 2.0 && counted("failed") == 1.0).then_some(());
+    let all = || (counted("denied") == 3.0 && counted("forwarded") == 2.0 && counted("failed") == 1.0).then_some(());
     wait_until("all to be counted", LONG, all).unwrap();
     assert_eq!(counted("rejected"), 1.0);
-    let refused = "diana_decisions_total{rule=\"each-key\",outcome=\"refused\"}";
+    let refused = "diana_decisions_total{rule=\"each-key\",outcome=\"denied\"}";
     assert_eq!(diana.metric(refused), 3.0);
     let lines = || {
         let output = diana.output();

@@ -66,7 +66,7 @@ fn an_idempotent_request_is_sent_to_another_upstream() {
         );
         // Each attempt is a request of its upstream, and the rule has counted each request once.
         assert_eq!((of(&diana, "requests_total", &bad.url()), of(&diana, "requests_total", &good.url())), (2.0, 4.0));
-        assert_eq!(diana.metric("diana_decisions_total{rule=\"all\",outcome=\"granted\"}"), 4.0);
+        assert_eq!(diana.metric("diana_decisions_total{rule=\"all\",outcome=\"allowed\"}"), 4.0);
         assert_eq!(diana.metric("diana_requests_total{outcome=\"forwarded\"}"), 4.0);
     }
 }
@@ -200,7 +200,7 @@ fn the_budget_bounds_retries_during_an_outage() {
     // A retry needs ten requests. Those that leave the window of ten seconds take their share along.
     assert!((1..=REQUESTS / 10).contains(&(sent - REQUESTS)), "{} retries", sent - REQUESTS);
     assert!(sum("retries_denied_total") >= (REQUESTS - 2 * REQUESTS / 10) as f64, "{}", sum("retries_denied_total"));
-    assert_eq!(diana.metric("diana_decisions_total{rule=\"all\",outcome=\"granted\"}"), REQUESTS as f64);
+    assert_eq!(diana.metric("diana_decisions_total{rule=\"all\",outcome=\"allowed\"}"), REQUESTS as f64);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn queued_requests_are_counted_until_they_are_allowed() {
     assert!(of(&diana, "wait_seconds_sum", "concurrent") > 0.0);
     assert_eq!((of(&diana, "wait_seconds_count", "plenty"), of(&diana, "wait_seconds_sum", "plenty")), (0.0, 0.0));
     assert_eq!(diana.metric("diana_wait_seconds_count"), 2.0);
-    assert_eq!(diana.metric("diana_decisions_total{rule=\"concurrent\",outcome=\"waited\"}"), 2.0);
+    assert_eq!(diana.metric("diana_decisions_total{rule=\"concurrent\",outcome=\"delayed\"}"), 2.0);
 }
 
 #[test]

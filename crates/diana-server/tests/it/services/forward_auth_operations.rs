@@ -71,7 +71,7 @@ fn shadow_rules_and_the_admin_server_work_as_for_the_gateway() {
     let ask =
         |path: &str| check(&diana, &format!("x-forwarded-uri: {path}\r\nx-forwarded-for: 203.0.113.1\r\n")).status;
     assert_eq!([ask("/shadow"), ask("/shadow")], [204, 204]);
-    assert_eq!(diana.metric("diana_decisions_total{rule=\"shadow\",outcome=\"shadow_refused\"}"), 1.0);
+    assert_eq!(diana.metric("diana_decisions_total{rule=\"shadow\",outcome=\"shadow_denied\"}"), 1.0);
     assert_eq!([ask("/each"), ask("/each")], [204, 429]);
     for change in ["reset", "refund"] {
         let post = format!("POST /{change}?rule=each&key=203.0.113.1 HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
@@ -299,10 +299,10 @@ fn checks_are_counted_by_outcome() {
     wait_until("all to be counted", LONG, all).unwrap();
     assert_eq!(diana.metric("diana_service_connections{service=\"http\"}"), 1.0);
     assert_eq!(diana.metric("diana_service_connections_accepted_total{service=\"http\"}"), 1.0);
-    assert_eq!(diana.metric("diana_service_connections_refused_total{service=\"http\"}"), 0.0);
+    assert_eq!(diana.metric("diana_service_connections_rejected_total{service=\"http\"}"), 0.0);
     // The gateway's own metrics are about its clients.
     assert_eq!(diana.metric("diana_requests_total{outcome=\"answered\"}"), 0.0);
-    assert_eq!(diana.metric("diana_decisions_total{rule=\"each\",outcome=\"refused\"}"), 2.0);
+    assert_eq!(diana.metric("diana_decisions_total{rule=\"each\",outcome=\"denied\"}"), 2.0);
 }
 
 #[test]
@@ -320,7 +320,7 @@ rules: [{name: each, by: ip, limit: 1/h, status: 429}]\n",
         assert_eq!(client.response().status, status);
     }
     let lines = log_lines(&diana, 3);
-    for (line, status, outcome) in [(&lines[0], 204, "answered"), (&lines[1], 403, "refused")] {
+    for (line, status, outcome) in [(&lines[0], 204, "answered"), (&lines[1], 403, "denied")] {
         assert_eq!((line["method"].as_str(), line["target"].as_str()), (Some("POST"), Some("/orders?dry=1")), "{line}");
         assert_eq!((line["host"].as_str(), line["client"].as_str()), (Some("shop.example"), Some("203.0.113.9")));
         assert_eq!((line["status"].as_u64(), line["outcome"].as_str()), (Some(status), Some(outcome)), "{line}");

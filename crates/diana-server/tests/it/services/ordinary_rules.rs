@@ -160,7 +160,7 @@ rules:
     assert_eq!(envoy.ask(used("a").hits(1_000)).await.overall_code(), Ok);
     assert_eq!(envoy.ask(ask("a")).await.overall_code(), OverLimit);
     assert_eq!(envoy.ask(ask("b")).await.remaining(), [90]);
-    assert_eq!(diana.metric("diana_decisions_total{rule=\"used\",outcome=\"granted\"}"), 2.0);
+    assert_eq!(diana.metric("diana_decisions_total{rule=\"used\",outcome=\"allowed\"}"), 2.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,7 +180,7 @@ rules:
     assert_eq!(denied.statuses[1].current_limit, None, "no limit decided");
     assert_eq!(envoy.codes::<2>(&of("x")).await, [Ok, OverLimit], "the denied request took nothing");
     assert_eq!(envoy.codes::<3>(&of("admin")).await, [Ok; 3]);
-    assert_eq!(diana.metric("diana_decisions_total{rule=\"stricter\",outcome=\"shadow_refused\"}"), 2.0);
+    assert_eq!(diana.metric("diana_decisions_total{rule=\"stricter\",outcome=\"shadow_denied\"}"), 2.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -200,7 +200,7 @@ fn costs_known_afterwards_are_charged_to_the_user_of_a_verified_token() {
     let changes = [("limit: 100000/day", "limit: 1000/day"), ("/var/lib/diana/counts", "$FOLDER/counts")];
     let mut setup = Setup::run_with(section, &changes, upstream, "", &envoy);
     let charged = |setup: &Setup| {
-        setup.diana.as_ref().unwrap().metric("diana_decisions_total{rule=\"tokens-used\",outcome=\"granted\"}")
+        setup.diana.as_ref().unwrap().metric("diana_decisions_total{rule=\"tokens-used\",outcome=\"allowed\"}")
     };
     let ask = |setup: &Setup, token: &str, tokens: u32| {
         setup.get("/", &format!("authorization: Bearer {token}\r\nx-will-use: {tokens}\r\n")).status

@@ -43,7 +43,7 @@ fn redis_cli_connects_with_tls() {
     // Without TLS, nothing is answered, and nothing is charged.
     assert_eq!(cli(&[]), "");
     assert_eq!(cli(&["--tls", "--cacert", authority]).lines().nth(2), Some("1"));
-    assert!(diana.metric("diana_service_connections_refused_total{service=\"resp\"}") >= 1.0);
+    assert!(diana.metric("diana_service_connections_rejected_total{service=\"resp\"}") >= 1.0);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn shadow_rules_are_counted_and_never_deny() {
     let diana = Diana::serve(&rules);
     let mut client = connect(&diana);
     assert_eq!([(); 3].map(|()| client.allows("account alice")), [true; 3]);
-    assert_eq!(diana.metric("diana_decisions_total{rule=\"each\",outcome=\"shadow_refused\"}"), 2.0);
+    assert_eq!(diana.metric("diana_decisions_total{rule=\"each\",outcome=\"shadow_denied\"}"), 2.0);
     assert_eq!(diana.metric("diana_service_requests_total{service=\"resp\",outcome=\"allowed\"}"), 3.0);
 }
 
@@ -106,7 +106,7 @@ fn connections_are_bounded() {
     let _ = rejected.try_send("PING\r\n");
     assert_eq!(rejected.reply(), None);
     let is_counted =
-        || (diana.metric("diana_service_connections_refused_total{service=\"resp\"}") == 1.0).then_some(());
+        || (diana.metric("diana_service_connections_rejected_total{service=\"resp\"}") == 1.0).then_some(());
     wait_until("the count", LONG, is_counted).unwrap();
     // There is room for another one once a client leaves.
     clients.pop();

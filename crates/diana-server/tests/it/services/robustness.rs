@@ -173,7 +173,7 @@ async fn metrics_count_each_outcome() {
     assert_eq!(["allowed", "denied", "failed"].map(count), [1.0, 2.0, 1.0]);
     let of = |name: &str| diana.metric(&format!("diana_service_{name}{{service=\"envoy\"}}"));
     assert_eq!((of("connections"), of("connections_accepted_total")), (1.0, 1.0));
-    assert_eq!(of("connections_refused_total"), 0.0);
+    assert_eq!(of("connections_rejected_total"), 0.0);
     drop(envoy);
     wait_until("the connection to be closed", LONG, || (of("connections") == 0.0).then_some(())).unwrap();
 }
@@ -194,7 +194,7 @@ rules: [{name: each, by: descriptor(k), limit: 1/h}]",
     let mut client = Client::connect(diana.port());
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     assert!(!String::from_utf8_lossy(&client.rest()).contains("HTTP"));
-    let refused = || diana.metric("diana_service_connections_refused_total{service=\"envoy\"}");
+    let refused = || diana.metric("diana_service_connections_rejected_total{service=\"envoy\"}");
     wait_until("the failed handshake to be counted", LONG, || (refused() == 1.0).then_some(())).unwrap();
     // A new certificate is used for new connections.
     certificate(diana.folder(), "one", &["localhost"]);

@@ -36,6 +36,23 @@ impl Background {
         Ok(())
     }
 
+    /// Runs work that must not end halfway: dropping the future does not cancel it. Without a runtime, the caller runs it. Returns
+    /// `None` if the runtime ends before the work.
+    pub(in crate::engine) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        let work = async move {
+            // The caller may have left.
+            let _ = done.send(work.await);
+        };
+        if let Err(work) = self.spawn(work) {
+            work.await;
+        }
+        is_done.await.ok()
+    }
+
     /// Spawns an untracked task, which runs as long as it is needed.
     pub(in crate::engine) fn spawn_untracked(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.runtime() {

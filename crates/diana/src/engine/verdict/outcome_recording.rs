@@ -25,7 +25,7 @@ impl Verdict {
         let (rules, matches) = (self.rules(), self.matches());
         for matched in matches.matched().iter().filter(|matched| matched.mode == Mode::Enforced) {
             let Some(rule) = rules.rule(matched.rule) else { continue };
-            rule.count(RequestOutcome::Granted);
+            rule.count(RequestOutcome::Allowed);
             if let Some(weight) = sampled.filter(|_| matched.charged_at == ChargedAt::Request) {
                 rule.record(KeyOutcome::Allowed, matches.key(matched), weight, self.at());
             }
@@ -41,13 +41,13 @@ impl Verdict {
                 continue;
             };
             if self.has_waited_for(rule.rule()) {
-                rule.count(RequestOutcome::Waited);
+                rule.count(RequestOutcome::Delayed);
                 rule.count_wait(self.wait_for(rule.rule()));
                 let (rule, key) = (matched.rule, matched.key_range());
                 self.record(rule, key, LoggedOutcome::Delayed);
                 continue;
             }
-            rule.count(RequestOutcome::Granted);
+            rule.count(RequestOutcome::Allowed);
             if let Some(weight) = sampled.filter(|_| matched.charged_at == ChargedAt::Request) {
                 rule.record(KeyOutcome::Allowed, self.matches().key(matched), weight, self.at());
             }

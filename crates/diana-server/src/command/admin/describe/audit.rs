@@ -118,7 +118,7 @@ impl Reloaded {
     /// Whether the active rules are those of a file that is invalid now. Beside a config server, one of the two may have been loaded.
     fn keeps_rules(&self) -> bool {
         self.source.as_ref().is_some_and(|source| {
-            source.in_force == "local" && source.failing.iter().any(|error| error.origin == "local")
+            source.active == "local" && source.failing.iter().any(|error| error.origin == "local")
         })
     }
 

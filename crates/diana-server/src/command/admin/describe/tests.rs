@@ -89,12 +89,12 @@ fn the_status_is_one_line_for_each_part() {
         version: "1.0".to_owned(),
         phase: "ready".to_owned(),
         started: "T0".to_owned(),
-        requests: [("forwarded".to_owned(), 1_200), ("refused".to_owned(), 3), ("gone".to_owned(), 0)].into(),
+        requests: [("forwarded".to_owned(), 1_200), ("denied".to_owned(), 3), ("disconnected".to_owned(), 0)].into(),
         keys: 7,
         key_bytes: 2_048,
         rules: 1,
         source: Some(Source {
-            in_force: "remote".to_owned(),
+            active: "remote".to_owned(),
             name: "http://c".to_owned(),
             since: "T1".to_owned(),
             ..Source::default()
@@ -105,7 +105,7 @@ fn the_status_is_one_line_for_each_part() {
         status.describe("http://127.0.0.1:9090"),
         "diana        1.0 at http://127.0.0.1:9090, ready, started T0\n\
          rules        1 rule from config server http://c, since T1\n\
-         requests     1,200 forwarded, 3 denied\n\
+         requests     3 denied, 1,200 forwarded\n\
          keys         7 in 2 KiB\n\
          connections  0\n"
     );
