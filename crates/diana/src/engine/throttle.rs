@@ -82,7 +82,7 @@ impl LocalCounts {
     }
 }
 
-/// The future of [`Engine::throttle`]; ready at once unless it needs the shared store.
+/// The future of [`Engine::throttle`](super::Engine::throttle); ready at once unless it needs the shared store.
 #[must_use = "the answer is lost unless it is awaited"]
 pub struct ThrottleFuture(ThrottleState);
 
