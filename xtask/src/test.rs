@@ -3,6 +3,8 @@
 //! `cargo xtask test --core`: format, lints and tests of what decides, without any server, for a first change.
 
 mod changed;
+#[cfg(test)]
+mod circles;
 mod features;
 mod workflows;
 

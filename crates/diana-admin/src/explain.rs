@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use diana::{Explanation, RuleExplanation};
-use diana_gateway::{DescribedRequest, InvalidRequest, RejectedRequest};
+use diana_http::head::{DescribedRequest, InvalidRequest, RejectedRequest};
 use diana_rules::identity::Identity;
 use diana_rules::rule::Mode;
 use diana_rules::ruleset::ExplainedRule;
@@ -75,7 +75,7 @@ pub(super) async fn explain(
     parameters: Parameters,
 ) -> HandlerResult {
     let request = described(&parameters, state.engine.rules().identity())?;
-    if let Some(rejected) = request.rejected(&state.gateway) {
+    if let Some(rejected) = request.rejected(&state.heads) {
         if wants_text(&headers) {
             return Ok(format!("=> {rejected}\n").into_response());
         }

@@ -89,9 +89,8 @@ use axum::Router;
 use axum::routing::{get, post};
 use diana::{Engine, Timestamp};
 use diana_config::SourceStatus;
-use diana_gateway::UpstreamStatus;
-use diana_gateway::section::GatewaySection;
-use diana_metrics::{DroppedLines, Metrics, ServiceTotals};
+use diana_http::head::HeadPolicy;
+use diana_metrics::{DroppedLines, Metrics, ServiceTotals, UpstreamStatus};
 use diana_net::tls::CertificateStatus;
 use std::fmt;
 use std::sync::Arc;
@@ -132,8 +131,8 @@ pub struct AdminState {
     pub engine: Engine,
     /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
-    /// The gateway's settings, so that explanations parse requests in the same way.
-    pub gateway: Arc<GatewaySection>,
+    /// Which heads of requests the gateway rejects, so that explanations reject the same ones.
+    pub heads: HeadPolicy,
     /// Whether the program accepts requests.
     pub readiness: Arc<Readiness>,
     /// The sources of the rules, if they are watched for changes.

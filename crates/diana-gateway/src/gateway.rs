@@ -1,30 +1,20 @@
 //! Starts the gateway's workers, and stops them.
 
-mod start_error;
-
-pub use start_error::StartError;
-
-use crate::access_log::AccessLog;
-use crate::connection::{Deadlines, StartTime, Ticker};
-use crate::listener::ConnLimit;
 use crate::section::GatewaySection;
 use crate::upstream::{self, Checker, Connector, UpstreamRegistry, UpstreamWatch, Upstreams};
-use crate::worker::{NoUpstream, Worker, WorkerState};
+use crate::worker::{GatewayWorker, NoUpstream};
 use diana::Engine;
-use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter};
+use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter, UnknownFilter};
 use diana_metrics::Metrics;
-use diana_net::TotalMemory;
-use diana_net::listen;
-use diana_net::tls::{CertificateStatus, Certificates};
+use diana_net::access_log::AccessLog;
+use diana_net::{CertificateWatch, HttpServer, RunningHttpServer, TotalMemory};
 use diana_rules::RuleFile;
 use diana_rules::section::SectionNotRegistered;
 use http::HeaderName;
 use parking_lot::Mutex;
-use std::net::{SocketAddr, TcpListener};
-use std::num::NonZeroUsize;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use tokio::sync::watch;
 
 /// A gateway that has not been started.
 pub struct Gateway {
@@ -37,10 +27,6 @@ pub struct Gateway {
     memory: Option<Arc<TotalMemory>>,
 }
 
-/// Reloads the certificates of a running gateway, and reports them.
-#[derive(Clone, Debug)]
-pub struct CertificateWatch(Option<Arc<Certificates>>);
-
 /// Replaces the upstreams and routes of a running gateway.
 #[derive(Clone, Debug)]
 pub struct UpstreamReload(Arc<ReloadState>);
@@ -50,21 +36,33 @@ struct ReloadState {
     registry: Arc<UpstreamRegistry>,
     checker: Checker,
     /// Not kept alive: their connections to upstreams end with them.
-    workers: Mutex<Vec<Weak<WorkerState>>>,
+    workers: Mutex<Vec<Weak<GatewayWorker>>>,
 }
 
 /// A running gateway. Dropping it shuts it down.
 #[derive(Debug)]
 pub struct RunningGateway {
-    addresses: Vec<SocketAddr>,
-    metrics: Arc<Metrics>,
-    certificates: CertificateWatch,
+    server: RunningHttpServer,
     upstreams: UpstreamWatch,
     upstream_reload: UpstreamReload,
-    stop: watch::Sender<bool>,
-    workers: Vec<JoinHandle<()>>,
-    /// Dropped after the workers have ended.
-    ticker: Ticker,
+}
+
+/// Why a gateway can't start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its server can't start.
+    #[error(transparent)]
+    Server(#[from] diana_net::StartError),
+    /// The CA certificates for upstreams are invalid.
+    #[error("invalid `upstream_ca`: {0}")]
+    UpstreamCa(String),
+    /// The order of the filters names one that there is not.
+    #[error("`filters` of `gateway`: {0}")]
+    Filters(#[from] UnknownFilter),
+    /// The thread that checks the upstreams can't be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
 }
 
 impl Gateway {
@@ -127,139 +125,66 @@ impl Gateway {
         Self { no_upstream: NoUpstream::Echo, ..self }
     }
 
-    /// Answers the checks of other gateways instead of forwarding requests: `GET /check` with the headers
-    /// `X-Forwarded-Method`, `-Uri`, `-Host` and `-For`.
-    #[must_use]
-    pub fn checks(self) -> Self {
-        Self { no_upstream: NoUpstream::Check, ..self }
-    }
-
-    /// Returns the number of worker threads.
-    pub fn workers(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.section.workers.map_or_else(cores, NonZeroUsize::get)
-    }
-
     /// Binds every address and starts the workers. On an error, nothing keeps running.
     pub fn start(self) -> Result<RunningGateway, StartError> {
-        let workers = self.workers();
-        let (before, chain) = self.chain.clone().ordered(&self.section.filters)?;
+        let Self { section, filter, chain, metrics, log, no_upstream, memory } = self;
+        let (before, chain) = chain.ordered(&section.filters)?;
         let (before, chain) = (Arc::new(before), Arc::new(chain));
-        let certificates = self.section.tls.as_ref().map(Certificates::read).transpose();
-        let certificates = certificates.map_err(|error| StartError::Certificate(error.to_string()))?;
-        let connector = upstream::tls_config(self.section.upstream_ca.as_deref()).map_err(StartError::UpstreamCa)?;
-        let connector = Connector::new(connector, self.section.timeouts.connect);
-        let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
-        let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
-        let (stop, stopped) = watch::channel(false);
-        let conn_limit = Arc::new(ConnLimit::new(&self.section.bounds));
-        let memory = self.memory.clone();
-        let memory = memory.unwrap_or_else(|| Arc::new(TotalMemory::new(self.section.bounds.memory)));
-        let start = StartTime::now();
-        let registry = Arc::new(UpstreamRegistry::new(start, Arc::clone(&self.section)));
+        let connector = upstream::tls_config(section.upstream_ca.as_deref()).map_err(StartError::UpstreamCa)?;
+        let connector = Connector::new(connector, section.timeouts.connect);
+        let server = HttpServer::new(Arc::new(section.server_settings()), section.listen.clone(), section.tls.clone())
+            .workers(section.workers)
+            .metrics(metrics)
+            .access_log(log)
+            .memory(memory);
+        let registry = Arc::new(UpstreamRegistry::new(server.start_time(), Arc::clone(&section)));
         let reload = Arc::new(ReloadState {
             registry: Arc::clone(&registry),
             checker: Checker::new(connector.clone()),
             workers: Mutex::default(),
         });
         let budgets = registry.retry_budgets();
-        let mut running = RunningGateway {
-            addresses,
-            metrics: Arc::clone(&metrics),
-            certificates: CertificateWatch(certificates),
-            upstreams: UpstreamWatch(Arc::clone(&registry)),
-            upstream_reload: UpstreamReload(Arc::clone(&reload)),
-            stop,
-            workers: Vec::with_capacity(workers),
-            ticker: Ticker::start().map_err(StartError::Thread)?,
-        };
-        for (number, listeners) in sockets.into_iter().enumerate() {
-            let deadlines = Arc::new(Deadlines::new(start));
+        let server = server.start(|state| {
             let upstreams = Upstreams::new(
                 connector.clone(),
-                Arc::clone(&deadlines),
-                self.section.timeouts.response,
+                Arc::clone(&state.deadlines),
+                section.timeouts.response,
                 Arc::clone(&registry),
-                metrics.shard(number),
+                Arc::clone(&state.metrics),
             );
-            let routing = upstreams.routing(&self.section, &budgets);
-            let worker = Arc::new(WorkerState {
-                gateway: Arc::clone(&self.section),
-                filter: self.filter.clone(),
+            let routing = upstreams.routing(&section, &budgets);
+            let worker = Arc::new(GatewayWorker {
+                state: Arc::clone(state),
+                section: Arc::clone(&section),
+                filter: filter.clone(),
                 before: Arc::clone(&before),
                 chain: Arc::clone(&chain),
                 upstreams,
                 routing: Mutex::new(routing),
-                no_upstream: self.no_upstream,
-                deadlines,
-                memory: Arc::clone(&memory),
-                metrics: metrics.shard(number),
-                log: self.log.clone(),
+                no_upstream,
             });
             reload.workers.lock().push(Arc::downgrade(&worker));
-            let (conn_limit, ticks) = (Arc::clone(&conn_limit), running.ticker.ticks());
-            let worker = Worker { worker, listeners, conn_limit, ticks, stop: stopped.clone() };
-            running.workers.push(spawn(number, worker)?);
-        }
+            worker
+        })?;
         reload.checker.set(registry.checks()).map_err(StartError::Thread)?;
-        Ok(running)
+        Ok(RunningGateway { server, upstreams: UpstreamWatch(registry), upstream_reload: UpstreamReload(reload) })
     }
-
-    /// Binds the sockets of each worker, all on the same addresses.
-    fn bind(
-        &self,
-        workers: usize,
-        certificates: Option<&Arc<Certificates>>,
-    ) -> Result<(Vec<SocketAddr>, Vec<Sockets>), StartError> {
-        let plain = self.section.listen.iter().map(|address| (*address, None));
-        let tls = self.section.tls.iter().flat_map(|tls| &tls.listen).map(|address| (*address, certificates));
-        let (mut addresses, mut sockets) = (Vec::new(), (0..workers).map(|_| Vec::new()).collect::<Vec<_>>());
-        for (address, certificates) in plain.chain(tls) {
-            let listen_error = |error| StartError::Listen { address, error };
-            listen::check_free(address).map_err(listen_error)?;
-            let mut bound = address;
-            for sockets in &mut sockets {
-                let socket = listen::bind(bound, self.section.bounds.backlog).map_err(listen_error)?;
-                // With port 0 the system chooses a port; the other sockets must use the same one.
-                bound = socket.local_addr().map_err(listen_error)?;
-                sockets.push((socket, certificates.cloned()));
-            }
-            addresses.push(bound);
-        }
-        Ok((addresses, sockets))
-    }
-}
-
-/// The sockets of one worker.
-type Sockets = Vec<(TcpListener, Option<Arc<Certificates>>)>;
-
-fn spawn(number: usize, worker: Worker) -> Result<JoinHandle<()>, StartError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
-    let thread = std::thread::Builder::new().name(format!("worker-{number}"));
-    let run = move || {
-        if let Err(error) = runtime.block_on(worker.run()) {
-            tracing::error!("worker {number} failed: {error}");
-        }
-        // Aborts tasks that still run after `timeouts.stop`.
-        runtime.shutdown_background();
-    };
-    thread.spawn(run).map_err(StartError::Thread)
 }
 
 impl RunningGateway {
     /// Returns the bound addresses: first those without TLS, then those with TLS, in the order of the file.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        self.server.addresses()
     }
 
     /// Returns the metrics.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
+        self.server.metrics()
     }
 
     /// Returns a handle that reloads the certificates.
     pub fn certificates(&self) -> CertificateWatch {
-        self.certificates.clone()
+        self.server.certificates()
     }
 
     /// Returns a handle that reads the status of the upstreams.
@@ -279,10 +204,7 @@ impl RunningGateway {
     }
 
     fn finish(&mut self) {
-        let _ = self.stop.send(true);
-        for worker in self.workers.drain(..) {
-            let _ = worker.join();
-        }
+        self.server.stop();
         self.upstream_reload.0.checker.stop();
     }
 }
@@ -312,20 +234,6 @@ impl UpstreamReload {
             tracing::error!("upstreams are not checked: can't start a thread: {error}");
         }
         true
-    }
-}
-
-impl CertificateWatch {
-    /// Reloads the certificates if their files have changed. If the new ones are invalid, the old ones stay active.
-    pub fn refresh(&self) {
-        if let Some(certificates) = &self.0 {
-            certificates.refresh();
-        }
-    }
-
-    /// Returns the active certificates, in the order of the file.
-    pub fn status(&self) -> Vec<CertificateStatus> {
-        self.0.as_ref().map(|certificates| certificates.status()).unwrap_or_default()
     }
 }
 

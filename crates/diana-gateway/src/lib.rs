@@ -12,18 +12,16 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`gateway`] | starts and stops the workers |
-//! | [`worker`] | one thread: accepts connections and serves them until they end |
-//! | [`listener`] | accepting connections up to their bound, and the first bytes of each; sockets and TLS are in `diana-net` |
-//! | [`connection`] | a client's connection: its properties and timeouts |
-//! | [`http1`] | HTTP/1 with clients; parsing and writing messages, for upstreams too |
-//! | [`http2`] | HTTP/2 with clients: a task for each stream, bounded memory |
-//! | [`request`] | the life of a request, from its head to its response: the place to start reading; its head, its body, and its record for metrics and the log |
-//! | [`proxy`] | an allowed request on its way to an upstream and back; upgraded connections |
+//! | [`gateway`] | starts and stops the workers, and replaces their upstreams |
+//! | [`worker`] | what a worker serves requests with |
+//! | [`serve`] | one request, from its head to its response: the place to start reading |
+//! | [`upgrade`] | upgraded connections |
 //! | [`upstream`] | connections to upstreams: balancing, health checks, retries, HTTP/1 and HTTP/2 |
-//! | [`response`] | the response to the client, also those that the gateway creates itself |
-//! | [`access_log`] | a line for each request |
+//! | [`head`], [`paced_upload`] | the head and the body that an upstream gets |
+//! | [`response_body`], [`local_response`] | the response to the client, also those that the gateway creates itself |
 //! | [`section`] | the section `gateway` of the rule file |
+//!
+//! Connections of clients, HTTP/1 and HTTP/2 are in `diana-net`, which hands each request to [`serve`].
 //!
 //! ```no_run
 //! use diana::EngineOptions;
@@ -48,24 +46,20 @@
 //! # }
 //! ```
 
-pub mod access_log;
-mod connection;
 mod gateway;
-mod http1;
-mod http2;
-mod listener;
-mod proxy;
-mod request;
-mod response;
+mod head;
+mod local_response;
+mod paced_upload;
+mod response_body;
 pub mod section;
+mod serve;
+mod upgrade;
 mod upstream;
 mod worker;
 
-pub use gateway::{CertificateWatch, Gateway, RunningGateway, StartError, UpstreamReload};
-pub use request::{
-    DescribedHead, DescribedRequest, HeadDescription, InvalidRequest, RejectedRequest, parse_target, prepare_head,
-};
-pub use upstream::{CheckStatus, UpstreamStatus, UpstreamWatch};
+pub use diana_net::{CertificateWatch, access_log};
+pub use gateway::{Gateway, RunningGateway, StartError, UpstreamReload};
+pub use upstream::UpstreamWatch;
 
 /// Runs the code of these pages as doctests.
 #[cfg(doctest)]

@@ -6,18 +6,17 @@
 //!   without it is an error.
 //! - Every timeout and every bound has a safe default.
 
-mod client_bounds;
 mod describe;
 mod health_check;
 mod retry_policy;
 mod route;
 mod schema;
 mod signed_requests;
-mod timeouts;
 mod upstream_group;
 
-pub use client_bounds::GatewayLimits;
+use diana_net::ServerSettings;
 use diana_net::tls::{self, Tls};
+pub use diana_net::{ClientBounds, Timeouts};
 use diana_rules::document::{Node, Value};
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::map_reader::MapReader;
@@ -30,7 +29,6 @@ pub use signed_requests::Signature;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-pub use timeouts::Timeouts;
 pub use upstream_group::{Balance, UpstreamGroup, WeightedUpstream};
 
 /// The listeners and upstreams.
@@ -89,7 +87,7 @@ pub struct GatewaySection {
     /// The timeouts.
     pub timeouts: Timeouts,
     /// The bounds on what one client may send.
-    pub bounds: GatewayLimits,
+    pub bounds: ClientBounds,
     /// Which spellings of methods are accepted.
     pub methods: Methods,
 }
@@ -202,7 +200,7 @@ impl Default for GatewaySection {
             filters: Vec::new(),
             workers: None,
             timeouts: Timeouts::default(),
-            bounds: GatewayLimits::default(),
+            bounds: ClientBounds::default(),
             methods: Methods::default(),
         }
     }
@@ -218,6 +216,13 @@ impl GatewaySection {
     /// Returns the groups of upstreams: that of requests without a route, then those of the routes.
     pub fn upstream_groups(&self) -> impl Iterator<Item = &UpstreamGroup> {
         std::iter::once(&self.upstream).chain(self.routes.iter().map(|route| &route.upstream))
+    }
+
+    /// Returns how clients are served: what the services take over from the gateway.
+    pub fn server_settings(&self) -> ServerSettings {
+        let Self { http, bounds, timeouts, methods, .. } = self;
+        ServerSettings::new(http.clone(), bounds.clone(), timeouts.clone(), methods.any_case)
+            .proxy_protocol(self.proxy_protocol)
     }
 
     /// Returns these settings with the upstreams and routes of others: what can change while the gateway runs.
@@ -267,7 +272,7 @@ impl Section for GatewaySection {
         let workers = fields.take("workers");
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MAX_WORKERS, problems));
         let timeouts = fields.take("timeouts").and_then(|node| Timeouts::parse(node, problems));
-        let bounds = fields.take("bounds").and_then(|node| GatewayLimits::parse(node, problems));
+        let bounds = fields.take("bounds").and_then(|node| ClientBounds::parse(node, problems));
         let methods = fields.take("methods").and_then(|node| Methods::parse(node, problems));
         fields.finish(problems);
         Some(Self {

@@ -1,68 +1,34 @@
-//! One worker: a thread with its own runtime, which accepts connections and serves them until they end.
+//! The state with which one worker serves requests.
 
-mod state;
-
-pub(crate) use state::{NoUpstream, WorkerState};
-
-use crate::listener::{Acceptor, ConnLimit};
-use diana_net::tls::Certificates;
-use std::net::TcpListener;
+use crate::section::GatewaySection;
+use crate::upstream::{Routing, Upstreams};
+use diana_http::{Filter, FilterChain};
+use diana_net::WorkerState;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
 
-/// How often idle connections to upstreams are cleaned up, in milliseconds.
-const CLOSE_IDLE_INTERVAL: u64 = 5_000;
-
-/// A worker that has not been started.
-pub(crate) struct Worker {
-    pub(crate) worker: Arc<WorkerState>,
-    pub(crate) listeners: Vec<(TcpListener, Option<Arc<Certificates>>)>,
-    pub(crate) conn_limit: Arc<ConnLimit>,
-    /// Changes with each tick of the [`Ticker`](connection::Ticker).
-    pub(crate) ticks: watch::Receiver<()>,
-    /// Becomes `true` at shutdown.
-    pub(crate) stop: watch::Receiver<bool>,
+/// The state with which one worker serves requests.
+pub(crate) struct GatewayWorker {
+    /// Its settings, metrics and clock.
+    pub(crate) state: Arc<WorkerState>,
+    pub(crate) section: Arc<GatewaySection>,
+    /// Diana's filter: the limits.
+    pub(crate) filter: Filter,
+    /// The filters that run before it; most often none.
+    pub(crate) before: Arc<FilterChain>,
+    /// The filters that run after it.
+    pub(crate) chain: Arc<FilterChain>,
+    pub(crate) upstreams: Upstreams,
+    /// The upstreams for each request; replaced when they change, which is the only time that the lock is contended.
+    pub(crate) routing: Mutex<Routing>,
+    pub(crate) no_upstream: NoUpstream,
 }
 
-impl Worker {
-    /// Serves until shutdown, and then until all connections have ended or `timeouts.stop` has passed.
-    pub(crate) async fn run(self) -> std::io::Result<()> {
-        let Self { worker, listeners, conn_limit, ticks, stop } = self;
-        tokio::spawn(watch_time(Arc::clone(&worker), ticks));
-        let (alive, mut all_closed) = mpsc::channel(1);
-        let mut acceptors = Vec::new();
-        for (listener, certificates) in listeners {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let tls = certificates.map(|certificates| certificates.acceptor());
-            let acceptor = Acceptor {
-                worker: Arc::clone(&worker),
-                conn_limit: Arc::clone(&conn_limit),
-                tls,
-                alive: alive.clone(),
-            };
-            acceptors.push(tokio::spawn(acceptor.run(listener, stop.clone())));
-        }
-        drop(alive);
-        for acceptor in acceptors {
-            let _ = acceptor.await;
-        }
-        worker.deadlines.stop();
-        if tokio::time::timeout(worker.gateway.timeouts.stop, all_closed.recv()).await.is_err() {
-            tracing::warn!("closing connections that did not end within `timeouts.stop`");
-        }
-        Ok(())
-    }
-}
-
-/// Does what is due at each tick: wakes the owners of overdue deadlines, and closes idle connections to upstreams.
-async fn watch_time(worker: Arc<WorkerState>, mut ticks: watch::Receiver<()>) {
-    let mut last_cleanup = worker.deadlines.now();
-    while ticks.changed().await.is_ok() {
-        worker.deadlines.scan();
-        let now = worker.deadlines.now();
-        if now.saturating_sub(last_cleanup) >= CLOSE_IDLE_INTERVAL {
-            last_cleanup = now;
-            worker.upstreams.close_idle();
-        }
-    }
+/// How requests are answered if no upstream is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoUpstream {
+    /// The response only states that the request is allowed.
+    Allow,
+    /// The built-in upstream returns the request that it received.
+    Echo,
 }

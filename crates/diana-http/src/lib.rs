@@ -43,6 +43,7 @@ mod cost_header;
 mod denial;
 mod filter_chain;
 mod find_header;
+pub mod head;
 mod layer;
 mod limit_response_cache;
 #[cfg(feature = "macros")]

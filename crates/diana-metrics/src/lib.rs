@@ -28,6 +28,7 @@ mod services;
 mod shard;
 mod totals;
 mod upstream;
+mod upstream_status;
 
 pub use dropped_lines::DroppedLines;
 pub use histogram::Buckets;
@@ -37,6 +38,7 @@ pub use services::{ServiceMetrics, ServiceShard, ServiceTotals};
 pub use shard::Shard;
 pub use totals::Totals;
 pub use upstream::{UpstreamConnection, UpstreamShard, UpstreamTotals};
+pub use upstream_status::{CheckStatus, UpstreamStatus};
 
 use diana_core::{Clock, SystemClock, Timestamp};
 use std::sync::Arc;

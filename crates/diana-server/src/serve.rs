@@ -33,11 +33,11 @@ use diana_admin::{
     ReportSnapshot, ReportUpstreams, RuleLog, Sampler,
 };
 use diana_config::{Sources, WatchHandle};
-use diana_gateway::access_log::AccessLog;
 use diana_gateway::section::GatewaySection;
-use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
+use diana_gateway::{Gateway, RunningGateway};
 use diana_metrics::Metrics;
-use diana_net::TotalMemory;
+use diana_net::access_log::AccessLog;
+use diana_net::{CertificateWatch, TotalMemory};
 use diana_rules::{Document, Problems, RuleFile};
 use diana_services::{RunningServices, ServiceCertificates, Services};
 use log_files::LogFiles;
@@ -213,14 +213,16 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     drop(saved);
     let mut gateway = Gateway::new(file, engine.clone())?;
     let changes = Arc::clone(&audit);
-    let mut services = Services::new(file, engine.clone())?.key_changes(Arc::new(move |client, change| {
-        changes.key_changed(Actor { source: "resp", name: None, client }, change);
-    }));
     let gateway_section = file.section_or_default::<GatewaySection>()?;
+    let server_settings = gateway_section.server_settings();
+    let heads = server_settings.heads;
+    let mut services =
+        Services::new(file, engine.clone(), server_settings)?.key_changes(Arc::new(move |client, change| {
+            changes.key_changed(Actor { source: "resp", name: None, client }, change);
+        }));
     let memory = Arc::new(TotalMemory::new(gateway_section.bounds.memory));
     services = services.memory(Arc::clone(&memory));
-    let metrics = Metrics::new(gateway.workers());
-    gateway = gateway.metrics(Arc::clone(&metrics)).memory(memory);
+    gateway = gateway.memory(memory);
     let log = log_files.start_access_log(file)?;
     let drops = log.as_ref().map(AccessLog::drops);
     if let Some(log) = log {
@@ -238,6 +240,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let watched = Arc::clone(&sources);
     let (drain_delay, stop_timeout) = (gateway_section.timeouts.drain, gateway_section.timeouts.stop);
     let gateway = gateway.start().map_err(ServeError::Gateway)?;
+    let metrics = Arc::clone(gateway.metrics());
     reload.gateway_started(gateway.upstream_reload());
     let services = services.start().map_err(ServeError::Services)?;
     let history = Arc::new(History::new());
@@ -248,7 +251,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let state = AdminState {
         engine: engine.clone(),
         metrics: Arc::clone(&metrics),
-        gateway: Arc::new(gateway_section),
+        heads,
         readiness: Arc::clone(&readiness),
         sources: Some(Arc::new(move || watched.status())),
         services: services.report(),

@@ -19,10 +19,10 @@ mod unary_call;
 use bytes::{Bytes, BytesMut};
 use call::{CallService, CallTimeouts};
 use diana::Engine;
-use diana_gateway::section::GatewaySection;
 use diana_http::{Filter, FilterOptions};
 use diana_metrics::{ServiceMetrics, ServiceShard};
 use diana_net::Rewind;
+use diana_net::ServerSettings;
 use diana_net::TotalMemory;
 use health::HealthService;
 use hyper::server::conn::http2;
@@ -92,7 +92,7 @@ pub(crate) struct EnvoyService {
 
 /// The settings of the services, and what their threads share.
 pub(crate) struct EnvoyOptions {
-    pub(crate) gateway: GatewaySection,
+    pub(crate) settings: Arc<ServerSettings>,
     /// Whether requests are denied while the shared store is unreachable.
     pub(crate) denies_when_down: bool,
     pub(crate) overrides: Arc<Overrides>,
@@ -129,9 +129,9 @@ impl EnvoyService {
         thread: usize,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let gateway = &options.gateway;
-        let (preface_timeout, message_timeout) = (gateway.timeouts.header, gateway.timeouts.body);
-        let filter = Filter::with_options(engine.clone(), FilterOptions::new(gateway.http.clone()));
+        let settings = &options.settings;
+        let (preface_timeout, message_timeout) = (settings.timeouts.header, settings.timeouts.body);
+        let filter = Filter::with_options(engine.clone(), FilterOptions::new(settings.http.clone()));
         let state = Arc::new(EnvoyState { engine, filter, options, metrics, thread });
         let health = HealthServer::new(HealthService::new(stop)).max_decoding_message_size(MAX_NAME);
         let mut routes = Routes::new(health);

@@ -22,9 +22,8 @@ mod transaction;
 
 pub use connection::serve;
 use diana::{Engine, KeyChange};
-use diana_gateway::section::GatewaySection;
 use diana_metrics::{OncePerSecond, ServiceMetrics, ServiceShard};
-use diana_net::TotalMemory;
+use diana_net::{ServerSettings, TotalMemory};
 use diana_rules::Secret;
 use std::fmt;
 use std::net::SocketAddr;
@@ -43,7 +42,7 @@ pub struct RespState {
     /// Of clients that send HTTP.
     warnings: OncePerSecond,
     key_changes: Option<ReportKeyChange>,
-    gateway: GatewaySection,
+    settings: Arc<ServerSettings>,
     memory: Arc<TotalMemory>,
 }
 
@@ -59,7 +58,7 @@ impl fmt::Debug for RespState {
 impl Default for RespState {
     /// Without a password; idle connections are closed after five minutes. All connections use at most 1 GiB.
     fn default() -> Self {
-        let (metrics, gateway) = (ServiceMetrics::new("resp", 1), GatewaySection::default());
+        let (metrics, settings) = (ServiceMetrics::new("resp", 1), Arc::<ServerSettings>::default());
         Self {
             password: None,
             idle_timeout: Duration::from_secs(300),
@@ -67,8 +66,8 @@ impl Default for RespState {
             thread: 0,
             warnings: OncePerSecond::default(),
             key_changes: None,
-            memory: Arc::new(TotalMemory::new(gateway.bounds.memory)),
-            gateway,
+            memory: Arc::new(TotalMemory::new(settings.bounds.memory)),
+            settings,
         }
     }
 }
@@ -102,8 +101,8 @@ impl RespState {
 
     /// Rejects described requests as a gateway with these settings does.
     #[must_use]
-    pub fn gateway(self, gateway: GatewaySection) -> Self {
-        Self { gateway, ..self }
+    pub fn settings(self, settings: Arc<ServerSettings>) -> Self {
+        Self { settings, ..self }
     }
 
     /// Bounds the memory of all connections together: commands that are incomplete, transactions, and replies.

@@ -7,7 +7,7 @@
 //!   http: 127.0.0.1:8082
 //! ```
 
-use diana_gateway::section::GatewayLimits;
+use diana_net::ClientBounds;
 use diana_net::tls::Certificate;
 use diana_rules::describe::and;
 use diana_rules::document::{Node, Value};
@@ -134,7 +134,7 @@ impl Section for ServicesSection {
         let workers = workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new);
         let bounds = fields.take("bounds").and_then(|node| MapReader::of(node, "`bounds`", ["memory"], problems));
         let memory = bounds.and_then(|mut bounds| {
-            let memory = bounds.take("memory").and_then(|node| GatewayLimits::parse_memory(node, problems));
+            let memory = bounds.take("memory").and_then(|node| ClientBounds::parse_memory(node, problems));
             bounds.finish(problems);
             memory
         });

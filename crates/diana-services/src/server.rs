@@ -5,18 +5,15 @@
 mod thread;
 
 use crate::envoy::{EnvoyOptions, EnvoyService, Overrides};
+use crate::forward_auth::ForwardAuth;
 use crate::resp::{ReportKeyChange, RespState};
 use crate::section::{ServiceSettings, ServicesSection};
 use diana::Engine;
-use diana_gateway::access_log::AccessLog;
-use diana_gateway::section::{GatewaySection, UpstreamGroup};
-use diana_gateway::{CertificateWatch, Gateway, RunningGateway};
+use diana_http::{Filter, FilterOptions};
 use diana_metrics::{ServiceMetrics, ServiceTotals};
-use diana_net::TotalMemory;
-use diana_net::listen;
-use diana_net::tls::CertificateStatus;
-use diana_net::tls::Certificates;
-use diana_net::tls::Tls;
+use diana_net::access_log::AccessLog;
+use diana_net::tls::{CertificateStatus, Certificates, Tls};
+use diana_net::{CertificateWatch, HttpServer, RunningHttpServer, ServerSettings, TotalMemory, listen};
 use diana_rules::RuleFile;
 use diana_rules::file::WhenRedisIsDown;
 use diana_rules::section::SectionNotRegistered;
@@ -35,7 +32,7 @@ pub type ReportServices = Arc<dyn Fn() -> Vec<(&'static str, ServiceTotals)> + S
 /// The services of a file that are not started yet.
 pub struct Services {
     section: ServicesSection,
-    gateway: GatewaySection,
+    settings: Arc<ServerSettings>,
     engine: Engine,
     /// Whether requests are denied while the shared store is unreachable.
     denies_when_down: bool,
@@ -56,7 +53,7 @@ pub struct RunningServices {
     addresses: Vec<(&'static str, SocketAddr)>,
     metrics: Vec<ServiceMetrics>,
     certificates: Vec<(&'static str, Arc<Certificates>)>,
-    http: Option<RunningGateway>,
+    http: Option<RunningHttpServer>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -110,24 +107,25 @@ pub enum StartError {
     },
     /// The service `http` can't start.
     #[error("the service `http` can't start: {0}")]
-    Http(#[source] diana_gateway::StartError),
+    Http(#[source] diana_net::StartError),
     /// A thread can't be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
 }
 
 impl Services {
-    /// Creates the services that a file has, with an engine for its rules.
+    /// Creates the services that a file has, with an engine for its rules and the settings of the gateway.
     ///
     /// # Errors
-    /// The file was read with a registry that does not have [`ServicesSection`] or [`GatewaySection`].
-    pub fn new(file: &RuleFile, engine: Engine) -> Result<Self, SectionNotRegistered> {
+    /// The file was read with a registry that does not have [`ServicesSection`].
+    pub fn new(file: &RuleFile, engine: Engine, settings: ServerSettings) -> Result<Self, SectionNotRegistered> {
         let denies_when_down =
             file.store.redis.as_ref().is_some_and(|redis| redis.when_down == Some(WhenRedisIsDown::Deny));
-        let (section, gateway) =
-            (file.section_or_default::<ServicesSection>()?, file.section_or_default::<GatewaySection>()?);
-        let memory = Arc::new(TotalMemory::new(section.memory.unwrap_or(gateway.bounds.memory)));
-        Ok(Self { section, gateway, engine, denies_when_down, log: None, key_changes: None, memory })
+        let section = file.section_or_default::<ServicesSection>()?;
+        let memory = Arc::new(TotalMemory::new(section.memory.unwrap_or(settings.bounds.memory)));
+        // Other proxies connect directly.
+        let settings = Arc::new(settings.proxy_protocol(false));
+        Ok(Self { section, settings, engine, denies_when_down, log: None, key_changes: None, memory })
     }
 
     /// Writes an access log entry for each check of the service `http`.
@@ -148,34 +146,24 @@ impl Services {
         if self.section.memory.is_some() { self } else { Self { memory, ..self } }
     }
 
-    /// Returns the settings of the gateway that serves `http`, if the file has that service: those of `gateway`, on the
-    /// addresses of the service.
-    fn http(&self) -> Option<GatewaySection> {
-        let settings = self.section.http.as_ref()?;
-        let mut gateway = self.gateway.clone();
-        gateway.upstream = UpstreamGroup::default();
-        gateway.routes.clear();
-        gateway.echo = false;
-        gateway.signature = None;
-        gateway.proxy_protocol = false;
-        gateway.workers = self.section.workers;
-        match &settings.tls {
-            Some(certificate) => {
-                gateway.listen.clear();
-                gateway.tls = Some(Tls::new(settings.listen.clone(), certificate.clone()));
-            }
-            None => {
-                gateway.listen.clone_from(&settings.listen);
-                gateway.tls = None;
-            }
-        }
-        Some(gateway)
+    /// Starts the service `http`, if the file has it.
+    fn start_http(&self) -> Result<Option<RunningHttpServer>, StartError> {
+        let Some(service) = &self.section.http else { return Ok(None) };
+        let tls = service.tls.as_ref().map(|certificate| Tls::new(service.listen.clone(), certificate.clone()));
+        let listen = if tls.is_some() { Vec::new() } else { service.listen.clone() };
+        let server = HttpServer::new(Arc::clone(&self.settings), listen, tls)
+            .workers(self.section.workers)
+            .access_log(self.log.clone())
+            .memory(Some(Arc::clone(&self.memory)));
+        let filter = Filter::with_options(self.engine.clone(), FilterOptions::new(self.settings.http.clone()));
+        let handler = Arc::new(ForwardAuth { filter });
+        server.start(|_| Arc::clone(&handler)).map(Some).map_err(StartError::Http)
     }
 
     /// Returns the state of the Redis protocol for one thread.
     fn resp_state(&self, metrics: ServiceMetrics, thread: usize) -> RespState {
         let mut state = RespState::default().metrics(metrics, thread).memory(Arc::clone(&self.memory));
-        state = state.gateway(self.gateway.clone());
+        state = state.settings(Arc::clone(&self.settings));
         if let Some(report) = &self.key_changes {
             state = state.key_changes(Arc::clone(report));
         }
@@ -202,13 +190,7 @@ impl Services {
             stop,
             threads: Vec::new(),
         };
-        if let Some(section) = self.http() {
-            let mut gateway =
-                Gateway::with_section(section, self.engine.clone()).checks().memory(Arc::clone(&self.memory));
-            if let Some(log) = self.log.clone() {
-                gateway = gateway.access_log(log);
-            }
-            let http = gateway.start().map_err(StartError::Http)?;
+        if let Some(http) = self.start_http()? {
             running.addresses.extend(http.addresses().iter().map(|address| ("http", *address)));
             running.http = Some(http);
         }
@@ -224,9 +206,9 @@ impl Services {
                 kind,
                 metrics,
                 open: Arc::default(),
-                max_open: self.gateway.bounds.connections,
+                max_open: self.settings.bounds.connections,
                 warnings: Arc::default(),
-                handshake_timeout: self.gateway.timeouts.header,
+                handshake_timeout: self.settings.timeouts.header,
             }));
         }
         if connections_of.is_empty() {
@@ -243,7 +225,7 @@ impl Services {
                     }
                     ServiceKind::Envoy => {
                         let options = EnvoyOptions {
-                            gateway: self.gateway.clone(),
+                            settings: Arc::clone(&self.settings),
                             denies_when_down: self.denies_when_down,
                             overrides: Arc::clone(&overrides),
                             memory: Arc::clone(&self.memory),
@@ -259,7 +241,7 @@ impl Services {
                 services: services.collect(),
                 sockets,
                 stop: stopped.clone(),
-                stop_timeout: self.gateway.timeouts.stop,
+                stop_timeout: self.settings.timeouts.stop,
             };
             running.threads.push(thread.spawn()?);
         }
@@ -317,7 +299,7 @@ impl RunningServices {
 
     /// Returns a handle that reloads the certificates.
     pub fn certificates(&self) -> ServiceCertificates {
-        let http = self.http.as_ref().map(RunningGateway::certificates);
+        let http = self.http.as_ref().map(RunningHttpServer::certificates);
         ServiceCertificates { certificates: self.certificates.clone(), http }
     }
 
@@ -329,7 +311,7 @@ impl RunningServices {
 
     fn finish(&mut self) {
         let _ = self.stop.send(true);
-        if let Some(http) = self.http.take() {
+        if let Some(mut http) = self.http.take() {
             http.stop();
         }
         for thread in self.threads.drain(..) {

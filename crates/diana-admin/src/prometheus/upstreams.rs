@@ -3,8 +3,8 @@
 //! At most [`LABELLED`] upstreams have samples of their own; the others are counted together.
 
 use super::text::{Kind, Text};
-use diana_gateway::{CheckStatus, UpstreamStatus};
 use diana_metrics::UpstreamTotals;
+use diana_metrics::{CheckStatus, UpstreamStatus};
 
 /// The maximum number of upstreams with samples of their own.
 const LABELLED: usize = 200;

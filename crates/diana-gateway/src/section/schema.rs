@@ -1,8 +1,8 @@
 //! The JSON Schema of `gateway`.
 
 use super::{
-    ACCESS_LOG, AccessLogFormat, Balance, FIELDS, METHODS, RetryOn, client_bounds, health_check, retry_policy, route,
-    signed_requests, timeouts, upstream_group,
+    ACCESS_LOG, AccessLogFormat, Balance, ClientBounds, FIELDS, METHODS, RetryOn, Timeouts, health_check, retry_policy,
+    route, signed_requests, upstream_group,
 };
 use diana_net::tls::Tls;
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
@@ -128,8 +128,8 @@ fn of_gateway(name: &str) -> Value {
             json!({"description": description, "anyOf": [text(), {"type": "array", "items": text(), "minItems": 1}]})
         }
         "workers" => reference("count", "number of worker threads; one per core by default"),
-        "timeouts" => object("timeouts", &timeouts::FIELDS, of_timeouts),
-        "bounds" => object("bounds on what one client may send", &client_bounds::FIELDS, of_bounds),
+        "timeouts" => object("timeouts", &Timeouts::FIELDS, of_timeouts),
+        "bounds" => object("bounds on what one client may send", &ClientBounds::FIELDS, of_bounds),
         "methods" => object("which spellings of methods are accepted", &METHODS, |_| {
             word(
                 "whether HTTP methods in another letter case, such as `post`, are accepted; deny by default",

@@ -1,8 +1,8 @@
 //! Opens connections to upstreams.
 
 use super::UpstreamError;
-use crate::connection::Protocol;
 use diana_metrics::{UpstreamConnection, UpstreamShard};
+use diana_net::Protocol;
 use diana_net::descriptors::{self, User};
 use diana_rules::upstream_url::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;

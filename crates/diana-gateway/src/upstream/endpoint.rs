@@ -3,8 +3,9 @@
 use super::http1::Http1;
 use super::registry::SharedUpstream;
 use super::{Connector, UpstreamError, http2};
-use crate::connection::{Deadlines, Protocol};
 use diana_metrics::{Shard, UpstreamShard};
+use diana_net::Protocol;
+use diana_net::coarse_timer::Deadlines;
 use diana_rules::upstream_url::{Scheme, Upstream};
 use parking_lot::Mutex;
 use std::future::poll_fn;

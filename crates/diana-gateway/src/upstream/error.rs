@@ -1,6 +1,6 @@
 //! The errors of upstreams.
 
-use crate::http1::InvalidHttp;
+use diana_net::http1_codec::InvalidHttp;
 use std::io;
 
 /// An error of a connection.

@@ -11,6 +11,7 @@
 //! ejection. The two are independent: a passing check ends no ejection, since other requests failed.
 
 use crate::section::HealthCheck;
+use diana_metrics::CheckStatus;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -116,20 +117,6 @@ pub(crate) struct ActiveHealth {
     error: Mutex<Option<String>>,
 }
 
-/// The checks of an upstream so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckStatus {
-    /// Whether it gets requests, as far as its checks are concerned.
-    pub passing: bool,
-    /// How many checks have passed.
-    pub passed: u64,
-    /// How many checks have failed.
-    pub failed: u64,
-    /// Why the last check failed; `None` if it passed.
-    pub error: Option<String>,
-}
-
 impl ActiveHealth {
     /// Creates the state of new checks: passing, or as in other checks of the same upstream.
     pub(super) fn like(others: impl IntoIterator<Item = bool>) -> Self {
@@ -166,18 +153,6 @@ impl ActiveHealth {
             passed: self.passed.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             error: self.error.lock().clone(),
-        }
-    }
-}
-
-impl CheckStatus {
-    /// Adds other checks of the same upstream: it passes if all pass.
-    pub(super) fn and(self, other: Self) -> Self {
-        Self {
-            passing: self.passing && other.passing,
-            passed: self.passed + other.passed,
-            failed: self.failed + other.failed,
-            error: self.error.or(other.error),
         }
     }
 }

@@ -17,15 +17,15 @@ mod encode;
 use super::connector::UpstreamIo;
 use super::response_timeout::ResponseTimeout;
 use super::{UpstreamError, WireError};
-use crate::connection::Deadline;
-use crate::http1::body_decoder::BodyDecoder;
-use crate::http2::{MIN_READ, StreamHandle};
-use crate::request::RequestBodyStream;
-use crate::request::head::UpstreamRequest;
+use crate::head::UpstreamRequest;
+use crate::paced_upload::PacedUpload;
 use bytes::{BufMut, Bytes, BytesMut};
 use decode::ResponseHead;
 pub(super) use decode::{MAX_INTERIM, read as read_head};
 use diana_net::Rewind;
+use diana_net::coarse_timer::Deadline;
+use diana_net::http1_codec::body_decoder::BodyDecoder;
+use diana_net::http2_codec::{MIN_READ, StreamHandle};
 use encode::RequestWriter;
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -78,7 +78,7 @@ enum State {
 pub(super) enum Sent {
     Response(Response<()>),
     /// No byte of it was sent; its body can be sent to another upstream.
-    Untouched(RequestBodyStream, UpstreamError),
+    Untouched(PacedUpload, UpstreamError),
     Failed(UpstreamError),
 }
 
@@ -128,7 +128,7 @@ impl Http1 {
         &mut self,
         request: UpstreamRequest<'_>,
         upstream_host: &[u8],
-        body: RequestBodyStream,
+        body: PacedUpload,
         timeout: Duration,
     ) -> Sent {
         let mut response_timeout = ResponseTimeout::new(&body, timeout);

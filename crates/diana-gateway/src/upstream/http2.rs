@@ -6,11 +6,11 @@ pub(super) use pool::{Checkout, Pool, Slot};
 
 use super::response_timeout::ResponseTimeout;
 use super::{UpstreamError, WireError};
-use crate::connection::Deadline;
-use crate::http2::{Http2Body, Pipe, PipeError, SendChunk, StreamHandle};
-use crate::request::RequestBodyStream;
-use crate::request::head::is_trailer_allowed;
+use crate::paced_upload::PacedUpload;
 use bytes::Bytes;
+use diana_http::head::is_trailer_allowed;
+use diana_net::coarse_timer::Deadline;
+use diana_net::http2_codec::{Http2Body, Pipe, PipeError, SendChunk, StreamHandle};
 use h2::{Reason, SendStream};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
@@ -26,7 +26,7 @@ const MAX_INTERIM: usize = 16;
 pub(super) enum Sent {
     Response(Response<Box<ResponseStream>>),
     /// The upstream has not processed it; it can be sent to another one.
-    Untouched(RequestBodyStream, UpstreamError),
+    Untouched(PacedUpload, UpstreamError),
     Failed(UpstreamError),
 }
 
@@ -44,7 +44,7 @@ pub(super) struct ResponseStream {
 
 /// The request body being sent.
 enum RequestBodySender {
-    Sending(Box<(RequestBodyStream, SendStream<SendChunk>, Pipe)>),
+    Sending(Box<(PacedUpload, SendStream<SendChunk>, Pipe)>),
     Done,
 }
 
@@ -63,7 +63,7 @@ impl RequestBodySender {
 /// Sends a request, and waits for the head of the response.
 pub(super) async fn send(
     mut slot: Slot,
-    request: Request<RequestBodyStream>,
+    request: Request<PacedUpload>,
     deadline: Deadline,
     timeout: Duration,
     client: Option<&StreamHandle>,
@@ -125,7 +125,7 @@ pub(super) async fn send(
                 slot.retire();
             }
             if is_empty && matches!(&error, UpstreamError::Broken(WireError::Http2(error)) if is_untouched(error)) {
-                return Sent::Untouched(RequestBodyStream::empty(), error);
+                return Sent::Untouched(PacedUpload::empty(), error);
             }
             Sent::Failed(response_timeout.attribute(error))
         }

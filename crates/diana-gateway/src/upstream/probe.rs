@@ -6,10 +6,10 @@
 use super::connector::UpstreamIo;
 use super::http1::{MAX_INTERIM, read_head};
 use super::{Connector, UpstreamError, WireError};
-use crate::connection::Protocol;
 use crate::section::HealthCheck;
 use bytes::{Bytes, BytesMut};
 use diana_metrics::UpstreamShard;
+use diana_net::Protocol;
 use diana_rules::upstream_url::{Scheme, Upstream};
 use http::header::USER_AGENT;
 use http::{Method, Request, StatusCode};

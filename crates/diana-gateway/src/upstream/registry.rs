@@ -2,13 +2,13 @@
 //! API.
 
 use super::checker::CheckTarget;
-use super::health::{ActiveHealth, CheckStatus, Health, Load};
+use super::health::{ActiveHealth, Health, Load};
 use super::retry_budget::RetryBudget;
 use super::upstreams::RetryBudgets;
-use crate::connection::StartTime;
 use crate::section::{GatewaySection, HealthCheck};
-use diana::{Clock, SystemClock, Timestamp};
-use diana_metrics::{UpstreamShard, UpstreamTotals};
+use diana::{Clock, SystemClock};
+use diana_metrics::{CheckStatus, UpstreamShard, UpstreamStatus, UpstreamTotals};
+use diana_net::coarse_timer::StartTime;
 use diana_rules::upstream_url::Upstream;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -61,36 +61,9 @@ pub(crate) struct UpstreamRegistry {
     upstreams: Mutex<HashMap<Upstream, Arc<SharedUpstream>>>,
 }
 
-/// The status of one upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UpstreamStatus {
-    /// Its address, as in the rule file.
-    pub address: String,
-    /// The matches of the routes that use it; `/` for requests without a route, `reroute` if only rules name it.
-    pub routes: Vec<String>,
-    /// Until when it gets no requests, after failures in a row; `None` if it is healthy.
-    pub ejected_until: Option<Timestamp>,
-    /// How often it was ejected.
-    pub ejections: u64,
-    /// The result of its checks; `None` if it has none.
-    pub check: Option<CheckStatus>,
-    /// Its weight in the first of its routes.
-    pub weight: u32,
-    /// Its requests, failures and connections.
-    pub totals: UpstreamTotals,
-}
-
 /// Reads the status of the upstreams of a running gateway.
 #[derive(Clone, Debug)]
 pub struct UpstreamWatch(pub(crate) Arc<UpstreamRegistry>);
-
-impl UpstreamStatus {
-    /// Returns `true` if it gets requests: it is not ejected, and passes its checks.
-    pub fn is_healthy(&self) -> bool {
-        self.ejected_until.is_none() && self.check.as_ref().is_none_or(|check| check.passing)
-    }
-}
 
 impl UpstreamRegistry {
     pub(crate) fn new(start: StartTime, section: Arc<GatewaySection>) -> Self {

@@ -1,8 +1,9 @@
 //! The timeout for an upstream's response.
 
 use super::{UpstreamError, WireError};
-use crate::connection::Deadline;
-use crate::request::{BodyProgress, RequestBodyStream};
+use crate::paced_upload::PacedUpload;
+use diana_net::BodyProgress;
+use diana_net::coarse_timer::Deadline;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +16,7 @@ pub(super) struct ResponseTimeout {
 }
 
 impl ResponseTimeout {
-    pub(super) fn new(body: &RequestBodyStream, timeout: Duration) -> Self {
+    pub(super) fn new(body: &PacedUpload, timeout: Duration) -> Self {
         Self { body: body.progress(), seen: 0, timeout }
     }
 

@@ -14,11 +14,11 @@ use super::balancer::Require;
 use super::endpoint::{ConnAge, Endpoint, InFlight, PooledConn};
 use super::http1::{self, Http1};
 use super::{Balancer, UpstreamBody, UpstreamError, Upstreams, WireError, http2};
-use crate::http2::StreamHandle;
-use crate::request::RequestBodyStream;
-use crate::request::head::UpstreamRequest;
+use crate::head::UpstreamRequest;
+use crate::paced_upload::PacedUpload;
 use crate::section::{RetryOn, RetryPolicy};
 use diana::{Clock, SystemClock, Timestamp};
+use diana_net::http2_codec::StreamHandle;
 use diana_rules::upstream_url::Upstream;
 use http::header::RETRY_AFTER;
 use http::{Method, Response, StatusCode};
@@ -44,22 +44,15 @@ pub(crate) struct UpstreamResponse {
 /// The first attempt of a request, as far as it has come.
 enum FirstAttempt {
     /// To be sent over this connection, or another one.
-    Unsent(Option<PooledConn>, RequestBodyStream),
+    Unsent(Option<PooledConn>, PacedUpload),
     Responded(Response<UpstreamBody>),
     Failed(UpstreamError),
 }
 
 impl Upstreams {
-    /// Sends a request to the upstream that a rule names; see [`send`](Self::send).
-    pub(crate) async fn send_to(
-        &self,
-        upstream: &Upstream,
-        request: UpstreamRequest<'_>,
-        body: RequestBodyStream,
-        start: &mut Timestamp,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        let balancer = Balancer::of_one(self.endpoint(upstream));
-        self.send(&balancer, request, body, start).await
+    /// Returns a group of only the upstream that a rule names.
+    pub(crate) fn only(&self, upstream: &Upstream) -> Balancer {
+        Balancer::of_one(self.endpoint(upstream))
     }
 
     /// Sends a request to the next upstream, or to another one if no byte of it has been sent yet, or it may be retried.
@@ -68,7 +61,7 @@ impl Upstreams {
         &self,
         balancer: &Balancer,
         request: UpstreamRequest<'_>,
-        body: RequestBodyStream,
+        body: PacedUpload,
         start: &mut Timestamp,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let now = self.deadlines.now();
@@ -94,7 +87,7 @@ impl Upstreams {
                 }
                 // The pooled connection was closed meanwhile, which is not a failure.
                 Err(SendError::Untouched(body, _)) => (FirstAttempt::Unsent(None, body), Reconnect::Available),
-                Err(SendError::Closed(_)) => (FirstAttempt::Unsent(None, RequestBodyStream::empty()), Reconnect::Used),
+                Err(SendError::Closed(_)) => (FirstAttempt::Unsent(None, PacedUpload::empty()), Reconnect::Used),
                 Err(SendError::Failed(error)) => {
                     endpoint.failed(&error, self.deadlines.now());
                     if balancer.retries.is_none() {
@@ -136,10 +129,10 @@ impl Upstreams {
                     self.metrics.upstream(took);
                     in_flight.endpoint.counts.response(took);
                     discard(response);
-                    RequestBodyStream::empty()
+                    PacedUpload::empty()
                 }
                 Err(SendError::Untouched(body, _)) => body,
-                Err(SendError::Closed(_) | SendError::Failed(_)) => RequestBodyStream::empty(),
+                Err(SendError::Closed(_) | SendError::Failed(_)) => PacedUpload::empty(),
             };
             in_flight = next.begin();
             *sending.start = SystemClock.now();
@@ -153,7 +146,7 @@ impl Upstreams {
         sending: &mut Sending<'_>,
         in_flight: &InFlight,
         pooled: Option<PooledConn>,
-        body: RequestBodyStream,
+        body: PacedUpload,
     ) -> Result<Response<UpstreamBody>, SendError> {
         let endpoint = &in_flight.endpoint;
         let sent = self.send_to_endpoint(endpoint, pooled, sending.request, body, &mut sending.reconnect).await;
@@ -208,7 +201,7 @@ impl Upstreams {
         endpoint: &Arc<Endpoint>,
         pooled: Option<PooledConn>,
         request: UpstreamRequest<'_>,
-        body: RequestBodyStream,
+        body: PacedUpload,
         reconnect: &mut Reconnect,
     ) -> Result<Response<UpstreamBody>, SendError> {
         let (mut body, mut resets) = (body, 0);
@@ -243,7 +236,7 @@ impl Upstreams {
                 }
                 SendError::Closed(_) if *reconnect == Reconnect::Available => {
                     *reconnect = Reconnect::Used;
-                    RequestBodyStream::empty()
+                    PacedUpload::empty()
                 }
                 error => return Err(error),
             };
@@ -257,7 +250,7 @@ impl Upstreams {
         mut connection: Box<Http1>,
         age: ConnAge,
         request: UpstreamRequest<'_>,
-        body: RequestBodyStream,
+        body: PacedUpload,
     ) -> Result<Response<UpstreamBody>, SendError> {
         let had_body = !body.is_empty();
         match connection.send(request, endpoint.authority.as_bytes(), body, self.timeout).await {
@@ -285,7 +278,7 @@ impl Upstreams {
         slot: http2::Slot,
         age: ConnAge,
         request: UpstreamRequest<'_>,
-        body: RequestBodyStream,
+        body: PacedUpload,
     ) -> Result<Response<UpstreamBody>, SendError> {
         let had_body = !body.is_empty();
         let client = request.head.extensions.get::<StreamHandle>();
@@ -307,7 +300,7 @@ impl Upstreams {
 /// Why a request got no response.
 enum SendError {
     /// The upstream has not started to process it; its body can be sent to another one.
-    Untouched(RequestBodyStream, UpstreamError),
+    Untouched(PacedUpload, UpstreamError),
     /// A pooled connection was closed. The request is safe to retry.
     Closed(UpstreamError),
     Failed(UpstreamError),

@@ -6,10 +6,10 @@
 use super::balancer::{Balancer, Member};
 use super::retry_budget::{GroupRetries, RetryBudget};
 use super::{Connector, Endpoint, UpstreamRegistry};
-use crate::connection::Deadlines;
 use crate::section::{Balance, GatewaySection, UpstreamGroup};
 use diana_http::HttpAttributes;
 use diana_metrics::Shard;
+use diana_net::coarse_timer::Deadlines;
 use diana_rules::upstream_url::Upstream;
 use http::request::Parts;
 use parking_lot::Mutex;

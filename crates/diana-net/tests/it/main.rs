@@ -3,5 +3,6 @@
 //! `cargo test -p diana-net --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod access_log;
 #[cfg(unix)]
 mod log_file;

@@ -12,7 +12,8 @@ use clap::Args;
 use diana::{Clock, ManualClock, SystemClock};
 use diana::{DecideMode, EngineOptions, Verdict};
 use diana_config::RemoteSection;
-use diana_gateway::{DescribedRequest, InvalidRequest};
+use diana_gateway::section::GatewaySection;
+use diana_http::head::{DescribedRequest, InvalidRequest};
 use diana_rules::RuleFile;
 use diana_rules::rule::{CountedIn, Rule};
 use futures_util::FutureExt;
@@ -99,8 +100,9 @@ impl Explain {
             output::report_count(error.report())
         })?;
         let request = self.request(&file)?;
-        let gateway = file.section_or_default().map_err(|error| output::usage_error(&error.to_string()))?;
-        if let Some(rejected) = request.rejected(&gateway) {
+        let gateway = file.section_or_default::<GatewaySection>();
+        let gateway = gateway.map_err(|error| output::usage_error(&error.to_string()))?;
+        if let Some(rejected) = request.rejected(&gateway.server_settings().heads) {
             if self.json {
                 json::print(&Explained::rejected(rejected))?;
             } else {

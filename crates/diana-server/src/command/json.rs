@@ -4,7 +4,7 @@
 use super::input::InputError;
 use super::output;
 use diana::{Explanation, Retry, RuleExplanation, Verdict};
-use diana_gateway::RejectedRequest;
+use diana_http::head::RejectedRequest;
 use diana_rules::file::NotChecked;
 use diana_rules::rule::{Mode, Rule};
 use diana_rules::ruleset::ExplainedRule;

@@ -2,9 +2,9 @@
 
 use super::ServeError;
 use diana_admin::AdminSection;
-use diana_gateway::access_log::{AccessLog, LogFormat};
 use diana_gateway::section::{AccessLogFormat, GatewaySection};
 use diana_net::LogFile;
+use diana_net::access_log::{AccessLog, LogFormat};
 use diana_rules::RuleFile;
 
 /// The files that the rule file names.

@@ -1,9 +1,9 @@
 //! Periodic tasks: measuring the load of the gateway, reloading changed certificates, and logging denials.
 
 use diana::Engine;
-use diana_gateway::CertificateWatch;
 use diana_http::LoadSampler;
 use diana_metrics::Metrics;
+use diana_net::CertificateWatch;
 use diana_services::ServiceCertificates;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The pages about the gateway are correct and complete: the defaults are the program's, and no metric, no admin path and no
 //! option of `serve` is missing.
 
-use diana_gateway::section::{GatewayLimits, Timeouts};
+use diana_gateway::section::{ClientBounds, Timeouts};
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -84,7 +84,7 @@ fn the_defaults_match_the_program() {
         let seconds = if time.as_secs() == 3_600 { "1h".to_owned() } else { format!("{}s", time.as_secs()) };
         assert_eq!(shown, seconds, "timeouts.{name}");
     }
-    let GatewayLimits { header, headers, body, connections, streams, memory, .. } = GatewayLimits::default();
+    let ClientBounds { header, headers, body, connections, streams, memory, .. } = ClientBounds::default();
     assert_eq!(row("`bounds.header`")[1], format!("{}KiB", header >> 10));
     assert_eq!(row("`bounds.headers`")[1], headers.to_string());
     assert_eq!((row("`bounds.body`")[1], body), ("any length", None));

@@ -1,8 +1,7 @@
 //! A descriptor as rules see it.
 
 use crate::envoy::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use diana_gateway::section::GatewaySection;
-use diana_gateway::{DescribedHead, HeadDescription};
+use diana_http::head::{DescribedHead, HeadDescription, HeadPolicy};
 use diana_http::{HttpAttributes, MAX_FORM_BYTES, form_bytes, normal_method, normal_scheme};
 use diana_rules::attributes::DescriptorEntry;
 use diana_rules::{Attribute, Attributes};
@@ -29,7 +28,7 @@ pub(super) struct Rejected;
 impl DescribedHeads {
     /// Reads the heads. Once the paths of all descriptors are longer than [`MAX_PATHS`] together, or the forms of all odd paths
     /// longer than those of one may be, the rest is rejected.
-    pub(super) fn read(descriptors: &[RateLimitDescriptor], gateway: &GatewaySection) -> Self {
+    pub(super) fn read(descriptors: &[RateLimitDescriptor], policy: &HeadPolicy) -> Self {
         let (mut heads, mut known, mut bytes, mut forms) = (Vec::new(), HashMap::new(), 0, 0);
         let of = descriptors.iter().map(|descriptor| {
             let entry = |key: &str| entry(descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value)), key);
@@ -45,7 +44,7 @@ impl DescribedHeads {
                     return Err(Rejected);
                 }
                 let description = HeadDescription { path, method, host, cookies: None };
-                let head = DescribedHead::read(&description, gateway).map_err(|_| Rejected)?;
+                let head = DescribedHead::read(&description, policy).map_err(|_| Rejected)?;
                 Ok(head.map(|head| {
                     heads.push(head);
                     heads.len() - 1

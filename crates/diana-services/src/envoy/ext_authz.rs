@@ -15,9 +15,9 @@ use super::proto::google::rpc;
 use super::unary_call::{MessageError, UnaryCall};
 use super::{Allowed, EnvoyState, descriptor_status, within};
 use bytes::Bytes;
-use diana_gateway::section::GatewayLimits;
-use diana_gateway::{RejectedRequest, parse_target, prepare_head};
+use diana_http::head::{RejectedRequest, parse_target, prepare_described};
 use diana_http::{HttpAttributes, RequestPermit, RequestScheme};
+use diana_net::ClientBounds;
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response as HttpMessage, StatusCode, Version};
@@ -55,8 +55,8 @@ impl EnvoyState {
         call: &mut UnaryCall<CallBody>,
         caller: IpAddr,
     ) -> Result<(CheckResponse, Allowed), Status> {
-        let max_fields = OTHER_FIELDS + FIELDS_OF_HEADER * self.options.gateway.bounds.headers;
-        let max_length = self.options.gateway.bounds.header + OTHER_BYTES;
+        let max_fields = OTHER_FIELDS + FIELDS_OF_HEADER * self.options.settings.bounds.headers;
+        let max_length = self.options.settings.bounds.header + OTHER_BYTES;
         let request = match call.message::<CheckRequest>(max_length, &CHECK_FIELDS, max_fields).await {
             Ok(request) => request,
             Err(MessageError::TooLong) => return Ok((rejected(HEAD_TOO_LONG).await, Allowed::No)),
@@ -71,9 +71,9 @@ impl EnvoyState {
         let http = attributes.request.and_then(|request| request.http);
         let http = http.ok_or_else(|| Status::invalid_argument("the attributes have no HTTP request"))?;
         let scheme = scheme(&http.scheme);
-        let prepared = head(http, &self.options.gateway.bounds).and_then(|mut head| {
+        let prepared = head(http, &self.options.settings.bounds).and_then(|mut head| {
             let client = self.filter.client(&head.headers, peer);
-            prepare_head(&mut head, &self.options.gateway, &self.filter).map(|()| (head, client))
+            prepare_described(&mut head, &self.options.settings.heads, &self.filter).map(|()| (head, client))
         });
         let (head, client) = match prepared {
             Ok(prepared) => prepared,
@@ -126,7 +126,7 @@ fn scheme(attribute: &str) -> RequestScheme {
 }
 
 /// Returns the head of the request that Envoy describes, or why the gateway would reject it.
-fn head(http: attribute_context::HttpRequest, bounds: &GatewayLimits) -> Result<Parts, RejectedRequest> {
+fn head(http: attribute_context::HttpRequest, bounds: &ClientBounds) -> Result<Parts, RejectedRequest> {
     let invalid = |detail| RejectedRequest { status: StatusCode::BAD_REQUEST, detail };
     // What the gateway counts for its bound.
     let mut length = http.method.len() + http.path.len() + http.host.len();

@@ -98,7 +98,7 @@ impl EnvoyState {
         let RateLimitRequest { domain, descriptors, hits_addend } = request;
         check(&domain, &descriptors)?;
         let hits = u64::from(hits_addend.max(1));
-        let heads = DescribedHeads::read(&descriptors, &self.options.gateway);
+        let heads = DescribedHeads::read(&descriptors, &self.options.settings.heads);
         let attributes_of = heads.attributes();
         let mut sorted = Descriptors::default();
         for (descriptor, head) in descriptors.into_iter().zip(heads.of(&attributes_of)) {
@@ -182,7 +182,7 @@ impl EnvoyState {
 
     /// Returns the headers for the client.
     fn headers(&self, decisions: &Decisions) -> Vec<(HeaderName, HeaderValue)> {
-        let mut headers = diana_http::response_headers(decisions.main(), self.options.gateway.http.rate_limit_headers);
+        let mut headers = diana_http::response_headers(decisions.main(), self.options.settings.http.rate_limit_headers);
         let overridden = decisions.overridden.as_ref().and_then(|guard| guard.decision().retry());
         if let Some(Retry::After(wait)) = overridden {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

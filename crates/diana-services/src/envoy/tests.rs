@@ -9,7 +9,7 @@ fn service(stop: watch::Receiver<bool>) -> EnvoyService {
     let file = RuleFile::read(&Document::new("diana.yaml", "rules: []"), &Registry::default()).unwrap();
     let (engine, metrics) = (Engine::new(&file), ServiceMetrics::new("envoy", 1));
     let options = EnvoyOptions {
-        gateway: GatewaySection::default(),
+        settings: Arc::default(),
         denies_when_down: false,
         overrides: Arc::default(),
         memory: Arc::new(TotalMemory::new(usize::MAX)),
@@ -35,7 +35,7 @@ async fn a_connection_that_answers_no_ping_is_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_does_not_begin_is_closed() {
-    let timeout = GatewaySection::default().timeouts.header;
+    let timeout = ServerSettings::default().timeouts.header;
     for sent in [&b""[..], &PREFACE[..10]] {
         assert_eq!(time_open(sent).await.as_secs(), timeout.as_secs());
     }

@@ -2,10 +2,11 @@
 
 use crate::resp_support::*;
 use diana::rules::attributes::SyntheticRequest;
-use diana::rules::http_settings::SpellingPolicy;
+use diana::rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana::{ManualClock, Timestamp};
-use diana_gateway::section::GatewaySection;
+use diana_net::{ClientBounds, ServerSettings, Timeouts};
 use diana_services::resp::RespState;
+use std::sync::Arc;
 use std::time::Duration;
 
 async fn server(rules: &str) -> (Server, ManualClock) {
@@ -161,9 +162,10 @@ async fn one_key_has_one_count_however_it_is_written() {
 #[tokio::test]
 async fn an_escaped_slash_is_denied_if_the_gateway_denies_it() {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-    let mut gateway = GatewaySection::default();
-    gateway.http.escaped_slash = SpellingPolicy::Deny;
-    let server = Server::with(RULES, clock, RespState::default().gateway(gateway)).await;
+    let mut http = HttpSettings::default();
+    http.escaped_slash = SpellingPolicy::Deny;
+    let settings = ServerSettings::new(http, ClientBounds::default(), Timeouts::default(), SpellingPolicy::Deny);
+    let server = Server::with(RULES, clock, RespState::default().settings(Arc::new(settings))).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("DIANA.CHECK path /api/a%2Fb").await, "[1 -1 -1 -1 0 nil]");
     assert_eq!(client.ask("DIANA.CHECK path /api/a%5Cb COST 0").await, "[1 -1 -1 -1 0 nil]");
@@ -189,11 +191,11 @@ async fn a_path_that_services_read_differently_is_denied() {
 /// The gateway answers them with 431.
 #[tokio::test]
 async fn a_request_that_is_too_long_for_the_gateway_is_an_error() {
-    let mut small = GatewaySection::default();
+    let mut small = ServerSettings::default();
     small.bounds.header = 8 << 10;
-    for (gateway, max) in [(GatewaySection::default(), 32 << 10), (small, 8 << 10)] {
+    for (settings, max) in [(ServerSettings::default(), 32 << 10), (small, 8 << 10)] {
         let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-        let server = Server::with(RULES, clock, RespState::default().gateway(gateway)).await;
+        let server = Server::with(RULES, clock, RespState::default().settings(Arc::new(settings))).await;
         let mut client = server.client().await;
         let rest = |length: usize| "x".repeat(length);
         let path = rest(max - "path".len());

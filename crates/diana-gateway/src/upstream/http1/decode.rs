@@ -1,10 +1,10 @@
 //! Parses the head of an upstream's response (RFC 9112, sections 4 to 6).
 
 use super::super::WireError;
-use crate::http1::body_decoder::{BodyDecoder, content_length};
-use crate::http1::chunked::ChunkedDecoder;
-use crate::request::head::{self, ConnectionHeaders};
 use bytes::{Buf, Bytes, BytesMut};
+use diana_http::head::{self, ConnectionHeaders};
+use diana_net::http1_codec::body_decoder::{BodyDecoder, content_length};
+use diana_net::http1_codec::chunked::ChunkedDecoder;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Response, StatusCode, Version};
 use std::mem::MaybeUninit;

@@ -2,11 +2,11 @@
 
 use super::super::WireError;
 use super::super::connector::UpstreamIo;
-use crate::connection::ForwardedHeaders;
-use crate::http1::InvalidHttp;
-use crate::http1::body_writer::{Framing, WriteBuffer, write_field, write_length};
-use crate::request::RequestBodyStream;
-use crate::request::head::{HeaderSink, UpstreamRequest};
+use crate::head::{HeaderSink, UpstreamRequest};
+use crate::paced_upload::PacedUpload;
+use diana_net::ForwardedHeaders;
+use diana_net::http1_codec::InvalidHttp;
+use diana_net::http1_codec::body_writer::{Framing, WriteBuffer, write_field, write_length};
 use http::header::{CONTENT_LENGTH, TRAILER};
 use http::{HeaderName, Method, Version};
 use http_body::Body;
@@ -26,7 +26,7 @@ pub(super) struct RequestWriter {
 
 /// A body that is being sent.
 struct Sending {
-    body: RequestBodyStream,
+    body: PacedUpload,
     framing: Framing,
 }
 
@@ -43,7 +43,7 @@ enum Progress {
 
 impl RequestWriter {
     /// Starts a request.
-    pub(super) fn begin(&mut self, request: UpstreamRequest<'_>, upstream_host: &[u8], body: RequestBodyStream) {
+    pub(super) fn begin(&mut self, request: UpstreamRequest<'_>, upstream_host: &[u8], body: PacedUpload) {
         // Nothing is left of the last request, or the connection would not have been reused.
         self.progress = Progress::Untouched;
         let framing = framing(request, &body);
@@ -62,8 +62,8 @@ impl RequestWriter {
     }
 
     /// Returns the body of a request of which nothing has been written.
-    pub(super) fn take_body(&mut self) -> RequestBodyStream {
-        self.body.take().map_or_else(RequestBodyStream::empty, |sending| sending.body)
+    pub(super) fn take_body(&mut self) -> PacedUpload {
+        self.body.take().map_or_else(PacedUpload::empty, |sending| sending.body)
     }
 
     /// Returns `true` if there are bytes that the upstream has not accepted.
@@ -175,7 +175,7 @@ fn body_error(_: InvalidHttp) -> WireError {
 }
 
 /// Returns the framing of a body, or `None` without a body.
-fn framing(request: UpstreamRequest<'_>, body: &RequestBodyStream) -> Option<Framing> {
+fn framing(request: UpstreamRequest<'_>, body: &PacedUpload) -> Option<Framing> {
     if body.is_empty() {
         return None;
     }

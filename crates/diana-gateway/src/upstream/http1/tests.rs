@@ -1,7 +1,8 @@
 //! Tests of the exact bytes written to an upstream, and of responses that arrive split at any position.
 
 use super::*;
-use crate::connection::{ConnInfo, Deadlines, StartTime};
+use diana_net::ConnInfo;
+use diana_net::coarse_timer::{Deadlines, StartTime};
 use http::{HeaderMap, Method, Request};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -237,7 +238,7 @@ async fn send(connection: &mut Http1, request: http::request::Builder) -> Sent {
     let (head, ()) = request.body(()).unwrap().into_parts();
     let conn_info = ConnInfo::new("203.0.113.7:1".parse().unwrap(), &[], http::uri::Scheme::HTTP);
     let request = UpstreamRequest { head: &head, conn_info: &conn_info, upgrade: None };
-    connection.send(request, b"backend", RequestBodyStream::empty(), Duration::from_secs(60)).await
+    connection.send(request, b"backend", PacedUpload::empty(), Duration::from_secs(60)).await
 }
 
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {

@@ -7,9 +7,9 @@
 //! that arrive meanwhile wait for it; a further connection is opened only if that one will not have enough streams for
 //! them. At the maximum, a request waits for a free stream as long as it would for a connection.
 
-use crate::http2::SendChunk;
 use crate::upstream::connector::UpstreamIo;
 use crate::upstream::{UpstreamError, WireError};
+use diana_net::http2_codec::SendChunk;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
 use parking_lot::Mutex;

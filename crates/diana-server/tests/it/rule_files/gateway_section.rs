@@ -4,7 +4,7 @@ use super::valid::VALID;
 use crate::common::{good, problems_of};
 use diana_admin::{AdminSection, Role};
 use diana_gateway::section::{
-    AccessLogFormat, Balance, GatewayLimits, GatewaySection, HealthCheck, RetryOn, RetryPolicy, Timeouts, UpstreamGroup,
+    AccessLogFormat, Balance, ClientBounds, GatewaySection, HealthCheck, RetryOn, RetryPolicy, Timeouts, UpstreamGroup,
 };
 use diana_rules::Document;
 use diana_rules::attributes::SyntheticRequest;
@@ -46,7 +46,7 @@ fn every_field_is_parsed() {
     assert_eq!(gateway.workers.unwrap().get(), 2);
     let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = gateway.timeouts;
     assert_eq!([header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs()), [1, 2, 3, 4, 5, 6, 7]);
-    let GatewayLimits { header, headers, body, connections, streams, .. } = gateway.bounds;
+    let ClientBounds { header, headers, body, connections, streams, .. } = gateway.bounds;
     assert_eq!((header, headers, body, connections, streams), (64 << 10, 50, Some(100 << 20), 20_000, 10));
     assert_eq!((gateway.http.escaped_slash, gateway.methods.any_case), (SpellingPolicy::Deny, SpellingPolicy::Allow));
     let admin = file.section::<AdminSection>().unwrap().unwrap().clone();
@@ -68,7 +68,7 @@ fn missing_fields_have_defaults() {
     let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = default.timeouts;
     let times = [header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs());
     assert_eq!(times, [10, 30, 60, 3, 60, 3_600, 30]);
-    let GatewayLimits { header, headers, body, connections, streams, memory, .. } = default.bounds;
+    let ClientBounds { header, headers, body, connections, streams, memory, .. } = default.bounds;
     assert_eq!((header, headers, body, connections, streams), (32 << 10, 100, None, 10_000, 100));
     assert_eq!((default.http.escaped_slash, default.methods.any_case), (SpellingPolicy::Allow, SpellingPolicy::Deny));
     assert_eq!(good(&gateway_file("paths: {}, methods: {}")).section().unwrap(), Some(&GatewaySection::default()));

@@ -13,9 +13,9 @@ use super::{Command, MAX_ECHO, echo, integer, is};
 use crate::resp::session::ReplyForm;
 use diana::rules::attributes::DescriptorEntry;
 use diana::rules::{Attribute, Attributes};
-use diana_gateway::section::GatewaySection;
-use diana_gateway::{DescribedHead, HeadDescription, RejectedRequest};
+use diana_http::head::{DescribedHead, HeadDescription, RejectedRequest};
 use diana_http::{HttpAttributes, normal_method, normal_scheme};
+use diana_net::ServerSettings;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -127,7 +127,7 @@ pub(super) struct AskedRequest<'a> {
 }
 
 impl<'a> DescribedRequest<'a> {
-    pub(super) fn parse(command: Command<'a>, gateway: &GatewaySection) -> Result<Self, InvalidRequest> {
+    pub(super) fn parse(command: Command<'a>, settings: &ServerSettings) -> Result<Self, InvalidRequest> {
         let invalid = |text: &str| InvalidRequest::Command(format!("ERR {text}"));
         if command.len().is_multiple_of(2) {
             return Err(invalid("syntax error: expected pairs of name and value"));
@@ -159,7 +159,7 @@ impl<'a> DescribedRequest<'a> {
             let text = |bytes| std::str::from_utf8(bytes).map_err(|_| named(name, "is not UTF-8"));
             request.add(text(name)?, text(value)?)?;
         }
-        request.check_length(gateway.bounds.header)?;
+        request.check_length(settings.bounds.header)?;
         // Sorted, so that as many as a command may have are compared in little time.
         request.attributes.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let mut pairs = request.attributes.windows(2);
@@ -167,7 +167,7 @@ impl<'a> DescribedRequest<'a> {
             return Err(named(text.as_bytes(), "is given twice"));
         }
         let reply = request.reply;
-        request.read_head(gateway).map_err(|_| InvalidRequest::Rejected(reply))?;
+        request.read_head(settings).map_err(|_| InvalidRequest::Rejected(reply))?;
         Ok(request)
     }
 
@@ -206,18 +206,18 @@ impl<'a> DescribedRequest<'a> {
     }
 
     /// Reads path, method, host and cookies as the gateway does.
-    fn read_head(&mut self, gateway: &GatewaySection) -> Result<(), RejectedRequest> {
+    fn read_head(&mut self, settings: &ServerSettings) -> Result<(), RejectedRequest> {
         let is_header = |name: &Name<'_>, header: &str| matches!(name, Name::Header(name) if name == header);
         let host = self.find(|name| *name == Name::Host).or_else(|| self.find(|name| is_header(name, "host")));
         let cookies = self.find(|name| is_header(name, "cookie"));
         let method = self.find(|name| *name == Name::Method);
         let description = HeadDescription { path: "/", method, host, cookies };
         if let Some(path) = self.path() {
-            self.head = DescribedHead::read(&HeadDescription { path, ..description }, gateway)?;
+            self.head = DescribedHead::read(&HeadDescription { path, ..description }, &settings.heads)?;
             self.has_http_path = self.head.is_some();
         }
         if self.head.is_none() && (host.is_some() || cookies.is_some()) {
-            self.head = DescribedHead::read(&HeadDescription { method: None, ..description }, gateway)?;
+            self.head = DescribedHead::read(&HeadDescription { method: None, ..description }, &settings.heads)?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ const NO_RULE: [i64; 5] = [0, -1, -1, -1, 0];
 const DENIED: [i64; 5] = [1, -1, -1, -1, 0];
 
 pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
-    let request = match DescribedRequest::parse(command, &session.state.gateway) {
+    let request = match DescribedRequest::parse(command, &session.state.settings) {
         Ok(request) => request,
         Err(invalid) => {
             write_invalid(&invalid, replies);
@@ -43,7 +43,7 @@ fn peek(session: &Session, command: Command<'_>, replies: &mut ReplyBuffer) -> S
         return Step::Done;
     }
     Step::Later(Box::pin(async move {
-        let (peeked, form) = match DescribedRequest::parse(owned.command(0), &state.gateway) {
+        let (peeked, form) = match DescribedRequest::parse(owned.command(0), &state.settings) {
             Ok(request) => (engine.decide(&[&request.asked()], DecideMode::Peek), request.reply),
             Err(invalid) => return Outcome::Invalid(invalid),
         };

@@ -1,6 +1,0 @@
-//! All integration tests of this crate in one program, since each program takes as long to link as all of them.
-//!
-//! `cargo test -p diana-gateway --test it NAME` runs a part.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod access_log;

@@ -1,0 +1,41 @@
+//! What applies to every HTTP server of a file, and to the services beside it: the client's part of the section `gateway`.
+
+use crate::{ClientBounds, Timeouts};
+use diana_http::head::HeadPolicy;
+use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
+
+/// How clients are served, and which of their requests are rejected before any rule.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerSettings {
+    /// The trusted proxies, the rate limit headers, and the accepted spellings of paths.
+    pub http: HttpSettings,
+    /// Which heads of requests are rejected.
+    pub heads: HeadPolicy,
+    /// The bounds on what one client may send.
+    pub bounds: ClientBounds,
+    /// The timeouts.
+    pub timeouts: Timeouts,
+    /// Whether every connection begins with a PROXY protocol header.
+    pub proxy_protocol: bool,
+}
+
+impl ServerSettings {
+    /// Creates settings without the PROXY protocol.
+    pub fn new(http: HttpSettings, bounds: ClientBounds, timeouts: Timeouts, any_case_methods: SpellingPolicy) -> Self {
+        let heads = HeadPolicy::new(any_case_methods, http.escaped_slash).bounds(bounds.headers, bounds.body);
+        Self { http, heads, bounds, timeouts, proxy_protocol: false }
+    }
+
+    /// Sets whether every connection begins with a PROXY protocol header.
+    #[must_use]
+    pub fn proxy_protocol(self, proxy_protocol: bool) -> Self {
+        Self { proxy_protocol, ..self }
+    }
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self::new(HttpSettings::default(), ClientBounds::default(), Timeouts::default(), SpellingPolicy::Deny)
+    }
+}
