@@ -13,7 +13,11 @@ pub(crate) fn time(duration: Duration) -> String {
         (1_000, "us"),
     ];
     let nanos = duration.as_nanos();
-    let (unit, name) = UNITS.into_iter().find(|(unit, _)| nanos >= *unit).unwrap_or((1, "ns"));
+    // Rounding up may reach a larger unit: an hour less a few nanoseconds is not 60 minutes.
+    let smaller = UNITS.into_iter().skip(1).map(|(unit, _)| unit).chain([1]);
+    let reaches = |unit: u128, smaller: u128| (nanos * 1_000).div_ceil(smaller) * smaller >= unit * 1_000;
+    let found = UNITS.into_iter().zip(smaller).find(|((unit, _), smaller)| reaches(*unit, *smaller));
+    let (unit, name) = found.map_or((1, "ns"), |(unit, _)| unit);
     let thousandths = (nanos * 1_000).div_ceil(unit);
     let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
     let rest = format!("{rest:03}");
@@ -27,8 +31,16 @@ mod tests {
 
     #[test]
     fn a_duration_is_rounded_up_in_its_largest_unit() {
-        let cases =
-            [(0, "0ns"), (999, "999ns"), (1_500, "1.5us"), (1_000_000_001, "1.001s"), (90_000_000_000, "1.5min")];
+        let cases = [
+            (0, "0ns"),
+            (999, "999ns"),
+            (1_500, "1.5us"),
+            (1_000_000_001, "1.001s"),
+            (90_000_000_000, "1.5min"),
+            (59_999_000_000, "59.999s"),
+            (59_999_000_001, "1min"),
+            (3_599_999_999_999, "1h"),
+        ];
         for (nanos, text) in cases {
             assert_eq!(time(Duration::from_nanos(nanos)), text);
         }

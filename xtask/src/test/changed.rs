@@ -17,6 +17,7 @@ const TESTED_BY: &[(&str, &[&str])] = &[
     ("crates/diana-gateway/", &["diana-gateway", "diana-server"]),
     ("crates/diana-http/", &["diana-http"]),
     ("crates/diana-metrics/", &["diana-metrics", "diana-admin"]),
+    ("crates/diana-net/", &["diana-net", "diana-gateway", "diana-server"]),
     ("crates/diana-macros/", &["diana-macros", "diana-limit"]),
     ("crates/diana-redis/", &["diana-redis"]),
     ("crates/diana-rules/", &["diana-rules", "diana-server"]),

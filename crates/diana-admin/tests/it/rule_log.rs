@@ -58,7 +58,7 @@ async fn a_rule_is_shown_as_it_is_written_without_the_values_of_variables() {
         (&rule["limit"], &rule["source"]),
         (&json!("5 a second, up to 5 at once: at most 10 in any second"), &json!("local file diana.yaml"))
     );
-    assert_eq!((&rule["since"], &rule["counts"]["granted"]), (&json!("2023-11-14T22:13:20Z"), &json!(0)));
+    assert_eq!((&rule["since"], &rule["counts"]["allowed"]), (&json!("2023-11-14T22:13:20Z"), &json!(0)));
     let rule = logged.server.get("/rule?name=listed").await;
     assert_eq!(rule.json()["yaml"], "- name: listed\n  by: account\n  deny: ['${BAD_KEY}']");
     assert!(!rule.body.contains("s3cret"));
