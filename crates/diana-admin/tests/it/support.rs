@@ -2,8 +2,8 @@
 
 use diana::{Engine, EngineOptions, SystemClock};
 use diana_admin::{Admin, AdminSection, AdminState, AdminToken, AdminTokens, AuditLog, Readiness, Role, RuleLog};
+use diana_gateway::section::GatewaySection;
 use diana_metrics::Metrics;
-use diana_net::ServerSettings;
 use diana_rules::attributes::SyntheticRequest;
 use diana_rules::{Document, RuleFile, Secret};
 use serde_json::Value;
@@ -58,7 +58,8 @@ impl HttpResponse {
 }
 
 pub(crate) fn read(text: &str) -> RuleFile {
-    let registry = diana::registry();
+    let mut registry = diana::registry();
+    registry.section::<GatewaySection>();
     RuleFile::read(&Document::new("diana.yaml", text), &registry).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -80,7 +81,7 @@ impl Server {
         let mut state = AdminState {
             engine: EngineOptions::of(&file).build_with(&file, shared),
             metrics: Metrics::new(2),
-            heads: ServerSettings::default().heads,
+            heads: file.section_or_default::<GatewaySection>().unwrap().server_settings().heads,
             readiness: Arc::new(Readiness::new()),
             sources: None,
             services: Arc::new(Vec::new),
