@@ -6,9 +6,9 @@ use super::response::{HandlerResult, Problem, json, wants_text};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
+use diana::ruleset::{CompiledRule, RuleCounts};
 use diana_rules::describe;
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledRule, RuleCounts};
 use serde::Serialize;
 use std::sync::Arc;
 

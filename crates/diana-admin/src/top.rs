@@ -6,9 +6,9 @@ use super::response::{HandlerResult, Problem, json};
 use super::status::formatted;
 use axum::extract::State;
 use axum::http::StatusCode;
+use diana::ruleset::{CompiledRule, KeyOutcome, TopKey, TopKeys, Window};
 use diana_rules::key::KeySpec;
 use diana_rules::rule::Mode;
-use diana_rules::ruleset::{CompiledRule, KeyOutcome, TopKey, TopKeys, Window};
 use serde::Serialize;
 use std::sync::Arc;
 

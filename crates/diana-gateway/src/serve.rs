@@ -21,6 +21,7 @@ use crate::upgrade;
 use crate::upstream::{Balancer, UpstreamError, UpstreamResponse};
 use crate::worker::{GatewayWorker, NoUpstream};
 use bytes::Bytes;
+use diana::ruleset::CompiledRule;
 use diana::{AcquireFuture, Clock, Permit, SystemClock, Timestamp, Verdict};
 use diana_http::head::{RejectedRequest, check, check_coding, remove_aliases, remove_connection_headers};
 use diana_http::{Denial, FilterChain, HttpAttributes, PermitBody, RequestPermit};
@@ -30,7 +31,6 @@ use diana_net::{
     RecordedBody, RequestBody, RequestRecord, recycle,
 };
 use diana_rules::rule::HeldUntil;
-use diana_rules::ruleset::CompiledRule;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};

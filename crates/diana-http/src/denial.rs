@@ -8,7 +8,7 @@ use crate::{limit_response_cache, problem, ratelimit_headers};
 use bytes::Bytes;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::response::CustomResponse;
-use diana::rules::ruleset::DenyReason;
+use diana::ruleset::DenyReason;
 use diana::{CheckedLimit, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};

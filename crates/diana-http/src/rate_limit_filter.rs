@@ -7,7 +7,7 @@ use crate::options::FilterOptions;
 use crate::permit::RequestPermit;
 use crate::problem::problem_response;
 use bytes::Bytes;
-use diana::rules::RuleSet;
+use diana::RuleSet;
 use diana::rules::http_settings::RateLimitHeaders;
 use diana::rules::rule::OverLimit;
 use diana::{AcquireFuture, Engine, Limiter, LoggedRequest, Permit, Quota, Verdict};

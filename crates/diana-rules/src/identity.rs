@@ -144,7 +144,7 @@ impl Identity {
     }
 
     /// Returns `true` if it defines nothing.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.sources.is_empty() && self.tokens.is_none()
     }
 
@@ -162,13 +162,13 @@ impl Identity {
     }
 
     /// The attributes of a request that the names and the token are read from.
-    pub(crate) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+    pub fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         let sources = self.sources.iter().flat_map(|(_, source)| source.attributes());
         sources.chain(self.tokens.iter().map(Tokens::source))
     }
 
     /// The names of this attribute.
-    pub(crate) fn names_of(&self, attribute: &Attribute) -> impl Iterator<Item = &str> {
+    pub fn names_of(&self, attribute: &Attribute) -> impl Iterator<Item = &str> {
         let is_it = move |source: &Source| matches!(source, Source::Of(own) if own == attribute);
         self.sources.iter().filter(move |(_, source)| is_it(source)).map(|(name, _)| &**name)
     }

@@ -49,7 +49,7 @@ pub struct KeySpec {
 
 /// A key of one part or none, as most rules have.
 #[derive(Debug)]
-pub(crate) enum SimpleKey {
+pub enum SimpleKey {
     /// An attribute as the request has it.
     Attribute(Attribute),
     /// The client's address, or a prefix of it.
@@ -62,7 +62,7 @@ impl SimpleKey {
     /// Appends the key of a request like [`KeySpec::key`]. If the request does not have it, returns `false`, and `key` is
     /// unchanged.
     #[inline]
-    pub(crate) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> bool {
+    pub fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> bool {
         match self {
             Self::Attribute(attribute) => match request.get(attribute) {
                 Some(text) if !text.is_empty() => key.extend_from_slice(text.as_bytes()),
@@ -80,8 +80,10 @@ impl SimpleKey {
 
 /// Whether the expressions in a call's key succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyExpressions {
+pub enum KeyExpressions {
+    /// All of them.
     Succeeded,
+    /// One can't be computed.
     Failed,
 }
 
@@ -119,7 +121,7 @@ impl KeySpec {
     }
 
     /// Returns how the key is written if that needs no more than an attribute as the request has it, or the address.
-    pub(crate) fn simple(&self) -> Option<SimpleKey> {
+    pub fn simple(&self) -> Option<SimpleKey> {
         match &*self.parts {
             [] => Some(SimpleKey::Everyone),
             [part] => part.simple(),
@@ -129,7 +131,7 @@ impl KeySpec {
 
     /// Like [`key`](Self::key), but a part from a token that is not trusted is written as a value that all such
     /// requests share: `(several)`, `(unverified)`, or `(rejected)` with the claim.
-    pub(crate) fn doubtful_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {
+    pub fn doubtful_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {
         self.write_key(key, |part, key| part.write_doubtful(request, key))
     }
 
@@ -155,7 +157,7 @@ impl KeySpec {
 
     /// Appends the key of a call to `key`. A part that the call does not pass is written as a marker byte that occurs
     /// in no text, so that one unknown part does not merge the keys of all calls. Returns whether an expression failed.
-    pub(crate) fn key_of_call(&self, call: &dyn Attributes, key: &mut KeyBytes) -> KeyExpressions {
+    pub fn key_of_call(&self, call: &dyn Attributes, key: &mut KeyBytes) -> KeyExpressions {
         let mut result = KeyExpressions::Succeeded;
         for part in &self.parts {
             let mut write = |key: &mut KeyBytes| {
@@ -219,7 +221,7 @@ impl KeySpec {
     }
 
     /// Returns the key for `values`, one for each part, as the rule file writes them.
-    pub(crate) fn key_of(&self, values: &[&str]) -> KeyBytes {
+    pub fn key_of(&self, values: &[&str]) -> KeyBytes {
         let mut key = KeyBytes::new();
         for (part, value) in self.parts.iter().zip(values) {
             match self.parts.len() {
@@ -268,7 +270,7 @@ impl KeySpec {
 
     /// Checks that values from a file, one for each part, can be a key. The error is the index of the invalid value,
     /// the problem, and a suggested fix.
-    pub(crate) fn check_key(&self, values: &[&str]) -> Result<(), (usize, String, String)> {
+    pub fn check_key(&self, values: &[&str]) -> Result<(), (usize, String, String)> {
         for (index, (part, value)) in self.parts.iter().zip(values).enumerate() {
             part.check_value(value).map_err(|(what, expected)| (index, what, expected))?;
         }
@@ -292,7 +294,7 @@ impl KeySpec {
     }
 
     /// The number of parts.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.parts.len()
     }
 
@@ -307,7 +309,7 @@ impl KeySpec {
     }
 
     /// Returns `true` if a part is a registered function, which may read any attribute.
-    pub(crate) fn has_registered(&self) -> bool {
+    pub fn has_registered(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Registered(..)))
     }
 

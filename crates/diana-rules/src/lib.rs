@@ -7,7 +7,6 @@
 //! | [`rule`], [`limit`], [`response`], [`upstream_url`] | one rule: its settings, its limits, custom responses, other upstreams |
 //! | [`key`], [`matching`], [`expression`], [`identity`] | the keys that rules count by, the requests they match, CEL expressions, and where `account` and other names come from |
 //! | [`attributes`] | requests, as rules see them |
-//! | [`ruleset`] | the active rules, [`RuleSet`]: finds the rules that match a request through an index, its keys, and its cost |
 //! | [`describe`], [`schema`] | files in plain words, and their JSON Schema for editors |
 //! | [`section`], [`algorithm`], [`Registry`] | what programs add: sections of the file, algorithms, keys and matchers |
 //! | [`logged_keys`] | whether denials are logged, and how their keys are written |
@@ -37,7 +36,6 @@ pub mod problem;
 mod registry;
 pub mod response;
 pub mod rule;
-pub mod ruleset;
 pub mod scalar;
 pub mod schema;
 pub mod secret;
@@ -49,6 +47,5 @@ pub use document::Document;
 pub use file::RuleFile;
 pub use problem::{LocatedProblem, Problem, Problems};
 pub use registry::Registry;
-pub use ruleset::RuleSet;
 pub use secret::Secret;
 pub use section::Section;

@@ -45,7 +45,7 @@ pub struct LimitRule {
 
 impl LimitRule {
     /// Returns how long the last request of a full queue would wait, if the rate determines it.
-    pub(crate) fn max_queue_wait(&self, queue: Option<u64>) -> Duration {
+    pub fn max_queue_wait(&self, queue: Option<u64>) -> Duration {
         let Some(queue) = queue else { return Duration::MAX };
         let bucket = self.configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
         let Some(quota) = bucket else { return Duration::MAX };

@@ -7,7 +7,7 @@
 pub(crate) mod descriptor;
 pub(crate) mod glob;
 mod host;
-pub(crate) mod index;
+pub mod index;
 mod name_map;
 pub(crate) mod networks;
 mod normal_segment;
@@ -26,7 +26,7 @@ use networks::Networks;
 pub use networks::parse_network;
 pub use normal_segment::{escaped_byte, normal_segment, push_normal};
 use path::PathPattern;
-pub(crate) use request_view::{NeededAttributes, Normalised, RequestView, WithParameters};
+pub use request_view::{NeededAttributes, Normalised, RequestView, WithParameters};
 use std::fmt;
 use std::sync::Arc;
 
@@ -97,15 +97,17 @@ pub enum Mismatch {
 
 /// The conditions that the index already checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IndexedMatch {
+pub enum IndexedMatch {
     /// Host and path match.
     HostAndPath,
+    /// Nothing.
     None,
 }
 
 /// The result of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub enum When {
+    /// It is true.
     Holds,
     /// The expression failed, which counts as a match: an error must not disable a limit.
     Failed,
@@ -113,7 +115,7 @@ pub(crate) enum When {
 
 impl Match {
     /// Checks whether the rule applies to this request. The error is the first condition that is not met.
-    pub(crate) fn check(&self, seen: &RequestView<'_>, indexed: IndexedMatch) -> Result<When, Mismatch> {
+    pub fn check(&self, seen: &RequestView<'_>, indexed: IndexedMatch) -> Result<When, Mismatch> {
         if self.call.is_some() {
             return Err(Mismatch::Call);
         }
@@ -152,7 +154,7 @@ impl Match {
 
     /// Checks whether the rule applies to a call that names it. A rule for requests always does: the call uses its
     /// limit, and its conditions on requests are ignored.
-    pub(crate) fn check_call(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
+    pub fn check_call(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
         if self.call.is_some() { self.check_rest(seen) } else { Ok(When::Holds) }
     }
 
@@ -188,6 +190,22 @@ impl Match {
         if has_failed { Ok(When::Failed) } else { Err(Mismatch::When) }
     }
 
+    /// Returns the attributes that its headers and its expression read.
+    pub fn read_attributes(&self) -> impl Iterator<Item = &Attribute> {
+        let headers = self.headers.iter().map(|header| &header.header);
+        headers.chain(self.when.iter().flat_map(Expression::attributes))
+    }
+
+    /// Returns the names of the arguments of a rule for calls of functions.
+    pub fn call(&self) -> Option<&[Box<str>]> {
+        self.call.as_deref()
+    }
+
+    /// Returns the domains of Envoy's rate limit service that it matches.
+    pub fn domains(&self) -> &[Box<str>] {
+        &self.domains
+    }
+
     /// Checks host and path. The error is the one that differs.
     pub(crate) fn check_host_and_path(&self, seen: &RequestView<'_>) -> Result<(), Mismatch> {
         let host = seen.host();
@@ -208,12 +226,12 @@ impl Match {
     }
 
     /// Returns the request with the parameters of its path.
-    pub(crate) fn view<'a, 's>(&'a self, seen: &'a RequestView<'s>) -> WithParameters<'a, 's> {
+    pub fn view<'a, 's>(&'a self, seen: &'a RequestView<'s>) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths, form: None }
     }
 
     /// Returns the request with the parameters of another form of its path.
-    pub(crate) fn view_of<'a, 's>(&'a self, seen: &'a RequestView<'s>, form: &'a str) -> WithParameters<'a, 's> {
+    pub fn view_of<'a, 's>(&'a self, seen: &'a RequestView<'s>, form: &'a str) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths, form: Some(form) }
     }
 
@@ -224,7 +242,7 @@ impl Match {
     }
 
     /// Returns `true` if it has no conditions other than host and path.
-    pub(crate) fn is_host_and_path(&self) -> bool {
+    pub fn is_host_and_path(&self) -> bool {
         let Self { paths: _, methods, hosts: _, headers, networks, domains, descriptor, when, others, call } = self;
         let is_empty = methods.is_empty() && headers.is_empty() && domains.is_empty() && descriptor.is_none();
         is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
@@ -236,7 +254,7 @@ impl Match {
     }
 
     /// Returns `true` if only requests from Envoy's rate limit filter can match.
-    pub(crate) fn is_for_envoy(&self) -> bool {
+    pub fn is_for_envoy(&self) -> bool {
         !self.domains.is_empty() || self.descriptor.is_some()
     }
 }

@@ -89,7 +89,6 @@ pub struct Rule {
 
 /// The cost of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CostOf {
     /// 1, because the rule has no `cost`.
     #[default]
@@ -135,7 +134,6 @@ pub enum Mode {
 
 /// The handling of a request whose key is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Missing {
     /// The rule does not apply to the request.
     #[default]
@@ -193,7 +191,7 @@ pub enum Bodies {
 
 impl Rule {
     /// The attributes that the rule reads, except for those of its `match`.
-    pub(crate) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+    pub fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         let cost = match &self.cost {
             CostOf::Request | CostOf::Fixed(_) => None,
             CostOf::Expression(expression) => Some(expression.attributes()),
@@ -202,7 +200,7 @@ impl Rule {
     }
 
     /// Returns `true` if the rule reads an attribute that the file's `identity` defines.
-    pub(crate) fn reads_identity(&self) -> bool {
+    pub fn reads_identity(&self) -> bool {
         let is_known_by_it = |attribute: &Attribute| matches!(attribute, Attribute::Named(_) | Attribute::Jwt(_));
         let when = self.matches.when.iter().flat_map(Expression::attributes);
         let has_registered = self.by.has_registered() || !self.matches.others.is_empty();

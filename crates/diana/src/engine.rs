@@ -33,15 +33,16 @@ mod throttle;
 mod verdict;
 mod wait_queue;
 
+use crate::RuleSet;
 use crate::overload::{LoadMeter, Sheddings};
 use crate::rule_limiter::RuleLimiter;
+use crate::ruleset::{Move, RuleNotCallable};
 pub use actual_cost::ActualCost;
 use arc_swap::ArcSwap;
 use asks::Scope;
 pub use decide::DecideMode;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
-use diana_rules::ruleset::{Move, RuleNotCallable};
-use diana_rules::{Attributes, RuleFile, RuleSet};
+use diana_rules::{Attributes, RuleFile};
 pub use explain::{Explanation, PermissionExplanation, RuleExplanation};
 pub use future::AcquireFuture;
 pub use key_admin::{KeyAdminError, KeyChange, KeyOperation, KeyStatus, LimitStatus};
@@ -170,7 +171,7 @@ impl Engine {
     }
 
     /// Decides about a call by one named rule, and waits as long as it requires, like [`acquire`](Self::acquire). Other rules
-    /// are not checked. See [`RuleSet::find_named`](diana_rules::RuleSet::find_named) for the parts of the rule that apply.
+    /// are not checked. See [`RuleSet::find_named`](crate::RuleSet::find_named) for the parts of the rule that apply.
     ///
     /// ```
     /// use diana::Engine;

@@ -66,6 +66,8 @@ pub mod pace;
 mod reload;
 #[cfg(feature = "rules")]
 mod rule_limiter;
+#[cfg(feature = "rules")]
+pub mod ruleset;
 
 #[cfg(all(feature = "redis", feature = "rules"))]
 pub use connect_redis::connect;
@@ -111,6 +113,8 @@ pub use overload::LoadMeter;
 pub use reload::Reloader;
 #[cfg(feature = "rules")]
 pub use rule_limiter::RuleLimiter;
+#[cfg(feature = "rules")]
+pub use ruleset::RuleSet;
 
 /// Returns a registry with the file extensions of the enabled features: the check for algorithms that Redis does not
 /// support, and the section `remote`.

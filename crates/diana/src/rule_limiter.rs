@@ -1,10 +1,10 @@
 //! One rule of an engine as a limiter, for pools and paced streams.
 
 use crate::engine::{DecideMode, Engine, Permit};
+use crate::ruleset::RuleNotCallable;
 use diana_core::{
     BoxFuture, Concurrency, MaxWait, PermitSource, RateSource, Retry, SourceError, SourcePermit, TakeError,
 };
-use diana_rules::ruleset::RuleNotCallable;
 use diana_rules::{Attribute, Attributes};
 use std::borrow::Cow;
 use std::fmt;

@@ -2,10 +2,10 @@
 
 use super::{Counts, History, Sample, series::SPAN};
 use crate::ReportServices;
+use diana::RuleSet;
+use diana::ruleset::{CompiledRule, RuleCounts};
 use diana::{Clock, Engine};
 use diana_metrics::{Buckets, Metrics, Outcome, Totals};
-use diana_rules::RuleSet;
-use diana_rules::ruleset::{CompiledRule, RuleCounts};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;

@@ -5,10 +5,10 @@
 use super::text::{Kind, Text};
 use crate::rules::Counts;
 use diana::redis::RedisStore;
+use diana::ruleset::{CompiledRule, KeyOutcome, RuleCounts, Window};
 use diana::store::KeyUsage;
 use diana::{Engine, Timestamp};
 use diana_rules::rule::CountedIn;
-use diana_rules::ruleset::{CompiledRule, KeyOutcome, RuleCounts, Window};
 use std::time::Duration;
 
 /// The maximum number of rules with samples of their own.

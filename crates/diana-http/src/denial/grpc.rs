@@ -5,7 +5,7 @@ use crate::ratelimit_headers::{number as digits, whole_seconds};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use diana::Retry;
-use diana::rules::ruleset::DenyReason;
+use diana::ruleset::DenyReason;
 use diana::{Reason, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};

@@ -8,8 +8,8 @@ pub(super) use unscoped::{CallFuture, RequestCaller};
 #[cfg(feature = "macros")]
 mod scoped {
     use crate::attributes::HttpAttributes;
+    use diana::RuleSet;
     use diana::limited::{Caller, Scoped};
-    use diana::rules::RuleSet;
     use http::Request;
     use http::request::Parts;
     use std::net::IpAddr;
@@ -45,7 +45,7 @@ mod scoped {
 
 #[cfg(not(feature = "macros"))]
 mod unscoped {
-    use diana::rules::RuleSet;
+    use diana::RuleSet;
     use http::Request;
     use http::request::Parts;
     use std::net::IpAddr;

@@ -5,9 +5,10 @@
 //! request is rejected with 400 before it gets there. `diana-server/tests/it/gateway/paths.rs` compares the model of
 //! nginx with a real one.
 
+use diana::RuleSet;
 use diana::rules::http_settings::SpellingPolicy;
-use diana::rules::ruleset::{Matches, Purpose};
-use diana::rules::{Document, Registry, RuleFile, RuleSet};
+use diana::rules::{Document, Registry, RuleFile};
+use diana::ruleset::{Matches, Purpose};
 use diana_http::{HttpAttributes, malformed_path};
 use http::{Request, Uri};
 use proptest::prelude::*;

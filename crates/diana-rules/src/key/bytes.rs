@@ -33,7 +33,7 @@ pub(super) fn parts(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The prefix lengths of an address that make up a key, for IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PrefixLengths {
+pub struct PrefixLengths {
     pub(super) v4: u8,
     pub(super) v6: u8,
 }

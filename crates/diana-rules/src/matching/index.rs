@@ -31,19 +31,22 @@ use hashbrown::HashMap;
 
 /// A rule, by its number, that may match the request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) rule: u32,
-    pub(crate) indexed: IndexedMatch,
+pub struct Candidate {
+    /// The number of the rule.
+    pub rule: u32,
+    /// What the index has compared already.
+    pub indexed: IndexedMatch,
 }
 
 /// The maximum length of a host name.
 const LONGEST_NAME: usize = 253;
 
-pub(crate) type Candidates = Vec<Candidate>;
+/// The rules that may match a request.
+pub type Candidates = Vec<Candidate>;
 
 /// Rules by host and path.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub struct Index {
     any_host: Tree,
     exact: NameMap<Tree>,
     below: NameMap<Tree>,
@@ -88,7 +91,8 @@ struct Bucket {
 }
 
 impl Index {
-    pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Match>) -> Self {
+    /// Indexes the matches of rules; the first one has number 0.
+    pub fn new<'a>(rules: impl Iterator<Item = &'a Match>) -> Self {
         let mut index = Self::default();
         for (number, own) in rules.enumerate().filter(|(_, own)| own.call.is_none()) {
             let rule = u32::try_from(number).unwrap_or(u32::MAX);
@@ -115,7 +119,7 @@ impl Index {
 
     /// Collects the rules that may match the request, in the order of the file.
     #[inline]
-    pub(crate) fn candidates(&self, seen: &RequestView<'_>, found: &mut Candidates) {
+    pub fn candidates(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.any_host.collect(seen, found);
         if self.has_hosts {
             self.collect_by_host(seen, found);

@@ -7,11 +7,13 @@ use super::path::PathPattern;
 use crate::attributes::{Attribute, Attributes, DescriptorEntry, Doubt};
 use crate::rule::Rule;
 use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 
 /// One request, with its host and path already read.
-pub(crate) struct RequestView<'a> {
-    pub(crate) request: &'a dyn Attributes,
+pub struct RequestView<'a> {
+    /// The request.
+    pub request: &'a dyn Attributes,
     path: Option<Cow<'a, str>>,
     other_paths: &'a [String],
     host: Option<Cow<'a, str>>,
@@ -19,7 +21,7 @@ pub(crate) struct RequestView<'a> {
 
 /// The attributes that a [`RequestView`] reads up front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NeededAttributes {
+pub struct NeededAttributes {
     path: bool,
     /// The other forms of the path, too.
     other_paths: bool,
@@ -28,11 +30,11 @@ pub(crate) struct NeededAttributes {
 
 impl NeededAttributes {
     /// The host and all forms of the path.
-    pub(crate) const ALL: Self = Self { path: true, other_paths: true, host: true };
+    pub const ALL: Self = Self { path: true, other_paths: true, host: true };
 
     /// Adds the attributes that a `match` reads.
     #[must_use]
-    pub(crate) fn and(self, own: &Match) -> Self {
+    pub fn and(self, own: &Match) -> Self {
         let other_paths = !own.paths.is_empty() || own.when.is_some() || !own.others.is_empty();
         Self {
             path: self.path || !own.paths.is_empty(),
@@ -43,14 +45,15 @@ impl NeededAttributes {
 
     /// Adds the attributes that a rule's lists read: `allow` and `deny` compare keys, which may be paths.
     #[must_use]
-    pub(crate) fn with_lists_of(self, rule: &Rule) -> Self {
+    pub fn with_lists_of(self, rule: &Rule) -> Self {
         let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
         Self { other_paths: self.other_paths || has_lists, ..self }
     }
 }
 
 impl<'a> RequestView<'a> {
-    pub(crate) fn new(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
+    /// Computes what is needed of a request.
+    pub fn new(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
         let path = if needed.path { request.get(&Attribute::Path) } else { None };
         let other_paths = if needed.other_paths { request.other_paths() } else { &[] };
         let host = if needed.host { request.get(&Attribute::Host).map(as_compared) } else { None };
@@ -58,7 +61,7 @@ impl<'a> RequestView<'a> {
     }
 
     /// Creates a view for routes: with only the form of the path that keeps escaped separators.
-    pub(crate) fn for_routes(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
+    pub fn for_routes(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
         let mut seen = Self::new(request, needed);
         if let Some(literal) = std::mem::take(&mut seen.other_paths).first() {
             seen.path = Some(Cow::Borrowed(literal));
@@ -67,31 +70,32 @@ impl<'a> RequestView<'a> {
     }
 
     /// The decoded form of the path.
-    pub(crate) fn path(&self) -> Option<&str> {
+    pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
     /// All forms of the path: first the decoded one, then the [others](Attributes::other_paths).
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.path.as_deref().into_iter().chain(self.other_paths())
     }
 
     /// All forms of the path except the first.
-    pub(crate) fn other_paths(&self) -> impl Iterator<Item = &str> {
+    pub fn other_paths(&self) -> impl Iterator<Item = &str> {
         self.other_paths.iter().map(String::as_str)
     }
 
     /// Returns `true` if the path has other forms.
-    pub(crate) fn has_other_paths(&self) -> bool {
+    pub fn has_other_paths(&self) -> bool {
         !self.other_paths.is_empty()
     }
 
     /// The normalised host.
-    pub(crate) fn host(&self) -> Option<&str> {
+    pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
-    pub(crate) fn ip(&self) -> Option<IpAddr> {
+    /// Returns the address of the client.
+    pub fn ip(&self) -> Option<IpAddr> {
         self.request.ip().map(canonical)
     }
 }
@@ -104,7 +108,7 @@ fn as_compared(host: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// A request with normalised host, path and address, so that no spelling of them evades a rule.
-pub(crate) struct Normalised<'a>(pub(crate) &'a dyn Attributes);
+pub struct Normalised<'a>(pub &'a dyn Attributes);
 
 impl Normalised<'_> {
     /// Returns `true` if this attribute is normalised.
@@ -155,7 +159,7 @@ fn merged(path: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// A request as one rule sees it: with the parameters of its path, and its host normalised.
-pub(crate) struct WithParameters<'a, 's> {
+pub struct WithParameters<'a, 's> {
     pub(crate) seen: &'a RequestView<'s>,
     pub(crate) paths: &'a [PathPattern],
     /// The form of the path to use, if it is not the first.
@@ -164,7 +168,7 @@ pub(crate) struct WithParameters<'a, 's> {
 
 impl WithParameters<'_, '_> {
     /// Returns `true` if this attribute is normalised or a path parameter.
-    pub(crate) fn is_about(attribute: &Attribute) -> bool {
+    pub fn is_about(attribute: &Attribute) -> bool {
         Normalised::is_about(attribute) || matches!(attribute, Attribute::Param(_))
     }
 }
@@ -208,5 +212,23 @@ impl Attributes for WithParameters<'_, '_> {
 
     fn ip(&self) -> Option<IpAddr> {
         self.seen.ip()
+    }
+}
+
+impl fmt::Debug for RequestView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RequestView")
+    }
+}
+
+impl fmt::Debug for Normalised<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Normalised")
+    }
+}
+
+impl fmt::Debug for WithParameters<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithParameters")
     }
 }

@@ -58,13 +58,14 @@ impl KeyList {
     }
 
     /// Returns `true` if one of these key parts, written as in a file, is in the list.
-    pub(crate) fn contains_values(&self, by: &KeySpec, values: &[&str]) -> bool {
+    pub fn contains_values(&self, by: &KeySpec, values: &[&str]) -> bool {
         by.any_value(values, |address, part| {
             address.is_some_and(|address| self.networks.contains(address)) || self.keys.contains(part)
         })
     }
 
-    pub(crate) fn contains(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
+    /// Returns `true` if a request is in the list, by its key or its address.
+    pub fn contains(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let by_address =
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
         let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));
@@ -73,7 +74,7 @@ impl KeyList {
 
     /// Like [`contains`](Self::contains), but also `true` for a request with several values for a part of the key: it
     /// is unknown which value the upstream uses, and one of them may be in the list.
-    pub(crate) fn may_contain(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
+    pub fn may_contain(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let is_ambiguous = || !self.keys.is_empty() && by.any_part(request, |part| part == SEVERAL.as_bytes());
         self.contains(by, seen, request) || is_ambiguous()
     }

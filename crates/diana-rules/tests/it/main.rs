@@ -3,11 +3,8 @@
 //! `cargo test -p diana-rules --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-mod calls;
 mod common;
-mod descriptors;
 mod documents;
-mod index_laws;
 mod permissions;
 mod rule_error_combinations;
 mod rule_error_fields;

@@ -3,11 +3,11 @@
 
 use super::input::InputError;
 use super::output;
+use diana::ruleset::ExplainedRule;
 use diana::{Explanation, Retry, RuleExplanation, Verdict};
 use diana_http::head::RejectedRequest;
 use diana_rules::file::NotChecked;
 use diana_rules::rule::{Mode, Rule};
-use diana_rules::ruleset::ExplainedRule;
 use diana_rules::{Problems, RuleFile, describe};
 use serde::Serialize;
 use std::process::ExitCode;

@@ -1,9 +1,10 @@
 //! Realistic configurations of envoyproxy/ratelimit become the expected rules.
 
 use crate::support::{compare, folder, rule_names};
+use diana::RuleSet;
+use diana::ruleset::{Matches, Purpose};
 use diana_rules::attributes::DescriptorEntry;
-use diana_rules::ruleset::{Matches, Purpose};
-use diana_rules::{Attribute, Attributes, Document, RuleFile, RuleSet};
+use diana_rules::{Attribute, Attributes, Document, RuleFile};
 use diana_server::import::import_envoy;
 use proptest::prelude::*;
 use std::borrow::Cow;

@@ -8,12 +8,12 @@
 
 use super::asks::{AskList, Scope, ScopedDecision};
 use super::{EngineState, Verdict};
+use crate::ruleset::CompiledLimit;
 use diana_core::{
     Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
     Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
 };
 use diana_rules::rule::{CostOf, CountedIn, OnStatus, Rule};
-use diana_rules::ruleset::CompiledLimit;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ impl<'a> Corrections<'a> {
         let mut all = Self::default();
         let zeroed = &verdict.unusual.settled_to_zero;
         for (index, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
-            let rule = verdict.rules().rule(matched.rule).map(diana_rules::ruleset::CompiledRule::rule);
+            let rule = verdict.rules().rule(matched.rule).map(crate::ruleset::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
             let is_empty = zeroed.contains(&(of.scope, index));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {

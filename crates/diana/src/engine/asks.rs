@@ -1,10 +1,10 @@
 //! The queries of one request: one for each limit of its rules, in the order of the rules.
 
 use super::Verdict;
+use crate::RuleSet;
+use crate::ruleset::{ChargedAt, CompiledLimit, MatchedRule, Matches};
 use diana_core::{Answer, Ask, Cost, Decision, Limit, MaxWait};
-use diana_rules::RuleSet;
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{ChargedAt, CompiledLimit, MatchedRule, Matches};
 use smallvec::SmallVec;
 
 /// Some queries of a request.

@@ -5,9 +5,9 @@ use super::asks::{AskList, OwnedAsks};
 use super::local_counts::LocalCounts;
 use super::shared_store::SharedStore;
 use super::{EngineState, Verdict};
+use crate::ruleset::{ChargedRule, CompiledLimit, Matches, RequestOutcome};
 use diana_core::{Ask, LocalStore};
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{ChargedRule, CompiledLimit, Matches, RequestOutcome};
 use std::sync::Arc;
 
 impl EngineState {

@@ -14,9 +14,9 @@ use super::asks::{AskList, OwnedAsks, Scope, ScopedDecision};
 use super::charge_other_rules::charge_in_background;
 use super::permit::poll_once;
 use super::{ActualCost, EngineState, Verdict};
+use crate::ruleset::{ChargedAt, CompiledRule, KeyOutcome, MatchedRule, Needs};
 use diana_core::{Answer, Ask, Cost, Decision, LocalStore, MaxWait, Status};
 use diana_rules::rule::{CountedIn, Mode, Rule};
-use diana_rules::ruleset::{ChargedAt, CompiledRule, KeyOutcome, MatchedRule, Needs};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

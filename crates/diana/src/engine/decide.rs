@@ -5,10 +5,10 @@ use super::permit::{Denial, Permit};
 use super::shared_store::InFlightQuery;
 use super::verdict::RecycledVerdict;
 use super::{AcquireFuture, ActiveRules, Engine, EngineState, Verdict};
+use crate::ruleset::{CompiledRule, DenyReason, MatchedRule, Needs, Plan, Purpose};
 use arc_swap::ArcSwap;
 use diana_core::{Cost, LocalStore, MaxWait};
 use diana_rules::rule::{CountedIn, Mode};
-use diana_rules::ruleset::{CompiledRule, DenyReason, MatchedRule, Needs, Plan, Purpose};
 use std::time::Duration;
 
 #[cfg(test)]

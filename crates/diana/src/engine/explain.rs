@@ -3,10 +3,10 @@
 use crate::engine::asks::Scope;
 use crate::engine::verdict::time;
 use crate::engine::{Engine, Verdict};
+use crate::ruleset::ExplainedRule;
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry};
 use diana_rules::Attributes;
 use diana_rules::rule::{CountByStatus, CountedIn, Missing, Mode, OnStatus};
-use diana_rules::ruleset::ExplainedRule;
 use std::fmt;
 use std::time::Duration;
 
@@ -67,8 +67,7 @@ impl Engine {
         async move {
             let mut explanation = Explanation { rules: Vec::new(), permission };
             for (number, result) in explained.rules.into_iter().enumerate() {
-                let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::ruleset::CompiledRule::rule)
-                else {
+                let Some(rule) = verdict.rules().rules().get(number).map(crate::ruleset::CompiledRule::rule) else {
                     continue;
                 };
                 let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());
@@ -210,8 +209,6 @@ impl fmt::Display for RuleExplanation {
                 self.counted_by_status(f)?;
                 self.statuses(f)
             }
-            // Variants that are newer than this crate.
-            other => write!(f, "{other:?}"),
         }
     }
 }

@@ -5,10 +5,11 @@
 
 use super::Engine;
 use super::shared_store::SharedStore;
+use crate::RuleSet;
+use crate::ruleset::{ChargedAt, CompiledLimit, InvalidKey, Listed, Matches, Purpose};
 use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
+use diana_rules::Attributes;
 use diana_rules::rule::CountedIn;
-use diana_rules::ruleset::{ChargedAt, CompiledLimit, InvalidKey, Listed, Matches, Purpose};
-use diana_rules::{Attributes, RuleSet};
 use std::sync::Arc;
 use std::time::Duration;
 

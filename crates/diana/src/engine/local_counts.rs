@@ -7,10 +7,10 @@ mod reservations;
 
 use super::asks::{AskList, Charges, OwnedAsks, Scope, ScopedDecision};
 use super::verdict::Verdict;
+use crate::ruleset::Needs;
 use diana_core::{
     Ask, Clock, Decision, LocalStore, MaxWait, MemoryStore, ResetListener, SystemClock, Timestamp, WaitQueues,
 };
-use diana_rules::ruleset::Needs;
 use parking_lot::Mutex;
 use reservations::Reservations;
 use std::hash::{BuildHasher, RandomState};

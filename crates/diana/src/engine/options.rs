@@ -4,11 +4,12 @@ use super::local_counts::LocalCounts;
 use super::shared_store::{Background, SharedStore};
 use super::throttle::ThrottleLimits;
 use super::{ActiveRules, Engine, EngineState, Snapshot};
+use crate::RuleSet;
 use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
+use diana_rules::RuleFile;
 use diana_rules::file::OnFullKeys;
-use diana_rules::{RuleFile, RuleSet};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 

@@ -10,13 +10,13 @@ mod keepalive;
 use super::asks::{Charges, OwnedAsks, Scope, ScopedDecision};
 use super::local_counts::LocalCounts;
 use super::verdict::Verdict;
+use crate::ruleset::Needs;
 pub(super) use background::Background;
 use diana_core::{
     Ask, ClThrottle, ClThrottleAnswer, Decision, Limit, LocalStore, MaxWait, RefundFuture, ResetListener, Store,
     StoreError, Timestamp,
 };
 use diana_rules::rule::CountedIn;
-use diana_rules::ruleset::Needs;
 pub(super) use keepalive::{HeldLeases, LeaseGuard};
 use smallvec::SmallVec;
 use std::any::Any;

@@ -10,14 +10,15 @@ mod waits;
 use super::EngineState;
 use super::asks::{Scope, ScopedDecision};
 use super::local_counts::LocalCounts;
+use crate::RuleSet;
 pub(super) use crate::duration_text::time;
-use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
-use diana_rules::ruleset::{
+use crate::ruleset::{
     ChargedAt, CompiledRule, DeniedBy, DenyReason, KeyOutcome, MatchedRule, Matches, Plan, Purpose, RequestOutcome,
     RuleNotCallable, sample,
 };
-use diana_rules::{Attributes, RuleFile, RuleSet};
+use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
+use diana_rules::rule::{CountedIn, Mode, OverLimit, Rule};
+use diana_rules::{Attributes, RuleFile};
 use fields::{Decisions, DenyingRule, UnusualParts};
 pub(super) use fields::{Queued, Rules};
 use limited_by::LoggedOutcome;
@@ -487,8 +488,6 @@ impl fmt::Display for Verdict {
             Some(Reason::Rule { rule, why: DenyReason::Overloaded(resource) }) => {
                 write!(f, " by `{}`: overloaded ({resource})", rule.name)
             }
-            // Variants that are newer than this crate.
-            Some(Reason::Rule { rule, why }) => write!(f, " by `{}`: {why:?}", rule.name),
             Some(Reason::Limit(asked)) => {
                 let by = if self.is_granted() { ", closest to" } else { " by" };
                 write!(f, "{by} `{}`", asked.limit.name())?;

@@ -23,9 +23,9 @@
 use super::asks::{Scope, ScopedDecision};
 use super::verdict::Queued;
 use super::{ActiveRules, EngineState, Verdict};
+use crate::ruleset::{CompiledLimit, CompiledRule, MatchedRule, Needs, WaitingRequest};
 use arc_swap::ArcSwap;
 use diana_core::{Answer, Decision, LocalStore, MaxWait, Outcome, Retry, Timestamp, WaitQueues};
-use diana_rules::ruleset::{CompiledLimit, CompiledRule, MatchedRule, Needs, WaitingRequest};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;

@@ -17,11 +17,11 @@
 //! number is denied. So of 1,000 requests at 30 % exactly 300 are denied, evenly spread.
 
 use super::LoadMeter;
+use crate::ruleset::Resource;
 use arc_swap::ArcSwap;
 use diana_core::Quota;
 use diana_rules::RuleFile;
 use diana_rules::rule::Overload;
-use diana_rules::ruleset::Resource;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

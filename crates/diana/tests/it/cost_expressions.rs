@@ -3,7 +3,7 @@
 use crate::support::{clock, decide, file, now};
 use diana::rules::attributes::SyntheticRequest;
 use diana::rules::rule::OverLimit;
-use diana::rules::ruleset::DenyReason;
+use diana::ruleset::DenyReason;
 use diana::store::MemoryStore;
 use diana::{ActualCost, Engine, EngineOptions, Reason};
 

@@ -238,7 +238,7 @@ fn top_keys_are_those_that_were_charged() {
         }
         let rules = engine.rules();
         let rule = rules.named("failed").unwrap();
-        let (outcome, window) = (diana::rules::ruleset::KeyOutcome::Allowed, diana::rules::ruleset::Window::Minute);
+        let (outcome, window) = (diana::ruleset::KeyOutcome::Allowed, diana::ruleset::Window::Minute);
         let top = rule.top_keys(outcome, window, 10, engine.now());
         let keys = top.keys.iter().map(|top| (String::from_utf8_lossy(&top.key).into_owned(), top.count));
         assert_eq!(keys.collect::<Vec<_>>(), [("alice".to_owned(), 2), ("carol".to_owned(), 1)]);

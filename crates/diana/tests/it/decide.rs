@@ -3,7 +3,7 @@
 use crate::support::{Decides, account, decide, decision_text, engine, now, request};
 use diana::Retry;
 use diana::rules::rule::OverLimit;
-use diana::rules::ruleset::DenyReason;
+use diana::ruleset::DenyReason;
 use diana::{Engine, Reason};
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ fn shadow_rules_count_and_deny_no_request() {
     let denied = decide(&engine, &request());
     assert!(!denied.is_granted());
     let shadow_denials =
-        engine.rules().rules().iter().map(diana::rules::ruleset::CompiledRule::shadow_denials).collect::<Vec<_>>();
+        engine.rules().rules().iter().map(diana::ruleset::CompiledRule::shadow_denials).collect::<Vec<_>>();
     assert_eq!(shadow_denials, [0, 2, 3]);
 }
 

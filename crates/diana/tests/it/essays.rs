@@ -6,7 +6,7 @@
 
 use crate::support::{decide, engine};
 use diana::rules::attributes::SyntheticRequest;
-use diana::rules::ruleset::{KeyOutcome, Window};
+use diana::ruleset::{KeyOutcome, Window};
 use diana::{Clock, Engine, ManualClock, Timestamp};
 use std::time::Duration;
 

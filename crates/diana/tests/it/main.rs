@@ -4,15 +4,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 mod algorithm_plots;
+mod calls;
 #[cfg(feature = "redis")]
 mod cancellation;
+#[path = "../../../diana-rules/tests/it/common.rs"]
+mod common;
 mod cost_expressions;
 mod count_by_status;
 #[cfg(feature = "redis")]
 mod custom_extensions;
 mod decide;
+mod descriptors;
 mod essays;
 mod guard;
+mod index_laws;
 mod key_admin;
 mod limited;
 mod limited_async;
@@ -48,3 +53,8 @@ mod support;
 mod throttle;
 mod top_keys;
 mod wait_queues;
+
+/// The registry of the files that [`common`] reads.
+fn registry() -> diana::rules::Registry {
+    diana::rules::Registry::default()
+}

@@ -1,7 +1,7 @@
 //! Rules by the machine's load or the response latency, and the counters of every rule.
 
 use crate::support::{account, decide, decision_text, engine, file, now, request};
-use diana::rules::ruleset::{DenyReason, Resource, RuleCounts};
+use diana::ruleset::{DenyReason, Resource, RuleCounts};
 use diana::store::MemoryStore;
 use diana::{Engine, Reason, ResponseClass};
 use diana::{Retry, Timestamp};

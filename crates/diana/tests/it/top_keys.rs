@@ -2,7 +2,7 @@
 
 use crate::support::{account, decide, engine, file};
 use diana::Engine;
-use diana::rules::ruleset::{KeyOutcome, MAX_LOGGED, TopKeys, Window};
+use diana::ruleset::{KeyOutcome, MAX_LOGGED, TopKeys, Window};
 use std::time::Duration;
 
 fn top(engine: &Engine, rule: &str, outcome: KeyOutcome) -> TopKeys {

@@ -1,11 +1,12 @@
 //! The sample files in `examples/rules` are complete, and their rules treat requests as their comments say.
 
+use diana::RuleSet;
+use diana::ruleset::{DenyReason, Matches, Purpose};
 use diana_admin::AdminSection;
 use diana_config::RemoteSection;
 use diana_gateway::section::GatewaySection;
 use diana_rules::rule::{CountedIn, Mode, OnStatus, OverLimit};
-use diana_rules::ruleset::{DenyReason, Matches, Purpose};
-use diana_rules::{Attribute, Attributes, Document, RuleFile, RuleSet};
+use diana_rules::{Attribute, Attributes, Document, RuleFile};
 use std::borrow::Cow;
 use std::path::Path;
 

@@ -2,9 +2,9 @@
 
 use super::{AcquireFuture, DecideMode};
 use crate::engine::{Engine, EngineOptions, Verdict};
+use crate::ruleset::{Plan, Purpose};
 use diana_core::{ManualClock, Timestamp};
 use diana_rules::attributes::SyntheticRequest;
-use diana_rules::ruleset::{Plan, Purpose};
 use diana_rules::{Document, Registry, RuleFile};
 use proptest::prelude::*;
 use std::time::Duration;

@@ -2,17 +2,17 @@
 //!
 //! # What always holds (tests/it/denial_log.rs)
 //! - Of each key, one denial a minute is logged at once, and of each rule at most
-//!   [`MAX_LOGGED`](diana_rules::ruleset::MAX_LOGGED). The others are counted, and logged together with
+//!   [`MAX_LOGGED`](crate::ruleset::MAX_LOGGED). The others are counted, and logged together with
 //!   [`Engine::log_denied_minutes`](crate::Engine::log_denied_minutes).
 //! - Keys are written as the file's `log_keys` says.
 
 use super::Verdict;
+use crate::RuleSet;
 use crate::engine::asks::Scope;
+use crate::ruleset::{DenyReason, KeyRange};
 use diana_core::{Retry, Timestamp};
-use diana_rules::RuleSet;
 use diana_rules::logged_keys::LogLevel;
 use diana_rules::rule::{Mode, Rule};
-use diana_rules::ruleset::{DenyReason, KeyRange};
 use std::net::IpAddr;
 
 /// A rule that limited a request, and the key that it counts.
@@ -98,8 +98,6 @@ impl Verdict {
             DenyReason::Missing => "no key",
             DenyReason::Cost => "the cost can't be computed",
             DenyReason::Overloaded(_) => "overloaded",
-            // Variants that are newer than this crate.
-            _ => "other",
         })
     }
 

@@ -3,8 +3,8 @@
 use super::Verdict;
 use super::fields::{DenyingRule, LogEntry};
 use super::limited_by::LoggedOutcome;
+use crate::ruleset::{ChargedAt, KeyOutcome, KeyRange, RequestOutcome, sample};
 use diana_rules::rule::{Mode, OverLimit};
-use diana_rules::ruleset::{ChargedAt, KeyOutcome, KeyRange, RequestOutcome, sample};
 use std::time::Duration;
 
 impl Verdict {

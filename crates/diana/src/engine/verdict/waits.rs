@@ -1,8 +1,8 @@
 //! How long a request waits for each rule: in a queue, or for a reserved time.
 
 use super::{CheckedLimit, Verdict};
+use crate::ruleset::{CompiledRule, WaitingRequest};
 use diana_rules::rule::Rule;
-use diana_rules::ruleset::{CompiledRule, WaitingRequest};
 use std::time::Duration;
 
 impl Verdict {

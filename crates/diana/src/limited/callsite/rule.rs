@@ -5,8 +5,8 @@ use super::block_on::block_on;
 use super::cache::Cache;
 use crate::engine::{DecideMode, Engine, Permit, Reason, Verdict};
 use crate::limited::{Caller, Cause, Limited};
+use crate::ruleset::RuleNotCallable;
 use diana_core::Retry;
-use diana_rules::ruleset::RuleNotCallable;
 use tokio::runtime::Handle;
 
 /// A call site with a named rule.

@@ -1,10 +1,11 @@
 //! Rules for requests from Envoy: `domain`, `descriptor`, `charges`, and how many requests one stands for.
 
 use crate::common::{check, problems_of};
+use diana::RuleSet;
+use diana::ruleset::{Matches, Purpose};
 use diana_core::Cost;
 use diana_rules::attributes::DescriptorEntry;
-use diana_rules::ruleset::{Matches, Purpose};
-use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
+use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile};
 use std::borrow::Cow;
 
 /// The entries of a descriptor.

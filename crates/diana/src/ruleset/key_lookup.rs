@@ -1,8 +1,8 @@
 //! Lookup of a key of a rule by its values, through the admin API, without a request.
 
 use super::compiled_rule::{CompiledLimit, CompiledRule};
-use crate::key::KeyBytes;
-use crate::rule::Missing;
+use diana_rules::key::KeyBytes;
+use diana_rules::rule::Missing;
 
 /// The values do not form a key of the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,8 @@ impl CompiledRule {
     /// list is the key of everyone, or of all requests whose key is missing (`missing: shared`).
     ///
     /// ```
-    /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
+    /// use diana::RuleSet;
+    /// use diana_rules::{Document, Registry, RuleFile};
     ///
     /// let document = Document::new("diana.yaml", "rules: [{name: a, by: ip/24, limit: 5/s}]");
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);

@@ -1,9 +1,10 @@
 //! Properties of the index: it finds the same rules as checking them one by one, in the order of the file.
 
+use diana::RuleSet;
+use diana::ruleset::{Matches, Purpose};
 use diana_rules::attributes::{SEVERAL, SyntheticRequest};
 use diana_rules::matching::{Match, first_route};
-use diana_rules::ruleset::{Matches, Purpose};
-use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
+use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile};
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -14,18 +14,18 @@ mod read_headers;
 mod rule_by_name;
 mod top_keys;
 
-use crate::attributes::{Attribute, Attributes};
-use crate::file::RuleFile;
-use crate::identity::Identity;
-use crate::key::KeySpec;
-use crate::logged_keys::LoggedKeys;
-use crate::matching::index::{Candidate, Index};
-use crate::matching::{IndexedMatch, NeededAttributes, Normalised, RequestView, When};
-use crate::permissions::{Permission, Permissions};
-use crate::rule::{Mode, Rule};
 pub use compiled_rule::{CompiledLimit, CompiledRule, Move};
 use compiled_rule::{Expressions, Hits, RecordsKeys, Subject};
 use diana_core::Limit;
+use diana_rules::attributes::{Attribute, Attributes};
+use diana_rules::file::RuleFile;
+use diana_rules::identity::Identity;
+use diana_rules::key::KeySpec;
+use diana_rules::logged_keys::LoggedKeys;
+use diana_rules::matching::index::{Candidate, Index};
+use diana_rules::matching::{IndexedMatch, NeededAttributes, Normalised, RequestView, When};
+use diana_rules::permissions::{Permission, Permissions};
+use diana_rules::rule::{Mode, Rule};
 pub use explain::{Explained, ExplainedRule};
 use hashbrown::{HashMap, HashSet};
 pub use key_lookup::{InvalidKey, Listed};
@@ -41,8 +41,9 @@ pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, T
 /// The active rules.
 ///
 /// ```
-/// use diana_rules::ruleset::{Matches, Purpose};
-/// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
+/// use diana::ruleset::{Matches, Purpose};
+/// use diana::RuleSet;
+/// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile};
 /// use std::borrow::Cow;
 ///
 /// struct Request(&'static str);
@@ -187,7 +188,8 @@ impl RuleSet {
     ///
     /// ```
     /// use diana_rules::attributes::SyntheticRequest;
-    /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
+    /// use diana::RuleSet;
+    /// use diana_rules::{Document, Registry, RuleFile};
     ///
     /// let document = Document::new("diana.yaml", "identity: {account: header(x-account), device: cookie(d)}\nrules: []");
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
@@ -249,7 +251,7 @@ impl RuleSet {
 
     /// Returns `true` if a rule is for requests of this domain from Envoy.
     pub fn knows_domain(&self, domain: &str) -> bool {
-        self.rules.iter().any(|rule| rule.rule().matches.domains.iter().any(|own| **own == *domain))
+        self.rules.iter().any(|rule| rule.rule().matches.domains().iter().any(|own| **own == *domain))
     }
 
     /// Returns a rule by its name.

@@ -6,15 +6,15 @@ use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest
 use super::plan::Needs;
 use super::previous_limits;
 use super::top_keys::{DeniedMinute, KeyOutcome, KeyRecorder, TopKeys, Window};
-use crate::attributes::Attributes;
-use crate::key::{KeyBytes, KeyExpressions, SimpleKey};
-use crate::limit::LimitRule;
-use crate::logged_keys::LogLevel;
-use crate::matching::{RequestView, WithParameters};
-use crate::rule::{CostOf, CountedIn, Missing, Mode, Rule};
 use diana_core::{
     Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, MemoryBound, Timestamp, TokenBucket, WaitMode,
 };
+use diana_rules::attributes::Attributes;
+use diana_rules::key::{KeyBytes, KeyExpressions, SimpleKey};
+use diana_rules::limit::LimitRule;
+use diana_rules::logged_keys::LogLevel;
+use diana_rules::matching::{RequestView, WithParameters};
+use diana_rules::rule::{CostOf, CountedIn, Missing, Mode, Rule};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -336,7 +336,7 @@ impl CompiledRule {
     /// Adds the rule with the key and cost of one request whose host and path match, if nothing else must be checked and the
     /// request has the key. Else it returns `false`, and has done nothing.
     ///
-    /// It has the same result as [`Match::check`](crate::matching::Match::check) and [`apply`](Self::apply), which most rules
+    /// It has the same result as [`Match::check`](diana_rules::matching::Match::check) and [`apply`](Self::apply), which most rules
     /// do not need.
     #[inline]
     pub(super) fn apply_simple(&self, number: u32, request: &dyn Attributes, found: &mut Matches) -> bool {

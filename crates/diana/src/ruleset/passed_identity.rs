@@ -1,7 +1,7 @@
 //! Requests that have values for the names of `identity` themselves: calls, and descriptors from Envoy.
 
-use crate::attributes::{Attribute, Attributes, DescriptorEntry, Doubt};
-use crate::identity::{Identified, Identity};
+use diana_rules::attributes::{Attribute, Attributes, DescriptorEntry, Doubt};
+use diana_rules::identity::{Identified, Identity};
 use std::borrow::Cow;
 use std::net::IpAddr;
 

@@ -1,10 +1,10 @@
 //! The rules that match one request.
 
 use super::plan::Needs;
-use crate::key::KeyBytes;
-use crate::matching::index::Candidates;
-use crate::rule::{CountByStatus, CountedIn, Mode, OnStatus};
 use diana_core::Cost;
+use diana_rules::key::KeyBytes;
+use diana_rules::matching::index::Candidates;
+use diana_rules::rule::{CountByStatus, CountedIn, Mode, OnStatus};
 use smallvec::SmallVec;
 use std::fmt;
 

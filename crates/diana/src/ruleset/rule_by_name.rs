@@ -1,8 +1,8 @@
 //! Lookup of a rule by its name: for a function that names it, rather than for a request that it matches.
 
 use super::{Expressions, Hits, Matches, PassedIdentity, Purpose, RuleSet, Subject};
-use crate::attributes::Attributes;
-use crate::matching::{NeededAttributes, RequestView, When};
+use diana_rules::attributes::Attributes;
+use diana_rules::matching::{NeededAttributes, RequestView, When};
 
 /// Why a call could not use a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,8 +37,9 @@ impl RuleSet {
     /// skipped.
     ///
     /// ```
-    /// use diana_rules::ruleset::{Matches, Purpose};
-    /// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile, RuleSet};
+    /// use diana::ruleset::{Matches, Purpose};
+    /// use diana::RuleSet;
+    /// use diana_rules::{Attribute, Attributes, Document, Registry, RuleFile};
     /// use std::borrow::Cow;
     ///
     /// struct Call(&'static str);
@@ -72,7 +73,7 @@ impl RuleSet {
         let unknown = || RuleNotCallable::Unknown { rule: name.to_owned() };
         let number = *self.by_name.get(name).ok_or_else(unknown)?;
         let rule = self.rule(number).ok_or_else(unknown)?;
-        if let Some(arguments) = &rule.rule().matches.call
+        if let Some(arguments) = rule.rule().matches.call()
             && let Some(argument) = call.unknown_argument(&|name| arguments.iter().any(|known| **known == *name))
         {
             let expected = if arguments.is_empty() { "true".to_owned() } else { format!("[{}]", arguments.join(", ")) };

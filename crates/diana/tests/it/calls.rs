@@ -1,8 +1,9 @@
 //! Rules that functions look up by name: the key of a call, and the rules that apply to it.
 
 use crate::common::good;
-use diana_rules::ruleset::{Matches, Purpose};
-use diana_rules::{Attribute, Attributes, RuleSet};
+use diana::RuleSet;
+use diana::ruleset::{Matches, Purpose};
+use diana_rules::{Attribute, Attributes};
 use std::borrow::Cow;
 use std::net::IpAddr;
 

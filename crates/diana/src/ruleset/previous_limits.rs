@@ -1,7 +1,7 @@
 //! Maps the limits of a rule to those before a change.
 
-use crate::limit::LimitRule;
 use diana_core::Quota;
+use diana_rules::limit::LimitRule;
 use std::time::Duration;
 
 /// Returns the previous index of each limit: first of an equal limit, then of one of the same kind and period, then of

@@ -1,12 +1,12 @@
 //! Explains why rules match a request, or not.
 
 use super::{DenyReason, Hits, MatchedRule, Matches, RuleSet, Subject};
-use crate::attributes::Attributes;
-use crate::expression::ExpressionFailed;
-use crate::key::KeyBytes;
-use crate::matching::{IndexedMatch, Mismatch, NeededAttributes, Normalised, RequestView, When};
-use crate::rule::{CostOf, Missing};
 use diana_core::Cost;
+use diana_rules::attributes::Attributes;
+use diana_rules::expression::ExpressionFailed;
+use diana_rules::key::KeyBytes;
+use diana_rules::matching::{IndexedMatch, Mismatch, NeededAttributes, Normalised, RequestView, When};
+use diana_rules::rule::{CostOf, Missing};
 
 /// The result of each rule for one request, in the order of the file.
 #[derive(Clone, Debug, Default)]

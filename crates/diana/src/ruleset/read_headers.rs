@@ -3,9 +3,8 @@
 //! WSGI, CGI and PHP write `-` in a header's name as `_`, so they read `x_account_id` and `x-account-id` as one header. PHP does
 //! the same with `.`. A client could send both: one value for the rules, and another one for the service.
 
-use crate::attributes::Attribute;
-use crate::expression::Expression;
-use crate::file::RuleFile;
+use diana_rules::attributes::Attribute;
+use diana_rules::file::RuleFile;
 use hashbrown::HashSet;
 
 /// The characters that services write as one.
@@ -26,10 +25,7 @@ pub struct ReadHeaders {
 impl ReadHeaders {
     pub(super) fn of(file: &RuleFile) -> Self {
         let mut read = Self::default();
-        let rules = file.rules.iter().flat_map(|rule| {
-            let when = rule.matches.when.iter().flat_map(Expression::attributes);
-            rule.attributes().chain(rule.matches.headers.iter().map(|header| &header.header)).chain(when)
-        });
+        let rules = file.rules.iter().flat_map(|rule| rule.attributes().chain(rule.matches.read_attributes()));
         for attribute in rules.chain(file.identity.attributes()) {
             if let Attribute::Header(name) = attribute {
                 read.add(name);
@@ -56,7 +52,8 @@ impl ReadHeaders {
     /// as the same: `x_account_id` or `x.account.id` if they read `x-account-id`.
     ///
     /// ```
-    /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
+    /// use diana::RuleSet;
+    /// use diana_rules::{Document, Registry, RuleFile};
     ///
     /// let document = Document::new("diana.yaml", "rules: [{name: accounts, by: header(x-account-id), limit: 5/s}]");
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
