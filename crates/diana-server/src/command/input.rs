@@ -2,10 +2,10 @@
 
 use super::check_files;
 use super::output::usage_error;
+use diana_import::MAX_INPUT;
 use diana_rules::document::Node;
 use diana_rules::file::NotChecked;
 use diana_rules::{Document, Problem, Problems, Registry, RuleFile};
-use diana_server::import::MAX_INPUT;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The options of `diana serve`: a file, or the embedded default, and overrides from the command line.
 
 use super::{DEFAULT, ServeError};
-use crate::import::MAX_INPUT;
 use crate::program_log::ProgramLog;
 use diana_admin::AdminSection;
 use diana_gateway::section::{AccessLogFormat, GatewaySection};
+use diana_import::MAX_INPUT;
 use diana_rules::upstream_url::Upstream;
 use diana_rules::{Document, RuleFile};
 use diana_services::ServicesSection;
