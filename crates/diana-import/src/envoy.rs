@@ -8,7 +8,7 @@
 mod syntax;
 
 use crate::rule_file::{DescriptorMatch, EntryMatch, Limit, Rule, RuleFile, Source};
-use crate::{Imported, MAX_INPUT, Note, NoteKind, SERVICES};
+use crate::{Imported, MAX_OUTPUT, Note, NoteKind, SERVICES};
 use diana_rules::document::{Format, Span};
 use diana_rules::{Document, Problem, Problems, Registry};
 use syntax::{Descriptor, RateLimit};
@@ -55,8 +55,8 @@ pub fn import_envoy(name: &str, text: &str, registry: &Registry) -> Result<Impor
     let file = RuleFile { header, suggests_envoy: true, status: Some(429), ..RuleFile::default() };
     let mut importer = Importer { name, lines, domain: &config.domain, file, notes: Vec::new(), written: 0 };
     importer.level(&config.descriptors, &DescriptorPath::default());
-    if importer.written > MAX_INPUT {
-        let what = format!("the rules would have more than {MAX_INPUT} bytes");
+    if importer.written > MAX_OUTPUT {
+        let what = format!("the rules would have more than {MAX_OUTPUT} bytes");
         return Err(Box::new(document.problems([Problem::new(Span::default(), what)])));
     }
     let Importer { file, mut notes, .. } = importer;
@@ -99,7 +99,7 @@ struct Importer<'a> {
 impl Importer<'_> {
     fn level(&mut self, descriptors: &[Descriptor], path: &DescriptorPath) {
         for (index, descriptor) in descriptors.iter().enumerate() {
-            if self.written > MAX_INPUT {
+            if self.written > MAX_OUTPUT {
                 return;
             }
             let mut inner = path.clone();

@@ -26,10 +26,14 @@ pub use envoy::import_envoy;
 pub use limitador::import_limitador;
 pub use nginx::{Include, import_nginx};
 
+use diana_rules::Document;
 use std::fmt;
 
-/// The largest input in bytes: of a file, and of all files together that an nginx configuration includes.
-pub const MAX_INPUT: usize = 16 << 20;
+/// The maximum size of an nginx configuration with all files that it includes, in bytes: that of a single document.
+pub const MAX_INPUT: usize = Document::MAX_SIZE;
+
+/// The maximum size of the rules, in bytes: larger ones could not be read.
+const MAX_OUTPUT: usize = Document::MAX_SIZE;
 
 /// The longest condition of a rule, in bytes.
 const MAX_CONDITION: usize = 4096;

@@ -1,7 +1,7 @@
 //! A rule file as importers build it, before it is written as text.
 
 use crate::yaml::{comment, list, scalar};
-use crate::{MAX_INPUT, Note, NoteKind};
+use crate::{MAX_OUTPUT, Note, NoteKind};
 use diana_rules::document::Format;
 use diana_rules::{Document, Registry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,11 +293,11 @@ impl RuleFile {
 /// two `starts`.
 fn rejected(text: &str, starts: &[usize], registry: &Registry) -> BTreeMap<usize, String> {
     let after = |at: usize| starts.partition_point(|start| *start <= at);
-    if text.len() > MAX_INPUT {
+    if text.len() > MAX_OUTPUT {
         // The first rule that ends after the last byte that is read.
-        let first = after(MAX_INPUT).saturating_sub(1);
+        let first = after(MAX_OUTPUT).saturating_sub(1);
         return (first..starts.len())
-            .map(|index| (index, format!("the rules have more than {MAX_INPUT} bytes")))
+            .map(|index| (index, format!("the rules have more than {MAX_OUTPUT} bytes")))
             .collect();
     }
     let document = Document::new("imported", text).with_format(Format::Yaml);

@@ -12,7 +12,7 @@ use super::scope::{Http, LevelLimit};
 use super::syntax::Position;
 use crate::expression::Expression;
 use crate::rule_file::{Limit, Rule, RuleFile};
-use crate::{MAX_CONDITION, MAX_INPUT};
+use crate::{MAX_CONDITION, MAX_OUTPUT};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of origins in a comment.
@@ -59,7 +59,7 @@ pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
             }
             rules.push(converted);
         }
-        if written > MAX_INPUT {
+        if written > MAX_OUTPUT {
             let position = occurrences.first().map(|occurrence| occurrence.position).unwrap_or_default();
             let what = "not converted, like everything after it: the rules would be too large";
             converter.notes.add(position, limit.directive(), what);
