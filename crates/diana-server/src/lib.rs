@@ -2,12 +2,11 @@
 //!
 //! - [`serve`] is the whole program: gateway, admin server, store, and rules that are reloaded when they change.
 //! - [`program_log`] is the program's own log.
-//! - [`import`] converts the configuration of nginx and of Envoy's rate limit service.
 //!
-//! The gateway is in `diana-gateway`, the services for other gateways in `diana-services`, the admin server in `diana-admin`. The logic of `check`, `explain` and `schema`
-//! is in `diana` and `diana-rules`; the program only reads files for them, with its [`registry`].
+//! The gateway is in `diana-gateway`, the services for other gateways in `diana-services`, the admin server in `diana-admin`, the importers in
+//! `diana-import`. The logic of `check`, `explain` and `schema` is in `diana` and `diana-rules`; the program only reads files for them,
+//! with its [`registry`].
 
-pub mod import;
 pub mod program_log;
 pub mod serve;
 

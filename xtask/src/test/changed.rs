@@ -16,6 +16,7 @@ const TESTED_BY: &[(&str, &[&str])] = &[
     ("crates/diana-core/", &["diana-core"]),
     ("crates/diana-gateway/", &["diana-gateway", "diana-server"]),
     ("crates/diana-http/", &["diana-http"]),
+    ("crates/diana-import/", &["diana-import", "diana-server"]),
     ("crates/diana-metrics/", &["diana-metrics", "diana-admin"]),
     ("crates/diana-net/", &["diana-net", "diana-gateway", "diana-server"]),
     ("crates/diana-macros/", &["diana-macros", "diana-limit"]),

@@ -6,7 +6,7 @@
 
 use super::{input, output};
 use clap::{Args, Subcommand};
-use diana_server::import::{Imported, MAX_INPUT, NoteKind, import_envoy, import_limitador, import_nginx};
+use diana_import::{Imported, MAX_INPUT, NoteKind, import_envoy, import_limitador, import_nginx};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -101,24 +101,28 @@ struct Files {
 
 impl Import {
     pub(crate) fn run(self) -> ExitCode {
+        let registry = diana_server::registry();
         let (files, imported) = match self.from {
             From::Nginx(files) => {
                 let folder = files.file.parent().unwrap_or(Path::new("")).to_owned();
                 let import = |name: &str, text: &str| {
-                    import_nginx(name, text, &|pattern| included(&folder, pattern))
+                    import_nginx(name, text, &registry, &|pattern| included(&folder, pattern))
                         .map_err(|problems| problems.to_string())
                 };
                 let imported = files.read(import);
                 (files, imported)
             }
             From::Envoy(files) => {
-                let import = |name: &str, text: &str| import_envoy(name, text).map_err(|problems| problems.to_string());
+                let import = |name: &str, text: &str| {
+                    import_envoy(name, text, &registry).map_err(|problems| problems.to_string())
+                };
                 let imported = files.read(import);
                 (files, imported)
             }
             From::Limitador(files) => {
-                let import =
-                    |name: &str, text: &str| import_limitador(name, text).map_err(|problems| problems.to_string());
+                let import = |name: &str, text: &str| {
+                    import_limitador(name, text, &registry).map_err(|problems| problems.to_string())
+                };
                 let imported = files.read(import);
                 (files, imported)
             }

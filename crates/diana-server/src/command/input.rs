@@ -5,7 +5,6 @@ use super::output::usage_error;
 use diana_rules::document::Node;
 use diana_rules::file::NotChecked;
 use diana_rules::{Document, Problem, Problems, Registry, RuleFile};
-use diana_server::import::MAX_INPUT;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -100,10 +99,11 @@ pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 
 pub(super) fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(MAX_INPUT).unwrap_or(u64::MAX);
+    let max = Document::MAX_SIZE;
+    let limit = u64::try_from(max).unwrap_or(u64::MAX);
     from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_INPUT {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {MAX_INPUT} bytes")));
+    if bytes.len() > max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {max} bytes")));
     }
     Ok(bytes)
 }

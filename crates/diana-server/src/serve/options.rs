@@ -1,7 +1,6 @@
 //! The options of `diana serve`: a file, or the embedded default, and overrides from the command line.
 
 use super::{DEFAULT, ServeError};
-use crate::import::MAX_INPUT;
 use crate::program_log::ProgramLog;
 use diana_admin::AdminSection;
 use diana_gateway::section::{AccessLogFormat, GatewaySection};
@@ -85,7 +84,7 @@ impl ServeOptions {
             None => Document::new("default.yaml", DEFAULT),
             Some(path) if is_stdin(path) => {
                 let mut text = String::new();
-                let max = u64::try_from(MAX_INPUT).unwrap_or(u64::MAX).saturating_add(1);
+                let max = u64::try_from(Document::MAX_SIZE).unwrap_or(u64::MAX).saturating_add(1);
                 let read = std::io::stdin().lock().take(max).read_to_string(&mut text);
                 read.map_err(|error| ServeError::Unreadable { file: "stdin".to_owned(), error })?;
                 Document::new("stdin", text)

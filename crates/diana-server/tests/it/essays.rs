@@ -9,8 +9,9 @@ use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Gate, Upstream};
 use diana::rules::attributes::SyntheticRequest;
 use diana::{Clock, DecideMode, EngineOptions, ManualClock, SystemClock, Timestamp};
+use diana_import::{NoteKind, import_nginx};
 use diana_rules::{Document, RuleFile};
-use diana_server::import::{NoteKind, import_nginx};
+use diana_server::registry;
 use diana_testing::{NginxServer, RedisServer};
 use std::net::Shutdown;
 use std::sync::mpsc;
@@ -18,7 +19,8 @@ use std::time::Duration;
 
 /// Returns the rules that `diana import nginx` makes of a configuration; it must convert all of it.
 fn imported(conf: &str) -> String {
-    let imported = import_nginx("nginx.conf", conf, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
+    let imported =
+        import_nginx("nginx.conf", conf, &registry(), &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
     assert!(imported.notes.iter().all(|note| note.kind == NoteKind::Info), "{:?}", imported.notes);
     imported.rules
 }
@@ -152,7 +154,7 @@ fn an_imported_limit_req_delays_by_1_to_5_seconds() {
             "limit_req_zone $binary_remote_addr zone=one:10m rate={rate};
              server {{ location / {{ limit_req zone=one {location}; }} }}"
         );
-        let file = RuleFile::read(&Document::new("diana.yaml", imported(&conf)), &diana_server::registry());
+        let file = RuleFile::read(&Document::new("diana.yaml", imported(&conf)), &registry());
         let file = file.unwrap_or_else(|problems| panic!("{problems}"));
         let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
         let engine = EngineOptions::of(&file).clock(clock).build(&file);

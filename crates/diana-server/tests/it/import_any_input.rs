@@ -1,7 +1,8 @@
 //! Importers accept any text: they write valid rules, or report problems.
 
 use crate::support::{folder, rule_names};
-use diana_server::import::{Imported, import_envoy, import_limitador, import_nginx};
+use diana_import::{Imported, import_envoy, import_limitador, import_nginx};
+use diana_server::registry;
 use proptest::prelude::*;
 
 /// Checks that the output is valid, and that no rule was omitted only because it was invalid.
@@ -20,21 +21,21 @@ fn nginx(text: &str) {
             Ok(vec![("other.conf".to_owned(), "limit_req_zone $uri zone=perip:1m rate=2r/m; location / {}".to_owned())])
         }
     };
-    match import_nginx("any.conf", text, &include) {
+    match import_nginx("any.conf", text, &registry(), &include) {
         Ok(imported) => assert_valid(&imported),
         Err(problems) => assert!(problems.to_string().starts_with("any.conf:"), "{problems}"),
     }
 }
 
 fn envoy(text: &str) {
-    match import_envoy("any.yaml", text) {
+    match import_envoy("any.yaml", text, &registry()) {
         Ok(imported) => assert_valid(&imported),
         Err(problems) => assert!(problems.to_string().starts_with("any.yaml:"), "{problems}"),
     }
 }
 
 fn limitador(text: &str) {
-    match import_limitador("any.yaml", text) {
+    match import_limitador("any.yaml", text, &registry()) {
         Ok(imported) => assert_valid(&imported),
         Err(problems) => assert!(problems.to_string().starts_with("any.yaml:"), "{problems}"),
     }
@@ -240,12 +241,13 @@ fn output_of_large_files_is_bounded() {
         ));
     }
     text.push('}');
-    let imported = import_nginx("large.conf", &text, &|_| Ok(Vec::new())).unwrap();
+    let imported = import_nginx("large.conf", &text, &registry(), &|_| Ok(Vec::new())).unwrap();
     assert!(imported.rules.len() < 40 << 20, "{}", imported.rules.len());
     assert!(imported.notes.iter().any(|note| note.what.contains("the rules would be too large")));
     // So many open blocks would need a deep stack.
-    let error = import_nginx("deep.conf", &"a {".repeat(100_000), &|_| Ok(Vec::new())).unwrap_err().to_string();
+    let error =
+        import_nginx("deep.conf", &"a {".repeat(100_000), &registry(), &|_| Ok(Vec::new())).unwrap_err().to_string();
     assert!(error.contains("nested deeper"), "{error}");
-    let error = import_envoy("deep.yaml", &"[".repeat(100_000)).unwrap_err().to_string();
+    let error = import_envoy("deep.yaml", &"[".repeat(100_000), &registry()).unwrap_err().to_string();
     assert!(error.starts_with("deep.yaml:"), "{error}");
 }

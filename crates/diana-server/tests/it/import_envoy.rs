@@ -3,16 +3,17 @@
 use crate::support::{compare, folder, rule_names};
 use diana::RuleSet;
 use diana::ruleset::{Matches, Purpose};
+use diana_import::{Imported, import_envoy};
 use diana_rules::attributes::DescriptorEntry;
 use diana_rules::{Attribute, Attributes, Document, RuleFile};
-use diana_server::import::import_envoy;
+use diana_server::registry;
 use proptest::prelude::*;
 use std::borrow::Cow;
 
 fn converts_to_the_expected_file(name: &str) {
     let path = folder("envoy").join(format!("{name}.yaml"));
     let text = std::fs::read_to_string(&path).unwrap();
-    let imported = import_envoy(&format!("{name}.yaml"), &text).unwrap_or_else(|error| panic!("{error}"));
+    let imported = import_envoy(&format!("{name}.yaml"), &text, &registry()).unwrap_or_else(|error| panic!("{error}"));
     compare(&path.with_extension("expected.yaml"), &imported.rules);
     let notes = imported.notes.iter().map(|note| format!("{note}\n")).collect::<String>();
     compare(&path.with_extension("expected.notes"), &notes);
@@ -30,7 +31,7 @@ fn messages_with_keys_of_their_own() {
 }
 
 fn problems_of(text: &str) -> String {
-    import_envoy("config.yaml", text).unwrap_err().to_string()
+    import_envoy("config.yaml", text, &registry()).unwrap_err().to_string()
 }
 
 #[test]
@@ -50,10 +51,10 @@ fn reports_problems() {
 }
 
 /// Imports descriptors, with `NOTHING` replaced by a limit of 0.
-fn import_with_zero_limits(descriptors: &str) -> diana_server::import::Imported {
+fn import_with_zero_limits(descriptors: &str) -> Imported {
     let nothing = "rate_limit: {unit: second, requests_per_unit: 0}";
     let text = format!("domain: d\ndescriptors: [{}]\n", descriptors.replace("NOTHING", nothing));
-    let imported = import_envoy("config.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let imported = import_envoy("config.yaml", &text, &registry()).unwrap_or_else(|error| panic!("{error}"));
     rule_names(&imported.rules);
     imported
 }
@@ -71,7 +72,7 @@ fn a_limit_of_zero_becomes_deny() {
         assert_eq!(imported.notes, []);
     }
     let address = "domain: 10.0.0.1\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 0}}]\n";
-    let imported = import_envoy("config.yaml", address).unwrap();
+    let imported = import_envoy("config.yaml", address, &registry()).unwrap();
     assert!(imported.notes[0].what.starts_with("not converted: the domain looks like an address"), "{imported:?}");
 }
 
@@ -107,7 +108,7 @@ fn what_by_cannot_express_is_noted() {
 
 #[test]
 fn a_file_without_limits_gives_a_hint() {
-    let imported = import_envoy("config.yaml", "domain: d\ndescriptors: [{key: a}]\n").unwrap();
+    let imported = import_envoy("config.yaml", "domain: d\ndescriptors: [{key: a}]\n", &registry()).unwrap();
     assert_eq!(imported.hints[0], "config.yaml: there are no rules: it has no `rate_limit`");
     assert!(imported.hints[1].contains("`services: {envoy: 127.0.0.1:8081}`"), "{:?}", imported.hints);
 }
@@ -214,11 +215,11 @@ proptest! {
     fn the_rules_choose_the_limit_that_envoy_would(
         all in configured(), entries in prop::collection::vec((0..KEYS.len(), 0..ASKED.len()), 1..4),
     ) {
-        let imported = import_envoy("any.yaml", &format!("domain: d\ndescriptors: {}\n", yaml(&all))).unwrap();
+        let imported = import_envoy("any.yaml", &format!("domain: d\ndescriptors: {}\n", yaml(&all)), &registry()).unwrap();
         // What the notes say is not compared.
         prop_assume!(imported.notes.is_empty());
         let document = Document::new("diana.yaml", imported.rules.clone());
-        let rules = RuleSet::new(&RuleFile::read(&document, &diana_server::registry()).unwrap());
+        let rules = RuleSet::new(&RuleFile::read(&document, &registry()).unwrap());
         let entry = |(key, value): &(usize, usize)| DescriptorEntry { key: KEYS[*key].to_owned(), value: ASKED[*value].to_owned() };
         let mut found = Matches::default();
         rules.find(&[&Asked(entries.iter().map(entry).collect())], Purpose::Charge, &mut found);

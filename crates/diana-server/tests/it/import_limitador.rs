@@ -2,9 +2,10 @@
 
 use crate::support::{compare, folder, rule_names};
 use diana::Engine;
+use diana_import::import_limitador;
 use diana_rules::attributes::DescriptorEntry;
 use diana_rules::{Attribute, Attributes, Document, RuleFile};
-use diana_server::import::import_limitador;
+use diana_server::registry;
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 fn limits_of_a_toy_store() {
     let path = folder("limitador").join("toystore.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
-    let imported = import_limitador("toystore.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let imported = import_limitador("toystore.yaml", &text, &registry()).unwrap_or_else(|error| panic!("{error}"));
     compare(&path.with_extension("expected.yaml"), &imported.rules);
     let notes = imported.notes.iter().map(|note| format!("{note}\n")).collect::<String>();
     compare(&path.with_extension("expected.notes"), &notes);
@@ -22,12 +23,12 @@ fn limits_of_a_toy_store() {
 
 #[test]
 fn reports_problems() {
-    let problems_of = |text: &str| import_limitador("limits.yaml", text).unwrap_err().to_string();
+    let problems_of = |text: &str| import_limitador("limits.yaml", text, &registry()).unwrap_err().to_string();
     assert!(problems_of("namespace: a").starts_with("limits.yaml:1:1: invalid limits: expected a list, found a map"));
     let typo = problems_of("- namespace: a\n  max_valu: 1\n  seconds: 1\n");
     assert!(typo.contains("did you mean `max_value`?"), "{typo}");
     assert!(problems_of("- {namespace: a, max_value: 1, seconds: 0}").contains("limits.yaml:1:"));
-    assert!(import_limitador("limits.yaml", "").unwrap().hints[0].contains("it has no limits"));
+    assert!(import_limitador("limits.yaml", "", &registry()).unwrap().hints[0].contains("it has no limits"));
 }
 
 /// A limit as limitador reads it.
@@ -134,12 +135,12 @@ proptest! {
     #[test]
     fn the_rules_answer_as_limitador_would(models in models(), requests in requests()) {
         let text = models.iter().map(Model::yaml).collect::<String>();
-        let imported = import_limitador("any.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let imported = import_limitador("any.yaml", &text, &registry()).unwrap_or_else(|error| panic!("{error}"));
         // A second limit like another one is not converted, and changes no answer.
         let notes = imported.notes.iter().filter(|note| !note.what.contains("it is identical to"));
         prop_assert_eq!(notes.count(), 0, "{:?}\n{}", imported.notes, text);
         let document = Document::new("diana.yaml", imported.rules.clone());
-        let file = RuleFile::read(&document, &diana_server::registry()).unwrap_or_else(|error| panic!("{error}"));
+        let file = RuleFile::read(&document, &registry()).unwrap_or_else(|error| panic!("{error}"));
         let engine = Engine::new(&file);
         let mut counts = HashMap::<(usize, Vec<String>), u64>::new();
         for entries in requests {

@@ -3,16 +3,18 @@
 
 use crate::support::{compare, diana_in, err, folder, out, rule_names};
 use diana::{DecideMode, Denial, Engine, EngineOptions, ManualClock, Permit, Timestamp};
+use diana_import::{Imported, NoteKind, import_nginx};
 use diana_rules::attributes::SyntheticRequest;
 use diana_rules::{Document, RuleFile};
-use diana_server::import::{Imported, NoteKind, import_nginx};
+use diana_server::registry;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;
 
 fn imported(text: &str) -> Imported {
-    let imported = import_nginx("nginx.conf", text, &|_| Err(std::io::Error::from(std::io::ErrorKind::NotFound)))
-        .unwrap_or_else(|error| panic!("{error}"));
+    let imported =
+        import_nginx("nginx.conf", text, &registry(), &|_| Err(std::io::Error::from(std::io::ErrorKind::NotFound)))
+            .unwrap_or_else(|error| panic!("{error}"));
     rule_names(&imported.rules);
     imported
 }
@@ -396,8 +398,7 @@ fn engine(lua: &str) -> (Engine, ManualClock) {
     let imported = imported(&format!("access_by_lua_block {{\n{lua}\n}}"));
     assert!(imported.notes.is_empty(), "{:?}\n{lua}", notes_of(&imported));
     let document = Document::new("diana.yaml", imported.rules);
-    let file =
-        RuleFile::read_with(&document, &diana_server::registry(), |_| None).unwrap_or_else(|all| panic!("{all}"));
+    let file = RuleFile::read_with(&document, &registry(), |_| None).unwrap_or_else(|all| panic!("{all}"));
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
     (EngineOptions::of(&file).clock(clock.clone()).build(&file), clock)
 }

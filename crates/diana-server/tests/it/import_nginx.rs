@@ -2,9 +2,10 @@
 
 use crate::support::{compare, folder, rule_names};
 use diana_gateway::section::GatewaySection;
+use diana_import::{Imported, NoteKind, import_nginx};
 use diana_rules::document::Span;
 use diana_rules::{Document, RuleFile};
-use diana_server::import::{Imported, NoteKind, import_nginx};
+use diana_server::registry;
 use std::path::Path;
 use std::process::Command;
 
@@ -87,7 +88,8 @@ fn servers_on_several_ports() {
 }
 
 fn imported(text: &str) -> Imported {
-    let imported = import_nginx("nginx.conf", text, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
+    let imported =
+        import_nginx("nginx.conf", text, &registry(), &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
     rule_names(&imported.rules);
     imported
 }
@@ -250,7 +252,7 @@ server {{
 #[test]
 fn a_file_that_includes_itself_is_an_error() {
     let include = |name: &str| Ok(vec![(name.to_owned(), "\ninclude self.conf;\n".to_owned())]);
-    let error = import_nginx("self.conf", "include self.conf;", &include).unwrap_err().to_string();
+    let error = import_nginx("self.conf", "include self.conf;", &registry(), &include).unwrap_err().to_string();
     assert!(
         error.starts_with("self.conf:2:1: includes are nested deeper than 16; does a file include itself?\n"),
         "{error}"
@@ -260,17 +262,17 @@ fn a_file_that_includes_itself_is_an_error() {
 #[test]
 fn too_many_files_and_bytes_are_errors() {
     let many = |_: &str| Ok(vec![("x.conf".to_owned(), String::new()); 2_000]);
-    let error = import_nginx("n.conf", "include *;", &many).unwrap_err().to_string();
+    let error = import_nginx("n.conf", "include *;", &registry(), &many).unwrap_err().to_string();
     assert!(error.contains("more than 1000 files"), "{error}");
     let large = |_: &str| Ok(vec![("x.conf".to_owned(), "#".repeat(9 << 20)); 2]);
-    let error = import_nginx("n.conf", "include *;", &large).unwrap_err().to_string();
+    let error = import_nginx("n.conf", "include *;", &registry(), &large).unwrap_err().to_string();
     assert!(error.contains("more than 16777216 bytes"), "{error}");
 }
 
 #[test]
 fn a_missing_include_is_noted() {
     let missing = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
-    let imported = import_nginx("n.conf", "events {}\ninclude mime.types;", &missing).unwrap();
+    let imported = import_nginx("n.conf", "events {}\ninclude mime.types;", &registry(), &missing).unwrap();
     let notes = notes_of(&imported);
     assert!(notes[0].starts_with("n.conf:2: include: `mime.types` can't be read"), "{notes:?}");
 }
@@ -466,8 +468,7 @@ fn the_suggested_gateway_is_valid() {
             }
         });
         let uncommented = uncommented.map(|line| format!("{line}\n")).collect::<String>();
-        let file =
-            RuleFile::read_with(&Document::new("diana.yaml", &*uncommented), &diana_server::registry(), |_| None);
+        let file = RuleFile::read_with(&Document::new("diana.yaml", &*uncommented), &registry(), |_| None);
         let file = file.unwrap_or_else(|problems| panic!("{problems}\n{uncommented}"));
         let gateway = file.section::<GatewaySection>().unwrap().unwrap();
         assert_eq!(gateway.upstream.upstreams().map(ToString::to_string).collect::<Vec<_>>(), ["http://10.0.0.1:3000"]);
@@ -486,7 +487,7 @@ fn the_page_shows_imported_rules() {
     let page = include_str!("../../../../docs/coming-from/nginx.md");
     // Parses rules, without their positions.
     let rules = |text: &str| {
-        let file = RuleFile::read_with(&Document::new("diana.yaml", text), &diana_server::registry(), |_| None);
+        let file = RuleFile::read_with(&Document::new("diana.yaml", text), &registry(), |_| None);
         let mut rules = file.unwrap_or_else(|problems| panic!("{problems}\n{text}")).rules;
         for rule in &mut rules {
             rule.span = Span::default();

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const CONFIG: &str = include_str!("envoy.yaml");
-const LIMIT: u64 = 2_000;
+const LIMIT: u64 = 10_000;
 /// The number of clients of each gateway.
 const CLIENTS: usize = 2;
 

@@ -11,8 +11,8 @@ mod value;
 
 pub(super) use token::block_length;
 
-use super::super::rule_file::{Delay, Limit};
 use super::syntax::{Directive, Position};
+use crate::rule_file::{Delay, Limit};
 use outcome::{Group, Outcome};
 use std::borrow::Cow;
 

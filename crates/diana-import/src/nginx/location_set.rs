@@ -6,11 +6,11 @@
 //! a path follows from the list alone: from its end, each entry with the limit adds "or it matches", each without adds
 //! "and it does not match".
 
-use super::super::expression::{Expression, PATH, unsupported_regex};
-use super::super::rule_file::is_plain_path;
 use super::limit_directives::Use;
 use super::notes::Notes;
 use super::scope::{Limits, Location, LocationKind, Server};
+use crate::expression::{Expression, PATH, unsupported_regex};
+use crate::rule_file::is_plain_path;
 
 /// One entry of the list.
 #[derive(Debug)]

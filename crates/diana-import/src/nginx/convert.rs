@@ -1,8 +1,5 @@
 //! Converts limits and their scopes to rules: one for each limit with its own counts, and for each kind of key.
 
-use super::super::expression::Expression;
-use super::super::rule_file::{Limit, Rule, RuleFile};
-use super::super::{MAX_CONDITION, MAX_INPUT};
 use super::host::{Hosts, any_of};
 use super::key::{Key, keys};
 use super::limit_directives::{DenialLog, Use, Zone, ZoneKind, bytes};
@@ -13,6 +10,9 @@ use super::merge::{ConvertedRule, merged, named};
 use super::notes::Notes;
 use super::scope::{Http, LevelLimit};
 use super::syntax::Position;
+use crate::expression::Expression;
+use crate::rule_file::{Limit, Rule, RuleFile};
+use crate::{MAX_CONDITION, MAX_OUTPUT};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of origins in a comment.
@@ -59,7 +59,7 @@ pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
             }
             rules.push(converted);
         }
-        if written > MAX_INPUT {
+        if written > MAX_OUTPUT {
             let position = occurrences.first().map(|occurrence| occurrence.position).unwrap_or_default();
             let what = "not converted, like everything after it: the rules would be too large";
             converter.notes.add(position, limit.directive(), what);

@@ -1,8 +1,8 @@
 //! The limit directives: zones, and their uses.
 
-use super::super::rule_file::Delay;
 use super::lua::LuaLimit;
 use super::syntax::{Directive, Position};
+use crate::rule_file::Delay;
 
 /// A zone: its key and rate, independent of where it is used.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@
 //!
 //! Here `$limit_key` is not empty for all requests but those of 10.0.0.0/8.
 
-use super::super::expression::{Expression, HOST, METHOD, PATH, entry, unsupported_regex};
-use super::super::rule_file::is_usual_method;
 use super::syntax::Directive;
+use crate::expression::{Expression, HOST, METHOD, PATH, entry, unsupported_regex};
+use crate::rule_file::is_usual_method;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 

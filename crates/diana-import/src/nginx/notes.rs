@@ -1,8 +1,8 @@
 //! Notes about what could not be migrated, by location.
 
-use super::super::rule_file::Source;
-use super::super::{Note, NoteKind};
 use super::syntax::Position;
+use crate::rule_file::Source;
+use crate::{Note, NoteKind};
 use std::collections::BTreeSet;
 
 /// Notes without duplicates, and the names of the files that they refer to.

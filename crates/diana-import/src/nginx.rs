@@ -22,8 +22,8 @@ mod unsupported;
 
 pub use include::Include;
 
-use super::{GATEWAY, GATEWAY_FIELDS, Imported};
-use diana_rules::Problems;
+use crate::{GATEWAY, GATEWAY_FIELDS, Imported};
+use diana_rules::{Problems, Registry};
 use dump::Dump;
 use notes::Notes;
 
@@ -35,7 +35,8 @@ const NONE_CONVERTED: &str = "no limit could be converted, so there are no rules
 /// and is split.
 ///
 /// ```
-/// use diana_server::import::import_nginx;
+/// use diana_import::import_nginx;
+/// use diana_rules::Registry;
 ///
 /// let conf = "\
 /// limit_req_zone $binary_remote_addr zone=login:10m rate=5r/m;
@@ -43,7 +44,7 @@ const NONE_CONVERTED: &str = "no limit could be converted, so there are no rules
 ///     location = /login { limit_req zone=login burst=3 nodelay; limit_req_status 429; }
 /// }
 /// ";
-/// let imported = import_nginx("site.conf", conf, &|_| Ok(Vec::new())).unwrap();
+/// let imported = import_nginx("site.conf", conf, &Registry::default(), &|_| Ok(Vec::new())).unwrap();
 /// assert!(imported.notes.is_empty());
 /// assert!(imported.rules.ends_with("\
 /// rules:
@@ -61,7 +62,12 @@ const NONE_CONVERTED: &str = "no limit could be converted, so there are no rules
 ///     memory: 10MiB
 /// "), "{}", imported.rules);
 /// ```
-pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Imported, Box<Problems>> {
+pub fn import_nginx(
+    name: &str,
+    text: &str,
+    registry: &Registry,
+    include: Include<'_>,
+) -> Result<Imported, Box<Problems>> {
     let mut notes = Notes::default();
     let directives = match Dump::read(text) {
         Some(dump) => {
@@ -75,7 +81,7 @@ pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Impo
     file.suggested = gateway_hint::suggested(&directives);
     let has_gateway = !file.trusted_proxies.is_empty();
     let mut notes = notes.finish();
-    let rules = file.finish(&mut notes);
+    let rules = file.finish(registry, &mut notes);
     let mut hints = Vec::new();
     if rules.ends_with("\nrules: []\n") {
         let has_limits = unsupported::has_limits(&directives);

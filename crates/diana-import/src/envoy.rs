@@ -7,10 +7,10 @@
 
 mod syntax;
 
-use super::rule_file::{DescriptorMatch, EntryMatch, Limit, Rule, RuleFile, Source};
-use super::{Imported, MAX_INPUT, Note, NoteKind, SERVICES};
+use crate::rule_file::{DescriptorMatch, EntryMatch, Limit, Rule, RuleFile, Source};
+use crate::{Imported, MAX_OUTPUT, Note, NoteKind, SERVICES};
 use diana_rules::document::{Format, Span};
-use diana_rules::{Document, Problem, Problems};
+use diana_rules::{Document, Problem, Problems, Registry};
 use syntax::{Descriptor, RateLimit};
 
 /// The longest key that can have a value in YAML.
@@ -19,7 +19,8 @@ const MAX_KEY: usize = 1_000;
 /// Converts the configuration of envoyproxy/ratelimit to a rule file.
 ///
 /// ```
-/// use diana_server::import::import_envoy;
+/// use diana_import::import_envoy;
+/// use diana_rules::Registry;
 ///
 /// let yaml = "\
 /// domain: edge
@@ -27,7 +28,7 @@ const MAX_KEY: usize = 1_000;
 ///   - key: remote_address
 ///     rate_limit: {unit: second, requests_per_unit: 10}
 /// ";
-/// let imported = import_envoy("config.yaml", yaml).unwrap();
+/// let imported = import_envoy("config.yaml", yaml, &Registry::default()).unwrap();
 /// assert!(imported.notes.is_empty());
 /// assert!(imported.rules.ends_with("\
 /// rules:
@@ -41,7 +42,7 @@ const MAX_KEY: usize = 1_000;
 ///     algorithm: fixed_window
 /// "), "{}", imported.rules);
 /// ```
-pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
+pub fn import_envoy(name: &str, text: &str, registry: &Registry) -> Result<Imported, Box<Problems>> {
     let document = Document::new(name, text).with_format(Format::Yaml);
     let tree = document.parse().map_err(Box::new)?;
     let mut problems = Vec::new();
@@ -54,12 +55,12 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
     let file = RuleFile { header, suggests_envoy: true, status: Some(429), ..RuleFile::default() };
     let mut importer = Importer { name, lines, domain: &config.domain, file, notes: Vec::new(), written: 0 };
     importer.level(&config.descriptors, &DescriptorPath::default());
-    if importer.written > MAX_INPUT {
-        let what = format!("the rules would have more than {MAX_INPUT} bytes");
+    if importer.written > MAX_OUTPUT {
+        let what = format!("the rules would have more than {MAX_OUTPUT} bytes");
         return Err(Box::new(document.problems([Problem::new(Span::default(), what)])));
     }
     let Importer { file, mut notes, .. } = importer;
-    let rules = file.finish(&mut notes);
+    let rules = file.finish(registry, &mut notes);
     notes.sort();
     notes.dedup();
     let mut hints = Vec::new();
@@ -98,7 +99,7 @@ struct Importer<'a> {
 impl Importer<'_> {
     fn level(&mut self, descriptors: &[Descriptor], path: &DescriptorPath) {
         for (index, descriptor) in descriptors.iter().enumerate() {
-            if self.written > MAX_INPUT {
+            if self.written > MAX_OUTPUT {
                 return;
             }
             let mut inner = path.clone();

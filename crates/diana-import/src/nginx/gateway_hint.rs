@@ -3,8 +3,8 @@
 //! Diana may run in front of nginx, behind it or in its place, which the importer can't know. So this is written as a
 //! comment, and no rule depends on it.
 
-use super::super::yaml::scalar;
 use super::syntax::Directive;
+use crate::yaml::scalar;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -5,9 +5,9 @@
 //! the names of its servers describe it, so that the limits of one port don't apply to all others; servers without
 //! names get the hosts that no server has as a name, on any port.
 
-use super::super::expression::{Expression, HOST, unsupported_regex};
-use super::super::rule_file::is_plain_host;
 use super::scope::Server;
+use crate::expression::{Expression, HOST, unsupported_regex};
+use crate::rule_file::is_plain_host;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The names of a server, as `server_name` has them.

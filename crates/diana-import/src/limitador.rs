@@ -10,17 +10,18 @@
 
 mod expression;
 
-use super::rule_file::{DescriptorMatch, EntryMatch, Limit, Rule, RuleFile, Source};
-use super::{Imported, MAX_CONDITION, MAX_COUNT, Note, SERVICES};
+use crate::rule_file::{DescriptorMatch, EntryMatch, Limit, Rule, RuleFile, Source};
+use crate::{Imported, MAX_CONDITION, MAX_COUNT, Note, SERVICES};
 use diana_rules::document::{Format, Node, Span, Value};
 use diana_rules::map_reader::MapReader;
-use diana_rules::{Document, Problem, Problems, scalar};
+use diana_rules::{Document, Problem, Problems, Registry, scalar};
 use expression::{alternatives, entry_of, equality, translated};
 
 /// Converts the limits file of limitador to a rule file.
 ///
 /// ```
-/// use diana_server::import::import_limitador;
+/// use diana_import::import_limitador;
+/// use diana_rules::Registry;
 ///
 /// let yaml = "\
 /// - namespace: shop
@@ -29,7 +30,7 @@ use expression::{alternatives, entry_of, equality, translated};
 ///   conditions: [\"descriptors[0].req_method == 'POST'\"]
 ///   variables: [\"descriptors[0].user_id\"]
 /// ";
-/// let imported = import_limitador("limits.yaml", yaml).unwrap();
+/// let imported = import_limitador("limits.yaml", yaml, &Registry::default()).unwrap();
 /// assert!(imported.notes.is_empty());
 /// assert!(imported.rules.ends_with("\
 ///   - name: shop.1
@@ -42,7 +43,7 @@ use expression::{alternatives, entry_of, equality, translated};
 ///     opens: first_request
 /// "), "{}", imported.rules);
 /// ```
-pub fn import_limitador(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
+pub fn import_limitador(name: &str, text: &str, registry: &Registry) -> Result<Imported, Box<Problems>> {
     let document = Document::new(name, text).with_format(Format::Yaml);
     let tree = document.parse().map_err(Box::new)?;
     let mut problems = Vec::new();
@@ -56,9 +57,9 @@ pub fn import_limitador(name: &str, text: &str) -> Result<Imported, Box<Problems
     for (number, limit) in limits.iter().enumerate() {
         let line = text.bytes().take(limit.span.start).filter(|byte| *byte == b'\n').count() + 1;
         let source = Source { file: name.to_owned(), line, directive: "limit".to_owned() };
-        file.rules.extend(limit.rule(number + 1, source, &mut notes));
+        file.rules.extend(limit.rule(number + 1, source, registry, &mut notes));
     }
-    let rules = file.finish(&mut notes);
+    let rules = file.finish(registry, &mut notes);
     notes.sort();
     notes.dedup();
     let mut hints = Vec::new();
@@ -126,7 +127,7 @@ impl LimitadorLimit {
         })
     }
 
-    fn rule(&self, number: usize, source: Source, notes: &mut Vec<Note>) -> Option<Rule> {
+    fn rule(&self, number: usize, source: Source, registry: &Registry, notes: &mut Vec<Note>) -> Option<Rule> {
         let mut entries: Vec<EntryMatch> = Vec::new();
         let mut when = Vec::new();
         for condition in &self.conditions {
@@ -205,15 +206,15 @@ impl LimitadorLimit {
             rule.deny = vec![self.namespace.clone()];
         }
         // A key is a text; limitador converts numbers and others to one.
-        if RuleFile::why_invalid(&rule).is_some() {
+        if RuleFile::why_invalid(&rule, registry).is_some() {
             let as_text =
                 |part: &String| expression_of(part).map_or_else(|| part.clone(), |of| cel(&format!("string({of})")));
             let converted = Rule { by: rule.by.iter().map(as_text).collect(), ..rule.clone() };
-            if RuleFile::why_invalid(&converted).is_none() {
+            if RuleFile::why_invalid(&converted, registry).is_none() {
                 rule = converted;
             }
         }
-        if let Some(reason) = RuleFile::why_invalid(&rule) {
+        if let Some(reason) = RuleFile::why_invalid(&rule, registry) {
             notes.push(rule.source.note(format!("not converted: {reason}")));
             return None;
         }

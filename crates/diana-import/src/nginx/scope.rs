@@ -3,7 +3,6 @@
 //! In nginx a level inherits the limits of the outer one only if it has none of its own of that kind; statuses and
 //! rates are inherited one by one. `return` responds before any limit is evaluated, so a level that returns has none.
 
-use super::super::MAX_COUNT;
 use super::host::Names;
 use super::limit_directives::{Denial, DenialLog, Use, Zone, limit_conn, limit_req, size, zone};
 use super::lua;
@@ -11,6 +10,7 @@ use super::map_and_geo::Variables;
 use super::notes::Notes;
 use super::syntax::{Directive, Position};
 use super::unsupported::{BlockKind, access, has_values, is_limit, rewrites, without_rule};
+use crate::MAX_COUNT;
 use std::collections::BTreeMap;
 
 /// All of `http`.

@@ -4,10 +4,10 @@
 //! whichever file contains it. A missing file is a note, not an error: an import often runs on another machine than the
 //! one that serves.
 
-use super::super::MAX_INPUT;
 use super::lua::{Script, phase};
 use super::notes::Notes;
 use super::syntax::{Directive, MAX_DEPTH, Position, parse};
+use crate::MAX_INPUT;
 use diana_rules::document::Format;
 use diana_rules::{Document, Problem, Problems};
 use std::io;

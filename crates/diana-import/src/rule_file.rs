@@ -1,9 +1,9 @@
 //! A rule file as importers build it, before it is written as text.
 
-use super::yaml::{comment, list, scalar};
-use super::{MAX_INPUT, Note, NoteKind};
-use diana_rules::Document;
+use crate::yaml::{comment, list, scalar};
+use crate::{MAX_OUTPUT, Note, NoteKind};
 use diana_rules::document::Format;
+use diana_rules::{Document, Registry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
@@ -191,11 +191,11 @@ pub(crate) enum Delay {
 
 impl RuleFile {
     /// Writes the file as text that passes `diana check`: rules that would not are omitted, and reported in `notes`.
-    pub(crate) fn finish(mut self, notes: &mut Vec<Note>) -> String {
+    pub(crate) fn finish(mut self, registry: &Registry, notes: &mut Vec<Note>) -> String {
         self.name_rules();
         loop {
             let (text, starts) = self.write();
-            let rejected = rejected(&text, &starts);
+            let rejected = rejected(&text, &starts, registry);
             if rejected.is_empty() {
                 return text;
             }
@@ -210,12 +210,12 @@ impl RuleFile {
     }
 
     /// Returns why a rule would be rejected, if its expressions come from the original configuration.
-    pub(crate) fn why_invalid(rule: &Rule) -> Option<String> {
+    pub(crate) fn why_invalid(rule: &Rule, registry: &Registry) -> Option<String> {
         let mut file = Self { rules: vec![rule.clone()], ..Self::default() };
         file.name_rules();
         let (text, _) = file.write();
         let document = Document::new("imported", text).with_format(Format::Yaml);
-        let problems = diana_rules::RuleFile::read_with(&document, &crate::registry(), |_| None).err()?;
+        let problems = diana_rules::RuleFile::read_with(&document, registry, |_| None).err()?;
         problems.iter().next().map(|problem| problem.what().to_owned())
     }
 
@@ -291,17 +291,17 @@ impl RuleFile {
 
 /// Returns the rules that `diana check` would reject, by their number, each with the reason. A rule is the text between
 /// two `starts`.
-fn rejected(text: &str, starts: &[usize]) -> BTreeMap<usize, String> {
+fn rejected(text: &str, starts: &[usize], registry: &Registry) -> BTreeMap<usize, String> {
     let after = |at: usize| starts.partition_point(|start| *start <= at);
-    if text.len() > MAX_INPUT {
+    if text.len() > MAX_OUTPUT {
         // The first rule that ends after the last byte that is read.
-        let first = after(MAX_INPUT).saturating_sub(1);
+        let first = after(MAX_OUTPUT).saturating_sub(1);
         return (first..starts.len())
-            .map(|index| (index, format!("the rules have more than {MAX_INPUT} bytes")))
+            .map(|index| (index, format!("the rules have more than {MAX_OUTPUT} bytes")))
             .collect();
     }
     let document = Document::new("imported", text).with_format(Format::Yaml);
-    let read = diana_rules::RuleFile::read_with(&document, &crate::registry(), |_| None);
+    let read = diana_rules::RuleFile::read_with(&document, registry, |_| None);
     let Err(problems) = read else { return BTreeMap::new() };
     let found = problems.iter().filter_map(|problem| {
         let index = after(problem.span().start).checked_sub(1)?;

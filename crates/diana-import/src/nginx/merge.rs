@@ -4,10 +4,10 @@
 //! rule twice: two equal zones, or one zone on two ports with different statuses. `diana check` rejects the second,
 //! which could never deny anything.
 
-use super::super::rule_file::Rule;
 use super::limit_directives::Use;
 use super::notes::Notes;
 use super::syntax::Position;
+use crate::rule_file::Rule;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A rule and the limit that it was converted from.

@@ -1,10 +1,16 @@
-//! Importers: convert the limits of other rate limiters to Diana's rules.
+//! Importers: convert the limits of nginx, Envoy's rate limit service and limitador to Diana's rules.
 //!
 //! An importer reads the configuration of another program and writes an equivalent rule file, with a comment at each
 //! rule about its origin. Anything that can't be migrated, or only approximately, is a [`Note`] with its line and what
 //! to do about it.
 //!
-//! # What always holds (tests/it/import_any_input.rs)
+//! - [`import_nginx`] converts a configuration of nginx with its includes.
+//! - [`import_envoy`] converts the configuration of envoyproxy/ratelimit.
+//! - [`import_limitador`] converts the limits file of limitador.
+//!
+//! Each takes the [`Registry`](diana_rules::Registry) of the program that the rules are for, since it checks its output with it.
+//!
+//! # What always holds (diana-server/tests/it/import_any_input.rs)
 //! - No input makes an importer panic, and the output for a large input is bounded.
 //! - The output passes `diana check`, whatever names and texts the input has. A rule that would not pass is omitted,
 //!   and a note gives the reason.
@@ -20,10 +26,14 @@ pub use envoy::import_envoy;
 pub use limitador::import_limitador;
 pub use nginx::{Include, import_nginx};
 
+use diana_rules::Document;
 use std::fmt;
 
-/// The largest input in bytes: of a file, and of all files together that an nginx configuration includes.
-pub const MAX_INPUT: usize = 16 << 20;
+/// The maximum size of an nginx configuration with all files that it includes, in bytes: that of a single document.
+pub const MAX_INPUT: usize = Document::MAX_SIZE;
+
+/// The maximum size of the rules, in bytes: larger ones could not be read.
+const MAX_OUTPUT: usize = Document::MAX_SIZE;
 
 /// The longest condition of a rule, in bytes.
 const MAX_CONDITION: usize = 4096;

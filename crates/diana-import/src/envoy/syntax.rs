@@ -2,7 +2,7 @@
 //!
 //! Unknown fields and duplicates of a key and value are errors, as in envoyproxy/ratelimit itself.
 
-use super::super::MAX_COUNT;
+use crate::MAX_COUNT;
 use diana_rules::Problem;
 use diana_rules::document::{Node, Span, Value};
 use diana_rules::map_reader::MapReader;
