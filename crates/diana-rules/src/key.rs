@@ -294,7 +294,7 @@ impl KeySpec {
     }
 
     /// The number of parts.
-    pub fn len(&self) -> usize {
+    pub fn part_count(&self) -> usize {
         self.parts.len()
     }
 

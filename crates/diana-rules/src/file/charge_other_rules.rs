@@ -30,7 +30,7 @@ pub(super) fn resolve(rules: &mut [Rule], nodes: &HashMap<Span, &Node>, problems
         }
         if entry(item, "by").is_none() {
             rules[index].by = target.by.clone();
-        } else if rules[index].by.len() != target.by.len() {
+        } else if rules[index].by.part_count() != target.by.part_count() {
             let what = format!("rule `{name}` counts by `{}`, which has another number of parts", target.by);
             problems.push(Problem::new(span("by"), what).expected("use a key for each of its parts, or remove `by`"));
         }

@@ -112,8 +112,8 @@ impl Override {
             problems.push(problem.expected("use another `by`, such as `account`"));
             return None;
         }
-        if parts.len() != by.len() {
-            let what = format!("invalid key `{written}`: expected {} parts ({by}), found {}", by.len(), parts.len());
+        if parts.len() != by.part_count() {
+            let what = format!("invalid key `{written}`: expected {} parts ({by}), found {}", by.part_count(), parts.len());
             problems.push(
                 Problem::new(span, what).expected("expected a list, such as overrides: [{key: [a, b], limit: 100/s}]"),
             );

@@ -56,13 +56,13 @@ impl CompiledRule {
         if values.is_empty() && rule.missing == Missing::Shared {
             return Ok(KeyBytes::new());
         }
-        if values.len() != by.len() {
+        if values.len() != by.part_count() {
             let what = match values.len() {
                 0 => "missing key".to_owned(),
                 1 => format!("found one value `{}`", values[0]),
                 many => format!("found {many} values"),
             };
-            let expected = match by.len() {
+            let expected = match by.part_count() {
                 0 => format!("expected no key: `{}` counts all requests together", rule.name),
                 1 => format!("expected one value: `{}` counts by {by}", rule.name),
                 parts => format!("expected {parts} values: `{}` counts by {by}", rule.name),
