@@ -44,6 +44,7 @@ mod denial;
 mod filter_chain;
 mod find_header;
 pub mod head;
+mod header_values;
 mod layer;
 mod limit_response_cache;
 #[cfg(feature = "macros")]
