@@ -5,7 +5,7 @@ use axum::Router;
 use axum::routing::get;
 use bytes::Bytes;
 use diana::{Limiter, Quota};
-use diana_http::{ClientRateLimitLayer, RetryAfter, RetryAfterLayer};
+use diana_client::{ClientRateLimitLayer, RetryAfter, RetryAfterLayer};
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;

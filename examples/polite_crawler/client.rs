@@ -1,7 +1,7 @@
 //! The client: the limits that delay a request before it is sent.
 
 use diana::{KeyedLimiter, Quota};
-use diana_http::{ClientRateLimitLayer, RequestHost, RetryAfterLayer};
+use diana_client::{ClientRateLimitLayer, RequestHost, RetryAfterLayer};
 use http::Extensions;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Request, Response};

@@ -3,7 +3,7 @@
 use super::fetch::{Fetched, Outcome, fetch};
 use super::robots::Robots;
 use super::summary::Summary;
-use diana_http::RequestHost;
+use diana_client::RequestHost;
 use reqwest::{Method, Request, Url};
 use reqwest_middleware::ClientWithMiddleware;
 use std::collections::{HashMap, HashSet, VecDeque};

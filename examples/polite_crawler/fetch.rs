@@ -2,7 +2,7 @@
 
 use super::client::SentAt;
 use super::links;
-use diana_http::Overloaded;
+use diana_client::Overloaded;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{Extensions, StatusCode};
 use reqwest::{Response, Url};

@@ -4,18 +4,18 @@ mod grpc;
 mod negotiate;
 mod page;
 
-use crate::{limit_response_cache, problem, ratelimit_headers};
+use crate::header_values::{self, number, reset};
+use crate::limit_response_cache::{self, CacheKey, CachedDenial};
+use crate::{problem, ratelimit_headers};
 use bytes::Bytes;
 use diana::rules::http_settings::RateLimitHeaders;
-use diana::rules::response::CustomResponse;
 use diana::ruleset::DenyReason;
-use diana::{CheckedLimit, Reason, Verdict};
+use diana::{Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use negotiate::BodyFormat;
 pub(crate) use negotiate::ResponseFormat;
-use std::sync::Arc;
 
 /// A denied request.
 #[derive(Debug)]
@@ -23,54 +23,6 @@ pub struct Denial {
     pub(crate) denial: diana::Denial,
     pub(crate) headers: RateLimitHeaders,
     pub(crate) format: ResponseFormat,
-}
-
-/// A cached response of a denial by one limit.
-pub(crate) struct CachedDenial {
-    key: CacheKey,
-    /// The rule's custom response.
-    custom: Option<Arc<CustomResponse>>,
-    headers: HeaderMap,
-    body: Bytes,
-    /// Status and headers as HTTP/1 text, written when they are first needed.
-    http1: Vec<u8>,
-}
-
-/// The inputs of a denial's response, besides the limit itself.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct CacheKey {
-    status: StatusCode,
-    headers: RateLimitHeaders,
-    remaining: u64,
-    reset: Option<u64>,
-    retry: Option<u64>,
-}
-
-impl CachedDenial {
-    /// Returns `true` if the cached response has the same inputs.
-    fn is_for(&self, key: &CacheKey, asked: &CheckedLimit<'_>) -> bool {
-        let is_same = match (&self.custom, &asked.rule.answer) {
-            (Some(cached), Some(custom)) => Arc::ptr_eq(cached, custom),
-            (cached, custom) => cached.is_none() && custom.is_none(),
-        };
-        is_same && self.key == *key
-    }
-
-    /// Returns status and headers as HTTP/1 text.
-    fn http1(&mut self) -> &[u8] {
-        if self.http1.is_empty() {
-            let status = self.key.status;
-            let reason = status.canonical_reason().unwrap_or_default();
-            self.http1 = format!(" {} {reason}\r\n", status.as_str()).into_bytes();
-            for (name, value) in &self.headers {
-                for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                    self.http1.extend_from_slice(part);
-                }
-            }
-            self.http1.extend_from_slice(format!("content-length: {}\r\n", self.body.len()).as_bytes());
-        }
-        &self.http1
-    }
 }
 
 impl Denial {
@@ -130,7 +82,7 @@ impl Denial {
             status: self.status(),
             headers: self.headers,
             remaining: only.answer.status().remaining,
-            reset: ratelimit_headers::reset(&only.answer),
+            reset: reset(&only.answer),
             retry: self.retry_after(),
         };
         let mut act = Some(act);
@@ -143,7 +95,7 @@ impl Denial {
         }
         let (_, headers, body) = self.build();
         let custom = only.rule.answer.clone();
-        let mut denial = CachedDenial { key, custom, headers, body, http1: Vec::new() };
+        let mut denial = CachedDenial::new(key, custom, headers, body);
         let result = act.map(|act| act(&mut denial));
         limit_response_cache::with(&only, |policy| policy.denial = Some(denial));
         result
@@ -153,7 +105,7 @@ impl Denial {
         let mut headers = HeaderMap::with_capacity(6);
         let retry = self.retry_after();
         if let Some(seconds) = retry {
-            headers.insert(RETRY_AFTER, ratelimit_headers::number(seconds));
+            headers.insert(RETRY_AFTER, number(seconds));
         }
         ratelimit_headers::add(&mut headers, &self.denial, self.headers);
         let mut status = self.status();
@@ -175,7 +127,7 @@ impl Denial {
 
     /// Returns the seconds until a retry makes sense; `None` if it never does.
     fn retry_after(&self) -> Option<u64> {
-        ratelimit_headers::retry_after(self.denial.retry()?)
+        header_values::retry_after(self.denial.retry()?)
     }
 }
 

@@ -36,14 +36,13 @@
 
 mod attributes;
 mod client_ip;
-mod client_limit;
-mod client_traits;
 mod cookies;
 mod cost_header;
 mod denial;
 mod filter_chain;
 mod find_header;
 pub mod head;
+mod header_values;
 mod layer;
 mod limit_response_cache;
 #[cfg(feature = "macros")]
@@ -58,9 +57,6 @@ mod problem;
 mod query;
 mod rate_limit_filter;
 mod ratelimit_headers;
-#[cfg(feature = "reqwest")]
-mod reqwest;
-mod retry_after;
 mod scheme;
 #[cfg(feature = "signature")]
 mod signature;
@@ -68,11 +64,6 @@ mod throttle;
 
 pub use attributes::{HttpAttributes, normal_method, set_several};
 pub use client_ip::{client_address, forwarded_client, is_trusted_proxy};
-pub use client_limit::{
-    ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
-    ClientRateLimitLayer, NoLimit, Overloaded, PermitFuture,
-};
-pub use client_traits::{RequestHost, ResponseMeta};
 pub use cost_header::COST_HEADER;
 pub use denial::Denial;
 pub use diana::rules::http_settings::RateLimitHeaders;
@@ -89,7 +80,6 @@ pub use permit_body::PermitBody;
 pub use problem::problem_response;
 pub use rate_limit_filter::{Filter, log};
 pub use ratelimit_headers::response_headers;
-pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
 pub use scheme::{RequestScheme, normal_scheme};
 #[cfg(feature = "signature")]
 pub use signature::SignatureFilter;

@@ -2,9 +2,11 @@
 //!
 //! The cache is per thread, so that reference counts are not contended between threads.
 
-use crate::denial::CachedDenial;
-use crate::ratelimit_headers;
+mod cached_denial;
+
+use crate::header_values;
 use bytes::Bytes;
+pub(crate) use cached_denial::{CacheKey, CachedDenial};
 use diana::algorithm::Algorithm;
 use diana::rules::response::CustomResponse;
 use diana::store::{Limit, LimitId, LimitIdHasher};
@@ -94,7 +96,7 @@ impl Policy {
 
     /// Returns `RateLimit` for this limit alone.
     pub(crate) fn status(&mut self, answer: &Answer) -> HeaderValue {
-        let (remaining, reset) = (answer.status().remaining, ratelimit_headers::reset(answer));
+        let (remaining, reset) = (answer.status().remaining, header_values::reset(answer));
         if let Some((last_remaining, last_reset, value)) = &self.last
             && (*last_remaining, *last_reset) == (remaining, reset)
         {

@@ -1,6 +1,6 @@
 //! The response to a call that a limit on a function denied.
 
-use crate::{problem, ratelimit_headers};
+use crate::{header_values, problem};
 use bytes::Bytes;
 use diana::limited::{Cause, Limited};
 use diana::{Limiter, Quota};
@@ -66,8 +66,8 @@ impl LimitedResponse {
             }
         };
         let mut response = problem::response(status, problem::body(status, violated.as_slice(), None));
-        if let Some(seconds) = retry.and_then(ratelimit_headers::retry_after) {
-            response.headers_mut().insert(RETRY_AFTER, ratelimit_headers::number(seconds));
+        if let Some(seconds) = retry.and_then(header_values::retry_after) {
+            response.headers_mut().insert(RETRY_AFTER, header_values::number(seconds));
         }
         response
     }

@@ -4,16 +4,15 @@
 //! permits and the seconds until it is reset. `Retry-After` of a denied request may be earlier: it is when there are
 //! enough permits for this one request.
 
+use crate::header_values::{number, reset, retry_after};
 use crate::limit_response_cache;
 use diana::rules::http_settings::RateLimitHeaders;
-use diana::{Answer, Retry};
 use diana::{Reason, Verdict};
 use http::header::{HeaderName, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
-use std::time::Duration;
 
-pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-pub(crate) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
@@ -98,31 +97,4 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
         return None;
     }
     Some((HeaderValue::from_bytes(&policies).ok()?, HeaderValue::from_bytes(&statuses).ok()?))
-}
-
-/// Returns the seconds until a limit is reset, whether it granted or denied.
-pub(crate) fn reset(answer: &Answer) -> Option<u64> {
-    let time = answer.status().reset;
-    (time > Duration::ZERO).then(|| whole_seconds(time))
-}
-
-/// Returns seconds, rounded up.
-pub(crate) fn whole_seconds(time: Duration) -> u64 {
-    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
-}
-
-/// Returns the seconds until a retry makes sense; `None` if it never does.
-pub(crate) fn retry_after(retry: Retry) -> Option<u64> {
-    match retry {
-        Retry::After(time) => Some(whole_seconds(time)),
-        // It is unknown when a permit is released; usually soon.
-        Retry::WhenReleased => Some(1),
-        Retry::Never => None,
-    }
-}
-
-/// Returns a number as a header value, in one allocation; `HeaderValue::from` takes two.
-pub(crate) fn number(number: u64) -> HeaderValue {
-    let digits = HeaderValue::from_str(itoa::Buffer::new().format(number));
-    digits.unwrap_or_else(|_| HeaderValue::from_static("0"))
 }

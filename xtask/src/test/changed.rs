@@ -12,10 +12,11 @@ use std::process::{Command, Stdio};
 /// Path prefixes, and the package whose tests check them. The first match wins.
 const TESTED_BY: &[(&str, &[&str])] = &[
     ("crates/diana-admin/", &["diana-admin", "diana-server"]),
+    ("crates/diana-client/", &["diana-client"]),
     ("crates/diana-config/", &["diana-config", "diana-server"]),
     ("crates/diana-core/", &["diana-core"]),
     ("crates/diana-gateway/", &["diana-gateway", "diana-server"]),
-    ("crates/diana-http/", &["diana-http"]),
+    ("crates/diana-http/", &["diana-client", "diana-http"]),
     ("crates/diana-import/", &["diana-import", "diana-server"]),
     ("crates/diana-metrics/", &["diana-metrics", "diana-admin"]),
     ("crates/diana-net/", &["diana-net", "diana-gateway", "diana-server"]),
@@ -30,7 +31,7 @@ const TESTED_BY: &[(&str, &[&str])] = &[
     ("testing/", &["diana-testing"]),
     ("xtask/", &["xtask"]),
     ("golden/", &["diana-golden"]),
-    ("docs/", &["diana-examples", "diana-http", "diana-limit", "diana-server", "xtask"]),
+    ("docs/", &["diana-client", "diana-examples", "diana-http", "diana-limit", "diana-server", "xtask"]),
     ("packaging/", &["diana-server"]),
 ];
 
@@ -107,7 +108,8 @@ mod tests {
     #[test]
     fn maps_files_to_the_packages_that_test_them() {
         let files = ["crates/diana/src/lib.rs", "crates/diana-core/src/cost.rs", "docs/tasks/gateway.md", "README.md"];
-        let expected = ["diana-core", "diana-examples", "diana-http", "diana-limit", "diana-server", "xtask"];
+        let expected =
+            ["diana-client", "diana-core", "diana-examples", "diana-http", "diana-limit", "diana-server", "xtask"];
         assert_eq!(packages_of(files.into_iter()), expected);
         assert_eq!(packages_of(["README.md"].into_iter()), [""; 0]);
     }

@@ -1,7 +1,7 @@
 //! Denials of gRPC calls: a trailers-only response with the status of the call.
 
 use super::page::when;
-use crate::ratelimit_headers::{number as digits, whole_seconds};
+use crate::header_values::{number as digits, whole_seconds};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use diana::Retry;

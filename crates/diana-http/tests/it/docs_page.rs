@@ -9,8 +9,6 @@ fn the_page_contains_the_examples() {
         include_str!("../../examples/axum_server.rs"),
         include_str!("../../examples/hyper_server.rs"),
         include_str!("../../examples/tonic_server.rs"),
-        include_str!("../../examples/outgoing_client.rs"),
-        include_str!("../../../../examples/polite_crawler/client.rs"),
     ] {
         let (_, rest) = example.split_once("// docs: begin\n").unwrap();
         let (part, _) = rest.split_once("// docs: end\n").unwrap();

@@ -10,23 +10,18 @@ mod axum_server;
 #[path = "../../examples/hyper_server.rs"]
 #[allow(dead_code, reason = "the example\'s `main`")]
 mod hyper_server;
-#[path = "../../examples/outgoing_client.rs"]
-#[allow(dead_code, reason = "the example\'s `main`")]
-mod outgoing_client;
 #[path = "../../examples/tonic_server.rs"]
 #[allow(dead_code, reason = "the example\'s `main`")]
 mod tonic_server;
 
 use bytes::Bytes;
 use diana::rules::{Document, Registry, RuleFile};
-use http::{Response, Uri};
+use http::Response;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use prost::Message;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tonic::transport::Endpoint;
@@ -151,34 +146,4 @@ async fn tonic() {
     // Two per hour: the next permit is available within half an hour.
     let delay = Duration::new(delay.seconds.try_into().unwrap(), delay.nanos.try_into().unwrap());
     assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1_800), "{delay:?}");
-}
-
-#[tokio::test]
-async fn outgoing() {
-    let (listener, address) = listener().await;
-    let requests = Arc::new(AtomicUsize::new(0));
-    let counts = Arc::clone(&requests);
-    let count = axum::routing::get(move || {
-        counts.fetch_add(1, Ordering::Relaxed);
-        std::future::ready("hello")
-    });
-    let app = axum::Router::new().route("/", count);
-    tokio::spawn(async move { axum::serve(listener, app).await });
-
-    let url: Uri = format!("http://{address}/").parse().unwrap();
-    let mut client = outgoing_client::client("2/h".parse().unwrap(), Duration::from_secs(5));
-    assert_eq!(outgoing_client::get(&mut client, &url).await.unwrap(), 200);
-    assert_eq!(outgoing_client::get(&mut client.clone(), &url).await.unwrap(), 200);
-    let error = outgoing_client::get(&mut client, &url).await.unwrap_err().to_string();
-    assert!(error.starts_with("call not sent: limit `partner` does not grant it within 5s"), "{error}");
-    assert_eq!(requests.load(Ordering::Relaxed), 2);
-
-    // With a longer maximum wait, all calls are sent.
-    let quick = outgoing_client::client("1000/s burst 1".parse().unwrap(), Duration::from_secs(60));
-    let calls = (0..20).map(|_| {
-        let (mut client, url) = (quick.clone(), url.clone());
-        async move { outgoing_client::get(&mut client, &url).await.unwrap() }
-    });
-    assert_eq!(futures_util::future::join_all(calls).await, [200; 20]);
-    assert_eq!(requests.load(Ordering::Relaxed), 22);
 }

@@ -6,7 +6,6 @@
 mod ambiguous_values;
 mod attributes;
 mod client_ip;
-mod client_limit;
 mod cost_header;
 mod count_by_status;
 mod credentials;
@@ -22,9 +21,6 @@ mod path;
 mod path_forms;
 mod ratelimit_headers;
 mod refund;
-#[cfg(feature = "reqwest")]
-mod reqwest;
-mod retry_after;
 mod scheme;
 #[cfg(feature = "signature")]
 mod signature;

@@ -113,7 +113,8 @@ impl Override {
             return None;
         }
         if parts.len() != by.part_count() {
-            let what = format!("invalid key `{written}`: expected {} parts ({by}), found {}", by.part_count(), parts.len());
+            let what =
+                format!("invalid key `{written}`: expected {} parts ({by}), found {}", by.part_count(), parts.len());
             problems.push(
                 Problem::new(span, what).expected("expected a list, such as overrides: [{key: [a, b], limit: 100/s}]"),
             );

@@ -225,8 +225,9 @@ fn all_formats_are_equivalent() {
 }
 
 /// The files with the doctests of pages.
-const DOCTESTS: [&str; 4] = [
+const DOCTESTS: [&str; 5] = [
     include_str!("../../../diana/src/lib.rs"),
+    include_str!("../../../diana-client/src/lib.rs"),
     include_str!("../../../diana-gateway/src/lib.rs"),
     include_str!("../../../diana-http/src/lib.rs"),
     include_str!("../../../diana-redis/src/lib.rs"),

@@ -16,7 +16,7 @@ pub trait RequestHost {
     ///
     /// ```
     /// use diana::{KeyedLimiter, Quota};
-    /// use diana_http::{RequestHost, ClientRateLimitLayer};
+    /// use diana_client::{RequestHost, ClientRateLimitLayer};
     /// use http::Request;
     ///
     /// assert_eq!(Request::get("https://Example.com:443/a").body(())?.host().as_deref(), Some("example.com"));

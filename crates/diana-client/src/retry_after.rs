@@ -15,7 +15,7 @@ mod pauses;
 mod service;
 
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, NoLimit};
-use crate::client_traits::RequestHost;
+use crate::client_messages::RequestHost;
 use pause_wait::PauseWait;
 use pauses::Pauses;
 pub use service::{RetryAfter, RetryAfterFuture};
@@ -36,7 +36,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// [`limit`](Self::limit).
 ///
 /// ```
-/// use diana_http::RetryAfterLayer;
+/// use diana_client::RetryAfterLayer;
 /// use http::{Request, Response};
 /// use std::convert::Infallible;
 /// use std::time::Duration;
@@ -85,7 +85,7 @@ impl<L> RetryAfterLayer<L> {
     ///
     /// ```
     /// use diana::{Limiter, Quota};
-    /// use diana_http::{RetryAfterLayer, ClientRateLimitLayer};
+    /// use diana_client::{RetryAfterLayer, ClientRateLimitLayer};
     ///
     /// let limit = ClientRateLimitLayer::new("partner", Limiter::new("10/s".parse::<Quota>()?));
     /// let layer = RetryAfterLayer::new().limit(limit);

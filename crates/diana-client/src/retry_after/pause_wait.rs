@@ -3,7 +3,7 @@
 use super::RetryAfterLayer;
 use super::parse;
 use crate::client_limit::{self, ClientLimit, Overloaded};
-use crate::client_traits::{RequestHost, ResponseMeta};
+use crate::client_messages::{RequestHost, ResponseMeta};
 use diana::Retry;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -11,12 +11,11 @@
 //! - Dropping a call, before or after it is sent, releases its permits.
 
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, PermitFuture, rules};
-use crate::client_traits::{self, RequestHost, ResponseMeta};
-use crate::permit::RequestPermit;
-use crate::rate_limit_filter::Filter;
+use crate::client_messages::{self, RequestHost, ResponseMeta};
 use crate::retry_after::RetryAfterLayer;
 use ::reqwest::{Request, Response, Url};
 use async_trait::async_trait;
+use diana_http::{Filter, RequestPermit};
 use http::{Extensions, HeaderMap, StatusCode, Uri};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 use std::future::poll_fn;
@@ -27,7 +26,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use diana::{Limiter, Quota};
-/// use diana_http::{ClientRateLimitLayer, Overloaded};
+/// use diana_client::{ClientRateLimitLayer, Overloaded};
 /// use reqwest_middleware::{ClientBuilder, Error};
 /// use std::time::Duration;
 ///
@@ -68,7 +67,7 @@ impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
 ///
 /// ```
 /// use diana::{KeyedLimiter, Quota};
-/// use diana_http::{RetryAfterLayer, RequestHost, ClientRateLimitLayer};
+/// use diana_client::{RetryAfterLayer, RequestHost, ClientRateLimitLayer};
 /// use reqwest_middleware::ClientBuilder;
 ///
 /// let each_host = KeyedLimiter::new("10/s".parse::<Quota>()?);
@@ -114,7 +113,7 @@ impl ResponseMeta for Response {
 }
 
 fn host(url: &Url) -> Option<String> {
-    Some(client_traits::host_name(Some(url.scheme()), url.host_str()?, url.port()))
+    Some(client_messages::host_name(Some(url.scheme()), url.host_str()?, url.port()))
 }
 
 impl ClientLimit<Request> for Filter {

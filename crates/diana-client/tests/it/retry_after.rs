@@ -2,7 +2,8 @@
 
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{ConcurrencyLimiter, Engine, EngineOptions, Limiter, Quota, Retry, TokioClock};
-use diana_http::{ClientRateLimitError, ClientRateLimitLayer, RateLimitLayer, RetryAfterLayer};
+use diana_client::{ClientRateLimitError, ClientRateLimitLayer, RetryAfterLayer};
+use diana_http::RateLimitLayer;
 use http::{Request, Response};
 use http_body_util::Full;
 use parking_lot::Mutex;

@@ -3,7 +3,7 @@
 use super::RetryAfterLayer;
 use super::pause_wait::PauseWait;
 use crate::client_limit::{ClientLimit, ClientRateLimitError, NoLimit};
-use crate::client_traits::{RequestHost, ResponseMeta};
+use crate::client_messages::{RequestHost, ResponseMeta};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;

@@ -15,8 +15,8 @@ mod limit_trait;
 pub(crate) mod rules;
 mod service;
 
-use crate::rate_limit_filter::Filter;
 use diana::{ConcurrencyLimiter, KeyedLimiter, Limiter};
+use diana_http::Filter;
 pub use error::{ClientRateLimitError, Overloaded};
 pub use limit_trait::{ByKey, ClientLimit, ClientLimitError, NoLimit, PermitFuture};
 pub(crate) use service::PermitWait;
@@ -32,7 +32,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 ///
 /// ```
 /// use diana::{Limiter, Quota};
-/// use diana_http::ClientRateLimitLayer;
+/// use diana_client::ClientRateLimitLayer;
 /// use std::time::Duration;
 /// use tower::{Service, ServiceExt, ServiceBuilder};
 ///

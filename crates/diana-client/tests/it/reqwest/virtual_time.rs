@@ -1,6 +1,6 @@
 //! Time that only the test advances, in spite of real network I/O; and when each call was sent.
 
-use diana_http::Overloaded;
+use diana_client::Overloaded;
 use http::Extensions;
 use parking_lot::Mutex;
 use reqwest::{Request, Response};

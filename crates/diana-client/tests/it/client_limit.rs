@@ -2,7 +2,8 @@
 
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{ConcurrencyLimiter, Engine, EngineOptions, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
-use diana_http::{ClientRateLimitError, ClientRateLimitLayer, Filter};
+use diana_client::{ClientRateLimitError, ClientRateLimitLayer};
+use diana_http::Filter;
 use http::Request;
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -112,18 +113,45 @@ async fn a_permit_is_released_with_the_response() {
     assert_eq!(permits.available(), 2);
 }
 
+fn by_rules(rules: &str) -> ClientRateLimitLayer<Filter> {
+    let document = Document::new("diana.yaml", format!("rules: [{rules}]"));
+    let file = RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"));
+    let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
+    ClientRateLimitLayer::by_rules(Filter::new(engine))
+}
+
+/// A server of HTTP requests.
+fn server() -> impl Service<Request<()>, Response = (), Error = Infallible, Future: Send> + Clone {
+    service_fn(|_| async { Ok(()) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_limit_outgoing_calls() {
+    let rules = "{name: partner, by: host, limit: 10/s, burst: 1}, {name: never, match: {path: /never}, limit: 1/day}";
+    let layer = by_rules(rules).max_wait(Duration::from_secs(3));
+    let client = ServiceBuilder::new().layer(layer).service(server());
+    let call = |host: &str, path: &str| {
+        let request = Request::get(format!("http://{host}.example{path}")).body(()).unwrap();
+        client.clone().oneshot(request)
+    };
+    let start = Instant::now();
+    for host in ["a", "b", "a", "a"] {
+        call(host, "/").await.unwrap();
+    }
+    assert_eq!(start.elapsed(), ms(200));
+    call("c", "/never").await.unwrap();
+    let error = call("d", "/never").await.unwrap_err().to_string();
+    assert!(error.starts_with("call not sent: limit `never` does not grant it within 3s"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_wait_may_be_unlimited() {
-    let file = Document::new("diana.yaml", "rules: [{name: one, limit: 1/s}]");
-    let file = RuleFile::read(&file, &Registry::default()).unwrap();
-    let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
-    let rules = ClientRateLimitLayer::by_rules(Filter::new(engine)).max_wait(Duration::MAX);
+    let rules = by_rules("{name: one, limit: 1/s}").max_wait(Duration::MAX);
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
     let limit = ClientRateLimitLayer::new("partner", limiter).max_wait(Duration::MAX);
     let permits = ConcurrencyLimiter::new("partner", 1).unwrap().with_clock(TokioClock::new());
     let concurrency = ClientRateLimitLayer::concurrency("partner", permits).max_wait(Duration::MAX);
-    let call = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(()) });
-    let client = ServiceBuilder::new().layer(rules).layer(limit).layer(concurrency).service(call);
+    let client = ServiceBuilder::new().layer(rules).layer(limit).layer(concurrency).service(server());
     let start = Instant::now();
     for _ in 0..3 {
         client.clone().oneshot(Request::new(())).await.unwrap();

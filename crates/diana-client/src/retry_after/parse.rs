@@ -1,9 +1,10 @@
 //! Parses the retry time of a response.
 
-use crate::ratelimit_headers::RATE_LIMIT;
-use http::header::{DATE, HeaderMap, RETRY_AFTER};
+use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use std::time::Duration;
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Returns how long a response asks to pause. Invalid values are ignored.
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {

@@ -3,7 +3,7 @@
 use super::server::TestServer;
 use super::virtual_time::{VirtualTime, at, call, plain};
 use diana::{ConcurrencyLimiter, Limiter, Quota, Retry, TokioClock};
-use diana_http::{ClientRateLimitError, ClientRateLimitLayer, RetryAfterLayer};
+use diana_client::{ClientRateLimitError, ClientRateLimitLayer, RetryAfterLayer};
 use std::time::Duration;
 use tower::{ServiceBuilder, ServiceExt};
 

@@ -1,12 +1,12 @@
 //! A client that keeps its calls under a limit, by waiting.
 //!
 //! ```text
-//! cargo run -p diana-http --example outgoing_client -- http://127.0.0.1:3000/
+//! cargo run -p diana-client --example outgoing_client -- http://127.0.0.1:3000/
 //! ```
 
 use bytes::Bytes;
 use diana::{Limiter, Quota};
-use diana_http::{ClientRateLimit, ClientRateLimitLayer};
+use diana_client::{ClientRateLimit, ClientRateLimitLayer};
 use http::Uri;
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;

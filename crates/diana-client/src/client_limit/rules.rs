@@ -1,11 +1,9 @@
 //! Outgoing calls under the rules of an engine.
 
 use super::limit_trait::{ClientLimit, ClientLimitError, PermitFuture};
-use crate::attributes::HttpAttributes;
-use crate::permit::RequestPermit;
-use crate::rate_limit_filter::Filter;
 use diana::Retry;
 use diana::Verdict;
+use diana_http::{Filter, HttpAttributes, RequestPermit};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
 use std::sync::Arc;
