@@ -209,8 +209,7 @@ impl KeySpec {
         bytes::parts(key).map(shown).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the values of a key, one for each part, as [`CompiledRule::key_of`](crate::ruleset::CompiledRule::key_of)
-    /// takes them; `None` if it can't, because a part is unknown or not valid text.
+    /// Returns the values of a key, one for each part, as a compiled rule takes them; `None` if it can't, because a part is unknown or not valid text.
     pub fn values(&self, key: &[u8]) -> Option<Vec<String>> {
         let text = |part: &[u8]| std::str::from_utf8(part).ok().map(str::to_owned);
         match self.parts.len() {
