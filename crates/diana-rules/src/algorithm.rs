@@ -7,8 +7,8 @@
 pub(crate) mod built_in;
 mod options;
 
-use crate::problem::Problem;
 use diana_core::{Algorithm, Limit, Quota};
+use diana_document::Problem;
 pub use options::AlgorithmOptions;
 use std::any::Any;
 use std::fmt::{self, Debug};

@@ -12,18 +12,18 @@ pub(crate) mod store;
 mod warnings;
 mod without_environment;
 
-use crate::document::{Document, Node, Span, Value};
 use crate::identity::Identity;
 use crate::logged_keys::{LogLevel, LoggedKeys, top_keys};
-use crate::map_reader::MapReader;
 use crate::names_in_scope::NamesInScope;
 use crate::permissions::Permissions;
-use crate::problem::{Problem, Problems};
 use crate::registry::Registry;
 use crate::response::CustomResponse;
 use crate::rule::{Defaults, Rule, status};
-use crate::scalar;
 use crate::section::Sections;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
+use diana_document::{Document, Node, Span, Value};
+use diana_document::{Problem, Problems};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use store::{

@@ -4,13 +4,13 @@
 //! [`HttpSettings`] is the default section `gateway` of a [`Registry`](crate::Registry): it reads its own fields and
 //! ignores all others. A program with a gateway replaces it with the gateway's section, which has these settings too.
 
-use crate::document::Node;
-use crate::map_reader::MapReader;
 use crate::matching::parse_network;
-use crate::problem::Problem;
-use crate::scalar;
 use crate::schema::{object, one_or_any, word};
 use crate::section::Section;
+use diana_document::Node;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@ mod source;
 mod verification_key;
 
 use crate::attributes::{Attribute, Attributes, DescriptorEntry, Doubt, doubt_about};
-use crate::document::{Node, Value};
 use crate::expression::Expression;
-use crate::map_reader::empty;
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::map_reader::empty;
+use diana_document::scalar;
+use diana_document::{Node, Value};
 use jwt::{Token, Tokens};
 use source::Source;
 use std::borrow::Cow;

@@ -16,12 +16,12 @@ pub(crate) mod concurrent;
 mod override_inherit;
 
 use crate::algorithm::{AlgorithmOptions, Configured};
-use crate::document::{Entry, Node, Span, Value};
-use crate::map_reader::{MapReader, all, empty, nearest};
-use crate::problem::Problem;
 use crate::registry::Registry;
-use crate::scalar;
 use diana_core::{MinInterval, Quota, SlidingLog, TokenBucket, Total};
+use diana_document::Problem;
+use diana_document::map_reader::{MapReader, all, empty, nearest};
+use diana_document::scalar;
+use diana_document::{Entry, Node, Span, Value};
 pub(crate) use override_inherit::LimitStyle;
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 //! Whether denials are logged, and how their keys are written: `log`, `log_keys` and `top_keys`.
 
 use crate::attributes::Attribute;
-use crate::document::Node;
 use crate::identity::Identity;
 use crate::key::KeySpec;
-use crate::problem::Problem;
 use crate::rule::Rule;
-use crate::scalar;
+use diana_document::Node;
+use diana_document::Problem;
+use diana_document::scalar;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 

@@ -1,14 +1,14 @@
 //! The names that the rules of a file may use: registered ones, and those that its `identity` defines.
 
 use crate::attributes::Attribute;
-use crate::document::{Node, Span};
 use crate::expression::{Expression, ValueType};
 use crate::identity::Identity;
 use crate::matching::Match;
 use crate::matching::path::PathPattern;
-use crate::problem::Problem;
 use crate::registry::Registry;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::scalar;
+use diana_document::{Node, Span};
 
 /// The names that rules may use.
 pub(crate) struct NamesInScope<'a> {

@@ -9,14 +9,14 @@
 //! - A request is denied, rather than allowed, if its token can't be verified and a rule asks for what the token says.
 
 use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL};
-use crate::document::{Node, Value};
 use crate::identity::Identity;
-use crate::map_reader::MapReader;
 use crate::matching::glob::Glob;
 use crate::matching::parse::each;
 use crate::matching::{IndexedMatch, Match, NeededAttributes, Normalised, RequestView};
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
+use diana_document::{Node, Value};
 use std::fmt;
 
 pub(crate) const FIELDS: [&str; 3] = ["default", "shadow", "rules"];

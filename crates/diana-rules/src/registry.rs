@@ -4,12 +4,12 @@
 
 use crate::algorithm::{AlgorithmOptions, Configured, RegisteredAlgorithm, built_in};
 use crate::attributes::Attributes;
-use crate::document::Node;
 use crate::http_settings::HttpSettings;
 use crate::matching::Matcher;
-use crate::problem::Problem;
 use crate::section::{Section, SectionKind};
 use diana_core::{Limit, Quota};
+use diana_document::Node;
+use diana_document::Problem;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Custom bodies of denial responses: `answer: {type: text/plain, text: 'slow down'}`.
 
-use crate::document::Node;
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Node;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
 use std::sync::Arc;
 
 /// The custom body of a denial response. (The result of a limit is [`diana_core::Answer`].)

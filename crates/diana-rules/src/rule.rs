@@ -7,8 +7,6 @@ pub(crate) mod overrides;
 pub(crate) mod parse;
 
 use crate::attributes::Attribute;
-use crate::bytes;
-use crate::document::Span;
 use crate::expression::Expression;
 use crate::key::KeySpec;
 use crate::limit::LimitRule;
@@ -19,6 +17,8 @@ use crate::upstream_url::Upstream;
 pub use allow_deny_list::KeyList;
 pub use count::{CountByStatus, OnStatus, StatusSet};
 use diana_core::{Cost, MAX_PERMITS, Quota};
+use diana_document::Span;
+use diana_document::bytes;
 pub use max_load::{Overload, Percent};
 pub use overrides::Override;
 pub(crate) use parse::{Defaults, status};

@@ -90,7 +90,7 @@ pub fn one_or_any(of: Value, description: &str, examples: &[&str]) -> Value {
     json!({"description": description, "anyOf": [of, list], "examples": examples})
 }
 
-/// The addresses of `listen`; see [`scalar::listen`](crate::scalar::listen).
+/// The addresses of `listen`; see [`scalar::listen`](diana_document::scalar::listen).
 pub fn listen(example: &str) -> Value {
     let address = json!({"type": "string", "pattern": r":[0-9]+$|\$\{"});
     one_or_more(address, "an address and a port", &[example, "[::1]:8080"])

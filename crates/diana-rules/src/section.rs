@@ -6,11 +6,11 @@
 //! [`RuleFile::section`] returns them. A program that does not register `gateway`, `services`, `admin` or `remote` ignores them: a
 //! service reads the same file as the gateway in front of it.
 
-use crate::document::{Node, Span};
 use crate::file::RuleFile;
 use crate::http_settings::HttpSettings;
-use crate::problem::Problem;
 use crate::registry::Registry;
+use diana_document::Problem;
+use diana_document::{Node, Span};
 use serde_json::Value;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -218,9 +218,9 @@ impl RuleFile {
 #[allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 mod tests {
     use super::*;
-    use crate::document::Document;
-    use crate::map_reader::MapReader;
     use crate::{scalar, schema};
+    use diana_document::Document;
+    use diana_document::map_reader::MapReader;
 
     /// `admin: {listen: ...}`
     #[derive(Clone, Debug, Default, PartialEq)]

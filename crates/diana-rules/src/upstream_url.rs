@@ -3,9 +3,9 @@
 //! It has a scheme, a host and a port, and nothing else: the path comes from the request. The parts are stored
 //! separately, so that the URL is parsed only once.
 
-use crate::document::Node;
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Node;
+use diana_document::Problem;
+use diana_document::scalar;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;

@@ -15,6 +15,7 @@ const TESTED_BY: &[(&str, &[&str])] = &[
     ("crates/diana-client/", &["diana-client"]),
     ("crates/diana-config/", &["diana-config", "diana-server"]),
     ("crates/diana-core/", &["diana-core"]),
+    ("crates/diana-document/", &["diana-document", "diana-rules", "diana-server"]),
     ("crates/diana-gateway/", &["diana-gateway", "diana-server"]),
     ("crates/diana-http/", &["diana-client", "diana-http"]),
     ("crates/diana-import/", &["diana-import", "diana-server"]),

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The crates without circles.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "diana-client",
     "diana-config",
+    "diana-document",
     "diana-gateway",
     "diana-http",
     "diana-import",

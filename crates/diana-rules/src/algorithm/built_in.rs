@@ -1,17 +1,17 @@
 //! The built-in algorithms, with their options.
 
 use super::{AlgorithmOptions, Configured, invalid};
-use crate::document::Span;
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
 use crate::registry::Registry;
-use crate::scalar;
 use crate::schema;
 use diana_core::{
     Calendar, Edge, FixedWindow, LeakyBucket, MAX_PERMITS, Quota, RefillingBucket, SlidingLog, SlidingWindow,
     WindowStart,
 };
 use diana_core::{InitialPermits, SmoothBursty, SmoothWarmingUp, TokenBucket};
+use diana_document::Problem;
+use diana_document::Span;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
 use std::fmt::Display;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The options that a rule sets for an algorithm, besides the limit itself.
 
-use crate::document::{Node, Span};
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::scalar;
+use diana_document::{Node, Span};
 use std::time::Duration;
 
 /// The options of one limit, which an algorithm reads one by one. Errors are collected, and reported with all others.

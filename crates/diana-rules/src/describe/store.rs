@@ -2,7 +2,7 @@
 
 use super::units;
 use crate::file::{Lease, OnFullKeys, RedisSection, StoreSection, StoreTime, WhenRedisIsDown};
-use crate::secret::redact_url;
+use diana_document::secret::redact_url;
 
 impl StoreSection {
     /// Describes the store, line by line; defaults are left out. Passwords are not shown.

@@ -7,7 +7,7 @@
 
 use super::RuleDescription;
 use crate::file::RuleFile;
-use crate::problem::shown;
+use diana_document::document::shown;
 
 /// The maximum width of the table.
 const WIDTH: usize = 100;

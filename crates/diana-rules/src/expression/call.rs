@@ -2,10 +2,10 @@
 
 use super::lower::{Lowered, Lowering};
 use super::lowered::{Position, TextTransform, Tree, ValueType};
-use crate::map_reader::nearest;
 use crate::matching::parse_network;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr};
+use diana_document::map_reader::nearest;
 use regex::RegexBuilder;
 
 /// The maximum size of a compiled regex, in bytes: a hundred thousand rules may have one each.
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         let same = known.iter().copied().find(|known| known.eq_ignore_ascii_case(name));
         let expected = match same.or_else(|| nearest(name, &known)) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("expected one of {}", crate::map_reader::all(&known)),
+            None => format!("expected one of {}", diana_document::map_reader::all(&known)),
         };
         self.invalid(node, format!("unknown function `{name}`")).expected(expected)
     }

@@ -4,9 +4,9 @@
 use super::error::InvalidExpression;
 use super::lowered::{Comparison, Operator, Tree, Value, ValueType};
 use crate::attributes::Attribute;
-use crate::map_reader::nearest;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SourceInfo, operators};
+use diana_document::map_reader::nearest;
 use std::borrow::Cow;
 
 /// The maximum depth of a tree: evaluation recurses, on a thread whose stack size we don't choose.
@@ -101,7 +101,9 @@ impl<'a> Lowering<'a> {
         let known = self.names.iter().copied().chain(["request"]).collect::<Vec<_>>();
         let expected = match nearest(name, &known) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("expected `request.…`, {}, or a text in quotes", crate::map_reader::all(self.names)),
+            None => {
+                format!("expected `request.…`, {}, or a text in quotes", diana_document::map_reader::all(self.names))
+            }
         };
         Err(self.invalid(node, format!("unknown name `{name}`")).expected(expected))
     }

@@ -6,9 +6,9 @@
 use super::lower::{Lowered, Lowering, Typed};
 use super::lowered::{Tree, Value, ValueType};
 use crate::attributes::Attribute;
-use crate::map_reader::{all, nearest};
 use cel::IdedExpr;
 use cel::common::ast::{Expr, LiteralValue, operators};
+use diana_document::map_reader::{all, nearest};
 
 const MEMBERS: [&str; 12] =
     ["method", "path", "host", "scheme", "ip", "headers", "cookies", "query", "params", "jwt", "domain", "descriptor"];

@@ -1,10 +1,10 @@
 //! Rules that charge another rule: `charges: tokens`.
 
-use crate::document::{Entry, Node, Span, Value};
-use crate::map_reader::nearest;
-use crate::problem::Problem;
 use crate::rule::Rule;
 use diana_core::Concurrency;
+use diana_document::Problem;
+use diana_document::map_reader::nearest;
+use diana_document::{Entry, Node, Span, Value};
 use std::collections::HashMap;
 
 /// Checks that each rule with `charges` names a rule that it can charge, with keys of the same form. Without its own `by`,

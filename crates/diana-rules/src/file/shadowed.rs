@@ -1,13 +1,13 @@
 //! Rules that no request can reach, since an earlier rule is identical or denies every request.
 
 use crate::algorithm::Configured;
-use crate::document::Span;
 use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;
-use crate::problem::Problem;
 use crate::rule::{Bandwidth, CostOf, CountByStatus, CountedIn, HeldUntil, Missing, Mode, OverLimit, Overload, Rule};
 use diana_core::Cost;
+use diana_document::Problem;
+use diana_document::Span;
 use std::collections::HashMap;
 use std::time::Duration;
 

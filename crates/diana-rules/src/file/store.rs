@@ -1,12 +1,12 @@
 //! The section `store`: where the counts are stored.
 
-use crate::bytes;
-use crate::document::{Node, Value};
-use crate::map_reader::MapReader;
 use crate::multi_host_url::Address;
-use crate::problem::Problem;
-use crate::scalar;
-use crate::secret::Secret;
+use diana_document::Problem;
+use diana_document::bytes;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
+use diana_document::secret::Secret;
+use diana_document::{Node, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 

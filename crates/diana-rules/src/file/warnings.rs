@@ -3,17 +3,17 @@
 use super::RuleFile;
 use crate::attributes::{Attribute, SyntheticRequest};
 use crate::describe::{and, bytes};
-use crate::document::Span;
 use crate::expression::Expression;
 use crate::limit::LimitRule;
 use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
-use crate::problem::Problem;
 use crate::rule::{Missing, Mode, OnStatus, Rule};
 use diana_core::{
     FixedWindow, LeakyBucket, MinInterval, RefillingBucket, SlidingLog, SlidingWindow, TokenBucket, Total,
 };
+use diana_document::Problem;
+use diana_document::Span;
 use std::time::Duration;
 
 /// The maximum number of rule pairs to compare for requests that no rule limits. Larger files get no such warning.

@@ -4,10 +4,10 @@
 //! is checked as usual.
 
 use super::RuleFile;
-use crate::document::Document;
-use crate::document::{Node, Span, Value};
-use crate::problem::Problems;
 use crate::registry::Registry;
+use diana_document::Document;
+use diana_document::Problems;
+use diana_document::{Node, Span, Value};
 use std::fmt;
 
 /// A value that was not checked, since it has variables.
@@ -28,7 +28,7 @@ impl fmt::Display for NotChecked {
         write!(f, "{}:{}: not checked: ", self.line, self.column)?;
         for (index, name) in self.variables.iter().enumerate() {
             let between = if index > 0 { ", " } else { "" };
-            write!(f, "{between}${{{}}}", crate::problem::shown(name, 64))?;
+            write!(f, "{between}${{{}}}", diana_document::document::shown(name, 64))?;
         }
         Ok(())
     }

@@ -3,11 +3,11 @@
 use super::jwt::Tokens;
 use super::source::TokenSource;
 use super::verification_key::{ALGORITHMS, Key};
-use crate::document::{Node, Value};
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
-use crate::scalar;
 use diana_core::SystemClock;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
+use diana_document::{Node, Value};
 use std::sync::Arc;
 use std::time::Duration;
 

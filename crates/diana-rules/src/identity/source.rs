@@ -1,10 +1,10 @@
 //! The source of one name of `identity`: `header(x-account-id)`, `jwt(sub)`, `cel("...")`.
 
 use crate::attributes::Attribute;
-use crate::document::Span;
 use crate::expression::{Expression, InvalidExpression};
-use crate::map_reader::nearest;
-use crate::problem::Problem;
+use diana_document::Problem;
+use diana_document::Span;
+use diana_document::map_reader::nearest;
 
 /// The source of a value.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 mod token_fixtures;
 
 use super::*;
-use crate::document::Document;
 use diana_core::{ManualClock, Timestamp};
+use diana_document::Document;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

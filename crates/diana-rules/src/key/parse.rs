@@ -3,14 +3,14 @@
 use super::bytes::PrefixLengths;
 use super::{KeySpec, Part};
 use crate::attributes::Attribute;
-use crate::document::{Node, Span, Value};
-use crate::foreign_words;
 use crate::identity::Identity;
-use crate::map_reader::nearest;
 use crate::names_in_scope::{NamesInScope, Wanted};
-use crate::problem::Problem;
 use crate::registry::Registry;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::foreign_words;
+use diana_document::map_reader::nearest;
+use diana_document::scalar;
+use diana_document::{Node, Span, Value};
 
 /// Keywords without an argument.
 pub(crate) const WORDS: [&str; 7] = ["global", "resource", "ip", "host", "method", "domain", "request"];

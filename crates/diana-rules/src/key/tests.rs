@@ -1,8 +1,8 @@
 //! Which requests share a key, and the problems that are reported for invalid keys.
 
 use super::*;
-use crate::document::Document;
 use crate::registry::Registry;
+use diana_document::Document;
 use std::borrow::Cow;
 
 fn read(text: &str) -> Result<KeySpec, String> {

@@ -1,11 +1,11 @@
 //! Parses `concurrent`: a number, or `{limit: 10, burst: 20, delay: 200ms, until: upstream_done}`.
 
-use crate::document::{Node, Value};
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
 use crate::rule::HeldUntil;
-use crate::scalar;
 use diana_core::Concurrency;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
+use diana_document::{Node, Value};
 
 /// The fields of `concurrent`, if it is a map.
 pub(crate) const FIELDS: [&str; 4] = ["limit", "burst", "delay", "until"];

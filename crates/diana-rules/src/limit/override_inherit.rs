@@ -4,10 +4,10 @@
 //! written. Options that belong to the rule's rate are not inherited: the burst, and the number of tokens of a refill.
 
 use super::{LIMITS, LimitRule, one, several};
-use crate::document::{Node, Value};
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
 use crate::registry::Registry;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::{Node, Value};
 use std::borrow::Cow;
 
 /// The algorithm and options of a rule's single limit.

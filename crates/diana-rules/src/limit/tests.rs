@@ -1,11 +1,11 @@
 //! How limits are parsed, and the problems that are reported for invalid ones.
 
 use super::*;
-use crate::document::Document;
 use diana_core::{
     Calendar, Concurrency, Edge, FixedWindow, InitialPermits, LeakyBucket, RefillingBucket, SlidingLog, SlidingWindow,
     SmoothBursty, SmoothWarmingUp, TokenBucket, WindowStart,
 };
+use diana_document::Document;
 use std::time::Duration;
 
 /// Parses the limits of a rule.

@@ -9,9 +9,9 @@ use super::either;
 use super::glob::Glob;
 use super::parse::each;
 use crate::attributes::DescriptorEntry;
-use crate::document::{Node, Value};
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::{Node, Value};
 use std::fmt;
 
 /// The entries that a descriptor must have.

@@ -7,12 +7,12 @@ use super::networks::{Networks, parse_network};
 use super::path_syntax_hint;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
-use crate::document::{Node, Value};
 use crate::identity::invalid_name;
-use crate::map_reader::{MapReader, nearest};
 use crate::names_in_scope::{NamesInScope, Wanted};
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::map_reader::{MapReader, nearest};
+use diana_document::scalar;
+use diana_document::{Node, Value};
 
 /// The built-in fields of `match`.
 pub(crate) const FIELDS: [&str; 9] = ["path", "method", "host", "header", "ip", "domain", "descriptor", "when", "call"];

@@ -1,12 +1,12 @@
 //! The lists `allow` and `deny` of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
 use crate::attributes::{Attributes, SEVERAL};
-use crate::document::{Node, Value};
 use crate::key::{KeyBytes, KeySpec};
 use crate::matching::RequestView;
 use crate::matching::networks::{Networks, parse_network};
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::scalar;
+use diana_document::{Node, Value};
 use hashbrown::HashSet;
 
 /// A list of keys, addresses and networks.

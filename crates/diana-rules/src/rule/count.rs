@@ -3,10 +3,10 @@
 //! Without `refund`, only responses with one of the statuses are charged: failed logins, scans for missing pages. With
 //! `refund: true`, each request is charged, and refunded if its response has one of the statuses.
 
-use crate::document::Node;
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
-use crate::scalar;
+use diana_document::Node;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
 use std::fmt;
 use std::ops::RangeInclusive;
 

@@ -1,11 +1,11 @@
 //! The maximum load of the machine: `load: {cpu: 85%, memory: 90%, connections: 20000, traffic: 800MiB/s}`.
 
 use super::bytes;
-use crate::document::{Node, Value};
-use crate::map_reader::MapReader;
-use crate::problem::Problem;
-use crate::scalar;
 use diana_core::Quota;
+use diana_document::Problem;
+use diana_document::map_reader::MapReader;
+use diana_document::scalar;
+use diana_document::{Node, Value};
 use std::fmt;
 
 /// The load of the machine over which requests are denied.

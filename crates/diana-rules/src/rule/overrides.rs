@@ -2,13 +2,13 @@
 //!
 //! A key of several parts is written as a list: `overrides: [{key: [vip-7, 10.0.0.1], limit: 1000/s}]`.
 
-use crate::document::{Node, Span, Value};
 use crate::key::{KeyBytes, KeySpec};
 use crate::limit::{LimitRule, LimitStyle};
-use crate::map_reader::{MapReader, empty};
-use crate::problem::Problem;
 use crate::registry::Registry;
-use crate::scalar;
+use diana_document::Problem;
+use diana_document::map_reader::{MapReader, empty};
+use diana_document::scalar;
+use diana_document::{Node, Span, Value};
 
 /// Other limits for one key, in place of the rule's own.
 #[derive(Clone, Debug, PartialEq)]

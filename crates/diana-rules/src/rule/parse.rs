@@ -4,19 +4,19 @@ use super::{
     Bandwidth, Bodies, CostOf, CountByStatus, CountedIn, HeldUntil, KeyList, Missing, Mode, OnStatus, OverLimit,
     Overload, Override, Rule, bytes,
 };
-use crate::document::{Entry, Node, Value};
 use crate::key::KeySpec;
 use crate::limit::{LimitRule, LimitStyle, concurrent};
 use crate::logged_keys::LogLevel;
-use crate::map_reader::{MapReader, nearest};
 use crate::matching::Match;
 use crate::names_in_scope::{NamesInScope, Wanted};
-use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::response::CustomResponse;
-use crate::scalar;
 use crate::upstream_url::Upstream;
 use diana_core::{Concurrency, Cost, LeakyBucket, MinInterval};
+use diana_document::Problem;
+use diana_document::map_reader::{MapReader, nearest};
+use diana_document::scalar;
+use diana_document::{Entry, Node, Value};
 use std::sync::Arc;
 
 /// The fields of a rule that do not belong to its limits.

@@ -5,6 +5,8 @@
 
 mod common;
 mod documents;
+mod foreign_words;
+mod item_text;
 mod permissions;
 mod rule_error_combinations;
 mod rule_error_fields;

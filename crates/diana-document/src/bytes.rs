@@ -6,7 +6,7 @@ use diana_core::{MAX_PERMITS, Quota, parse_duration};
 /// Parses a byte rate, as in `bandwidth`: `512KiB/s`, `100Mbit/s`, `1 GiB/min`. A permit is a byte.
 ///
 /// ```
-/// use diana_rules::bytes::parse_byte_rate;
+/// use diana_document::bytes::parse_byte_rate;
 ///
 /// assert_eq!(parse_byte_rate("50KiB/s").unwrap().permits(), 51_200);
 /// assert_eq!(parse_byte_rate("50").unwrap_err().to_string(), "invalid rate `50`; expected an amount per time, such as 512KiB/s");

@@ -4,7 +4,7 @@
 //! grows with the text, but the number that aliases may add does not. serde-saphyr rejects duplicate keys in a map.
 //! Numbers are kept as they are written, since `007` may be an account.
 
-use super::node::{Entry, Node, Span, Value};
+use crate::node::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};

@@ -5,7 +5,7 @@ use std::fmt;
 /// A text that is formatted as `…`, so that it is not logged by accident.
 ///
 /// ```
-/// use diana_rules::Secret;
+/// use diana_document::Secret;
 ///
 /// let token = Secret::new("hunter2");
 /// assert_eq!(format!("{token:?}"), "…");
@@ -36,7 +36,7 @@ impl fmt::Debug for Secret {
 /// only the scheme is left. The URL may be invalid.
 ///
 /// ```
-/// use diana_rules::secret::redact_url;
+/// use diana_document::secret::redact_url;
 ///
 /// assert_eq!(redact_url("redis://:hunter2@10.0.0.7:6379/2"), "redis://10.0.0.7:6379/2");
 /// assert_eq!(redact_url("redis://:hun/ter2@10.0.0.7"), "redis://…");

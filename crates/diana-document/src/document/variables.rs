@@ -2,12 +2,13 @@
 //!
 //! A variable's value may be a secret, and problems are logged: so a problem shows `${NAME}`, never the value.
 
-use super::node::{Node, Span, Value};
+use crate::node::{Node, Span, Value};
 use crate::problem::Problem;
+use std::fmt;
 
 /// The variables that were replaced, with their locations.
 #[derive(Default)]
-pub(crate) struct Replaced {
+pub struct Replaced {
     locations: Vec<(Span, Vec<Variable>)>,
 }
 
@@ -61,9 +62,16 @@ fn replaced(text: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<(S
     Ok((new, variables))
 }
 
+impl fmt::Debug for Replaced {
+    /// Omits the values, which may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replaced").field("locations", &self.locations.len()).finish_non_exhaustive()
+    }
+}
+
 impl Replaced {
     /// Removes the values of variables from a problem.
-    pub(crate) fn hide(&self, problem: Problem) -> Problem {
+    pub fn hide(&self, problem: Problem) -> Problem {
         let span = problem.span();
         self.locations.iter().fold(problem, |problem, (at, variables)| {
             let is_located_at_it = at.start <= span.end && span.start <= at.end;

@@ -1,14 +1,14 @@
 //! Reads a map field by field, and reports unknown fields.
 
-use crate::document::{Entry, Node, Span, Value};
 use crate::foreign_words;
+use crate::node::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 
 /// The fields of one map, which are taken out one by one. Fields that remain at the end are unknown.
 ///
 /// ```
-/// use diana_rules::map_reader::MapReader;
-/// use diana_rules::Document;
+/// use diana_document::map_reader::MapReader;
+/// use diana_document::Document;
 ///
 /// let document = Document::new("diana.yaml", "limit: 100/s\nbrust: 5\n");
 /// let tree = document.parse()?;
@@ -24,7 +24,7 @@ use crate::problem::Problem;
 ///   2 | brust: 5
 ///     | ^^^^^ did you mean `burst`?
 /// ");
-/// # Ok::<(), diana_rules::Problems>(())
+/// # Ok::<(), diana_document::Problems>(())
 /// ```
 #[derive(Debug)]
 pub struct MapReader<'a> {
@@ -115,7 +115,7 @@ impl<'a> MapReader<'a> {
 }
 
 /// Reports a field without a value.
-pub(crate) fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
+pub fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
     if entry.node.value == Value::Null {
         let problem = Problem::new(entry.span, format!("missing value for `{}`", entry.key));
         problems.push(problem.expected("add a value, or remove it"));
@@ -126,7 +126,7 @@ pub(crate) fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
 const MAX_TYPO_LENGTH: usize = 64;
 
 /// Returns the word of `known` that is most similar to `word`, if it is similar enough.
-pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     if word.len() > MAX_TYPO_LENGTH {
         return None;
     }
@@ -136,7 +136,8 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     (nearest.0 <= (nearest.1.len() / 3).max(1)).then_some(nearest.1)
 }
 
-pub(crate) fn all(known: &[&str]) -> String {
+/// Lists known words.
+pub fn all(known: &[&str]) -> String {
     known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 

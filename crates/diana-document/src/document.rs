@@ -1,21 +1,21 @@
 //! A document as users write it: a named text, in one of several formats, each parsed into the same [tree](Node).
 
 mod item_text;
-mod node;
+mod problems;
 mod toml;
 mod variables;
 mod yaml;
 
-use crate::problem::{Problem, Problems};
-pub use node::{Entry, Node, Span, Value};
+use crate::node::{Node, Span};
+use crate::problem::Problem;
+pub use problems::{LocatedProblem, Problems, shown};
 use std::fmt;
-pub(crate) use variables::Replaced;
+pub use variables::Replaced;
 
 /// A text with a name, so that problems can refer to a file and line.
 ///
 /// ```
-/// use diana_rules::document::Value;
-/// use diana_rules::Document;
+/// use diana_document::{Document, Value};
 ///
 /// let document = Document::new("diana.yaml", "rules:\n  - name: everyone\n    limit: 10000/s\n");
 /// let tree = document.parse()?;
@@ -23,7 +23,7 @@ pub(crate) use variables::Replaced;
 ///
 /// let error = Document::new("diana.yaml", "rules: [").parse().unwrap_err();
 /// assert!(error.to_string().starts_with("diana.yaml:1:8: "), "{error}");
-/// # Ok::<(), diana_rules::Problems>(())
+/// # Ok::<(), diana_document::Problems>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
@@ -96,8 +96,7 @@ impl Document {
     /// Parses the text, and replaces each `${NAME}` in a value with the result of `variable`.
     ///
     /// ```
-    /// use diana_rules::document::Value;
-    /// use diana_rules::Document;
+    /// use diana_document::{Document, Value};
     ///
     /// let document = Document::new("diana.yaml", "store: { redis: '${REDIS_URL}' }");
     /// let tree = document.parse_with(|name| (name == "REDIS_URL").then(|| "redis://10.0.0.7".to_owned()))?;
@@ -105,17 +104,14 @@ impl Document {
     ///
     /// let error = document.parse_with(|_| None).unwrap_err();
     /// assert!(error.to_string().contains("`REDIS_URL` is not set"), "{error}");
-    /// # Ok::<(), diana_rules::Problems>(())
+    /// # Ok::<(), diana_document::Problems>(())
     /// ```
     pub fn parse_with(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Node, Problems> {
         self.parse_replacing(variable).map(|(tree, _)| tree)
     }
 
     /// Like `parse_with`; also returns the variables that were replaced.
-    pub(crate) fn parse_replacing(
-        &self,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<(Node, Replaced), Problems> {
+    pub fn parse_replacing(&self, variable: impl Fn(&str) -> Option<String>) -> Result<(Node, Replaced), Problems> {
         let mut tree = self.parse()?;
         let (mut replaced, mut found) = (Replaced::default(), Vec::new());
         variables::replace(&mut tree, &variable, &mut replaced, &mut found);

@@ -2,8 +2,8 @@
 //!
 //! `what` is the name of the value in problems: a field in backticks, `` `timeout` ``, or a noun, `limit`.
 
-use crate::document::{Node, Value};
 use crate::map_reader::{all, nearest};
+use crate::node::{Node, Value};
 use crate::problem::Problem;
 use crate::secret::Secret;
 use diana_core::InvalidQuota;
@@ -75,7 +75,7 @@ pub fn positive_duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -
 }
 
 /// Formats a duration as in a file: `7500ms`.
-pub(crate) fn time(time: Duration) -> String {
+pub fn time(time: Duration) -> String {
     const UNITS: [(u128, &str); 6] = [
         (3_600_000_000_000, "h"),
         (60_000_000_000, "min"),
@@ -161,7 +161,7 @@ pub fn one_or_more(node: &Node) -> Vec<&Node> {
 }
 
 /// Returns the problem with a rate or a duration, without the text itself, which is displayed anyway.
-pub(crate) fn quota_problem(error: InvalidQuota) -> String {
+pub fn quota_problem(error: InvalidQuota) -> String {
     match error {
         InvalidQuota::Text { problem, .. } => problem,
         other => other.to_string(),

@@ -1,6 +1,6 @@
 //! Parses TOML into the tree.
 
-use super::node::{Entry, Node, Span, Value};
+use crate::node::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
