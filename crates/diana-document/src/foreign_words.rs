@@ -51,7 +51,7 @@ const FIELDS: &[(&[&str], &str, &str)] = &[
     (
         &["action", "fallback", "controlbehavior", "onexceeded"],
         "over",
-        "`over: {divert: URL}`, or `wait: 500ms` to delay",
+        "`over: {reroute: URL}`, or `wait: 500ms` to delay",
     ),
     (&["strategy", "limiter", "type", "kind"], "algorithm", "`algorithm: sliding_window`"),
     (&["url", "uri", "route", "location", "prefix", "endpoint"], "path", "`path: /api/**`"),

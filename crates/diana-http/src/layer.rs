@@ -80,7 +80,7 @@ pub(crate) struct LayerState {
     sampler: Arc<LoadSampler>,
 }
 
-/// What happens to requests that a rule reroutes (`over: {divert: ...}`).
+/// What happens to requests that a rule reroutes (`over: {reroute: ...}`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rerouting {
     /// They are denied: a server has no other upstream.

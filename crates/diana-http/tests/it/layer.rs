@@ -180,7 +180,7 @@ async fn a_cancelled_wait_is_refunded() {
 
 #[tokio::test(start_paused = true)]
 async fn rerouted_requests_are_denied_unless_forwarded() {
-    let rules = "{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}";
+    let rules = "{name: each, limit: 1/h, over: {reroute: 'http://127.0.0.1:3001'}}";
     for (forwards, status, requests) in [(false, 503, vec!["/a"]), (true, 200, vec!["/a", "to http://127.0.0.1:3001"])]
     {
         let (server, layer) = (Server::default(), layer(rules));
@@ -196,7 +196,7 @@ async fn rerouted_requests_are_denied_unless_forwarded() {
 
 #[tokio::test(start_paused = true)]
 async fn the_cost_header_of_a_rerouted_response_is_removed() {
-    let layer = layer("{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}").forward_rerouted();
+    let layer = layer("{name: each, limit: 1/h, over: {reroute: 'http://127.0.0.1:3001'}}").forward_rerouted();
     let with_cost = service_fn(|request: Request<ThrottledBody<Full<Bytes>>>| {
         let rerouted = request.extensions().get::<ReroutedTo>().is_some();
         let response = Response::builder().header("x-diana-cost", "5").header("x-rerouted", rerouted.to_string());

@@ -111,7 +111,7 @@ fn a_permit_is_held_until_the_body_is_dropped() {
 #[test]
 fn denied_and_rerouted_requests_hold_no_permits() {
     let (filter, _) = filter(
-        "gateway: {}\nrules: [{name: concurrent, by: ip, concurrent: 1}, {name: rate, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}]",
+        "gateway: {}\nrules: [{name: concurrent, by: ip, concurrent: 1}, {name: rate, limit: 1/h, over: {reroute: 'http://127.0.0.1:3001'}}]",
     );
     let first = granted(filter.check(&get("/"), client()));
     let decided = filter.acquire(&HttpAttributes::of(&get("/"), client())).now().unwrap();

@@ -136,6 +136,7 @@ fn describes_the_handling_over_the_limit() {
         ("limit: 5/s, status: 429", "denied with 429"),
         ("limit: 5/s, wait: 2s", "waits at most 2 seconds, then denied with 503"),
         ("limit: 5/s, wait: 2s, queue: 50", "queued (at most 50), waits at most 2 seconds, then denied with 503"),
+        ("limit: 5/s, over: {reroute: 'http://b:1'}", "rerouted to http://b:1"),
         ("limit: 5/s, over: {divert: 'http://b:1'}", "rerouted to http://b:1"),
         ("limit: 5/s, answer: {type: a/b, text: c}", "denied with 503 and a custom response"),
         ("limit: 5/s, shadow: true", "only reported (shadow)"),

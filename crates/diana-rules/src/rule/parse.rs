@@ -47,8 +47,8 @@ pub(crate) const FIELDS: [&str; 23] = [
 ];
 /// The fields of `bandwidth`.
 pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
-/// The fields of `over`, if it is a map.
-pub(crate) const OVER: [&str; 1] = ["divert"];
+/// The fields of `over`, if it is a map: one of them; the second is the word of older files.
+pub(crate) const OVER: [&str; 2] = ["reroute", "divert"];
 /// The fields of `missing`, if it is a map.
 pub(crate) const MISSING: [&str; 1] = ["deny"];
 /// The fields that limit something; a rule needs at least one of them.
@@ -404,16 +404,25 @@ pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
 fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<OverLimit> {
     if matches!(node.value, Value::Map(_)) {
         let mut fields = MapReader::of(node, "`over`", OVER, problems)?;
-        let url = fields.require("divert", problems).and_then(|node| Upstream::parse_node(node, "`divert`", problems));
+        let [new, old] = OVER;
+        let word = if fields.peek(old).is_some() { old } else { new };
+        if word == old
+            && let Some(entry) = fields.take_entry(new)
+        {
+            let problem = Problem::new(entry.span, format!("`{new}` and `{old}` are the same field"));
+            problems.push(problem.expected("remove one of them"));
+        }
+        let url = fields.require(word, problems);
+        let url = url.and_then(|node| Upstream::parse_node(node, &format!("`{word}`"), problems));
         fields.finish(problems);
         return url.map(OverLimit::Reroute);
     }
-    match scalar::word(node, "`over`", &["deny", "divert"], problems)? {
+    match scalar::word(node, "`over`", &["deny", "reroute"], problems)? {
         0 => Some(OverLimit::Deny),
         _ => {
             problems.push(
-                Problem::new(node.span, "missing upstream of `divert`")
-                    .expected("expected {divert: http://127.0.0.1:3001}"),
+                Problem::new(node.span, "missing upstream of `reroute`")
+                    .expected("expected {reroute: http://127.0.0.1:3001}"),
             );
             None
         }

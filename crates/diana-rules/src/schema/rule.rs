@@ -100,12 +100,13 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
         ),
         "queue" => reference("count", "the maximum number of waiting requests"),
         "over" => {
-            let divert = object("another upstream for requests over the limit", &parse::OVER, |_| {
+            let mut reroute = object("another upstream for requests over the limit", &parse::OVER, |_| {
                 reference("url", "the upstream")
             });
+            reroute["oneOf"] = parse::OVER.iter().map(|word| json!({"required": [word]})).collect();
             json!({
                 "description": "the handling of a request over the limit",
-                "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, requiring(divert, &parse::OVER)],
+                "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, reroute],
             })
         }
         "memory" => reference_with(

@@ -130,39 +130,43 @@ fn reports_fields_that_cannot_be_combined() {
             ("deny: 10.0.0.1\nwait: 5s", &["[wait] `wait` needs a `limit`: remove `wait`, or add a `limit`"]),
             (
                 "limit: 5/s\nover: refuse",
-                &["[refuse] invalid value `refuse` for `over`: expected one of `deny`, `divert`"],
+                &["[refuse] invalid value `refuse` for `over`: expected one of `deny`, `reroute`"],
             ),
             (
-                "limit: 5/s\nover: divert",
-                &["[divert] missing upstream of `divert`: expected {divert: http://127.0.0.1:3001}"],
+                "limit: 5/s\nover: reroute",
+                &["[reroute] missing upstream of `reroute`: expected {reroute: http://127.0.0.1:3001}"],
             ),
             (
-                "limit: 5/s\nover: {divert: 'ftp://a'}",
-                &["['ftp://a'] invalid value `ftp://a` for `divert`: expected a URL such as http://127.0.0.1:3000"],
+                "limit: 5/s\nover: {reroute: 'ftp://a'}",
+                &["['ftp://a'] invalid value `ftp://a` for `reroute`: expected a URL such as http://127.0.0.1:3000"],
             ),
             (
-                "limit: 5/s\nover: {divert: 'http://a/b'}",
+                "limit: 5/s\nover: {reroute: 'http://a/b'}",
                 &[
-                    "['http://a/b'] invalid value `http://a/b` for `divert`: expected a scheme, a host and an optional port, such as http://127.0.0.1:3000",
+                    "['http://a/b'] invalid value `http://a/b` for `reroute`: expected a scheme, a host and an optional port, such as http://127.0.0.1:3000",
                 ],
             ),
             (
-                "limit: 5/s\nover: {divert: 'http://a:99999'}",
+                "limit: 5/s\nover: {reroute: 'http://a:99999'}",
                 &[
-                    "['http://a:99999'] invalid value `http://a:99999` for `divert`: expected a scheme, a host and an optional port, such as http://127.0.0.1:3000",
+                    "['http://a:99999'] invalid value `http://a:99999` for `reroute`: expected a scheme, a host and an optional port, such as http://127.0.0.1:3000",
                 ],
             ),
             (
-                "limit: 5/s\nover: {divert: 'http://::1'}",
+                "limit: 5/s\nover: {reroute: 'http://::1'}",
                 &[
-                    "['http://::1'] invalid value `http://::1` for `divert`: expected a scheme, a host and an optional port, such as http://127.0.0.1:3000",
+                    "['http://::1'] invalid value `http://::1` for `reroute`: expected a scheme, a host and an optional port, such as http://127.0.0.1:3000",
                 ],
             ),
             (
-                "limit: 5/s\nover: {diver: 'http://a'}",
-                &["[diver] unknown `over` field `diver`: did you mean `divert`?"],
+                "limit: 5/s\nover: {rerout: 'http://a'}",
+                &["[rerout] unknown `over` field `rerout`: did you mean `reroute`?"],
             ),
-            ("limit: 5/s\nover: {}", &["[{] missing `divert` in `over`"]),
+            ("limit: 5/s\nover: {}", &["[{] missing `reroute` in `over`"]),
+            (
+                "limit: 5/s\nover: {reroute: 'http://a', divert: 'http://b'}",
+                &["[reroute] `reroute` and `divert` are the same field: remove one of them"],
+            ),
             ("limit: 5/s\nshadow: 1", &["[1] invalid value `1` for `shadow`: expected true or false"]),
             (
                 "limit: 5/s\nstatus: 200",

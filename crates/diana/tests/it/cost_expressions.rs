@@ -160,7 +160,7 @@ fn an_explanation_includes_the_cost() {
 
 #[test]
 fn a_request_with_an_invalid_cost_is_never_rerouted() {
-    let rules = format!("{{{COST}, over: {{divert: 'http://127.0.0.1:3001'}}}}");
+    let rules = format!("{{{COST}, over: {{reroute: 'http://127.0.0.1:3001'}}}}");
     let (engine, _) = crate::support::engine(&format!("rules: [{rules}]"));
     let denied = decide(&engine, &tokens(Some("abc")));
     assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Cost, .. })));

@@ -64,7 +64,7 @@ fn a_share_of_requests_is_denied_while_the_cpu_is_overloaded() {
 fn each_rule_counts_the_outcomes_of_its_requests() {
     let rules = "rules:
   - {name: paced, by: account, every: 1s, wait: 10s, queue: 1}
-  - {name: two, by: account, total: 2, over: {divert: 'http://127.0.0.1:3001'}}
+  - {name: two, by: account, total: 2, over: {reroute: 'http://127.0.0.1:3001'}}
   - {name: shadow, by: account, total: 1, shadow: true}
 ";
     let (engine, _) = engine(rules);

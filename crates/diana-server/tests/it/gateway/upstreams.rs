@@ -178,7 +178,7 @@ fn a_closed_pooled_connection_is_not_a_failure() {
 fn rules_reroute_to_another_upstream() {
     let (first, second) = (named("first"), named("second"));
     let diana = Diana::serve(&format!(
-        "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: two, limit: 2/h, over: {{divert: '{}'}}}}]\n",
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: two, limit: 2/h, over: {{reroute: '{}'}}}}]\n",
         first.url(),
         second.url()
     ));

@@ -96,7 +96,7 @@ fn an_upstream_of_a_rule_is_reported() {
     let (main, other) = (Upstream::echo(), Upstream::echo());
     let diana = Diana::serve(&format!(
         "gateway: {{listen: $LISTEN, upstream: '{}'}}\n\
-         rules: [{{name: cheap, limit: 1/h, over: {{divert: '{}'}}}}]\n",
+         rules: [{{name: cheap, limit: 1/h, over: {{reroute: '{}'}}}}]\n",
         main.url(),
         other.url()
     ));

@@ -327,7 +327,7 @@ fn no_problem_shows_the_value_of_a_variable() {
         "name: a, limit: 1/s, match: {path: '${X}'}",
         "name: a, limit: 1/s, match: {method: '${X}'}",
         "name: a, limit: 1/s, wait: '${X}'",
-        "name: a, limit: 1/s, over: {divert: '${X}'}",
+        "name: a, limit: 1/s, over: {reroute: '${X}'}",
         "name: a, by: ip, limit: 1/s, deny: ['${X}']",
         "name: a, by: ip, limit: 1/s, overrides: {'a': '${X}'}",
         "name: a, bandwidth: '${X}'",

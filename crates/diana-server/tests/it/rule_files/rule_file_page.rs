@@ -61,7 +61,7 @@ fn the_reference_lists_every_field_and_value() {
         "rules: [{name: a, concurrent: {limit: 1, ~: 1}}]",
         "rules: [{name: a, bandwidth: {rate: 1MB/s, ~: 1}}]",
         "rules: [{name: a, load: {~: 1}}]",
-        "rules: [{name: a, limit: 1/s, over: {divert: http://a, ~: 1}}]",
+        "rules: [{name: a, limit: 1/s, over: {reroute: http://a, ~: 1}}]",
         "rules: [{name: a, by: ip, missing: {deny: 401, ~: 1}}]",
         "rules: [{name: a, concurrent: {limit: 1, ~: 1}}]",
         "rules: [{name: a, limit: 1/s, refill: {tokens: 1, every: 1s, ~: 1}}]",

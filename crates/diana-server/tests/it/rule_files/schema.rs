@@ -222,9 +222,9 @@ const VALUES: &str = r#"null | true | false | 0 | 1 | 5 | -1 | 1.5 | 429 | 1e3 |
  | "/a" | "/{id}/**" | "GET" | "a.b" | "10.0.0.0/8" | "::1" | "::ffff:10.0.0.1" | "http://a" | "https://a:1/" | "redis://a" | "etcd://a"
  | "0.0.0.0:80" | "127.0.0.1:80" | "h2c://a" | "HTTP://a" | "both" | "off" | "json" | {"type": "text/plain", "text": 5} | {"secret": "s"}
  | {"listen": "0.0.0.0:443", "certificates": {"certificate": "a", "key": "b"}} | [{"match": {"path": "/a"}, "upstream": "http://a"}]
- | {"limit": 5, "until": "upstream_done"} | {"limit": 0} | {"until": "upstream_done"} | {"header": "64KiB", "streams": 5} | {"header": "5s", "idle": "1h"} | "deny" | "divert" | "skip" | "shared" | "local" | "auto" | "adaptive" | "fixed_window" | "leaky_bucket" | "clock" | "UTC"
+ | {"limit": 5, "until": "upstream_done"} | {"limit": 0} | {"until": "upstream_done"} | {"header": "64KiB", "streams": 5} | {"header": "5s", "idle": "1h"} | "deny" | "reroute" | "divert" | "skip" | "shared" | "local" | "auto" | "adaptive" | "fixed_window" | "leaky_bucket" | "clock" | "UTC"
  | [] | {} | ["a"] | ["ip", "host"] | ["5/s", "7/h"] | [["a"]] | {"a": "5/s"} | {"rate": "5/s"} | {"rate": "5/s", "burst": 5}
- | {"tokens": 5, "every": "1s"} | {"cpu": "5%"} | {"path": "/a"} | {"header": {"x": [1, "b*"]}} | {"divert": "http://a"} | {"rate": "5B/s"}
+ | {"tokens": 5, "every": "1s"} | {"cpu": "5%"} | {"path": "/a"} | {"header": {"x": [1, "b*"]}} | {"reroute": "http://a"} | {"divert": "http://a"} | {"reroute": "http://a", "divert": "http://a"} | {"rate": "5B/s"}
  | "header(x)" | "jwt(sub)" | "cel('request.host')" | "true" | {"verify": false} | {"verify": "false", "from": "query(t)"}
  | {"secret": 5, "leeway": "5s", "issuer": ["a"], "audience": "b", "algorithm": "HS384"} | "ip/24/48" | {"every": "1s"}
  | [{"key": "a", "total": 5}] | {"a": {"limit": "5/s", "burst": 7}} | {"a": ["5/s"]} | "${FIVE}" | "${RATE}" | ["${RATE}"]"#;

@@ -367,7 +367,7 @@ async fn what_only_a_gateway_can_do_is_a_denial() {
 services: {envoy: $LISTEN}
 status: 429
 rules:
-  - {name: rerouted, match: {path: /a}, limit: 1/h, over: {divert: 'http://127.0.0.1:1'}}
+  - {name: rerouted, match: {path: /a}, limit: 1/h, over: {reroute: 'http://127.0.0.1:1'}}
   - {name: of-descriptors, match: {domain: shop}, limit: 1/h}
   - {name: late, match: {path: /b}, limit: 1/h, algorithm: token_bucket, wait: 5h}
 ",

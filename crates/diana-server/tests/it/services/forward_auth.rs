@@ -343,7 +343,7 @@ fn paths_are_counted_in_any_spelling() {
 
 #[test]
 fn a_rule_that_reroutes_denies() {
-    let diana = serve("rules: [{name: all, limit: 1/h, status: 429, over: {divert: 'http://127.0.0.1:9'}}]");
+    let diana = serve("rules: [{name: all, limit: 1/h, status: 429, over: {reroute: 'http://127.0.0.1:9'}}]");
     assert_allowed(&diana, "x-forwarded-uri: /\r\n");
     let denied = check(&diana, "x-forwarded-uri: /\r\n");
     assert_eq!((denied.status, denied.header("content-type")), (429, Some("application/problem+json")));
