@@ -3,7 +3,7 @@
 //! Labels have few values, independent of what clients send: outcomes, origins, and a bounded number of rules and
 //! upstreams.
 
-mod parts;
+mod program_and_sources;
 mod rules;
 mod text;
 mod traffic;
@@ -23,14 +23,14 @@ pub(super) async fn metrics(State(state): State<Arc<AdminState>>) -> ([(HeaderNa
 
 fn page(state: &AdminState) -> Text {
     let mut text = Text::default();
-    parts::program(&mut text, state);
+    program_and_sources::program(&mut text, state);
     traffic::traffic(&mut text, &state.metrics.totals());
     upstreams::upstreams(&mut text, &(state.upstreams)());
     traffic::services(&mut text, &(state.services)());
     rules::rules(&mut text, &state.engine);
     let sources = state.sources.as_ref().map(|report| report());
     if let Some(status) = &sources {
-        parts::source(&mut text, status);
+        program_and_sources::source(&mut text, status);
     }
     if let Some(report) = &state.settings {
         let help = "Fields of the rule file that were changed and wait for a restart.";
@@ -38,14 +38,14 @@ fn page(state: &AdminState) -> Text {
     }
     let link = state.engine.shared::<RedisStore>().map(RedisStore::link);
     if let Some(link) = &link {
-        parts::store(&mut text, link);
+        program_and_sources::store(&mut text, link);
     }
     let snapshot = state.snapshot.as_ref().map(|report| report());
     if let Some(status) = &snapshot {
-        parts::snapshot(&mut text, status);
+        program_and_sources::snapshot(&mut text, status);
     }
-    parts::degraded(&mut text, &degraded::parts(link.as_ref(), sources.as_ref(), snapshot.as_ref()));
-    parts::certificates(&mut text, &(state.certificates)());
+    program_and_sources::degraded(&mut text, &degraded::parts(link.as_ref(), sources.as_ref(), snapshot.as_ref()));
+    program_and_sources::certificates(&mut text, &(state.certificates)());
     if let Some(drops) = &state.access_log {
         let help = "Access log lines dropped because the reader was too slow.";
         text.one("diana_access_log_dropped_total", Kind::Counter, help, drops.count());

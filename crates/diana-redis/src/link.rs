@@ -11,9 +11,9 @@ mod error;
 mod instances;
 mod log_throttle;
 mod outage_log;
-mod reconnect;
 mod redact;
 mod target;
+mod upkeep;
 
 use crate::key::slot;
 use breaker::{Breaker, Outage, part_of, probes};
@@ -144,7 +144,7 @@ impl Link {
             let inner = &self.inner;
             inner.log_outage(&mut inner.outage.lock(), inner.clock.now(), &error.to_string());
         }
-        tokio::spawn(reconnect::run(Arc::downgrade(&self.inner)));
+        tokio::spawn(upkeep::run(Arc::downgrade(&self.inner)));
         opened
     }
 
@@ -152,7 +152,7 @@ impl Link {
         let inner = &self.inner;
         let mut connection = inner.target.connect(STARTUP_TIMEOUT).await?;
         check_version(&mut connection).await?;
-        reconnect::announce(inner, &mut connection).await?;
+        upkeep::announce(inner, &mut connection).await?;
         inner.install(&connection);
         for breaker in &inner.breakers {
             breaker.bring_up();

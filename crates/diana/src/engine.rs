@@ -18,6 +18,7 @@
 mod actual_cost;
 mod asks;
 mod charge_other_rules;
+mod cl_throttle;
 mod count_by_status;
 mod decide;
 mod explain;
@@ -29,7 +30,6 @@ mod own_limits;
 mod permit;
 mod shared_store;
 mod snapshot;
-mod throttle;
 mod verdict;
 mod wait_queue;
 
@@ -40,6 +40,8 @@ use crate::ruleset::{Move, RuleNotCallable};
 pub use actual_cost::ActualCost;
 use arc_swap::ArcSwap;
 use asks::Scope;
+use cl_throttle::ThrottleLimits;
+pub use cl_throttle::{KeySpace, ThrottleFuture, ThrottleNow};
 pub use decide::DecideMode;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
 use diana_rules::{Attributes, RuleFile};
@@ -55,8 +57,6 @@ use shared_store::{Background, HeldLeases, SharedStore};
 pub use snapshot::{Snapshot, SnapshotError, SnapshotSize};
 use std::fmt;
 use std::sync::{Arc, Weak};
-use throttle::ThrottleLimits;
-pub use throttle::{KeySpace, ThrottleFuture, ThrottleNow};
 use verdict::RecycledVerdict;
 pub use verdict::{CheckedLimit, LimitedBy, LoggedRequest, Reason, ResponseClass, Verdict};
 

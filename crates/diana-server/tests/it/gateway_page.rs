@@ -11,7 +11,7 @@ const BEHAVIOUR: &str = include_str!("../../../../docs/reference/gateway-behavio
 const FIRST_STEPS: &str = include_str!("../../../../docs/start/first-steps.md");
 const METRICS: &str = concat!(
     include_str!("../../../diana-admin/src/prometheus.rs"),
-    include_str!("../../../diana-admin/src/prometheus/parts.rs"),
+    include_str!("../../../diana-admin/src/prometheus/program_and_sources.rs"),
     include_str!("../../../diana-admin/src/prometheus/rules.rs"),
     include_str!("../../../diana-admin/src/prometheus/traffic.rs"),
     include_str!("../../../diana-admin/src/prometheus/upstreams.rs"),

@@ -1,8 +1,8 @@
 //! Options of an engine.
 
+use super::cl_throttle::ThrottleLimits;
 use super::local_counts::LocalCounts;
 use super::shared_store::{Background, SharedStore};
-use super::throttle::ThrottleLimits;
 use super::{ActiveRules, Engine, EngineState, Snapshot};
 use crate::RuleSet;
 use crate::overload::{LoadMeter, Sheddings};
