@@ -5,6 +5,7 @@
 //! which these links lead to a copy of the file as HTML.
 
 mod check;
+mod glossary;
 mod markdown;
 mod stage;
 mod walk;
@@ -41,6 +42,7 @@ fn repository() -> PathBuf {
 fn check() -> Result<usize, String> {
     let (pages, mut problems) = check::of(&repository())?;
     problems.extend(walk::problems(&repository())?);
+    problems.extend(glossary::problems(&repository())?);
     if problems.is_empty() { Ok(pages) } else { Err(format!("invalid pages\n{}", problems.join("\n"))) }
 }
 

@@ -15,7 +15,7 @@
 mod endpoint;
 mod file;
 
-use crate::rule_log::{Change, Changed, shortened};
+use crate::rule_change::{Change, Changed, shortened};
 use crate::section::TokenChange;
 use crate::status::formatted;
 use diana::{Clock, Cost, KeyChange, KeyOperation, KeyStatus, Limiter, Quota};

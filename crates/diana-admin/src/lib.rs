@@ -67,6 +67,7 @@ mod prometheus;
 mod readiness;
 mod reload;
 mod response;
+mod rule_change;
 mod rule_log;
 mod rules;
 mod section;

@@ -5,14 +5,13 @@
 //!   by its text.
 //! - The memory is bounded: 50 changes, each with at most 100 rules and texts of at most 2000 characters.
 
-mod difference;
 mod endpoint;
 
 use crate::audit::AuditLog;
+use crate::rule_change::{self, Change, shortened};
 use diana::{Clock, Timestamp};
 use diana_config::{Origin, SourceError};
 use diana_rules::{Document, RuleFile};
-pub(super) use difference::{Changed, shortened};
 pub(super) use endpoint::{changes, rule};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -48,21 +47,6 @@ struct State {
 struct LoadedRules {
     file: Arc<RuleFile>,
     document: Arc<Document>,
-}
-
-/// One change of the rules, or a document that was rejected.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    when: Timestamp,
-    pub(super) source: String,
-    pub(super) is_start: bool,
-    pub(super) rules: usize,
-    pub(super) added: Vec<String>,
-    pub(super) removed: Vec<String>,
-    pub(super) changed: Vec<Changed>,
-    /// The number of rules that are not listed.
-    pub(super) more: usize,
-    pub(super) error: Option<String>,
 }
 
 impl RuleLog {
@@ -130,12 +114,12 @@ impl State {
                     listed(&mut change.added, &mut change.more, || rule.name.clone());
                     change.when
                 }
-                Some((_, old)) if difference::is_same(old, rule) => {
+                Some((_, old)) if rule_change::is_same(old, rule) => {
                     self.since.get(&rule.name).copied().unwrap_or(change.when)
                 }
                 Some((active, old)) => {
                     let texts = (active.document.item_text(old.span), loaded.document.item_text(rule.span));
-                    listed(&mut change.changed, &mut change.more, || difference::describe((old, rule), &texts));
+                    listed(&mut change.changed, &mut change.more, || rule_change::describe((old, rule), &texts));
                     change.when
                 }
             };

@@ -61,6 +61,13 @@ pub(crate) struct RequestContext {
     record: RequestRecord,
 }
 
+/// Why a request is rejected before any rule.
+struct Rejected {
+    why: RejectedRequest,
+    /// Whether the connection can be reused after the response.
+    reuse: ConnReuse,
+}
+
 impl Handler for GatewayWorker {
     type Body = ResponseBody;
 
@@ -71,10 +78,10 @@ impl Handler for GatewayWorker {
         body: RequestBody,
         keep: impl FnOnce(&mut Parts),
     ) -> Answer<ResponseBody> {
-        let mut request = match RequestContext::read(self, connection, head, body) {
-            Ok(request) => request,
-            Err(response) => return Answer::local(response),
-        };
+        let mut request = RequestContext::new(self, connection, head, body);
+        if let Err(Rejected { why: RejectedRequest { status, detail }, reuse }) = request.read() {
+            return Answer::local(request.reject(local_response::problem(status, detail), reuse));
+        }
         if !self.before.is_idle() {
             keep(&mut request.head);
             return Answer::Later(Box::pin(request.filter_first()));
@@ -100,40 +107,42 @@ impl Handler for GatewayWorker {
 }
 
 impl RequestContext {
-    /// Reads a request.
+    #[inline(always)]
+    fn new(worker: &Arc<GatewayWorker>, connection: &Arc<Connection>, head: Parts, body: RequestBody) -> Self {
+        let (client, record) = (connection.info.peer, RequestRecord::begin(connection, &head));
+        let (worker, connection) = (Arc::clone(worker), Arc::clone(connection));
+        Self { worker, connection, head, body: Some(body), upload: None, client, record }
+    }
+
+    /// Reads the request: checks its head, finds the client, and removes what upstreams do not get.
     ///
     /// # Errors
     /// It is rejected before any rule.
-    #[inline]
-    #[allow(clippy::result_large_err, reason = "it is moved once")]
-    fn read(
-        worker: &Arc<GatewayWorker>,
-        connection: &Arc<Connection>,
-        mut head: Parts,
-        body: RequestBody,
-    ) -> Result<Self, Response<LocalBody>> {
-        let mut record = RequestRecord::begin(connection, &head);
-        let checked = check(&head, &worker.state.settings.heads).map_err(|rejected| (rejected, ConnReuse::KeepAlive));
-        // The connection is closed after the latter: another server may see the end of such a body elsewhere.
-        let checked =
-            checked.and_then(|()| check_coding(&head.headers).map_err(|rejected| (rejected, ConnReuse::Close)));
-        if let Err((RejectedRequest { status, detail }, reuse)) = checked {
-            let mut response = record.respond(local_response::problem(status, detail), Outcome::Rejected);
-            body.drain(&head).announce(response.headers_mut());
-            reuse.announce(response.headers_mut());
-            return Err(response);
+    fn read(&mut self) -> Result<(), Rejected> {
+        let Self { worker, connection, head, client, record, .. } = self;
+        check(head, &worker.state.settings.heads).map_err(|why| Rejected { why, reuse: ConnReuse::KeepAlive })?;
+        // The connection is closed after this one: another server may see the end of such a body elsewhere.
+        check_coding(&head.headers).map_err(|why| Rejected { why, reuse: ConnReuse::Close })?;
+        if connection.info.trust == PeerTrust::Trusted {
+            *client = worker.filter.client(&head.headers, *client);
+            record.client(*client);
         }
-        let peer = connection.info.peer;
-        let client = match connection.info.trust {
-            PeerTrust::Untrusted => peer,
-            PeerTrust::Trusted => worker.filter.client(&head.headers, peer),
-        };
-        record.client(client);
         remove_connection_headers(&mut head.headers);
         remove_aliases(&mut head.headers, &worker.filter);
-        head::add_host(&mut head, &worker.section);
-        let (worker, connection) = (Arc::clone(worker), Arc::clone(connection));
-        Ok(Self { worker, connection, head, body: Some(body), upload: None, client, record })
+        head::add_host(head, &worker.section);
+        Ok(())
+    }
+
+    /// Ends a rejected request.
+    #[cold]
+    fn reject(self, response: Response<Full<Bytes>>, reuse: ConnReuse) -> Response<LocalBody> {
+        let Self { head, body, record, .. } = self;
+        let mut response = record.respond(response, Outcome::Rejected);
+        if let Some(body) = body {
+            body.drain(&head).announce(response.headers_mut());
+        }
+        reuse.announce(response.headers_mut());
+        response
     }
 
     /// Asks the rules about the request.
@@ -157,6 +166,7 @@ impl RequestContext {
     }
 
     /// Ends a denied request.
+    #[inline(always)]
     fn deny(self, denial: Denial) -> DeniedRequest {
         let Self { head, body, record, .. } = self;
         let reuse = body.map_or(ConnReuse::KeepAlive, |body| body.drain(&head));
@@ -168,12 +178,7 @@ impl RequestContext {
     async fn filter_first(mut self) -> ClientResponse {
         let before = Arc::clone(&self.worker.before);
         if let Err(response) = self.filter(&before).await {
-            let Self { head, body, record, .. } = self;
-            let mut response = record.respond(response, Outcome::Rejected);
-            if let Some(body) = body {
-                body.drain(&head).announce(response.headers_mut());
-            }
-            return local(response);
+            return local(self.reject(response, ConnReuse::KeepAlive));
         }
         let waiting = self.acquire();
         self.wait(waiting).await

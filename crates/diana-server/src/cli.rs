@@ -3,7 +3,7 @@
 //! Each command is a file in `command/`, with its arguments and its `run`; this file only lists them.
 
 use crate::command::{audit, check, completions, explain, import, key, reload, schema, serve, status, top, what_if};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Diana, a rate limiter
@@ -68,8 +68,8 @@ impl Command {
             Self::Audit(audit) => audit.run(),
             Self::Schema(schema) => schema.run(),
             Self::Import(import) => import.run(),
-            Self::Completions(completions) => completions.run(),
-            Self::Man(man) => man.run(),
+            Self::Completions(completions) => completions.run(Cli::command()),
+            Self::Man(man) => man.run(Cli::command()),
         }
     }
 }

@@ -65,8 +65,6 @@ pub mod pace;
 #[cfg(feature = "sources")]
 mod reload;
 #[cfg(feature = "rules")]
-mod rule_limiter;
-#[cfg(feature = "rules")]
 pub mod ruleset;
 
 #[cfg(all(feature = "redis", feature = "rules"))]
@@ -102,8 +100,8 @@ pub use diana_rules as rules;
 pub use engine::{
     AcquireFuture, ActualCost, CheckedLimit, DecideMode, Denial, Engine, EngineOptions, Explanation, KeyAdminError,
     KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest,
-    PermissionExplanation, Permit, Reason, ResponseClass, RuleExplanation, Snapshot, SnapshotError, SnapshotSize,
-    ThrottleFuture, ThrottleNow, Verdict, WeakEngine,
+    PermissionExplanation, Permit, Reason, ResponseClass, RuleExplanation, RuleLimiter, Snapshot, SnapshotError,
+    SnapshotSize, ThrottleFuture, ThrottleNow, Verdict, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;
@@ -111,8 +109,6 @@ pub use limited::Limited;
 pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
 pub use reload::Reloader;
-#[cfg(feature = "rules")]
-pub use rule_limiter::RuleLimiter;
 #[cfg(feature = "rules")]
 pub use ruleset::RuleSet;
 

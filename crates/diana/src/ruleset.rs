@@ -235,15 +235,15 @@ impl RuleSet {
             let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
             rule.apply_key(number, found.charged_key(charged), Some(charged.cost), &mut migrated);
         }
-        for refused in found.denied() {
-            let Some(number) = self.number(&before.rule(refused.rule)?.rule().name) else { continue };
+        for denied in found.denied() {
+            let Some(number) = self.number(&before.rule(denied.rule)?.rule().name) else { continue };
             self.rule(number).filter(|rule| rule.rule().mode == Mode::Shadow)?;
             let start = migrated.keys.len();
             // With another `by`, the key is unknown.
-            if before.rule(refused.rule)?.rule().by == self.rule(number)?.rule().by {
-                migrated.keys.extend_from_slice(found.key_at(refused.key_range()));
+            if before.rule(denied.rule)?.rule().by == self.rule(number)?.rule().by {
+                migrated.keys.extend_from_slice(found.key_at(denied.key_range()));
             }
-            migrated.deny(number, refused.why, start);
+            migrated.deny(number, denied.why, start);
         }
         migrated.keep_parts_of(found);
         Some(migrated)

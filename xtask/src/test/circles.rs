@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The crates without circles.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 13] = [
+    "diana",
+    "diana-admin",
     "diana-client",
     "diana-config",
     "diana-document",
@@ -15,6 +17,7 @@ const CRATES: [&str; 10] = [
     "diana-macros",
     "diana-metrics",
     "diana-net",
+    "diana-server",
     "diana-services",
 ];
 

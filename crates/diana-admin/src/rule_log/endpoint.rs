@@ -1,10 +1,10 @@
 //! `GET /rule` and `GET /changes`.
 
-use super::difference::Changed;
-use super::{Change, RuleLog};
+use super::RuleLog;
 use crate::AdminState;
 use crate::parameters::Parameters;
 use crate::response::{HandlerResult, Problem, json};
+use crate::rule_change::{Change, Changed};
 use crate::rules;
 use crate::status::formatted;
 use axum::extract::State;

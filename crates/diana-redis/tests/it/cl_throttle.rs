@@ -99,8 +99,8 @@ async fn two_stores_admit_exactly_the_limit() {
     assert_eq!(keys.lines().count(), 2, "{keys}");
     let name = "diana:CL.THROTTLE.0:{short}";
     assert!(!throttle(&stores[0], b"short", &call(0, 100, 1, 1)).await.is_limited);
-    let is_gone = || (redis.cli(&["EXISTS", name]).unwrap().trim() == "0").then_some(());
-    diana_testing::wait_until("the key has expired", SOON, is_gone).unwrap();
+    let has_expired = || (redis.cli(&["EXISTS", name]).unwrap().trim() == "0").then_some(());
+    diana_testing::wait_until("the key has expired", SOON, has_expired).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

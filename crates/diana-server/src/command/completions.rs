@@ -1,8 +1,7 @@
 //! `diana completions` and `diana man`: files for shells and for `man`, from the same definitions as the help.
 
 use super::output;
-use crate::cli::Cli;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,21 +36,23 @@ Examples:
   diana man --dir /usr/local/share/man/man1             then `man diana-top` works";
 
 impl Completions {
-    pub(crate) fn run(self) -> ExitCode {
+    /// Prints the script for a program with these commands.
+    pub(crate) fn run(self, mut program: Command) -> ExitCode {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "diana", &mut script);
+        clap_complete::generate(self.shell, &mut program, "diana", &mut script);
         output::print(&String::from_utf8_lossy(&script)).map_or_else(|code| code, |()| ExitCode::SUCCESS)
     }
 }
 
 impl Man {
-    pub(crate) fn run(self) -> ExitCode {
-        self.try_run().map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    /// Prints or writes the manual of a program with these commands.
+    pub(crate) fn run(self, program: Command) -> ExitCode {
+        self.try_run(program).map_or_else(|code| code, |()| ExitCode::SUCCESS)
     }
 
-    fn try_run(&self) -> Result<(), ExitCode> {
+    fn try_run(&self, program: Command) -> Result<(), ExitCode> {
         // Without `help`, which would have a page for each command again.
-        let command = Cli::command().disable_help_subcommand(true);
+        let command = program.disable_help_subcommand(true);
         match &self.dir {
             Some(dir) => {
                 let failed =

@@ -1,5 +1,6 @@
-//! The difference between two versions of a rule, in words.
+//! One change of the rules, and the difference between two versions of a rule in words.
 
+use diana::Timestamp;
 use diana_rules::describe;
 use diana_rules::document::Span;
 use diana_rules::logged_keys::LogLevel;
@@ -8,6 +9,21 @@ use serde::Serialize;
 
 /// The maximum length of a description, in bytes.
 const MAX_LENGTH: usize = 2000;
+
+/// One change of the rules, or a document that was rejected.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) when: Timestamp,
+    pub(crate) source: String,
+    pub(crate) is_start: bool,
+    pub(crate) rules: usize,
+    pub(crate) added: Vec<String>,
+    pub(crate) removed: Vec<String>,
+    pub(crate) changed: Vec<Changed>,
+    /// The number of rules that are not listed.
+    pub(crate) more: usize,
+    pub(crate) error: Option<String>,
+}
 
 /// A rule before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,7 +34,7 @@ pub(crate) struct Changed {
 }
 
 /// Returns whether two rules mean the same, wherever they are in their documents.
-pub(super) fn is_same(before: &Rule, after: &Rule) -> bool {
+pub(crate) fn is_same(before: &Rule, after: &Rule) -> bool {
     let without_locations = |rule: &Rule| {
         let mut rule = rule.clone();
         rule.span = Span::default();
@@ -31,7 +47,7 @@ pub(super) fn is_same(before: &Rule, after: &Rule) -> bool {
 
 /// Describes what differs: the parts of the descriptions, else the lines of the texts; and the level of the log, which
 /// the file may set for all its rules.
-pub(super) fn describe((before, after): (&Rule, &Rule), texts: &(String, String)) -> Changed {
+pub(crate) fn describe((before, after): (&Rule, &Rule), texts: &(String, String)) -> Changed {
     // The description of a rule has the values of its variables, which may be secret.
     let has_variables = texts.0.contains("${") || texts.1.contains("${");
     let words = (!has_variables).then(|| words(before, after));
