@@ -73,6 +73,16 @@ impl Quota {
         Ok(Self { burst, ..self })
     }
 
+    /// The quota with these values, which a macro has checked.
+    #[doc(hidden)]
+    pub const fn checked(permits: u64, period: Duration, burst: u64) -> Self {
+        // A checked period fits.
+        #[allow(clippy::cast_possible_truncation, reason = "a period has at most 64 bits of nanoseconds")]
+        let period_nanos = period.as_nanos() as u64;
+        assert!(permits > 0 && burst > 0 && period_nanos > 0, "use `quota!`");
+        Self { permits, period_nanos, burst }
+    }
+
     /// The number of permits in one [`period`](Self::period).
     pub const fn permits(&self) -> u64 {
         self.permits

@@ -1,4 +1,4 @@
-//! Diana's attributes for functions. Use them through the crate `diana`, feature `macros`, which documents them.
+//! Diana's attributes for functions, and `quota!`. Use them through the crate `diana`, feature `macros`, which documents them.
 //!
 //! ```text
 //!  #[rate_limit(rate = 5.0, by = ip)]  ──options──▶ Options ──expand──▶ the function with a check before its body
@@ -18,11 +18,18 @@ mod body_kind;
 mod expand;
 mod generated_check;
 mod options;
+mod quota;
 mod template;
 mod value;
 
 use options::Kind;
 use proc_macro::TokenStream;
+
+/// A quota whose text the compiler checks: see the crate `diana`.
+#[proc_macro]
+pub fn quota(text: TokenStream) -> TokenStream {
+    quota::expand(text.into()).into()
+}
 
 /// Limits how often a function runs, at an even rate: see the crate `diana`.
 #[proc_macro_attribute]

@@ -1,4 +1,4 @@
-//! Compiler errors for invalid attributes: they point at the value, and suggest a fix.
+//! Compiler errors for invalid attributes and quotas: they point at the value, and suggest a fix.
 //!
 //! To regenerate them after a change:
 //! `TRYBUILD=overwrite cargo test -p diana-macros --all-features --test limited_errors`.

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `wait` (default) | waiting as futures on tokio's timer |
 //! | `calendar` | windows of calendar days, weeks and months |
-//! | `macros` | attributes for functions |
+//! | `macros` | attributes for functions; `quota!`, whose text the compiler checks |
 //! | `pace` | paced streams, sinks, iterators, readers and writers |
 //! | `rules` | the rule file (`rules`) and the engine |
 //! | `sources` | rules from a watched file and from a config server; includes `rules` |
@@ -89,6 +89,9 @@ pub use diana_macros::count_limit;
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/limited.md")]
 pub use diana_macros::limited;
+#[cfg(feature = "macros")]
+#[doc = include_str!("quota.md")]
+pub use diana_macros::quota;
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/rate_limit.md")]
 pub use diana_macros::rate_limit;
