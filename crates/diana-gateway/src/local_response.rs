@@ -2,21 +2,13 @@
 
 use crate::upstream::UpstreamError;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use diana_http::problem_response as problem;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 use std::net::IpAddr;
-
-/// Returns an error response.
-pub(crate) fn problem(status: StatusCode, detail: &str) -> Response<Full<Bytes>> {
-    let mut response = diana_http::problem_response(status, detail);
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
-    }
-    response
-}
 
 /// Returns the response to a request whose upstream did not respond. The cause is only logged: clients must not see it.
 pub(crate) fn upstream_error(error: &UpstreamError) -> Response<Full<Bytes>> {

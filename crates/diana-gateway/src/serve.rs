@@ -24,7 +24,7 @@ use bytes::Bytes;
 use diana::ruleset::CompiledRule;
 use diana::{AcquireFuture, Clock, Permit, SystemClock, Timestamp, Verdict};
 use diana_http::head::{RejectedRequest, check, check_coding, remove_aliases, remove_connection_headers};
-use diana_http::{Denial, FilterChain, HttpAttributes, PermitBody, RequestPermit};
+use diana_http::{Denial, FilterChain, HttpAttributes, PermitBody, RequestPermit, problem_response};
 use diana_metrics::Outcome;
 use diana_net::{
     Answer, BodyFault, BodyProgress, ConnReuse, Connection, DeniedRequest, Handler, LocalBody, OnUpgrade, PeerTrust,
@@ -68,6 +68,13 @@ struct Rejected {
     reuse: ConnReuse,
 }
 
+/// Whether the file has routes, of which none is that of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HasRoutes {
+    Yes,
+    No,
+}
+
 impl Handler for GatewayWorker {
     type Body = ResponseBody;
 
@@ -79,8 +86,8 @@ impl Handler for GatewayWorker {
         keep: impl FnOnce(&mut Parts),
     ) -> Answer<ResponseBody> {
         let mut request = RequestContext::new(self, connection, head, body);
-        if let Err(Rejected { why: RejectedRequest { status, detail }, reuse }) = request.read() {
-            return Answer::local(request.reject(local_response::problem(status, detail), reuse));
+        if let Err(Rejected { why, reuse }) = request.read() {
+            return Answer::local(request.reject(why.response(), reuse));
         }
         if !self.before.is_idle() {
             keep(&mut request.head);
@@ -120,7 +127,7 @@ impl RequestContext {
     /// It is rejected before any rule.
     fn read(&mut self) -> Result<(), Rejected> {
         let Self { worker, connection, head, client, record, .. } = self;
-        check(head, &worker.state.settings.heads).map_err(|why| Rejected { why, reuse: ConnReuse::KeepAlive })?;
+        check(head, &worker.state.settings.heads()).map_err(|why| Rejected { why, reuse: ConnReuse::KeepAlive })?;
         // The connection is closed after this one: another server may see the end of such a body elsewhere.
         check_coding(&head.headers).map_err(|why| Rejected { why, reuse: ConnReuse::Close })?;
         if connection.info.trust == PeerTrust::Trusted {
@@ -176,8 +183,8 @@ impl RequestContext {
 
     /// Serves a request for which other filters run before the limits.
     async fn filter_first(mut self) -> ClientResponse {
-        let before = Arc::clone(&self.worker.before);
-        if let Err(response) = self.filter(&before).await {
+        let worker = Arc::clone(&self.worker);
+        if let Err(response) = self.filter(&worker.before).await {
             return local(self.reject(response, ConnReuse::KeepAlive));
         }
         let waiting = self.acquire();
@@ -234,12 +241,15 @@ impl RequestContext {
             // A request that a later filter rejects still counts: otherwise guessing signatures would be free.
             permit.begin();
             if !self.worker.chain.is_idle() {
-                let chain = Arc::clone(&self.worker.chain);
-                if let Err(response) = Box::pin(self.filter(&chain)).await {
+                let worker = Arc::clone(&self.worker);
+                if let Err(response) = Box::pin(self.filter(&worker.chain)).await {
                     return self.answer(permit, response, Outcome::Rejected);
                 }
             }
-            let Some(balancer) = self.upstreams(&permit) else { return self.answer_itself(permit) };
+            let balancer = match self.upstreams(&permit) {
+                Ok(balancer) => balancer,
+                Err(routes) => return self.answer_itself(permit, routes),
+            };
             let (client_upgrade, protocol) = self.take_upgrade();
             let body = self.take_body(&permit);
             let Self { worker, connection, head, .. } = &self;
@@ -253,11 +263,13 @@ impl RequestContext {
     }
 
     /// Returns the upstreams of a request: the one that a rule reroutes it to, or those of its route.
-    fn upstreams(&self, permit: &RequestPermit) -> Option<Arc<Balancer>> {
-        match permit.reroute_to() {
-            Some(upstream) => Some(Arc::new(self.worker.upstreams.only(upstream))),
-            None => self.worker.routing.lock().balancer(&self.head, self.client).map(Arc::clone),
+    fn upstreams(&self, permit: &RequestPermit) -> Result<Arc<Balancer>, HasRoutes> {
+        if let Some(upstream) = permit.reroute_to() {
+            return Ok(Arc::new(self.worker.upstreams.only(upstream)));
         }
+        let routing = self.worker.routing.lock();
+        let balancer = routing.balancer(&self.head, self.client).map(Arc::clone);
+        balancer.ok_or(if routing.has_routes() { HasRoutes::Yes } else { HasRoutes::No })
     }
 
     /// Takes the client's side of an upgrade that it asks for, and the protocol.
@@ -287,32 +299,33 @@ impl RequestContext {
 
     /// Passes on the response of an upstream, which got the request at `start`.
     fn respond(
-        self,
+        mut self,
         mut permit: RequestPermit,
         response: UpstreamResponse,
         start: Timestamp,
         client_upgrade: Option<OnUpgrade>,
     ) -> ClientResponse {
         let UpstreamResponse { mut response, in_flight } = response;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS && client_upgrade.is_none() {
-            let detail = "the upstream switched protocols without a request to upgrade";
-            return self.answer(permit, local_response::problem(StatusCode::BAD_GATEWAY, detail), Outcome::Failed);
-        }
-        let Self { connection, head, upload, mut record, .. } = self;
-        if response.status() == StatusCode::NO_CONTENT {
-            // RFC 9110, section 8.6. HTTP/2 clients treat it as a malformed response.
-            response.headers_mut().remove(CONTENT_LENGTH);
-        }
-        if let Some(upload) = &upload {
+        if let Some(upload) = &self.upload {
             permit.waited_for_client(upload.waited());
         }
         let took = SystemClock.now().since(start);
         in_flight.endpoint.counts.response(took);
-        record.responded(&in_flight.endpoint.upstream, took);
+        self.record.responded(&in_flight.endpoint.upstream, took);
+        let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if is_switching && client_upgrade.is_none() {
+            let detail = "the upstream switched protocols without a request to upgrade";
+            return self.answer(permit, problem_response(StatusCode::BAD_GATEWAY, detail), Outcome::Failed);
+        }
+        if response.status() == StatusCode::NO_CONTENT {
+            // RFC 9110, section 8.6. HTTP/2 clients treat it as a malformed response.
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        let Self { connection, head, mut record, .. } = self;
         record.outcome = if permit.reroute_to().is_some() { Outcome::Rerouted } else { Outcome::Forwarded };
         record.status(response.status());
         recycle(head.headers);
-        if let Some(client) = client_upgrade.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+        if let Some(client) = client_upgrade.filter(|_| is_switching) {
             let response = upgrade::open(connection, client, response, permit);
             return response.map(|()| RecordedBody::new(ResponseBody::upgrade(in_flight), record));
         }
@@ -332,22 +345,20 @@ impl RequestContext {
             BodyFault::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body was sent too slowly"),
             BodyFault::Broken => (StatusCode::BAD_REQUEST, "the body is invalid"),
         };
-        let mut response = local_response::problem(status, detail);
+        let mut response = problem_response(status, detail);
         // No valid request can follow. (Over HTTP/2 the header is removed: only the stream ends.)
         ConnReuse::Close.announce(response.headers_mut());
         self.answer(permit, response, Outcome::Rejected)
     }
 
     /// Answers an allowed request for which there is no upstream.
-    fn answer_itself(self, permit: RequestPermit) -> ClientResponse {
-        let response = match self.worker.no_upstream {
-            NoUpstream::Echo => local_response::echo(&self.head, self.client),
-            // If there are routes, requests are meant to be forwarded.
-            NoUpstream::Allow if self.worker.routing.lock().has_routes() => {
-                local_response::upstream_error(&UpstreamError::NoUpstream)
-            }
+    fn answer_itself(self, permit: RequestPermit, routes: HasRoutes) -> ClientResponse {
+        let response = match (self.worker.no_upstream, routes) {
+            (NoUpstream::Echo, _) => local_response::echo(&self.head, self.client),
+            // Requests are meant to be forwarded.
+            (NoUpstream::Allow, HasRoutes::Yes) => local_response::upstream_error(&UpstreamError::NoUpstream),
             // The answer is only that it is allowed; its actual response is not known here.
-            NoUpstream::Allow => {
+            (NoUpstream::Allow, HasRoutes::No) => {
                 return self.finish(permit.finish_check(local_response::allowed()), Outcome::Answered);
             }
         };

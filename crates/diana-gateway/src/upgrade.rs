@@ -20,7 +20,7 @@ const READ_SIZE: usize = 8 << 10;
 
 /// Responds with `101 Switching Protocols` and copies bytes from then on.
 ///
-/// The request is not finished before the upgraded connection ends: its permits (`concurrent`) are held until then.
+/// The permits of the request (`concurrent`) are held until the upgraded connection ends.
 pub(crate) fn open(
     connection: Arc<Connection>,
     client: OnUpgrade,

@@ -11,8 +11,9 @@ use axum::extract::Path;
 use axum::routing::{get, post};
 use diana::limited::Limits;
 use diana::rate_limit;
-use diana::rules::{Document, Problems, Registry, RuleFile};
+use diana::rules::{Document, Registry, RuleFile};
 use diana_http::{LimitedResponse, RateLimitLayer};
+use std::error::Error;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
@@ -28,14 +29,14 @@ async fn search(Path(user): Path<u64>) -> Result<String, LimitedResponse> {
     Ok(format!("nothing found for user {user}\n"))
 }
 
-pub(crate) fn app() -> Result<Router, Problems> {
+pub(crate) fn app() -> Result<Router, Box<dyn Error + Send + Sync>> {
     let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default())?;
     let routes = Router::new().route("/search/{user}", get(search)).route("/login", post(async || "welcome\n"));
-    Ok(routes.layer(RateLimitLayer::new(&file)))
+    Ok(routes.layer(RateLimitLayer::new(&file)?))
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Limits::new().install(); // the counts of `#[rate_limit]`
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     axum::serve(listener, app()?.into_make_service_with_connect_info::<SocketAddr>()).await?;

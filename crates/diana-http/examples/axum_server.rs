@@ -7,7 +7,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use diana::rules::{Document, Problems, Registry, RuleFile};
+use diana::rules::{Document, Registry, RuleFile};
 use diana_http::RateLimitLayer;
 use std::error::Error;
 use std::io;
@@ -21,11 +21,11 @@ rules:
   - {name: uploads, match: {path: /upload}, concurrent: 2}
 ";
 
-pub(crate) fn app() -> Result<Router, Problems> {
+pub(crate) fn app() -> Result<Router, Box<dyn Error + Send + Sync>> {
     let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default())?;
     let routes = Router::new().route("/", get(async || "hello\n")).route("/upload", get(async || "thank you\n"));
     // A layer applies to the routes that were added before it.
-    Ok(routes.layer(RateLimitLayer::new(&file)))
+    Ok(routes.layer(RateLimitLayer::new(&file)?))
 }
 
 pub(crate) async fn serve(listener: TcpListener, app: Router) -> io::Result<()> {
@@ -35,7 +35,7 @@ pub(crate) async fn serve(listener: TcpListener, app: Router) -> io::Result<()> 
 // docs: end
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     println!("http://{}/", listener.local_addr()?);
     Ok(serve(listener, app()?).await?)

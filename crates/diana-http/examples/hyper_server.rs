@@ -16,7 +16,6 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::error::Error;
-use std::io;
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 
@@ -27,9 +26,9 @@ async fn hello(_request: Request<ThrottledBody<Incoming>>) -> Result<Response<Fu
     Ok(Response::new(Full::new(Bytes::from_static(b"hello\n"))))
 }
 
-pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> io::Result<()> {
+pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> Result<(), Box<dyn Error + Send + Sync>> {
     // One layer for all connections: they share its counts.
-    let diana = RateLimitLayer::new(&file);
+    let diana = RateLimitLayer::new(&file)?;
     loop {
         let (stream, peer) = listener.accept().await?;
         let service = ServiceBuilder::new()
@@ -51,9 +50,9 @@ pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> io::Result<(
 // docs: end
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default())?;
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     println!("http://{}/", listener.local_addr()?);
-    Ok(serve(listener, file).await?)
+    serve(listener, file).await
 }

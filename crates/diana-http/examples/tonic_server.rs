@@ -9,8 +9,8 @@ use diana::rules::{Document, Registry, RuleFile};
 use diana_http::RateLimitLayer;
 use std::error::Error;
 use tokio::net::TcpListener;
+use tonic::transport::Server;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
-use tonic::transport::{Error as TransportError, Server};
 
 pub(crate) const RULES: &str = "
 rules:
@@ -21,18 +21,19 @@ rules:
 ";
 
 // docs: begin
-pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> Result<(), TransportError> {
-    let diana = RateLimitLayer::new(&file)
+pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let diana = RateLimitLayer::new(&file)?
         .client_address(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
     let (_reporter, health) = tonic_health::server::health_reporter();
-    Server::builder().layer(diana).add_service(health).serve_with_incoming(TcpIncoming::from(listener)).await
+    Server::builder().layer(diana).add_service(health).serve_with_incoming(TcpIncoming::from(listener)).await?;
+    Ok(())
 }
 // docs: end
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default())?;
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     println!("http://{}/", listener.local_addr()?);
-    Ok(serve(listener, file).await?)
+    serve(listener, file).await
 }

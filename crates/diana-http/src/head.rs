@@ -2,9 +2,9 @@
 //! asked about a request.
 //!
 //! # What always holds
-//! - A request that passes has one host and one length, and its path has one meaning.
-//! - The rules see no header that an upstream does not get: those that `Connection` names, and those that services may read as
-//!   another one that the rules read.
+//! - A request that passes has at most one host (over HTTP/1.1 and HTTP/2 exactly one), and its path has one meaning.
+//! - The rules see no header that an upstream may not get: those that `Connection` names are removed, or in a described request
+//!   marked as ambiguous; those that services may read as another one that the rules read are removed, or a reason to reject.
 
 mod check;
 mod described_head;

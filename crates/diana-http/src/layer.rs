@@ -23,6 +23,7 @@ pub use address::ClientAddress;
 use address::PeerLookup;
 pub use body::RateLimitBody;
 use diana::Engine;
+use diana::rules::RuleFile;
 use diana::rules::upstream_url::Upstream;
 pub use future::RateLimitFuture;
 use http::request::Parts;
@@ -47,7 +48,7 @@ use tower_layer::Layer;
 /// let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default())?;
 ///
 /// let hello = tower::service_fn(|_request| async { Ok::<_, std::io::Error>(Response::new(Empty::<&[u8]>::new())) });
-/// let mut service = ServiceBuilder::new().layer(RateLimitLayer::new(&file)).service(hello);
+/// let mut service = ServiceBuilder::new().layer(RateLimitLayer::new(&file)?).service(hello);
 ///
 /// let request = || Request::new(Empty::<&[u8]>::new());
 /// assert_eq!(service.ready().await?.call(request()).await?.status(), StatusCode::OK);
@@ -90,19 +91,30 @@ enum Rerouting {
     Forward,
 }
 
+/// A file has a shared store, and a layer was to be created without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the file has `store.redis`, and `RateLimitLayer::new` counts in this process only: connect with `diana::connect` and use \
+     `RateLimitLayer::with_engine`, or pass it `Engine::new(&file)` to count in this process"
+)]
+pub struct SharedStoreIgnored;
+
 /// The target of a request that a rule reroutes: an extension of the request. See [`RateLimitLayer::forward_rerouted`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReroutedTo(pub Upstream);
 
 impl RateLimitLayer {
     /// Creates a layer with the rules of a file; all counts are in this process.
-    pub fn new(file: &diana::rules::RuleFile) -> Self {
-        let filter = Filter::with_options(Engine::new(file), FilterOptions::of(file));
-        Self::of(filter)
+    ///
+    /// # Errors
+    /// The file has a store that processes share, which this layer would ignore: each process would allow the whole limit.
+    pub fn new(file: &RuleFile) -> Result<Self, SharedStoreIgnored> {
+        if file.store.redis.is_some() {
+            return Err(SharedStoreIgnored);
+        }
+        Ok(Self::of(Filter::with_options(Engine::new(file), FilterOptions::of(file))))
     }
-}
 
-impl RateLimitLayer {
     /// Creates a layer with the rules of an engine, which may have a shared store and may be reloaded.
     pub fn with_engine(engine: Engine) -> Self {
         Self::of(Filter::new(engine))
@@ -129,9 +141,10 @@ impl RateLimitLayer {
     /// use tonic::transport::server::TcpConnectInfo;
     ///
     /// # let file = diana::rules::RuleFile::default();
-    /// let layer = RateLimitLayer::new(&file)
+    /// let layer = RateLimitLayer::new(&file)?
     ///     .client_address(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
     /// # let _ = layer;
+    /// # Ok::<(), diana_http::SharedStoreIgnored>(())
     /// ```
     #[must_use]
     pub fn client_address(self, find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {

@@ -69,7 +69,9 @@ pub use denial::Denial;
 pub use diana::rules::http_settings::RateLimitHeaders;
 pub use filter_chain::{FilterChain, FilterChainDenial, FilterFuture, HttpFilter, UnknownFilter};
 pub use find_header::find_header;
-pub use layer::{ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLimitLayer, ReroutedTo};
+pub use layer::{
+    ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLimitLayer, ReroutedTo, SharedStoreIgnored,
+};
 #[cfg(feature = "macros")]
 pub use limited_response::LimitedResponse;
 pub use load_sampler::LoadSampler;

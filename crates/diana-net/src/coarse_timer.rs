@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The due time of a deadline that is not set.
 const NEVER: u64 = u64::MAX;
 
-/// The start time of a gateway: all its workers count from this instant.
+/// The start time of a server: all its workers count from this instant.
 #[derive(Clone, Copy, Debug)]
 pub struct StartTime(Timestamp);
 
@@ -41,7 +41,7 @@ pub struct Ticker {
 #[derive(Debug)]
 pub struct Deadlines {
     start: StartTime,
-    /// Milliseconds since the gateway started, as of the last scan.
+    /// Milliseconds since the server started, as of the last scan.
     now: AtomicU64,
     stopping: AtomicBool,
     list: Mutex<Slab<Arc<Entry>>>,
@@ -146,7 +146,7 @@ impl Deadlines {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Returns the milliseconds since the gateway started, as of the last scan.
+    /// Returns the milliseconds since the server started, as of the last scan.
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }

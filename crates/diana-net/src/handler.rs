@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Answers the requests of an HTTP server. Each worker has its own.
+/// Answers the requests of an HTTP server. Each worker has its own, or all share one.
 pub trait Handler: Send + Sync + 'static {
     /// The body of a response; also that of one that is in memory.
     type Body: Body<Data = Bytes, Error: Send> + From<Full<Bytes>> + Send + Unpin + 'static;
@@ -69,6 +69,7 @@ impl DeniedRequest {
     /// is not a response that is cached, and nothing was written.
     pub(crate) fn write_http1(&mut self, text: &mut Vec<u8>, end_head: impl FnOnce(&mut Vec<u8>)) -> bool {
         let Some((status, length)) = self.denial.write_http1(text, end_head) else { return false };
+        self.record.outcome = Outcome::Denied;
         self.record.status(status);
         self.record.sent(length);
         true

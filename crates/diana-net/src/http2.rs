@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use stream::{SentHead, Stream, StreamEnd};
+use stream::{SentHead, Stream, StreamEnd, remove_hop_by_hop};
 
 /// How many more requests a connection may reset than it lets finish. A browser that leaves a page resets all its
 /// requests.
@@ -202,7 +202,9 @@ impl Streams {
 
     /// Answers a denied request. Only if the client does not accept the whole response now, a task sends the rest.
     fn deny(self: &Arc<Self>, mut stream: Stream, request: DeniedRequest) {
-        let (mut send, mut body) = match stream.send_head(request.into_response()) {
+        let mut response = request.into_response();
+        remove_hop_by_hop(response.headers_mut());
+        let (mut send, mut body) = match stream.send_head(response) {
             SentHead::Over(end) => return self.ended(end),
             SentHead::Body(send, body) => (send, body),
         };

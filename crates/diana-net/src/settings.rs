@@ -10,8 +10,8 @@ use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 pub struct ServerSettings {
     /// The trusted proxies, the rate limit headers, and the accepted spellings of paths.
     pub http: HttpSettings,
-    /// Which heads of requests are rejected.
-    pub heads: HeadPolicy,
+    /// Whether methods may be in lower case, such as `post`.
+    pub any_case_methods: SpellingPolicy,
     /// The bounds on what one client may send.
     pub bounds: ClientBounds,
     /// The timeouts.
@@ -23,8 +23,13 @@ pub struct ServerSettings {
 impl ServerSettings {
     /// Creates settings without the PROXY protocol.
     pub fn new(http: HttpSettings, bounds: ClientBounds, timeouts: Timeouts, any_case_methods: SpellingPolicy) -> Self {
-        let heads = HeadPolicy::new(any_case_methods, http.escaped_slash).bounds(bounds.headers, bounds.body);
-        Self { http, heads, bounds, timeouts, proxy_protocol: false }
+        Self { http, any_case_methods, bounds, timeouts, proxy_protocol: false }
+    }
+
+    /// Returns which heads of requests are rejected.
+    #[inline]
+    pub fn heads(&self) -> HeadPolicy {
+        HeadPolicy::new(self.any_case_methods, self.http.escaped_slash).bounds(self.bounds.headers, self.bounds.body)
     }
 
     /// Sets whether every connection begins with a PROXY protocol header.

@@ -1,4 +1,4 @@
-//! The gateway's timeouts: `timeouts: {header: 10s, connect: 3s}`.
+//! The timeouts of a server: `timeouts: {header: 10s, connect: 3s}`.
 
 use diana_rules::Problem;
 use diana_rules::document::Node;
@@ -6,7 +6,7 @@ use diana_rules::map_reader::MapReader;
 use diana_rules::scalar::{duration, positive_duration};
 use std::time::Duration;
 
-/// The gateway's timeouts.
+/// The timeouts of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {

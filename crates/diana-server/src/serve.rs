@@ -215,7 +215,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     let changes = Arc::clone(&audit);
     let gateway_section = file.section_or_default::<GatewaySection>()?;
     let server_settings = gateway_section.server_settings();
-    let heads = server_settings.heads;
+    let heads = server_settings.heads();
     let mut services =
         Services::new(file, engine.clone(), server_settings)?.key_changes(Arc::new(move |client, change| {
             changes.key_changed(Actor { source: "resp", name: None, client }, change);

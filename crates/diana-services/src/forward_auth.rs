@@ -13,7 +13,7 @@
 use bytes::Bytes;
 use diana::{Denial, Permit, Verdict};
 use diana_http::head::{RejectedRequest, parse_target, prepare_described};
-use diana_http::{Filter, HttpAttributes, RequestScheme, problem_response};
+use diana_http::{Filter, HttpAttributes, RequestScheme};
 use diana_metrics::Outcome;
 use diana_net::{Answer, ConnReuse, Connection, Handler, LocalBody, RequestBody, RequestRecord};
 use http::header::{HOST, HeaderName};
@@ -65,13 +65,13 @@ impl Handler for ForwardAuth {
             Ok(status) => (status, describe(&mut head)),
             Err(unknown) => (None, Err(unknown)),
         };
-        let described = described.and_then(|()| prepare_described(&mut head, &settings.heads, &self.filter));
+        let described = described.and_then(|()| prepare_described(&mut head, &settings.heads(), &self.filter));
         // After `describe`, so that the access log has the request of the client.
         let mut record = RequestRecord::begin(connection, &head);
         record.client(client);
         let mut check = Check { head, client, status, reuse, record };
         if let Err(RejectedRequest { status, detail }) = described {
-            let response = problem_response(check.status.unwrap_or(status), detail);
+            let response = RejectedRequest { status: check.status.unwrap_or(status), detail }.response();
             return Answer::local(check.respond(response, Outcome::Rejected));
         }
         let attributes = HttpAttributes::of_head(&check.head, Some(client));

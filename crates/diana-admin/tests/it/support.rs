@@ -81,7 +81,7 @@ impl Server {
         let mut state = AdminState {
             engine: EngineOptions::of(&file).build_with(&file, shared),
             metrics: Metrics::new(2),
-            heads: file.section_or_default::<GatewaySection>().unwrap().server_settings().heads,
+            heads: file.section_or_default::<GatewaySection>().unwrap().server_settings().heads(),
             readiness: Arc::new(Readiness::new()),
             sources: None,
             services: Arc::new(Vec::new),

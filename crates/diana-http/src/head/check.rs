@@ -1,11 +1,13 @@
 //! Validates the head of a request, and the transfer coding of its body.
 
-use crate::{find_header, malformed_path, normal_method};
+use crate::{find_header, malformed_path, normal_method, problem_response};
+use bytes::Bytes;
 use diana::rules::http_settings::SpellingPolicy;
 use diana::rules::matching::is_valid_host;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Method, StatusCode, Version};
+use http::{Method, Response, StatusCode, Version};
+use http_body_util::Full;
 
 /// Which heads are rejected, beyond what HTTP forbids: as the section `gateway` of the rule file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,19 @@ pub struct RejectedRequest {
     pub detail: &'static str,
 }
 
-/// Checks the head of a request.
+impl RejectedRequest {
+    /// Returns the response.
+    pub fn response(&self) -> Response<Full<Bytes>> {
+        let mut response = problem_response(self.status, self.detail);
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            response.headers_mut().insert(ALLOW, methods);
+        }
+        response
+    }
+}
+
+/// Checks the head of a request: its method, target and host, and that it is within the bounds.
 ///
 /// # Errors
 /// It is invalid, or exceeds the bounds.

@@ -225,3 +225,14 @@ async fn throttles_both_bodies() {
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), 600);
     assert_eq!(start.elapsed(), Duration::from_millis(1_100));
 }
+
+#[test]
+fn a_file_with_a_shared_store_needs_an_engine() {
+    let read = |store: &str| {
+        let text = format!("{store}rules: [{{name: a, limit: 1/h}}]");
+        RuleFile::read(&Document::new("diana.yaml", text), &Registry::default()).unwrap()
+    };
+    assert!(RateLimitLayer::new(&read("")).is_ok());
+    let refused = RateLimitLayer::new(&read("store: {redis: 'redis://127.0.0.1'}\n")).unwrap_err();
+    assert!(refused.to_string().contains("`RateLimitLayer::with_engine`"), "{refused}");
+}

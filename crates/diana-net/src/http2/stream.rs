@@ -184,7 +184,7 @@ impl Stall {
 }
 
 /// Removes headers that HTTP/2 forbids (RFC 9113, section 8.2.2).
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }

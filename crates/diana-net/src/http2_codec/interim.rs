@@ -41,7 +41,7 @@ impl StreamHandle {
 
     /// Forwards an interim response of an upstream. The caller bounds their number.
     pub fn forward(&self, response: Response<()>) {
-        // The gateway sends `100 Continue` itself, and HTTP/2 has no upgrades.
+        // The server sends `100 Continue` itself, and HTTP/2 has no upgrades.
         if !matches!(response.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
             self.0.has_forwarded.store(true, Ordering::Relaxed);
             self.push(response);

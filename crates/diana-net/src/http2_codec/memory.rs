@@ -2,7 +2,7 @@
 //!
 //! An HTTP/1 connection has one request at a time, so `bounds.connections` × `bounds.header` bounds their memory. An
 //! HTTP/2 connection has many, and the client chooses how large their heads are and how slowly it reads the responses.
-//! For each connection, the gateway counts:
+//! For each connection, the server counts:
 //!
 //! | memory | limit | if exceeded |
 //! |---|---|---|

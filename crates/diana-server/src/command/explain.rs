@@ -102,7 +102,7 @@ impl Explain {
         let request = self.request(&file)?;
         let gateway = file.section_or_default::<GatewaySection>();
         let gateway = gateway.map_err(|error| output::usage_error(&error.to_string()))?;
-        if let Some(rejected) = request.rejected(&gateway.server_settings().heads) {
+        if let Some(rejected) = request.rejected(&gateway.server_settings().heads()) {
             if self.json {
                 json::print(&Explained::rejected(rejected))?;
             } else {

@@ -73,7 +73,7 @@ impl EnvoyState {
         let scheme = scheme(&http.scheme);
         let prepared = head(http, &self.options.settings.bounds).and_then(|mut head| {
             let client = self.filter.client(&head.headers, peer);
-            prepare_described(&mut head, &self.options.settings.heads, &self.filter).map(|()| (head, client))
+            prepare_described(&mut head, &self.options.settings.heads(), &self.filter).map(|()| (head, client))
         });
         let (head, client) = match prepared {
             Ok(prepared) => prepared,

@@ -98,7 +98,7 @@ impl EnvoyState {
         let RateLimitRequest { domain, descriptors, hits_addend } = request;
         check(&domain, &descriptors)?;
         let hits = u64::from(hits_addend.max(1));
-        let heads = DescribedHeads::read(&descriptors, &self.options.settings.heads);
+        let heads = DescribedHeads::read(&descriptors, &self.options.settings.heads());
         let attributes_of = heads.attributes();
         let mut sorted = Descriptors::default();
         for (descriptor, head) in descriptors.into_iter().zip(heads.of(&attributes_of)) {

@@ -216,6 +216,7 @@ fn invalid_descriptions_are_answered_with_400() {
     }
     let connect = check(&diana, "x-forwarded-uri: /\r\nx-forwarded-method: CONNECT\r\n");
     assert_eq!(connect.status, 405);
+    assert_eq!(connect.header("allow"), Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     // None of them was counted.
     assert_allowed(&diana, uri);
     assert_counted(&diana, uri);
@@ -339,6 +340,16 @@ fn paths_are_counted_in_any_spelling() {
         assert_counted(&diana, &format!("x-forwarded-uri: {path}\r\n"));
     }
     assert_allowed(&diana, "x-forwarded-uri: /logins\r\n");
+}
+
+/// The filters of the gateway are not those of the service.
+#[test]
+fn the_service_starts_with_a_gateway_that_orders_its_filters() {
+    let diana = serve(
+        "gateway: {signature: {secret: s}, filters: [limits, signature]}\nrules: [{name: all, limit: 1/h, status: 429}]",
+    );
+    assert_allowed(&diana, "x-forwarded-uri: /\r\n");
+    assert_counted(&diana, "x-forwarded-uri: /\r\n");
 }
 
 #[test]

@@ -213,11 +213,11 @@ impl<'a> DescribedRequest<'a> {
         let method = self.find(|name| *name == Name::Method);
         let description = HeadDescription { path: "/", method, host, cookies };
         if let Some(path) = self.path() {
-            self.head = DescribedHead::read(&HeadDescription { path, ..description }, &settings.heads)?;
+            self.head = DescribedHead::read(&HeadDescription { path, ..description }, &settings.heads())?;
             self.has_http_path = self.head.is_some();
         }
         if self.head.is_none() && (host.is_some() || cookies.is_some()) {
-            self.head = DescribedHead::read(&HeadDescription { method: None, ..description }, &settings.heads)?;
+            self.head = DescribedHead::read(&HeadDescription { method: None, ..description }, &settings.heads())?;
         }
         Ok(())
     }
