@@ -33,6 +33,8 @@ const CORE: &[&str] = &[
     "--package",
     "diana-core",
     "--package",
+    "diana-document",
+    "--package",
     "diana-rules",
     "--package",
     "diana-limit",

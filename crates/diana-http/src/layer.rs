@@ -94,8 +94,9 @@ enum Rerouting {
 /// A file has a shared store, and a layer was to be created without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the file has `store.redis`, and `RateLimitLayer::new` counts in this process only: connect with `diana::connect` and use \
-     `RateLimitLayer::with_engine`, or pass it `Engine::new(&file)` to count in this process"
+    "the file has `store.redis`, and `RateLimitLayer::new` counts in this process only: use \
+     `RateLimitLayer::of(Filter::with_options(engine, FilterOptions::of(&file)))` with an engine on the store that \
+     `diana::connect` returns, or with `Engine::new(&file)` to count in this process"
 )]
 pub struct SharedStoreIgnored;
 

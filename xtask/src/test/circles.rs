@@ -1,5 +1,5 @@
-//! The top modules of a crate form layers: none imports one that imports it. Whoever reads a module then knows what it is
-//! built on, and a part can become a crate of its own.
+//! The top-level modules of a crate form layers: no module imports one that imports it, directly or through others. So a
+//! module can be read after those that it imports, and moved to another crate with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

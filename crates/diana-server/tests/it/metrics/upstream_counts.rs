@@ -104,3 +104,16 @@ fn an_upstream_of_a_rule_is_reported() {
     assert_eq!((of(&diana, "requests_total", &main.url()), of(&diana, "requests_total", &other.url())), (1.0, 2.0));
     assert_eq!(reported(&diana, &other.url())["route"], "reroute");
 }
+
+/// The gateway answers 502, but the upstream has responded.
+#[test]
+fn an_upgrade_that_no_client_asked_for_is_counted() {
+    let upstream = Upstream::start(|exchange| {
+        exchange.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: what\r\n\r\n")?;
+        Ok(AfterResponse::Close)
+    });
+    let url = upstream.url();
+    let diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{url}'}}\nrules: []\n"));
+    assert_eq!(get(diana.port(), "/").status, 502);
+    assert_eq!((of(&diana, "requests_total", &url), upstream.count()), (1.0, 1));
+}
