@@ -16,14 +16,11 @@ pub use described_head::{DescribedHead, HeadDescription};
 pub use described_request::{DescribedRequest, InvalidRequest};
 pub use target::{parse_target, parse_visible};
 
-use crate::{Filter, find_header, set_several};
+use crate::{Filter, X_FORWARDED_PROTO, find_header, set_several};
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
 use smallvec::SmallVec;
-
-/// `X-Forwarded-Proto`.
-pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The headers that `Connection` names. There is rarely one.
 pub type ConnectionHeaders = SmallVec<[HeaderName; 1]>;

@@ -82,7 +82,7 @@ pub use permit_body::PermitBody;
 pub use problem::problem_response;
 pub use rate_limit_filter::{Filter, log};
 pub use ratelimit_headers::response_headers;
-pub use scheme::{RequestScheme, normal_scheme};
+pub use scheme::{RequestScheme, X_FORWARDED_PROTO, normal_scheme};
 #[cfg(feature = "signature")]
 pub use signature::SignatureFilter;
 pub use throttle::{Throttle, ThrottledBody};

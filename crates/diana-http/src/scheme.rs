@@ -4,9 +4,11 @@
 //! - The target of a request and HTTP/2's `:scheme`, which a client chooses, do not decide.
 //! - `X-Forwarded-Proto` is only read if the front end allows it, and only when a rule reads the scheme.
 
-use crate::head::X_FORWARDED_PROTO;
 use diana::rules::attributes::SEVERAL;
-use http::header::HeaderMap;
+use http::header::{HeaderMap, HeaderName};
+
+/// The header in which a proxy names the scheme of its client's request.
+pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The scheme of a request, as far as its front end knows it: by default, not at all.
 ///

@@ -2,8 +2,9 @@
 //! on another upstream.
 
 use super::list_contains;
+use diana_http::X_FORWARDED_PROTO;
 use diana_http::find_header;
-use diana_http::head::{X_FORWARDED_PROTO, is_hop_by_hop};
+use diana_http::head::is_hop_by_hop;
 use diana_net::{ConnInfo, ForwardedHeaders, PeerTrust};
 use diana_rules::upstream_url::{Scheme, Upstream};
 use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
