@@ -4,8 +4,7 @@
 //! each step.
 
 use diana_core::{
-    Answer, Ask, ClThrottle, ClThrottleAnswer, Decision, Limit, LocalStore, MaxWait, MemoryStore, Store, StoreError,
-    Timestamp,
+    Answer, Ask, ClThrottle, Decision, Limit, LocalStore, MaxWait, MemoryStore, Query, Store, StoreError, Timestamp,
 };
 use diana_redis::{DenyCache, Health, Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
@@ -96,28 +95,34 @@ impl Stores {
 }
 
 impl ScenarioStore<'_> {
+    /// Answers a query about all of `asks`.
+    fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, Stop> {
+        match self {
+            Self::Memory(store) => Ok(LocalStore::query(store, asks, now, query)),
+            Self::Redis(store, runtime) => {
+                let decision = runtime.block_on(store.query(asks, now, query))?;
+                match store.link().health {
+                    Health::Healthy => Ok(decision),
+                    // The answer was made without Redis.
+                    _ => Err("Redis is unreachable".into()),
+                }
+            }
+        }
+    }
+
     /// Takes all of `asks` or nothing.
     pub(crate) fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
-        let decision = match self {
-            Self::Memory(store) => LocalStore::decide(store, asks, now, max_wait),
-            Self::Redis(store, runtime) => runtime.block_on(store.decide(asks, now, max_wait))?,
-        };
-        self.checked(decision)
+        self.query(asks, now, Query::Take(max_wait))
     }
 
     /// Returns the answer of [`decide`](Self::decide), without the effect.
     pub(crate) fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
-        let decision = match self {
-            Self::Memory(store) => LocalStore::peek(store, asks, now, max_wait),
-            Self::Redis(store, runtime) => runtime.block_on(store.peek(asks, now, max_wait))?,
-        };
-        self.checked(decision)
+        self.query(asks, now, Query::Peek(max_wait))
     }
 
     /// Takes one ask.
     pub(crate) fn decide_one(&self, ask: Ask<'_>, now: Timestamp, max_wait: MaxWait) -> Result<Answer, Stop> {
-        let decision = self.decide(&[ask], now, max_wait)?;
-        decision.answers().first().copied().ok_or_else(|| "the store returned no answer".into())
+        self.query_one(ask, now, Query::Take(max_wait))
     }
 
     /// Decides one `CL.THROTTLE` call.
@@ -127,19 +132,12 @@ impl ScenarioStore<'_> {
         key: &[u8],
         call: &ClThrottle,
         now: Timestamp,
-    ) -> Result<ClThrottleAnswer, Stop> {
-        let answer = match self {
-            Self::Memory(store) => LocalStore::throttle(store, limit, key, call, now)?,
-            Self::Redis(store, runtime) => runtime.block_on(Store::throttle(store, limit, key, call, now))?,
-        };
-        self.checked(answer)
+    ) -> Result<Answer, Stop> {
+        self.query_one(Ask::one(limit, key), now, Query::ClThrottle(call))
     }
 
-    /// Returns an error for an answer that was made without Redis.
-    fn checked<T>(&self, decision: T) -> Result<T, Stop> {
-        match self {
-            Self::Redis(store, _) if store.link().health != Health::Healthy => Err("Redis is unreachable".into()),
-            _ => Ok(decision),
-        }
+    fn query_one(&self, ask: Ask<'_>, now: Timestamp, query: Query<'_>) -> Result<Answer, Stop> {
+        let decision = self.query(&[ask], now, query)?;
+        decision.answers().first().copied().ok_or_else(|| "the store returned no answer".into())
     }
 }

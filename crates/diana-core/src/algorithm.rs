@@ -28,7 +28,7 @@ mod total;
 
 #[cfg(feature = "calendar")]
 pub use calendar::Calendar;
-pub use cl_throttle::{ClThrottle, ClThrottleAnswer, ClThrottleError, TimeDebt, TimeDebtState};
+pub use cl_throttle::{ClThrottle, ClThrottleError, TimeDebt, TimeDebtState};
 pub use concurrency::{Concurrency, ConcurrencyState};
 pub use error::{InvalidSmooth, InvalidWindow};
 pub use fixed_window::{FixedWindow, FixedWindowState, WindowStart};
@@ -128,6 +128,13 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let outcome = self.take(state, now, cost, max_wait);
         Answer::new(outcome, self.status(state, now))
+    }
+
+    /// Decides one `CL.THROTTLE` call, whose parameters come with it. Only [`TimeDebt`] grants it: every other algorithm
+    /// has parameters of its own.
+    fn throttle(&self, state: &mut Self::State, now: Timestamp, call: &ClThrottle) -> Answer {
+        let _ = call;
+        Answer::new(Outcome::never(), self.status(state, now))
     }
 
     /// Records the result of one response. Only an [adaptive](crate::Adaptive) limit uses it.

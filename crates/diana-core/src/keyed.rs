@@ -4,7 +4,7 @@ use crate::algorithm::erased_algorithm::{AnyAlgorithm, Configured};
 use crate::clock::LimiterClock;
 use crate::limiter::MAX_WAITING;
 use crate::store::budget::Budget;
-use crate::store::erased_table::Keys;
+use crate::store::erased_table::{KeyChange, KeyQuery, Keys};
 use crate::store::memory::TableOptions;
 use crate::store::shards::Shards;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
@@ -106,7 +106,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Returns the answer that [`check_n`](Self::check_n) would give, without taking permits.
     pub fn peek(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
-        Ok(self.shards.lock(hash).peek(hash, self.time.now(), Cost::new(n)?, MaxWait::NONE))
+        Ok(self.shards.lock(hash).query(hash, self.time.now(), Cost::new(n)?, MaxWait::NONE, KeyQuery::Peek))
     }
 
     /// Takes `n` permits for `key`, and completes when they can be used. Dropping the future refunds them if the
@@ -157,7 +157,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Charges `n` permits of `key` unconditionally, even over the limit.
     pub fn charge(&self, key: &K, n: u64) -> Result<(), InvalidCost> {
         let (hash, cost) = (self.shards.hash(key), Cost::new(n)?);
-        self.shards.lock(hash).charge(hash, self.time.now(), cost);
+        self.shards.lock(hash).change(hash, self.time.now(), KeyChange::Charge(cost));
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Resets `key`.
     pub fn reset(&self, key: &K) {
         let hash = self.shards.hash(key);
-        self.shards.lock(hash).reset(hash, self.time.now());
+        self.shards.lock(hash).change(hash, self.time.now(), KeyChange::Reset);
         self.queues.wake(hash);
     }
 
@@ -246,7 +246,7 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
             drop(keys);
             return taken.answer(cost, max_wait);
         }
-        keys.take(key, now, cost, max_wait)
+        keys.query(key, now, cost, max_wait, KeyQuery::Take)
     }
 
     #[cfg(feature = "async")]
@@ -255,7 +255,7 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
     }
 
     fn status(&self, key: u64, now: Timestamp) -> Status {
-        self.shards.lock(key).peek(key, now, Cost::ONE, MaxWait::NONE).status()
+        self.shards.lock(key).query(key, now, Cost::ONE, MaxWait::NONE, KeyQuery::Peek).status()
     }
 
     fn wait_mode(&self) -> WaitMode {

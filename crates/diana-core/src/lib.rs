@@ -62,11 +62,11 @@ pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
 pub use algorithm::{
-    Algorithm, BucketState, ClThrottle, ClThrottleAnswer, ClThrottleError, Concurrency, ConcurrencyState, Edge,
-    FixedWindow, FixedWindowState, InitialPermits, IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket,
-    LeakyBucketState, MAX_BUCKETS, MinInterval, RefillingBucket, RefillingState, SlidingLog, SlidingLogState,
-    SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TimeDebt,
-    TimeDebtState, TokenBucket, Total, TotalState, WaitMode, WindowStart,
+    Algorithm, BucketState, ClThrottle, ClThrottleError, Concurrency, ConcurrencyState, Edge, FixedWindow,
+    FixedWindowState, InitialPermits, IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket, LeakyBucketState,
+    MAX_BUCKETS, MinInterval, RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow,
+    SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TimeDebt, TimeDebtState,
+    TokenBucket, Total, TotalState, WaitMode, WindowStart,
 };
 pub use answer::{Answer, Outcome, Receipt, Refund, Retry, Status};
 #[cfg(feature = "async")]
@@ -84,8 +84,8 @@ pub use permit_source::{BoxFuture, PermitSource, RateSource, SourceError, Source
 pub use pool::{Pool, PoolError, Pooled};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{
-    Ask, HashSecret, InvalidSavedKeys, KeyUsage, LocalStore, MemoryStore, OnFull, RefundFuture, ResetListener, Store,
-    StoreError, TableOptions, saved_key_count,
+    Ask, Change, HashSecret, InvalidSavedKeys, KeyUsage, LocalStore, MemoryStore, OnFull, Query, RefundFuture,
+    ResetListener, Store, StoreError, TableOptions, saved_key_count,
 };
 pub use time::Timestamp;
 pub use wait::WaitQueues;

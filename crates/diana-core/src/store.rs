@@ -1,6 +1,6 @@
 //! Where the states of keys are stored, and the contract of every store.
 
-use crate::{ClThrottle, ClThrottleAnswer, Cost, MaxWait, Timestamp};
+use crate::{ClThrottle, Cost, MaxWait, Timestamp};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -56,46 +56,78 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// A question to a store about the asks of one request. A new operation is a new variant, which every store must answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Query<'a> {
+    /// Takes from all limits or from none; waits at most this long, and for each ask at most its own maximum wait.
+    Take(MaxWait),
+    /// Returns the decision of [`Take`](Self::Take), and changes nothing.
+    Peek(MaxWait),
+    /// Decides one `CL.THROTTLE` call for each ask, whose limit must be a [`TimeDebt`](crate::TimeDebt): the parameters
+    /// come with the call, the cost of the ask is ignored.
+    ClThrottle(&'a ClThrottle),
+}
+
+/// A change of the counts of some asks.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// Charges the cost of each ask unconditionally, even over the limit.
+    Charge,
+    /// Refunds a decision, which must be the answer to these asks, once. A denied decision took nothing.
+    Refund(&'a Decision),
+    /// Extends the leases of the in-flight permits of a decision, the answer to these asks. Permits that are not in
+    /// flight, or that have been released, are unchanged, and so is a store whose permits do not expire.
+    Extend(&'a Decision),
+    /// Resets the key of each ask.
+    Reset,
+}
+
 /// A store in this process: it answers immediately and gets the time as a parameter.
 ///
+/// A store implements [`query`](Self::query) and [`change`](Self::change); the other functions are names for them.
+///
 /// # The contract
-/// 1. `decide` is atomic: concurrent calls act as if in some order, and either every ask is charged or none.
+/// 1. [`Query::Take`] is atomic: concurrent calls act as if in some order, and either every ask is charged or none.
 /// 2. A denied request leaves every key unchanged.
 /// 3. The same limit and key twice in one request is charged once, at the higher cost and the shorter maximum wait.
-/// 4. `peek` answers as `decide` would while memory is available, and changes nothing; its statuses are those before.
-/// 5. `refund` undoes a granted decision except for refilled permits; `charge` takes unconditionally.
+/// 4. [`Query::Peek`] answers as `Take` would while memory is available, and changes nothing; its statuses are those
+///    before.
+/// 5. [`Change::Refund`] undoes a granted decision except for refilled permits; `Charge` takes unconditionally.
 /// 6. A key whose state equals a fresh one may be dropped; this is not observable.
 /// 7. A limit that [changed](Limit::changed_to) keeps each key's usage, clamped.
 ///
 /// `conformance::run` (feature `conformance`) checks them. A new store is complete when it passes.
 pub trait LocalStore: Send + Sync {
-    /// Decides all `asks` of one request at `now`, all or nothing. Waits at most `max_wait`, and for each ask at most
-    /// its own maximum wait.
-    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision;
+    /// Decides the `asks` of one request at `now`.
+    fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Decision;
 
-    /// Returns the decision that [`decide`](Self::decide) would make, without changing the store.
-    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision;
+    /// Changes the counts of `asks`.
+    fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>);
 
-    /// Refunds `decision`, which must be the answer to these `asks`, once. A denied decision took nothing.
-    fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp);
+    /// [Takes](Query::Take) all `asks` or none.
+    #[inline]
+    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
+        self.query(asks, now, Query::Take(max_wait))
+    }
 
-    /// Charges `ask.cost` unconditionally, even over the limit.
-    fn charge(&self, ask: Ask<'_>, now: Timestamp);
+    /// [Peeks](Query::Peek) at all `asks`.
+    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
+        self.query(asks, now, Query::Peek(max_wait))
+    }
 
-    /// Resets `key` for `limit`.
-    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp);
+    /// [Refunds](Change::Refund) the answer to `asks`.
+    fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
+        self.change(asks, now, Change::Refund(decision));
+    }
 
-    /// Decides one `CL.THROTTLE` call for `key` of `limit`, which must be a [`TimeDebt`](crate::TimeDebt): its
-    /// parameters come with each call. The default does not support it.
-    fn throttle(
-        &self,
-        limit: &Limit,
-        key: &[u8],
-        call: &ClThrottle,
-        now: Timestamp,
-    ) -> Result<ClThrottleAnswer, StoreError> {
-        let _ = (key, call, now);
-        Err(no_throttle(limit))
+    /// [Charges](Change::Charge) one ask.
+    fn charge(&self, ask: Ask<'_>, now: Timestamp) {
+        self.change(&[ask], now, Change::Charge);
+    }
+
+    /// [Resets](Change::Reset) one key.
+    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) {
+        self.change(&[Ask::one(limit, key)], now, Change::Reset);
     }
 
     /// Called when `limit` is no longer used: its data in this process may be dropped.
@@ -108,36 +140,77 @@ pub trait LocalStore: Send + Sync {
 ///
 /// `now` is the caller's time. A store that several processes share uses its own clock instead.
 pub trait Store: Send + Sync {
-    /// Decides all `asks` of one request, waiting at most `max_wait`: all or nothing.
+    /// Decides the `asks` of one request.
+    fn query(
+        &self,
+        asks: &[Ask<'_>],
+        now: Timestamp,
+        query: Query<'_>,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// Changes the counts of `asks`.
+    fn change(
+        &self,
+        asks: &[Ask<'_>],
+        now: Timestamp,
+        change: Change<'_>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// [Takes](Query::Take) all `asks` or none.
     fn decide(
         &self,
         asks: &[Ask<'_>],
         now: Timestamp,
         max_wait: MaxWait,
-    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        self.query(asks, now, Query::Take(max_wait))
+    }
 
-    /// Returns the decision that [`decide`](Self::decide) would make, without changing the store.
+    /// [Peeks](Query::Peek) at all `asks`.
     fn peek(
         &self,
         asks: &[Ask<'_>],
         now: Timestamp,
         max_wait: MaxWait,
-    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        self.query(asks, now, Query::Peek(max_wait))
+    }
 
-    /// Refunds `decision`, the answer to `asks`.
+    /// [Refunds](Change::Refund) the answer to `asks`.
     fn refund(
         &self,
         asks: &[Ask<'_>],
         decision: &Decision,
         now: Timestamp,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.change(asks, now, Change::Refund(decision))
+    }
+
+    /// [Charges](Change::Charge) one ask.
+    fn charge(&self, ask: Ask<'_>, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send {
+        async move { self.change(&[ask], now, Change::Charge).await }
+    }
+
+    /// [Extends](Change::Extend) the leases of the answer to `asks`.
+    fn extend(
+        &self,
+        asks: &[Ask<'_>],
+        decision: &Decision,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.change(asks, now, Change::Extend(decision))
+    }
+
+    /// [Resets](Change::Reset) one key.
+    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send {
+        async move { self.change(&[Ask::one(limit, key)], now, Change::Reset).await }
+    }
 
     /// Starts to refund `decision`, the answer to `asks`, for guards that are dropped and cannot wait. The future
     /// completes the refund and returns its result.
     ///
-    /// A store that several processes share over a connection should answer every [`decide`](Self::decide) that starts
-    /// after this call as if the refund had been applied. The default calls [`refund`](Self::refund) when the future is
-    /// first polled.
+    /// A store that several processes share over a connection should answer every query that starts after this call as
+    /// if the refund had been applied. The default starts the refund when the future is first polled.
     fn start_refund(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture
     where
         Self: Sized + 'static,
@@ -150,43 +223,12 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Charges `ask.cost` unconditionally.
-    fn charge(&self, ask: Ask<'_>, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Resets `key` for `limit`.
-    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Decides one `CL.THROTTLE` call for `key` of `limit`, which must be a [`TimeDebt`](crate::TimeDebt): its
-    /// parameters come with each call. The default does not support it.
-    fn throttle(
-        &self,
-        limit: &Limit,
-        key: &[u8],
-        call: &ClThrottle,
-        now: Timestamp,
-    ) -> impl Future<Output = Result<ClThrottleAnswer, StoreError>> + Send {
-        let _ = (key, call, now);
-        std::future::ready(Err(no_throttle(limit)))
-    }
-
-    /// Extends the leases of the in-flight permits of `decision`, the answer to `asks`. Permits that are not in flight,
-    /// or that have been released, are unchanged.
-    fn extend(
-        &self,
-        asks: &[Ask<'_>],
-        decision: &Decision,
-        now: Timestamp,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let _ = (asks, decision, now);
-        std::future::ready(Ok(()))
-    }
-
-    /// How often the store needs [`extend`](Self::extend) for permits in use; `None` if they do not expire.
+    /// How often the store needs [`Change::Extend`] for permits in use; `None` if they do not expire.
     fn extend_every(&self) -> Option<std::time::Duration> {
         None
     }
 
-    /// Notifies `listener`, while it is alive, when another process [resets](Self::reset) a key. A store that is not
+    /// Notifies `listener`, while it is alive, when another process [resets](Change::Reset) a key. A store that is not
     /// shared never notifies.
     fn on_reset(&self, listener: Weak<dyn ResetListener>) {
         let _ = listener;
@@ -220,16 +262,12 @@ pub trait ResetListener: Send + Sync {
 pub type RefundFuture = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 impl<S: LocalStore> Store for S {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        Ok(LocalStore::decide(self, asks, now, max_wait))
+    async fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, StoreError> {
+        Ok(LocalStore::query(self, asks, now, query))
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        Ok(LocalStore::peek(self, asks, now, max_wait))
-    }
-
-    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        LocalStore::refund(self, asks, decision, now);
+    async fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>) -> Result<(), StoreError> {
+        LocalStore::change(self, asks, now, change);
         Ok(())
     }
 
@@ -241,42 +279,9 @@ impl<S: LocalStore> Store for S {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
-        LocalStore::charge(self, ask, now);
-        Ok(())
-    }
-
-    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        LocalStore::reset(self, limit, key, now);
-        Ok(())
-    }
-
-    async fn throttle(
-        &self,
-        limit: &Limit,
-        key: &[u8],
-        call: &ClThrottle,
-        now: Timestamp,
-    ) -> Result<ClThrottleAnswer, StoreError> {
-        LocalStore::throttle(self, limit, key, call, now)
-    }
-
     fn forget(&self, limit: &Limit) {
         LocalStore::forget(self, limit);
     }
-}
-
-/// The error of a store without `CL.THROTTLE`.
-fn no_throttle(limit: &Limit) -> StoreError {
-    let (store, reason) = ("custom".to_owned(), "the store has no CL.THROTTLE".to_owned());
-    StoreError::Unsupported { store, limit: limit.name().to_owned(), reason }
-}
-
-/// The error of a `CL.THROTTLE` call for a limit with parameters of its own.
-#[cold]
-fn not_a_time_debt(store: &str, limit: &Limit) -> StoreError {
-    let reason = "a CL.THROTTLE limit has no parameters of its own; its algorithm is `TimeDebt`".to_owned();
-    StoreError::Unsupported { store: store.to_owned(), limit: limit.name().to_owned(), reason }
 }
 
 /// Why a store returned no decision. A denial is not an error: it is a decision.

@@ -20,8 +20,7 @@ use crate::script_runner::ScriptRunner;
 use crate::setup_error::{ConnectError, UnsupportedLimitError};
 use crate::status::{Health, LinkStatus};
 use diana_core::{
-    Ask, ClThrottle, ClThrottleAnswer, Decision, Limit, LimitId, MaxWait, RefundFuture, ResetListener, Store,
-    StoreError, Timestamp,
+    Ask, Change, Decision, Limit, LimitId, MaxWait, Query, RefundFuture, ResetListener, Store, StoreError, Timestamp,
 };
 use parking_lot::Mutex;
 use refund::PendingRefund;
@@ -353,15 +352,53 @@ impl Inner {
 
 impl Store for RedisStore {
     /// Always answers: from Redis, from local data, or according to [`Options::when_down`]. Returns an error only for a
-    /// limit that can't be stored on Redis.
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+    /// limit that can't be stored on Redis. In an outage with local counts, this process grants its share of the rate
+    /// and burst of a `CL.THROTTLE` call.
+    async fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, StoreError> {
+        let (op, max_wait) = match query {
+            Query::Take(max_wait) => (Op::Take, max_wait),
+            Query::Peek(max_wait) => (Op::Peek, max_wait),
+            Query::ClThrottle(call) => {
+                let mut answers = Vec::with_capacity(asks.len());
+                for ask in asks {
+                    answers.push(self.inner.throttle(ask.limit, ask.key, call, now).await?);
+                }
+                return Ok(Decision::new(answers));
+            }
+        };
         let mut items = self.inner.client.items(asks, now, max_wait)?;
-        Ok(self.inner.ask(Op::Take, &mut items, now).await)
+        Ok(self.inner.ask(op, &mut items, now).await)
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        let mut items = self.inner.client.items(asks, now, max_wait)?;
-        Ok(self.inner.ask(Op::Peek, &mut items, now).await)
+    /// - A refund goes to the source of the permits; it is an error if that was Redis and it is unreachable: then time
+    ///   refills them.
+    /// - A charge is counted by this process while Redis is unreachable.
+    /// - An extension lasts another [`Options::permits_for`].
+    /// - A reset applies in this process at once; it is an error if Redis is unreachable: its state is unchanged then.
+    async fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>) -> Result<(), StoreError> {
+        let inner = &self.inner;
+        match change {
+            Change::Refund(decision) => match inner.prepare_refund(asks, decision, now)? {
+                Some(refund) => inner.refund_on_redis(refund, now).await.map_err(|error| self.store_error(&error)),
+                None => Ok(()),
+            },
+            Change::Charge => {
+                for item in &mut inner.client.items(asks, now, MaxWait::NONE)?.items {
+                    inner.charge(item, now).await;
+                }
+                Ok(())
+            }
+            Change::Extend(decision) => {
+                inner.extend(asks, decision, now).await?.map_err(|error| self.store_error(&error))
+            }
+            Change::Reset => {
+                for ask in asks {
+                    let done = inner.reset(ask.limit, ask.key, now).await?;
+                    done.map_err(|error| self.store_error(&error))?;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Registers a listener for resets by all instances, including this one; it is also notified when resets may have
@@ -375,81 +412,9 @@ impl Store for RedisStore {
         Self::is_local(decision)
     }
 
-    /// Refunds to the source of the permits. Returns an error if that was Redis and it is unreachable: then time
-    /// refills them.
-    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        match self.inner.prepare_refund(asks, decision, now)? {
-            Some(refund) => self.inner.refund_on_redis(refund, now).await.map_err(|error| self.store_error(&error)),
-            None => Ok(()),
-        }
-    }
-
-    /// The same, started when this returns: later decisions of this process take it into account.
+    /// Starts the refund before it returns: later decisions of this process take it into account.
     fn start_refund(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture {
         self.spawn_refund(asks, decision, now)
-    }
-
-    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
-        let inner = &self.inner;
-        let mut items = inner.client.items(&[ask], now, MaxWait::NONE)?;
-        let Some(item) = items.items.first_mut() else { return Ok(()) };
-        let context = inner.client.context(now);
-        let done = inner.client.charge(std::slice::from_mut(item), ParameterSource::Own, context).await;
-        inner.invalidate(&item.config, &item.name);
-        if let Err(error) = done {
-            inner.warn_undecided(&error);
-            inner.fallback.charge(item, inner.instances(), now);
-            inner.resync_later();
-        }
-        Ok(())
-    }
-
-    /// Resets a key, in this process at once and on Redis. Returns an error if Redis is unreachable: its state is
-    /// unchanged then.
-    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        let inner = &self.inner;
-        let config = inner.client.config(limit)?;
-        let name = config.keys.name(key);
-        inner.fallback.reset(&config, &name, inner.instances(), now);
-        let context = inner.client.context(now);
-        let done = inner.client.reset(&config, key, context).await;
-        inner.invalidate(&config, &name);
-        if let Some(leases) = &inner.leases {
-            leases.drop_blocks(&name);
-        }
-        inner.publish(Invalidation::Reset, std::iter::once(name));
-        done.map_err(|error| self.store_error(&error))
-    }
-
-    /// Always answers, as [`decide`](Self::decide) does. In an outage with local counts, this process grants its share
-    /// of the call's rate and burst.
-    async fn throttle(
-        &self,
-        limit: &Limit,
-        key: &[u8],
-        call: &ClThrottle,
-        now: Timestamp,
-    ) -> Result<ClThrottleAnswer, StoreError> {
-        self.inner.throttle(limit, key, call, now).await
-    }
-
-    /// Extends the permits held by `decision`, the answer to `asks`, for another [`Options::permits_for`]; for work
-    /// that takes longer. Permits that are not held, or have been released already, are unchanged.
-    async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        if !decision.is_granted() || Self::is_local(decision) {
-            return Ok(());
-        }
-        let client = &self.inner.client;
-        let items = client.items(asks, now, MaxWait::NONE)?;
-        let own = items.gather(decision);
-        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.config.algorithm.holds());
-        let held = held.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?)));
-        let mut held = held.collect::<Vec<_>>();
-        let context = client.context(now);
-        client
-            .apply_receipts(Op::Extend, &mut held, ParameterSource::Own, context)
-            .await
-            .map_err(|error| self.store_error(&error))
     }
 
     /// A third of [`Options::permits_for`], so that one call may be lost.
@@ -470,6 +435,52 @@ impl Store for RedisStore {
     /// with a lower one, which log this. Without numbers each process uses its own.
     fn configure(&self, number: u64) {
         self.inner.client.configs.configure(number);
+    }
+}
+
+impl Inner {
+    /// Charges one item: on Redis, or in this process while Redis is unreachable.
+    async fn charge(self: &Arc<Self>, item: &mut Item, now: Timestamp) {
+        let context = self.client.context(now);
+        let done = self.client.charge(std::slice::from_mut(item), ParameterSource::Own, context).await;
+        self.invalidate(&item.config, &item.name);
+        if let Err(error) = done {
+            self.warn_undecided(&error);
+            self.fallback.charge(item, self.instances(), now);
+            self.resync_later();
+        }
+    }
+
+    /// Extends the permits of a decision that Redis holds.
+    async fn extend(
+        &self,
+        asks: &[Ask<'_>],
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Result<Result<(), CallError>, StoreError> {
+        if !decision.is_granted() || RedisStore::is_local(decision) {
+            return Ok(Ok(()));
+        }
+        let items = self.client.items(asks, now, MaxWait::NONE)?;
+        let own = items.gather(decision);
+        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.config.algorithm.holds());
+        let held = held.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?)));
+        let mut held = held.collect::<Vec<_>>();
+        Ok(self.client.apply_receipts(Op::Extend, &mut held, ParameterSource::Own, self.client.context(now)).await)
+    }
+
+    /// Resets a key in this process and on Redis.
+    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<Result<(), CallError>, StoreError> {
+        let config = self.client.config(limit)?;
+        let name = config.keys.name(key);
+        self.fallback.reset(&config, &name, self.instances(), now);
+        let done = self.client.reset(&config, key, self.client.context(now)).await;
+        self.invalidate(&config, &name);
+        if let Some(leases) = &self.leases {
+            leases.drop_blocks(&name);
+        }
+        self.publish(Invalidation::Reset, std::iter::once(name));
+        Ok(done)
     }
 }
 

@@ -74,11 +74,11 @@ pub use diana_config as config;
 #[cfg(feature = "calendar")]
 pub use diana_core::Calendar;
 pub use diana_core::{
-    AcquireError, Adaptive, Answer, ClThrottle, ClThrottleAnswer, ClThrottleError, Clock, Concurrency,
-    ConcurrencyLimiter, ConcurrencyPermit, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota,
-    KeyedLimiter, KeyedPermit, LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, PermitError,
-    Pool, PoolError, Pooled, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
+    AcquireError, Adaptive, Answer, ClThrottle, ClThrottleError, Clock, Concurrency, ConcurrencyLimiter,
+    ConcurrencyPermit, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit,
+    LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, PermitError, Pool, PoolError, Pooled,
+    Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Status,
+    SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
 };
 #[cfg(feature = "wait")]
 pub use diana_core::{BoxFuture, PermitSource, RateSource, SourceError, SourcePermit, TakeError, TokioClock};

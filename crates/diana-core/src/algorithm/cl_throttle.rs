@@ -30,6 +30,8 @@
 mod args;
 mod time_debt;
 
+use crate::time::saturating_nanos;
+use crate::{Answer, Cost, Outcome, Receipt, Retry, Status, Timestamp};
 use std::time::Duration;
 pub use time_debt::{TimeDebt, TimeDebtState};
 
@@ -39,14 +41,14 @@ const WHOLE_MICROS: u64 = 1_000_000;
 /// The parameters of one `CL.THROTTLE` call: `max_burst count period [quantity]`.
 ///
 /// ```
-/// use diana_core::{ClThrottle, Limit, LocalStore, MemoryStore, TimeDebt, Timestamp};
+/// use diana_core::{ClThrottle, Limit, MemoryStore, TimeDebt, Timestamp};
 ///
 /// // At most 16 at once, 30 in 60 s.
 /// let call = ClThrottle::new(15, 30, 60, 1)?;
 /// let (store, limit) = (MemoryStore::default(), Limit::new("cl.throttle", TimeDebt));
-/// let answer = store.throttle(&limit, b"alice", &call, Timestamp::from_secs(1))?;
+/// let answer = store.throttle(&limit, b"alice", &call, Timestamp::from_secs(1));
 /// assert_eq!(answer.to_integers(), [0, 16, 15, -1, 2]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), diana_core::ClThrottleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClThrottle {
@@ -90,23 +92,6 @@ pub enum ClThrottleError {
     /// The period is longer than 292 years.
     #[error("period is longer than 292 years: {0}")]
     PeriodTooLong(i64),
-}
-
-/// The answer to a [`ClThrottle`] call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a limited request must not proceed"]
-#[non_exhaustive]
-pub struct ClThrottleAnswer {
-    /// Whether the request is over the limit. If so, nothing was charged.
-    pub is_limited: bool,
-    /// The permits that can be granted at once: `max_burst + 1`.
-    pub limit: u64,
-    /// The permits that could be granted now.
-    pub remaining: u64,
-    /// When a limited request would be granted. `None` if it was granted, or if its cost is above the limit.
-    pub retry_after: Option<Duration>,
-    /// The time until the debt is paid off.
-    pub reset_after: Duration,
 }
 
 impl ClThrottle {
@@ -162,26 +147,25 @@ impl ClThrottle {
         (after <= self.span).then_some(after)
     }
 
-    /// Returns the answer to this call for a key with `debt`. How a store computes the reported values if it decides by
-    /// other means, such as a script.
-    pub fn answer(&self, debt: Duration) -> ClThrottleAnswer {
-        self.answer_nanos(crate::time::saturating_nanos(debt))
+    /// Returns the answer to this call for a key with `debt` at `now`. How a store computes the reported values if it
+    /// decides by other means, such as a script.
+    pub fn answer(&self, debt: Duration, now: Timestamp) -> Answer {
+        self.answer_nanos(saturating_nanos(debt), now)
     }
 
     #[inline]
-    fn answer_nanos(&self, debt: u64) -> ClThrottleAnswer {
+    fn answer_nanos(&self, debt: u64, now: Timestamp) -> Answer {
         let after = self.debt_after(debt);
-        let left = after.unwrap_or(debt);
         // A cost above the limit is never granted, so it has no retry time.
         let is_possible = self.cost < 0 || self.cost.unsigned_abs() <= self.span;
-        let retry = || debt.saturating_add_signed(self.cost).saturating_sub(self.span);
-        ClThrottleAnswer {
-            is_limited: after.is_none(),
-            limit: self.limit,
-            remaining: self.remaining(self.span.saturating_sub(left)),
-            retry_after: (after.is_none() && is_possible).then(|| Duration::from_nanos(retry())),
-            reset_after: Duration::from_nanos(left),
-        }
+        let outcome = match after {
+            Some(_) => Outcome::granted(Receipt::new(Cost::ZERO, now)),
+            None if is_possible => Outcome::denied_for(debt.saturating_add_signed(self.cost).saturating_sub(self.span)),
+            None => Outcome::never(),
+        };
+        let debt = after.unwrap_or(debt);
+        let remaining = self.remaining(self.span.saturating_sub(debt));
+        Answer::new(outcome, Status { limit: self.limit, remaining, reset: Duration::from_nanos(debt) })
     }
 
     /// The permits in `free` nanoseconds of the span.
@@ -194,14 +178,9 @@ impl ClThrottle {
     }
 
     /// Returns a denial that does not depend on the debt, such as that of a store without memory or without a connection.
-    pub fn denied(&self, retry_after: Duration) -> ClThrottleAnswer {
-        ClThrottleAnswer {
-            is_limited: true,
-            limit: self.limit,
-            remaining: 0,
-            retry_after: Some(retry_after),
-            reset_after: Duration::ZERO,
-        }
+    pub fn denied(&self, retry_after: Duration) -> Answer {
+        let outcome = Outcome::Denied { retry: Retry::After(retry_after) };
+        Answer::new(outcome, Status { limit: self.limit, remaining: 0, reset: Duration::ZERO })
     }
 
     /// Returns the share of one of `instances` processes that count by themselves: the rate divided, the burst divided
@@ -216,30 +195,30 @@ impl ClThrottle {
     }
 }
 
-impl ClThrottleAnswer {
-    /// The five integers of redis-cell's reply: limited, limit, remaining, retry_after, reset_after.
+impl Answer {
+    /// The five integers of redis-cell's reply to a [`ClThrottle`] call: limited, limit, remaining, retry_after,
+    /// reset_after.
     ///
     /// Times are in seconds, rounded up if they have at least a millisecond more; `retry_after` is -1 if there is none.
     ///
     /// ```
-    /// use diana_core::ClThrottle;
+    /// use diana_core::{ClThrottle, Timestamp};
     /// use std::time::Duration;
     ///
-    /// let call = ClThrottle::new(0, 1, 10, 1)?;
-    /// assert_eq!(call.answer(Duration::from_micros(9_000_900)).to_integers(), [1, 1, 0, 9, 9]);
-    /// assert_eq!(call.answer(Duration::from_millis(9_001)).to_integers(), [1, 1, 0, 10, 10]);
+    /// let (call, now) = (ClThrottle::new(0, 1, 10, 1)?, Timestamp::EPOCH);
+    /// assert_eq!(call.answer(Duration::from_micros(9_000_900), now).to_integers(), [1, 1, 0, 9, 9]);
+    /// assert_eq!(call.answer(Duration::from_millis(9_001), now).to_integers(), [1, 1, 0, 10, 10]);
     /// # Ok::<(), diana_core::ClThrottleError>(())
     /// ```
     #[inline]
     pub fn to_integers(&self) -> [i64; 5] {
         let integer = |value| i64::try_from(value).unwrap_or(i64::MAX);
         let seconds = |time: Duration| integer(time.as_secs() + u64::from(time.subsec_millis() > 0));
-        [
-            i64::from(self.is_limited),
-            integer(self.limit),
-            integer(self.remaining),
-            self.retry_after.map_or(-1, seconds),
-            seconds(self.reset_after),
-        ]
+        let Status { limit, remaining, reset } = self.status();
+        let retry_after = match self.outcome {
+            Outcome::Denied { retry: Retry::After(after) } => seconds(after),
+            _ => -1,
+        };
+        [i64::from(!self.is_granted()), integer(limit), integer(remaining), retry_after, seconds(reset)]
     }
 }

@@ -5,16 +5,15 @@
 //! charges all limits or none while it has them. `one_pass` does that for most requests, `check_then_take` for the rest.
 
 use super::budget::Budget;
-use super::erased_table::Keys;
+use super::erased_table::{KeyChange, KeyQuery, Keys};
 use super::limit_versions::Changes;
 use super::shards::Shards;
 use super::table::OnFull;
-use super::{Ask, LocalStore, StoreError};
+use super::{Ask, Change, LocalStore, Query};
 use crate::sync::{Arc, Mutex};
 use crate::{
-    Answer, ClThrottle, ClThrottleAnswer, Decision, Limit, LimitId, LimitIdHasher, MaxWait, MemoryBound, Sample,
+    Answer, ClThrottle, Cost, Decision, Limit, LimitId, LimitIdHasher, MaxWait, MemoryBound, Sample, Timestamp,
 };
-use crate::{TimeDebt, Timestamp};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
@@ -23,6 +22,7 @@ mod check_then_take;
 mod one_pass;
 mod saved_keys;
 
+use check_then_take::Request;
 pub use saved_keys::{HashSecret, InvalidSavedKeys, saved_key_count};
 
 /// Options of a table of keys: its memory, its locks, and what happens when it is full.
@@ -225,7 +225,7 @@ impl MemoryStore {
         let hash = self.shards.hash_bytes(ask.key);
         let mut shard = self.shards.lock(hash);
         let max_wait = max_wait.min(ask.max_wait);
-        self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, max_wait)
+        self.keys(&mut shard, ask.limit, now).query(hash, now, ask.cost, max_wait, KeyQuery::Take)
     }
 
     /// Decides like [`decide`](LocalStore::decide), and replaces `decision` by the result. It reuses the memory, which is
@@ -237,6 +237,24 @@ impl MemoryStore {
         }
         if !self.take_in_one_pass(asks, now, max_wait, decision.start_again()) {
             *decision = self.check_then_take(asks, now, max_wait);
+        }
+    }
+
+    /// Decides one [`CL.THROTTLE`](Query::ClThrottle) call for `key` of `limit`. Keys are bounded like those of other
+    /// limits; a new key that is denied for lack of memory is limited.
+    pub fn throttle(&self, limit: &Limit, key: &[u8], call: &ClThrottle, now: Timestamp) -> Answer {
+        let hash = self.shards.hash_bytes(key);
+        let mut shard = self.shards.lock(hash);
+        let keys = self.keys(&mut shard, limit, now);
+        keys.query(hash, now, Cost::ZERO, MaxWait::NONE, KeyQuery::ClThrottle(call))
+    }
+
+    /// Changes the key of each ask, one after the other.
+    fn change_each<'c>(&self, asks: &[Ask<'_>], now: Timestamp, change: impl Fn(&Ask<'_>) -> KeyChange<'c>) {
+        for ask in asks {
+            let hash = self.shards.hash_bytes(ask.key);
+            let mut shard = self.shards.lock(hash);
+            self.keys(&mut shard, ask.limit, now).change(hash, now, change(ask));
         }
     }
 
@@ -264,7 +282,7 @@ impl MemoryStore {
         let hash = self.shards.hash_bytes(ask.key);
         let mut shard = self.shards.lock(hash);
         let max_wait = ask.max_wait.min(max_wait);
-        self.keys(&mut shard, ask.limit, now).take_since(hash, since, now, ask.cost, max_wait)
+        self.keys(&mut shard, ask.limit, now).query(hash, now, ask.cost, max_wait, KeyQuery::TakeSince(since))
     }
 
     /// Reports the result of one response for `key` to `limit`. Only an [adaptive](crate::Adaptive) limit uses it.
@@ -274,7 +292,7 @@ impl MemoryStore {
         let known = shard.limits.contains_key(&limit.id());
         // A late sample does not recreate a limit that was dropped.
         if known && self.keys(&mut shard, limit, now).is_of_kind(limit.erased()) {
-            self.keys(&mut shard, limit, now).observe(hash, now, sample);
+            self.keys(&mut shard, limit, now).change(hash, now, KeyChange::Observe(sample));
         }
     }
 
@@ -339,56 +357,39 @@ impl MemoryStore {
 }
 
 impl LocalStore for MemoryStore {
-    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        if let [ask] = asks {
-            return Decision::new([self.decide_one(*ask, now, max_wait)]);
-        }
-        let mut decision = Decision::empty();
-        self.decide_into(asks, now, max_wait, &mut decision);
-        decision
-    }
-
-    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        let locations = self.locate(asks);
-        let mut locked = self.lock(&locations);
-        let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
-        self.answers(Self::keys_for_read, asks, &locations, &mut locked, now, peek)
-    }
-
-    fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
-        if decision.is_granted() {
-            let locations = self.locate(asks);
-            let mut locked = self.lock(&locations);
-            self.refund_locked(asks, &locations, &mut locked, decision, now);
+    #[inline]
+    fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Decision {
+        match (query, asks) {
+            (Query::Take(max_wait), [ask]) => Decision::new([self.decide_one(*ask, now, max_wait)]),
+            (Query::Take(max_wait), asks) => {
+                let mut decision = Decision::empty();
+                self.decide_into(asks, now, max_wait, &mut decision);
+                decision
+            }
+            (Query::Peek(max_wait), asks) => {
+                let locations = self.locate(asks);
+                let mut locked = self.lock(&locations);
+                let request = Request { asks, locations: &locations, now, max_wait };
+                self.answers(Self::keys_for_read, request, &mut locked, KeyQuery::Peek)
+            }
+            (Query::ClThrottle(call), asks) => {
+                Decision::new(asks.iter().map(|ask| self.throttle(ask.limit, ask.key, call, now)))
+            }
         }
     }
 
-    fn charge(&self, ask: Ask<'_>, now: Timestamp) {
-        let hash = self.shards.hash_bytes(ask.key);
-        let mut shard = self.shards.lock(hash);
-        self.keys(&mut shard, ask.limit, now).charge(hash, now, ask.cost);
-    }
-
-    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) {
-        let hash = self.shards.hash_bytes(key);
-        let mut shard = self.shards.lock(hash);
-        self.keys(&mut shard, limit, now).reset(hash, now);
-    }
-
-    /// Keys are bounded like those of other limits; a new key that is denied for lack of memory is limited.
-    fn throttle(
-        &self,
-        limit: &Limit,
-        key: &[u8],
-        call: &ClThrottle,
-        now: Timestamp,
-    ) -> Result<ClThrottleAnswer, StoreError> {
-        let hash = self.shards.hash_bytes(key);
-        let mut shard = self.shards.lock(hash);
-        let table = self.keys(&mut shard, limit, now).table_of::<TimeDebt>();
-        let table = table.ok_or_else(|| super::not_a_time_debt("memory", limit))?;
-        let answer = table.update(hash, now, |state, now| state.throttle(call, now));
-        Ok(answer.unwrap_or_else(|full| call.denied(full.retry_after)))
+    fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>) {
+        match change {
+            Change::Charge => self.change_each(asks, now, |ask| KeyChange::Charge(ask.cost)),
+            Change::Reset => self.change_each(asks, now, |_| KeyChange::Reset),
+            Change::Refund(decision) if decision.is_granted() => {
+                let locations = self.locate(asks);
+                let mut locked = self.lock(&locations);
+                self.refund_locked(asks, &locations, &mut locked, decision, now);
+            }
+            // Permits in this process do not expire.
+            Change::Refund(_) | Change::Extend(_) => {}
+        }
     }
 
     /// Drops all counts of a limit that is no longer used.

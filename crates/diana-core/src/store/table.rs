@@ -22,19 +22,20 @@
 //! in it until that cell is full again, so no usage is lost when the table has space again.
 
 use super::budget::Budget;
+use super::erased_table::{AnyTable, KeyQuery};
 use super::segment::Segment;
 use crate::sync::Arc;
 use crate::wait::count_wait_from;
 use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Sample, Status, Timestamp, WaitMode};
 use smallvec::{SmallVec, smallvec};
 
+mod cl_throttle;
 mod grow_and_sweep;
 mod limit_change;
 mod packed_bucket_take;
 mod saved_keys;
 mod tentative_take;
 mod undo;
-mod update;
 
 use grow_and_sweep::SWEEP_INTERVAL;
 use limit_change::OldParameters;
@@ -129,6 +130,7 @@ impl<A: Algorithm> Table<A> {
     }
 
     /// Takes `cost` from the key with `hash`, waiting at most `max_wait`.
+    #[inline(always)]
     pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let now = self.tick(now);
         let index = self.touch(hash);
@@ -167,19 +169,7 @@ impl<A: Algorithm> Table<A> {
                 let after = self.algorithm.heap_bytes(state);
                 if after == 0 { answer } else { self.check_growth(hash, now, answer, 0, after) }
             }
-            _ => count_wait_from(self.take(hash, now, cost, max_wait), since),
-        }
-    }
-
-    /// Returns `true` if [`take`](Self::take) would grant: a peek without computing the status.
-    pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
-        let index = self.touch(hash);
-        let at = self.latest.max(now);
-        match self.segments[index].get(hash) {
-            Some(state) if self.algorithm.heap_growth(state, at) == 0 => {
-                self.algorithm.peek(state, at, cost, max_wait).is_granted()
-            }
-            _ => self.peek(hash, now, cost, max_wait).is_granted(),
+            _ => count_wait_from(self.query(hash, now, cost, max_wait, KeyQuery::Take), since),
         }
     }
 

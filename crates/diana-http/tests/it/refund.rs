@@ -2,8 +2,8 @@
 
 use crate::support::{client, file, filter, get, granted, now};
 use bytes::Bytes;
-use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
-use diana::{Engine, EngineOptions, MaxWait, Timestamp};
+use diana::store::{Ask, Change, Decision, LocalStore, MemoryStore, Query, Store, StoreError};
+use diana::{Engine, EngineOptions, Timestamp};
 use diana_http::{Filter, HttpAttributes, RequestPermit};
 use http::Response;
 use http_body::{Body, Frame};
@@ -191,24 +191,15 @@ impl Shared {
 }
 
 impl Store for Shared {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        self.respond(|counts| LocalStore::decide(counts, asks, now, max_wait)).await
+    async fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, StoreError> {
+        match query {
+            Query::Peek(_) => Ok(LocalStore::query(&*self.counts, asks, now, query)),
+            query => self.respond(|counts| LocalStore::query(counts, asks, now, query)).await,
+        }
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        Ok(LocalStore::peek(&*self.counts, asks, now, max_wait))
-    }
-
-    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        self.respond(|counts| LocalStore::refund(counts, asks, decision, now)).await
-    }
-
-    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
-        self.respond(|counts| LocalStore::charge(counts, ask, now)).await
-    }
-
-    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        self.respond(|counts| LocalStore::reset(counts, limit, key, now)).await
+    async fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>) -> Result<(), StoreError> {
+        self.respond(|counts| LocalStore::change(counts, asks, now, change)).await
     }
 }
 

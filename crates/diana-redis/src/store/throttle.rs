@@ -10,8 +10,8 @@ use crate::link::{CallError, Counter};
 use crate::options::{TimeSource, WhenDown};
 use crate::script_runner::CallContext;
 use diana_core::{
-    Ask, ClThrottle, ClThrottleAnswer, Cost, Limit, LocalStore, MAX_PERMITS, MaxWait, MemoryStore, StoreError,
-    TimeDebt, Timestamp,
+    Answer, Ask, ClThrottle, Cost, Limit, LocalStore, MAX_PERMITS, MaxWait, MemoryStore, StoreError, TimeDebt,
+    Timestamp,
 };
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
@@ -43,10 +43,10 @@ impl Default for LocalDebts {
 
 impl LocalDebts {
     /// Answers a call as one of `instances`.
-    fn answer(&self, name: &[u8], call: &ClThrottle, instances: u64, now: Timestamp) -> ClThrottleAnswer {
+    fn answer(&self, name: &[u8], call: &ClThrottle, instances: u64, now: Timestamp) -> Answer {
         let answer = self.debts.throttle(&self.limit, name, &call.divided(instances), now);
         self.is_owed.store(true, Ordering::Release);
-        answer.unwrap_or_else(|_| unreachable!("the limit is a `TimeDebt`"))
+        answer
     }
 
     /// Removes the debt of a key, and returns what Redis is owed.
@@ -87,7 +87,7 @@ impl Inner {
         key: &[u8],
         call: &ClThrottle,
         now: Timestamp,
-    ) -> Result<ClThrottleAnswer, StoreError> {
+    ) -> Result<Answer, StoreError> {
         if limit.algorithm::<TimeDebt>().is_none() {
             let reason = "a CL.THROTTLE limit has no parameters of its own; its algorithm is `TimeDebt`".to_owned();
             return Err(StoreError::Unsupported { store: "redis".to_owned(), limit: limit.name().to_owned(), reason });
@@ -113,7 +113,7 @@ impl Inner {
                 self.throttle_debts.answer(&name, call, shares, self.local_now(now))
             }
             WhenDown::Deny => call.denied(RETRY_AFTER),
-            WhenDown::Allow => call.answer(Duration::ZERO),
+            WhenDown::Allow => call.answer(Duration::ZERO, now),
         })
     }
 
@@ -123,7 +123,7 @@ impl Inner {
         call: &ClThrottle,
         owed: Duration,
         context: CallContext,
-    ) -> Result<ClThrottleAnswer, CallError> {
+    ) -> Result<Answer, CallError> {
         match self.run_throttle(name, call, owed, context).await {
             // The answer has arrived, so it was not late: Redis's clock was changed. The offset is updated by now.
             Err(CallError::Late) => self.run_throttle(name, call, owed, context).await,
@@ -141,7 +141,7 @@ impl Inner {
         call: &ClThrottle,
         owed: Duration,
         context: CallContext,
-    ) -> Result<ClThrottleAnswer, CallError> {
+    ) -> Result<Answer, CallError> {
         let runner = &self.client.runner;
         let part = runner.link.part(name);
         let deadline = runner.deadline(part, context);
@@ -162,8 +162,8 @@ impl Inner {
             runner.link.learn(part, reply.now);
         }
         let (limited, debt) = reply.decided.ok_or(CallError::Late)?;
-        let answer = call.answer(debt);
-        if answer.is_limited == limited { Ok(answer) } else { Err(CallError::disagreement()) }
+        let answer = call.answer(debt, context.now);
+        if answer.is_granted() != limited { Ok(answer) } else { Err(CallError::disagreement()) }
     }
 }
 

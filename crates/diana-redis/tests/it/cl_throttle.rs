@@ -2,8 +2,7 @@
 
 use crate::support::*;
 use diana_core::{
-    ClThrottle, ClThrottleAnswer, Clock, Limit, LocalStore, MemoryStore, Store, SystemClock, TimeDebt, Timestamp,
-    TokenBucket,
+    Ask, ClThrottle, Clock, Limit, MemoryStore, Query, Store, StoreError, SystemClock, TimeDebt, Timestamp, TokenBucket,
 };
 use diana_redis::{Options, RedisStore, TimeSource, WhenDown};
 use diana_testing::RedisServer;
@@ -26,15 +25,26 @@ fn ten_an_hour() -> ClThrottle {
     call(9, 10, 3_600, 1)
 }
 
-async fn throttle(store: &RedisStore, key: &[u8], call: &ClThrottle) -> ClThrottleAnswer {
-    Store::throttle(store, &limit(), key, call, SystemClock.now()).await.unwrap()
+/// Returns the answer to a call of a limit.
+async fn query(
+    store: &RedisStore,
+    limit: &Limit,
+    key: &[u8],
+    call: &ClThrottle,
+    now: Timestamp,
+) -> Result<diana_core::Answer, StoreError> {
+    Ok(store.query(&[Ask::one(limit, key)], now, Query::ClThrottle(call)).await?.answers()[0])
+}
+
+async fn throttle(store: &RedisStore, key: &[u8], call: &ClThrottle) -> diana_core::Answer {
+    query(store, &limit(), key, call, SystemClock.now()).await.unwrap()
 }
 
 /// Returns how many of `calls` are granted.
 async fn granted(store: &RedisStore, key: &[u8], calls: usize) -> usize {
     let mut granted = 0;
     for _ in 0..calls {
-        granted += usize::from(!throttle(store, key, &ten_an_hour()).await.is_limited);
+        granted += usize::from(throttle(store, key, &ten_an_hour()).await.is_granted());
     }
     granted
 }
@@ -64,8 +74,8 @@ fn redis_and_memory_agree() {
                 now = now + Duration::from_nanos(wait);
                 let Ok(call) = ClThrottle::new(max_burst, count, period, quantity) else { continue };
                 let key = [&scenario.get().to_be_bytes()[..], &[key]].concat();
-                let expected = LocalStore::throttle(&memory, &limit, &key, &call, now).unwrap();
-                let found = runtime.block_on(Store::throttle(&store, &limit, &key, &call, now)).unwrap();
+                let expected = memory.throttle(&limit, &key, &call, now);
+                let found = runtime.block_on(query(&store, &limit, &key, &call, now)).unwrap();
                 prop_assert_eq!(found, expected, "{:?} at {:?}", call, now);
                 decided.set(decided.get() + 1);
             }
@@ -94,11 +104,11 @@ async fn two_stores_admit_exactly_the_limit() {
     // Each key space has its own counts, and the key is dropped by Redis when its debt is paid.
     let other = Limit::new("CL.THROTTLE.1", TimeDebt);
     let now = SystemClock.now();
-    assert!(!Store::throttle(&stores[0], &other, b"\xff\0 any bytes", &ten_an_hour(), now).await.unwrap().is_limited);
+    assert!(query(&stores[0], &other, b"\xff\0 any bytes", &ten_an_hour(), now).await.unwrap().is_granted());
     let keys = redis.cli(&["--no-raw", "KEYS", "diana:CL.THROTTLE*"]).unwrap();
     assert_eq!(keys.lines().count(), 2, "{keys}");
     let name = "diana:CL.THROTTLE.0:{short}";
-    assert!(!throttle(&stores[0], b"short", &call(0, 100, 1, 1)).await.is_limited);
+    assert!(throttle(&stores[0], b"short", &call(0, 100, 1, 1)).await.is_granted());
     let has_expired = || (redis.cli(&["EXISTS", name]).unwrap().trim() == "0").then_some(());
     diana_testing::wait_until("the key has expired", SOON, has_expired).unwrap();
 }
@@ -117,7 +127,7 @@ async fn grants_of_an_outage_are_charged_afterwards() {
     until_healthy(&store).await;
     // Redis is empty, but what was granted meanwhile is charged; a new key has the whole limit.
     assert_eq!(granted(&store, b"x", 5).await, 0);
-    assert_eq!(throttle(&store, b"x", &call(9, 10, 3_600, 0)).await.remaining, 0);
+    assert_eq!(throttle(&store, b"x", &call(9, 10, 3_600, 0)).await.status().remaining, 0);
     assert_eq!(granted(&store, b"y", 30).await, 10);
     assert!(is_healthy(&store));
 }
@@ -145,5 +155,5 @@ async fn a_foreign_key_is_counted_in_process() {
     assert_eq!(granted(&store, b"list", 30).await, 10);
     assert!(is_healthy(&store));
     let limit = Limit::new("bucket", TokenBucket::new("1/s".parse().unwrap()));
-    assert!(Store::throttle(&store, &limit, b"x", &ten_an_hour(), SystemClock.now()).await.is_err());
+    assert!(query(&store, &limit, b"x", &ten_an_hour(), SystemClock.now()).await.is_err());
 }

@@ -1,6 +1,6 @@
 //! The writer of replies, in RESP 2 or RESP 3.
 
-use diana::ClThrottleAnswer;
+use diana::Answer;
 
 /// The version of the protocol, which a client selects with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,8 +102,8 @@ impl ReplyBuffer {
 
     /// The answer of `CL.THROTTLE`.
     #[inline]
-    pub(super) fn throttle(&mut self, answer: &ClThrottleAnswer) {
-        self.counts.decision(!answer.is_limited);
+    pub(super) fn throttle(&mut self, answer: &Answer) {
+        self.counts.decision(!answer.is_granted());
         self.five_integers(answer.to_integers());
     }
 

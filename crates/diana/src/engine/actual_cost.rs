@@ -10,8 +10,8 @@ use super::asks::{AskList, Scope, ScopedDecision};
 use super::{EngineState, Verdict};
 use crate::ruleset::CompiledLimit;
 use diana_core::{
-    Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
-    Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
+    Answer, Ask, Change, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome,
+    Quota, Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
 };
 use diana_rules::rule::{CostOf, CountedIn, OnStatus, Rule};
 use smallvec::SmallVec;
@@ -237,7 +237,7 @@ impl EngineState {
                 match self.shared.as_ref().filter(|_| limit.counted_in == CountedIn::Shared) {
                     Some(shared) => {
                         // If the store is unreachable, the charge is lost.
-                        let _ = shared.charge(ask, now).await;
+                        let _ = shared.change(&[ask], now, Change::Charge).await;
                     }
                     None => LocalStore::charge(&self.counts.store, ask, now),
                 }
@@ -256,11 +256,10 @@ impl EngineState {
             Some(shared) => {
                 // If the store is unreachable, the estimate stays.
                 if !returned.is_empty() {
-                    let _ = shared.refund(&returned, &refunded, now).await;
+                    let _ = shared.change(&returned, now, Change::Refund(&refunded)).await;
                 }
-                for ask in charged {
-                    let _ = shared.charge(ask, now).await;
-                }
+                let charged = charged;
+                let _ = shared.change(&charged, now, Change::Charge).await;
             }
             None => {
                 if !returned.is_empty() {

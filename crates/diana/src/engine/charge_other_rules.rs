@@ -6,7 +6,7 @@ use super::local_counts::LocalCounts;
 use super::shared_store::SharedStore;
 use super::{EngineState, Verdict};
 use crate::ruleset::{ChargedRule, CompiledLimit, Matches, RequestOutcome};
-use diana_core::{Ask, LocalStore};
+use diana_core::{Ask, Change, LocalStore};
 use diana_rules::rule::{CountedIn, Mode};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl EngineState {
 pub(super) async fn charge_in_background(store: Arc<dyn SharedStore>, counts: Arc<LocalCounts>, owned: OwnedAsks) {
     for ask in &owned.as_asks() {
         // If the store fails, it is charged in this process, which then decides.
-        if store.charge(*ask, counts.now()).await.is_err() {
+        if store.change(&[*ask], counts.now(), Change::Charge).await.is_err() {
             LocalStore::charge(&counts.store, *ask, counts.now());
         }
     }

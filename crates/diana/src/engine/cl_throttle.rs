@@ -6,7 +6,7 @@
 use super::EngineState;
 use super::local_counts::LocalCounts;
 use super::shared_store::BoxFuture;
-use diana_core::{ClThrottle, ClThrottleAnswer, Limit, LocalStore, TimeDebt, Timestamp};
+use diana_core::{Answer, Ask, ClThrottle, Cost, Limit, Query, TimeDebt, Timestamp};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -68,17 +68,8 @@ impl<'a> ThrottleNow<'a> {
 
     /// Decides one call for `key`.
     #[inline]
-    pub fn throttle(&self, key: &[u8], call: &ClThrottle) -> ClThrottleAnswer {
-        self.counts.throttle(self.limit, key, call, self.now)
-    }
-}
-
-impl LocalCounts {
-    /// Decides a call by the counts of this process.
-    #[inline]
-    fn throttle(&self, limit: &Limit, key: &[u8], call: &ClThrottle, now: Timestamp) -> ClThrottleAnswer {
-        let answer = LocalStore::throttle(&self.store, limit, key, call, now);
-        answer.unwrap_or_else(|_| unreachable!("the limit is a `TimeDebt`"))
+    pub fn throttle(&self, key: &[u8], call: &ClThrottle) -> Answer {
+        self.counts.store.throttle(self.limit, key, call, self.now)
     }
 }
 
@@ -88,8 +79,8 @@ pub struct ThrottleFuture(ThrottleState);
 
 enum ThrottleState {
     /// It is `None` once it is returned.
-    Ready(Option<ClThrottleAnswer>),
-    Waiting(BoxFuture<'static, ClThrottleAnswer>),
+    Ready(Option<Answer>),
+    Waiting(BoxFuture<'static, Answer>),
 }
 
 impl ThrottleFuture {
@@ -98,21 +89,21 @@ impl ThrottleFuture {
         let (counts, limit) = (&state.counts, &state.throttle_limits.0[usize::from(space.0)]);
         let now = counts.now();
         let Some(shared) = &state.shared else {
-            return Self(ThrottleState::Ready(Some(counts.throttle(limit, key, call, now))));
+            return Self(ThrottleState::Ready(Some(counts.store.throttle(limit, key, call, now))));
         };
         let (shared, counts) = (Arc::clone(shared), Arc::clone(counts));
         let (limit, key, call) = (limit.clone(), key.to_vec(), *call);
         Self(ThrottleState::Waiting(Box::pin(async move {
-            match shared.throttle(&limit, &key, &call, now).await {
-                Ok(answer) => answer,
-                Err(_) => counts.throttle(&limit, &key, &call, now),
-            }
+            let asks = [Ask::new(&limit, &key, Cost::ZERO)];
+            let decision = shared.query(&asks, now, Query::ClThrottle(&call)).await;
+            let answer = decision.ok().and_then(|decision| decision.answers().first().copied());
+            answer.unwrap_or_else(|| counts.store.throttle(&limit, &key, &call, now))
         })))
     }
 
     /// Returns the answer if it is ready, else `self`.
     #[inline]
-    pub fn now(self) -> Result<ClThrottleAnswer, Self> {
+    pub fn now(self) -> Result<Answer, Self> {
         match self.0 {
             ThrottleState::Ready(Some(answer)) => Ok(answer),
             state => Err(Self(state)),
@@ -121,9 +112,9 @@ impl ThrottleFuture {
 }
 
 impl Future for ThrottleFuture {
-    type Output = ClThrottleAnswer;
+    type Output = Answer;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ClThrottleAnswer> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
         match &mut self.get_mut().0 {
             // Polled after completion, it is pending.
             ThrottleState::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),

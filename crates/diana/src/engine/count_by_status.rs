@@ -15,7 +15,7 @@ use super::charge_other_rules::charge_in_background;
 use super::permit::poll_once;
 use super::{ActualCost, EngineState, Verdict};
 use crate::ruleset::{ChargedAt, CompiledRule, KeyOutcome, MatchedRule, Needs};
-use diana_core::{Answer, Ask, Cost, Decision, LocalStore, MaxWait, Status};
+use diana_core::{Answer, Ask, Cost, Decision, LocalStore, MaxWait, Query, Status};
 use diana_rules::rule::{CountedIn, Mode, Rule};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl EngineState {
         }
         let (at, max_wait) = (verdict.at(), MaxWait::NONE);
         let looked = match &self.shared {
-            Some(shared) if is_shared => shared.peek(&asks, at, max_wait).await.ok(),
+            Some(shared) if is_shared => shared.query(&asks, at, Query::Peek(max_wait)).await.ok(),
             _ => None,
         };
         let is_local = looked.is_none();

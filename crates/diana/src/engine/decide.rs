@@ -7,7 +7,7 @@ use super::verdict::RecycledVerdict;
 use super::{AcquireFuture, ActiveRules, Engine, EngineState, Verdict};
 use crate::ruleset::{CompiledRule, DenyReason, MatchedRule, Needs, Plan, Purpose};
 use arc_swap::ArcSwap;
-use diana_core::{Cost, LocalStore, MaxWait};
+use diana_core::{Cost, LocalStore, MaxWait, Query};
 use diana_rules::rule::{CountedIn, Mode};
 use std::time::Duration;
 
@@ -226,7 +226,7 @@ impl EngineState {
             let (at, max_wait) = (verdict.at(), MaxWait::FOREVER);
             let peeked = match &self.shared {
                 Some(shared) if matches!(scope, Scope::Shared | Scope::Look(CountedIn::Shared)) => {
-                    shared.peek(&asks, at, max_wait).await.ok()
+                    shared.query(&asks, at, Query::Peek(max_wait)).await.ok()
                 }
                 _ => None,
             };

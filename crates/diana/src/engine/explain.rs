@@ -4,7 +4,7 @@ use crate::engine::asks::Scope;
 use crate::engine::verdict::time;
 use crate::engine::{Engine, Verdict};
 use crate::ruleset::ExplainedRule;
-use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry};
+use diana_core::{Answer, Decision, LocalStore, MaxWait, Query, Retry};
 use diana_rules::Attributes;
 use diana_rules::rule::{CountByStatus, CountedIn, Missing, Mode, OnStatus};
 use std::fmt;
@@ -96,7 +96,9 @@ impl Engine {
     async fn peek(&self, verdict: &Verdict, scope: Scope, counted_in: CountedIn) -> Decision {
         let asks = verdict.asks(scope);
         let peeked = match (&self.state.shared, counted_in) {
-            (Some(shared), CountedIn::Shared) => shared.peek(&asks, verdict.at(), MaxWait::FOREVER).await.ok(),
+            (Some(shared), CountedIn::Shared) => {
+                shared.query(&asks, verdict.at(), Query::Peek(MaxWait::FOREVER)).await.ok()
+            }
             _ => None,
         };
         peeked.unwrap_or_else(|| LocalStore::peek(self.local(), &asks, verdict.at(), MaxWait::FOREVER))

@@ -7,7 +7,7 @@ use super::Engine;
 use super::shared_store::SharedStore;
 use crate::RuleSet;
 use crate::ruleset::{ChargedAt, CompiledLimit, InvalidKey, Listed, Matches, Purpose};
-use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, StoreError};
+use diana_core::{Ask, Change, Cost, Decision, LocalStore, MaxWait, Query, Retry, StoreError};
 use diana_rules::Attributes;
 use diana_rules::rule::CountedIn;
 use std::sync::Arc;
@@ -243,16 +243,13 @@ impl Engine {
         let (asks, counted_in) = (named.asks(), named.counted_in());
         match operation {
             KeyOperation::Reset => {
-                for ask in &asks {
-                    self.reset_count(ask, counted_in).await?;
-                }
+                self.change_counts(&asks, counted_in, Change::Reset).await?;
                 // Waiters can be granted earlier than predicted.
                 self.state.counts.wake(&asks);
             }
             KeyOperation::Charge(cost) => {
-                for ask in asks {
-                    self.charge_count(Ask { cost, ..ask }, counted_in).await?;
-                }
+                let asks = asks.into_iter().map(|ask| Ask { cost, ..ask }).collect::<Vec<_>>();
+                self.change_counts(&asks, counted_in, Change::Charge).await?;
             }
             KeyOperation::Refund(cost) => self.refund_limits(named.limits(), &named.key, counted_in, cost).await?,
         }
@@ -277,9 +274,9 @@ impl Engine {
             if used == 0 {
                 continue;
             }
-            self.reset_count(ask, counted_in).await?;
+            self.change_counts(&[*ask], counted_in, Change::Reset).await?;
             if let Ok(still_used) = Cost::new(used.saturating_sub(cost.get())) {
-                self.charge_count(Ask { cost: still_used, ..*ask }, counted_in).await?;
+                self.change_counts(&[Ask { cost: still_used, ..*ask }], counted_in, Change::Charge).await?;
             }
         }
         self.state.counts.wake(&asks);
@@ -322,26 +319,21 @@ impl Engine {
 
     async fn peek_counts(&self, asks: &[Ask<'_>], counted_in: CountedIn) -> Result<Decision, StoreError> {
         match self.shared_for(counted_in) {
-            Some(shared) => shared.peek(asks, self.now(), MaxWait::NONE).await,
+            Some(shared) => shared.query(asks, self.now(), Query::Peek(MaxWait::NONE)).await,
             None => Ok(LocalStore::peek(self.local(), asks, self.now(), MaxWait::NONE)),
         }
     }
 
-    async fn reset_count(&self, ask: &Ask<'_>, counted_in: CountedIn) -> Result<(), StoreError> {
+    async fn change_counts(
+        &self,
+        asks: &[Ask<'_>],
+        counted_in: CountedIn,
+        change: Change<'_>,
+    ) -> Result<(), StoreError> {
         match self.shared_for(counted_in) {
-            Some(shared) => shared.reset(ask.limit, ask.key, self.now()).await,
+            Some(shared) => shared.change(asks, self.now(), change).await,
             None => {
-                LocalStore::reset(self.local(), ask.limit, ask.key, self.now());
-                Ok(())
-            }
-        }
-    }
-
-    async fn charge_count(&self, ask: Ask<'_>, counted_in: CountedIn) -> Result<(), StoreError> {
-        match self.shared_for(counted_in) {
-            Some(shared) => shared.charge(ask, self.now()).await,
-            None => {
-                LocalStore::charge(self.local(), ask, self.now());
+                LocalStore::change(self.local(), asks, self.now(), change);
                 Ok(())
             }
         }

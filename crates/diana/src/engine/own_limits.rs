@@ -3,7 +3,7 @@
 use super::asks::{AskList, OwnedAsks, Scope, ScopedDecision};
 use super::shared_store::InFlightQuery;
 use super::{Engine, EngineState, KeySpace, ThrottleFuture, ThrottleNow, Verdict};
-use diana_core::{Ask, ClThrottle, Cost, Decision, Limit, LocalStore, MaxWait};
+use diana_core::{Ask, ClThrottle, Cost, Decision, Limit, LocalStore, MaxWait, Query};
 use std::sync::Arc;
 
 /// A decision by limits that are not those of rules. Dropping it refunds what was charged, unless it is [kept](Self::keep).
@@ -44,7 +44,7 @@ impl Engine {
         let state = &self.state;
         let shared = match &state.shared {
             Some(shared) if is_peek => {
-                shared.peek(asks, now, MaxWait::NONE).await.ok().map(|decision| (decision, false))
+                shared.query(asks, now, Query::Peek(MaxWait::NONE)).await.ok().map(|decision| (decision, false))
             }
             Some(shared) => {
                 let query = InFlightQuery::of_limits(asks, now, shared, &state.counts, &state.background);
@@ -86,8 +86,8 @@ impl Engine {
     /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
     /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
     /// let call = ClThrottle::new(0, 1, 60, 1)?;
-    /// assert!(!engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
-    /// assert!(engine.throttle(KeySpace::default(), b"alice", &call).await.is_limited);
+    /// assert!(engine.throttle(KeySpace::default(), b"alice", &call).await.is_granted());
+    /// assert!(!engine.throttle(KeySpace::default(), b"alice", &call).await.is_granted());
     /// # Ok(())
     /// # }
     /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
@@ -110,8 +110,8 @@ impl Engine {
     /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
     /// let call = ClThrottle::new(0, 1, 60, 1)?;
     /// let calls = engine.throttle_now(KeySpace::default()).ok_or("the counts are in this process")?;
-    /// assert!(!calls.throttle(b"alice", &call).is_limited);
-    /// assert!(calls.throttle(b"alice", &call).is_limited);
+    /// assert!(calls.throttle(b"alice", &call).is_granted());
+    /// assert!(!calls.throttle(b"alice", &call).is_granted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]

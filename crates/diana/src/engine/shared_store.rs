@@ -13,8 +13,7 @@ use super::verdict::Verdict;
 use crate::ruleset::Needs;
 pub(super) use background::Background;
 use diana_core::{
-    Ask, ClThrottle, ClThrottleAnswer, Decision, Limit, LocalStore, MaxWait, RefundFuture, ResetListener, Store,
-    StoreError, Timestamp,
+    Ask, Change, Decision, Limit, LocalStore, MaxWait, Query, RefundFuture, ResetListener, Store, StoreError, Timestamp,
 };
 use diana_rules::rule::CountedIn;
 pub(super) use keepalive::{HeldLeases, LeaseGuard};
@@ -29,38 +28,23 @@ pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A [`Store`] with its type erased; `Store` itself returns `impl Future`, so it can't be a trait object.
 ///
-/// A decision is one boxed future, [`query`](Self::query), however many calls of the store it takes.
+/// A decision is one boxed future, [`run`](Self::run), however many calls of the store it takes.
 pub(super) trait SharedStore: Send + Sync {
     /// Decides all queries of a request, in their order, until one of an active rule is denied.
-    fn query(self: Arc<Self>, query: SharedQuery) -> BoxFuture<'static, QueryResult>;
-    fn peek<'a>(
+    fn run(self: Arc<Self>, query: SharedQuery) -> BoxFuture<'static, QueryResult>;
+    fn query<'a>(
         &'a self,
         asks: &'a [Ask<'a>],
         now: Timestamp,
-        max_wait: MaxWait,
+        query: Query<'a>,
     ) -> BoxFuture<'a, Result<Decision, StoreError>>;
-    fn refund<'a>(
+    fn change<'a>(
         &'a self,
         asks: &'a [Ask<'a>],
-        decision: &'a Decision,
         now: Timestamp,
+        change: Change<'a>,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
     fn start_refund(self: Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture;
-    fn charge<'a>(&'a self, ask: Ask<'a>, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
-    fn reset<'a>(&'a self, limit: &'a Limit, key: &'a [u8], now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
-    fn throttle<'a>(
-        &'a self,
-        limit: &'a Limit,
-        key: &'a [u8],
-        call: &'a ClThrottle,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<ClThrottleAnswer, StoreError>>;
-    fn extend<'a>(
-        &'a self,
-        asks: &'a [Ask<'a>],
-        decision: &'a Decision,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
     fn extend_every(&self) -> Option<Duration>;
     fn on_reset(&self, listener: Weak<dyn ResetListener>);
     fn is_fallback(&self, decision: &Decision) -> bool;
@@ -70,57 +54,30 @@ pub(super) trait SharedStore: Send + Sync {
 }
 
 impl<S: Store + 'static> SharedStore for S {
-    fn query(self: Arc<Self>, query: SharedQuery) -> BoxFuture<'static, QueryResult> {
+    fn run(self: Arc<Self>, query: SharedQuery) -> BoxFuture<'static, QueryResult> {
         Box::pin(async move { query.run(&*self).await })
     }
 
-    fn peek<'a>(
+    fn query<'a>(
         &'a self,
         asks: &'a [Ask<'a>],
         now: Timestamp,
-        max_wait: MaxWait,
+        query: Query<'a>,
     ) -> BoxFuture<'a, Result<Decision, StoreError>> {
-        Box::pin(Store::peek(self, asks, now, max_wait))
+        Box::pin(Store::query(self, asks, now, query))
     }
 
-    fn refund<'a>(
+    fn change<'a>(
         &'a self,
         asks: &'a [Ask<'a>],
-        decision: &'a Decision,
         now: Timestamp,
+        change: Change<'a>,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Store::refund(self, asks, decision, now))
+        Box::pin(Store::change(self, asks, now, change))
     }
 
     fn start_refund(self: Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture {
         Store::start_refund(&self, asks, decision, now)
-    }
-
-    fn charge<'a>(&'a self, ask: Ask<'a>, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Store::charge(self, ask, now))
-    }
-
-    fn reset<'a>(&'a self, limit: &'a Limit, key: &'a [u8], now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Store::reset(self, limit, key, now))
-    }
-
-    fn throttle<'a>(
-        &'a self,
-        limit: &'a Limit,
-        key: &'a [u8],
-        call: &'a ClThrottle,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<ClThrottleAnswer, StoreError>> {
-        Box::pin(Store::throttle(self, limit, key, call, now))
-    }
-
-    fn extend<'a>(
-        &'a self,
-        asks: &'a [Ask<'a>],
-        decision: &'a Decision,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Store::extend(self, asks, decision, now))
     }
 
     fn extend_every(&self) -> Option<Duration> {
@@ -231,7 +188,7 @@ impl<'e> InFlightQuery<'e> {
         counts: &'e Arc<LocalCounts>,
         background: &'e Background,
     ) -> Self {
-        let query = Arc::clone(store).query(SharedQuery::new(verdict, counts));
+        let query = Arc::clone(store).run(SharedQuery::new(verdict, counts));
         Self { store, counts, background, at: verdict.at(), query: Some(query) }
     }
 
@@ -243,7 +200,7 @@ impl<'e> InFlightQuery<'e> {
         counts: &'e Arc<LocalCounts>,
         background: &'e Background,
     ) -> Self {
-        let query = Arc::clone(store).query(SharedQuery::of_limits(asks, counts, at));
+        let query = Arc::clone(store).run(SharedQuery::of_limits(asks, counts, at));
         Self { store, counts, background, at, query: Some(query) }
     }
 }
@@ -277,7 +234,7 @@ impl Drop for InFlightQuery<'_> {
                     counts.refund(&asks, &decision);
                 } else {
                     // If the refund fails, the charges still expire with time, except those of a total.
-                    let _ = store.refund(&asks, &decision, counts.now()).await;
+                    let _ = store.change(&asks, counts.now(), Change::Refund(&decision)).await;
                     counts.wake(&asks);
                 }
             }

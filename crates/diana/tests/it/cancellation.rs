@@ -3,8 +3,8 @@
 
 use crate::support::{Decides, account, clock, file};
 use diana::rules::{Document, RuleFile};
-use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
-use diana::{Engine, EngineOptions, MaxWait, Timestamp, connect, registry};
+use diana::store::{Ask, Change, Decision, LocalStore, MemoryStore, Query, Store, StoreError};
+use diana::{Engine, EngineOptions, Timestamp, connect, registry};
 use diana_testing::{RedisServer, wait_until};
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -19,28 +19,16 @@ struct DelayedStore {
 }
 
 impl Store for DelayedStore {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        let decision = LocalStore::decide(&*self.counts, asks, now, max_wait);
-        self.may_respond.acquire().await.unwrap().forget();
+    async fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, StoreError> {
+        let decision = LocalStore::query(&*self.counts, asks, now, query);
+        if !matches!(query, Query::Peek(_)) {
+            self.may_respond.acquire().await.unwrap().forget();
+        }
         Ok(decision)
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        Ok(LocalStore::peek(&*self.counts, asks, now, max_wait))
-    }
-
-    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        LocalStore::refund(&*self.counts, asks, decision, now);
-        Ok(())
-    }
-
-    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
-        LocalStore::charge(&*self.counts, ask, now);
-        Ok(())
-    }
-
-    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        LocalStore::reset(&*self.counts, limit, key, now);
+    async fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>) -> Result<(), StoreError> {
+        LocalStore::change(&*self.counts, asks, now, change);
         Ok(())
     }
 }

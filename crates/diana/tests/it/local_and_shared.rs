@@ -1,8 +1,8 @@
 //! Local and shared rules in one decision.
 
 use crate::support::{Decides, account, clock, decide, decision_text, file, now};
-use diana::store::{Ask, Decision, Limit, LocalStore, MemoryStore, Store, StoreError};
-use diana::{Engine, EngineOptions, ManualClock, MaxWait, Timestamp};
+use diana::store::{Ask, Change, Decision, LocalStore, MemoryStore, Query, Store, StoreError};
+use diana::{Engine, EngineOptions, ManualClock, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -35,24 +35,12 @@ impl Shared {
 }
 
 impl Store for Shared {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        self.respond(|counts| LocalStore::decide(counts, asks, now, max_wait)).await
+    async fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, StoreError> {
+        self.respond(|counts| LocalStore::query(counts, asks, now, query)).await
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        self.respond(|counts| LocalStore::peek(counts, asks, now, max_wait)).await
-    }
-
-    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        self.respond(|counts| LocalStore::refund(counts, asks, decision, now)).await
-    }
-
-    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
-        self.respond(|counts| LocalStore::charge(counts, ask, now)).await
-    }
-
-    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        self.respond(|counts| LocalStore::reset(counts, limit, key, now)).await
+    async fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>) -> Result<(), StoreError> {
+        self.respond(|counts| LocalStore::change(counts, asks, now, change)).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{engine as local_engine, file};
 use diana::rules::{Document, RuleFile};
-use diana::{ClThrottle, ClThrottleAnswer, Engine, KeySpace, connect, registry};
+use diana::{Answer, ClThrottle, Engine, KeySpace, connect, registry};
 use diana_testing::RedisServer;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn shared_engine(url: &str) -> Engine {
 async fn granted(engine: &Engine, space: KeySpace, key: &[u8]) -> usize {
     let mut granted = 0;
     for _ in 0..30 {
-        granted += usize::from(!engine.throttle(space, key, &ten_an_hour()).await.is_limited);
+        granted += usize::from(engine.throttle(space, key, &ten_an_hour()).await.is_granted());
     }
     granted
 }
@@ -32,7 +32,7 @@ fn local_calls_are_decided_at_once() {
     let (engine, clock) = local_engine("rules: [{name: everyone, limit: 5/s}]");
     let ask = |quantity| {
         let call = ClThrottle::new(1, 1, 60, quantity).unwrap();
-        engine.throttle(KeySpace::default(), b"\xff", &call).now().as_ref().map(ClThrottleAnswer::to_integers).unwrap()
+        engine.throttle(KeySpace::default(), b"\xff", &call).now().as_ref().map(Answer::to_integers).unwrap()
     };
     assert_eq!(ask(1), [0, 2, 1, -1, 60]);
     assert_eq!(ask(1), [0, 2, 0, -1, 120]);
@@ -65,8 +65,8 @@ fn key_spaces_are_separate() {
     for number in 0..16 {
         let space = KeySpace::new(number).unwrap();
         assert_eq!(space.number(), number);
-        let limited = || engine.throttle(space, b"key", &call).now().map(|answer| answer.is_limited).unwrap();
-        assert_eq!([limited(), limited()], [false, true], "{number}");
+        let granted = || engine.throttle(space, b"key", &call).now().map(|answer| answer.is_granted()).unwrap();
+        assert_eq!([granted(), granted()], [true, false], "{number}");
     }
     assert_eq!(KeySpace::new(16), None);
 }

@@ -1,7 +1,7 @@
 //! A debt in time: the state of a key that `CL.THROTTLE` counts.
 
-use super::{ClThrottle, ClThrottleAnswer};
-use crate::{Algorithm, Cost, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, WaitMode};
+use super::ClThrottle;
+use crate::{Algorithm, Answer, Cost, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::time::Duration;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -43,12 +43,12 @@ impl TimeDebtState {
 
     /// Charges `call` at `now`, unless it is limited.
     #[inline]
-    pub fn throttle(&mut self, call: &ClThrottle, now: Timestamp) -> ClThrottleAnswer {
+    pub fn throttle(&mut self, call: &ClThrottle, now: Timestamp) -> Answer {
         let debt = self.nanos(now);
         if let Some(after) = call.debt_after(debt) {
             self.set(after, now);
         }
-        call.answer_nanos(debt)
+        call.answer_nanos(debt, now)
     }
 }
 
@@ -89,6 +89,11 @@ impl Algorithm for TimeDebt {
     #[inline]
     fn is_fresh(&self, state: &TimeDebtState, now: Timestamp) -> bool {
         state.nanos(now) == 0
+    }
+
+    #[inline]
+    fn throttle(&self, state: &mut TimeDebtState, now: Timestamp, call: &ClThrottle) -> Answer {
+        state.throttle(call, now)
     }
 
     fn rescale(&self, _state: &mut TimeDebtState, _old: &Self, _now: Timestamp) {}

@@ -1,7 +1,7 @@
 //! Decisions over any number of asks, near the memory bound too: all limits are checked without effect first, and charged
 //! only if all of them grant.
 
-use super::super::erased_table::Keys;
+use super::super::erased_table::{KeyQuery, Keys};
 use super::{Ask, MemoryStore, Shard};
 use crate::sync::MutexGuard;
 use crate::{Answer, Cost, Decision, Limit, MaxWait, Timestamp};
@@ -14,6 +14,15 @@ pub(super) struct Location {
     shard: usize,
     /// The earlier ask with the same count, which is charged for both, if any.
     same_as: Option<usize>,
+}
+
+/// A request whose asks are located.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) asks: &'a [Ask<'a>],
+    pub(super) locations: &'a Locations,
+    pub(super) now: Timestamp,
+    pub(super) max_wait: MaxWait,
 }
 
 /// How the keys of a limit are looked up: `MemoryStore::keys` or `keys_for_read`.
@@ -44,16 +53,15 @@ impl MemoryStore {
         indexes.into_iter().map(|index| (index, self.shards.lock_at(index))).collect()
     }
 
-    /// Calls `ask` for each ask; one with the same count as an earlier one gets that one's answer.
+    /// Answers each ask; one with the same count as an earlier one gets that one's answer.
     pub(super) fn answers(
         &self,
         find: FindKeys,
-        asks: &[Ask<'_>],
-        locations: &Locations,
+        request: Request<'_>,
         locked: &mut Locked<'_>,
-        now: Timestamp,
-        ask: impl Fn(&mut Keys, u64, Cost, MaxWait) -> Answer,
+        query: KeyQuery<'_>,
     ) -> Decision {
+        let Request { asks, locations, now, max_wait } = request;
         let mut answers = Answers::with_capacity(asks.len());
         for (index, location) in locations.iter().enumerate() {
             let answer = match location.same_as {
@@ -61,7 +69,7 @@ impl MemoryStore {
                 None => {
                     let keys = find(self, shard_of(locked, location), asks[index].limit, now);
                     let (cost, own_max_wait) = charge_of(asks, locations, index);
-                    ask(keys, location.hash, cost, own_max_wait)
+                    keys.query(location.hash, now, cost, own_max_wait.min(max_wait), query)
                 }
             };
             answers.push(answer);
@@ -76,20 +84,11 @@ impl MemoryStore {
     pub(super) fn check_then_take(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
         let locations = self.locate(asks);
         let mut locked = self.lock(&locations);
-        let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
-        let all_grant = locations.iter().enumerate().all(|(index, location)| {
-            let (cost, own_max_wait) = charge_of(asks, &locations, index);
-            location.same_as.is_some()
-                || self.keys(shard_of(&mut locked, location), asks[index].limit, now).grants(
-                    location.hash,
-                    now,
-                    cost,
-                    own_max_wait.min(max_wait),
-                )
-        });
-        if !all_grant {
-            let peeked = self.answers(Self::keys, asks, &locations, &mut locked, now, peek);
-            // In a table that was full, the second lookup may have freed memory.
+        let request = Request { asks, locations: &locations, now, max_wait };
+        let answers = |locked: &mut Locked<'_>, query| self.answers(Self::keys, request, locked, query);
+        // In a table that was full, the first lookup may free memory for the second.
+        if !answers(&mut locked, KeyQuery::Peek).is_granted() {
+            let peeked = answers(&mut locked, KeyQuery::Peek);
             if !peeked.is_granted() {
                 return peeked;
             }
@@ -102,8 +101,7 @@ impl MemoryStore {
                 saved.push((index, keys.save(location.hash, now)));
             }
         }
-        let take = |keys: &mut Keys, hash, cost, own: MaxWait| keys.take(hash, now, cost, own.min(max_wait));
-        let taken = self.answers(Self::keys, asks, &locations, &mut locked, now, take);
+        let taken = answers(&mut locked, KeyQuery::Take);
         if taken.is_granted() {
             return taken;
         }
@@ -120,7 +118,7 @@ impl MemoryStore {
                 (None, None) => {}
             }
         }
-        let restored = self.answers(Self::keys, asks, &locations, &mut locked, now, peek);
+        let restored = answers(&mut locked, KeyQuery::Peek);
         let answers = restored.answers().iter().zip(taken.answers());
         Decision::new(answers.map(|(restored, taken)| if taken.is_granted() { *restored } else { *taken }))
     }

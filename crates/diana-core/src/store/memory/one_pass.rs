@@ -2,7 +2,7 @@
 //!
 //! # How it works
 //! The shards of all keys are locked in ascending order. Then each limit is asked in turn and takes at once; if a later
-//! one denies, the states before are [put back](Keys::undo_take), bit for bit, before the locks are released. So no other
+//! one denies, the states before are put back, bit for bit, before the locks are released. So no other
 //! request sees them.
 //!
 //! Two kinds of asks can't be undone like that: those of new keys, whose insertion may grow a table, and those of states
@@ -12,13 +12,13 @@
 //! Requests with two asks of the same table, or more than sixteen asks, and all requests near the memory bound, where a
 //! take may leave no memory for the next: [`check_then_take`](MemoryStore::check_then_take).
 
-use super::super::erased_table::Keys;
+use super::super::erased_table::{KeyQuery, Keys};
 use super::super::shards::MAX_SHARDS;
 use super::super::table::TentativeTake;
 use super::check_then_take::Answers;
 use super::{Ask, MemoryStore, Shard};
 use crate::sync::MutexGuard;
-use crate::{Answer, Cost, MaxWait, Outcome, Status, Timestamp};
+use crate::{Answer, MaxWait, Outcome, Status, Timestamp};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -181,9 +181,9 @@ impl Request<'_, '_> {
         let mut in_reverse = (0..self.asks.len()).rev().filter(move |index| pending & (1 << index) != 0);
         let Some(last) = in_reverse.next() else { return true };
         // The last one decides by its take: if it denies, there is nothing of it to undo.
-        let mut all_grant = in_reverse.clone().all(|index| self.ask(index, Keys::grants));
+        let mut all_grant = in_reverse.clone().all(|index| self.query(index, KeyQuery::Peek).is_granted());
         if all_grant {
-            answers[last] = self.ask(last, Keys::take_if_granted);
+            answers[last] = self.query(last, KeyQuery::TakeIfGranted);
             all_grant = answers[last].is_granted();
         }
         if !all_grant {
@@ -194,7 +194,7 @@ impl Request<'_, '_> {
             return !answers.iter().all(Answer::is_granted);
         }
         for index in in_reverse {
-            answers[index] = self.ask(index, Keys::take_if_granted);
+            answers[index] = self.query(index, KeyQuery::TakeIfGranted);
             if !answers[index].is_granted() {
                 // The takes since its check have used the last of the memory.
                 self.refund_all(answers);
@@ -204,11 +204,11 @@ impl Request<'_, '_> {
         true
     }
 
-    /// Asks the keys of the ask at `index`.
-    fn ask<R>(&mut self, index: usize, ask: impl FnOnce(&mut Keys, u64, Timestamp, Cost, MaxWait) -> R) -> R {
+    /// Asks the key of the ask at `index`.
+    fn query(&mut self, index: usize, query: KeyQuery<'_>) -> Answer {
         let (hash, now, Ask { cost, max_wait, .. }) = (self.hashes[index], self.now, self.asks[index]);
         let max_wait = self.max_wait.min(max_wait);
-        ask(self.keys(index), hash, now, cost, max_wait)
+        self.keys(index).query(hash, now, cost, max_wait, query)
     }
 
     fn keys(&mut self, index: usize) -> &mut Keys {
@@ -219,13 +219,11 @@ impl Request<'_, '_> {
     /// Undoes the ask at `index` if it was taken tentatively, as one of the asks before `end`; returns its answer to a
     /// request that is denied.
     fn undo_and_peek(&mut self, index: usize, end: usize) -> Answer {
-        let is_taken = index < end && self.pending & (1 << index) == 0;
-        self.ask(index, |keys, hash, now, cost, max_wait| {
-            if is_taken {
-                keys.undo_take(hash);
-            }
-            keys.peek(hash, now, cost, max_wait)
-        })
+        if index < end && self.pending & (1 << index) == 0 {
+            let hash = self.hashes[index];
+            self.keys(index).undo_take(hash);
+        }
+        self.query(index, KeyQuery::Peek)
     }
 
     /// Undoes all tentative takes, and refunds the takes that are not undone like that.

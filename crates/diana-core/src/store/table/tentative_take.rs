@@ -4,6 +4,7 @@
 //! the time of the last ask, and it needs no second lookup if all limits grant, which is the common case: it is
 //! overwritten by the next tentative take, or never read.
 
+use super::super::erased_table::{AnyTable, KeyQuery};
 use super::Table;
 use crate::{Algorithm, Answer, Cost, MaxWait, Timestamp};
 use smallvec::SmallVec;
@@ -85,7 +86,7 @@ impl<A: Algorithm> Table<A> {
     /// Takes `cost`, as [`take`](Self::take) does, but a denial does not record the time.
     pub(crate) fn take_if_granted(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let latest = self.latest;
-        let answer = self.take(hash, now, cost, max_wait);
+        let answer = self.query(hash, now, cost, max_wait, KeyQuery::Take);
         if !answer.is_granted() {
             self.latest = latest;
         }

@@ -3,8 +3,8 @@
 #![allow(clippy::disallowed_types, reason = "tests need no lock abstraction")]
 
 use diana_core::{
-    Answer, Ask, Cost, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Retry, Status, Store,
-    StoreError, Timestamp,
+    Answer, Ask, Change, Cost, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Query, Retry,
+    Status, Store, StoreError, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -181,8 +181,39 @@ async fn pause() {
 }
 
 impl Store for Broken {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+    async fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, StoreError> {
         self.supports(asks)?;
+        match query {
+            Query::Take(max_wait) => Ok(self.take_with_fault(asks, now, max_wait).await),
+            Query::Peek(max_wait) => Ok(self.peek_with_fault(asks, now, max_wait)),
+            Query::ClThrottle(_) => Ok(LocalStore::query(&self.inner, asks, now, query)),
+        }
+    }
+
+    async fn change(&self, asks: &[Ask<'_>], now: Timestamp, change: Change<'_>) -> Result<(), StoreError> {
+        self.supports(asks)?;
+        let modified = self.modify(asks, now);
+        let (asks, now) = (borrow(&modified), self.time(now));
+        match (change, self.fault) {
+            (Change::Refund(_), Fault::IgnoresRefunds) => {}
+            (Change::Refund(decision), Fault::RefundsDenials) => {
+                for (ask, answer) in asks.iter().zip(decision.answers()) {
+                    LocalStore::refund(&self.inner, std::slice::from_ref(ask), &Decision::new([*answer]), now);
+                }
+            }
+            (Change::Refund(_), Fault::RefundsAll) => LocalStore::change(&self.inner, &asks, now, Change::Reset),
+            (Change::Charge, Fault::AsksBeforeCharging) => {
+                let _ = LocalStore::decide(&self.inner, &asks, now, MaxWait::NONE);
+            }
+            (Change::Reset, _) if self.has(Fault::IgnoresResets) => {}
+            _ => LocalStore::change(&self.inner, &asks, now, change),
+        }
+        Ok(())
+    }
+}
+
+impl Broken {
+    async fn take_with_fault(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
         let modified = self.modify(asks, now);
         let now = self.time(now);
         if self.has(Fault::TwoSteps) {
@@ -191,17 +222,16 @@ impl Store for Broken {
             if peeked.is_granted() {
                 borrow(&modified).into_iter().for_each(|ask| LocalStore::charge(&self.inner, ask, now));
             }
-            return Ok(peeked);
+            return peeked;
         }
-        Ok(self.take(&borrow(&modified), now, max_wait))
+        self.take(&borrow(&modified), now, max_wait)
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
-        self.supports(asks)?;
+    fn peek_with_fault(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
         let modified = self.modify(asks, now);
         let (asks, now) = (borrow(&modified), self.time(now));
         let peeked = LocalStore::peek(&self.inner, &asks, now, max_wait);
-        Ok(match self.fault {
+        match self.fault {
             Fault::PeekTakes => LocalStore::decide(&self.inner, &asks, now, max_wait),
             Fault::PeekReturnsStatusAfter if peeked.is_granted() => {
                 let after = |answer: &Answer| {
@@ -211,46 +241,6 @@ impl Store for Broken {
                 Decision::new(peeked.answers().iter().map(after))
             }
             _ => peeked,
-        })
-    }
-
-    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        self.supports(asks)?;
-        let modified = self.modify(asks, now);
-        let (asks, now) = (borrow(&modified), self.time(now));
-        match self.fault {
-            Fault::IgnoresRefunds => {}
-            Fault::RefundsDenials => {
-                for (ask, answer) in asks.iter().zip(decision.answers()) {
-                    LocalStore::refund(&self.inner, std::slice::from_ref(ask), &Decision::new([*answer]), now);
-                }
-            }
-            Fault::RefundsAll => asks.iter().for_each(|ask| LocalStore::reset(&self.inner, ask.limit, ask.key, now)),
-            _ => LocalStore::refund(&self.inner, &asks, decision, now),
         }
-        Ok(())
-    }
-
-    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
-        self.supports(&[ask])?;
-        let modified = self.modify(&[ask], now);
-        let (asks, now) = (borrow(&modified), self.time(now));
-        match self.fault {
-            Fault::AsksBeforeCharging => {
-                let _ = LocalStore::decide(&self.inner, &asks, now, MaxWait::NONE);
-            }
-            _ => LocalStore::charge(&self.inner, asks[0], now),
-        }
-        Ok(())
-    }
-
-    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        let ask = [Ask::one(limit, key)];
-        self.supports(&ask)?;
-        let modified = self.modify(&ask, now);
-        if !self.has(Fault::IgnoresResets) {
-            LocalStore::reset(&self.inner, &modified[0].limit, &modified[0].key, self.time(now));
-        }
-        Ok(())
     }
 }

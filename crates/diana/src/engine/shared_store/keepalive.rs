@@ -8,7 +8,7 @@ use super::SharedStore;
 use crate::engine::asks::{Charges, OwnedAsks};
 use crate::engine::local_counts::LocalCounts;
 use crate::engine::{EngineState, Verdict};
-use diana_core::Decision;
+use diana_core::{Change, Decision};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -142,6 +142,6 @@ impl EngineState {
 async fn extend(store: Arc<dyn SharedStore>, counts: Arc<LocalCounts>, leases: Arc<Vec<Lease>>) {
     for Lease { asks, decision } in &*leases {
         // If the store is unreachable, the next round extends it; rounds are more frequent than strictly necessary.
-        let _ = store.extend(&asks.as_asks(), decision, counts.now()).await;
+        let _ = store.change(&asks.as_asks(), counts.now(), Change::Extend(decision)).await;
     }
 }
