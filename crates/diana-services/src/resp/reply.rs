@@ -103,7 +103,7 @@ impl ReplyBuffer {
     /// The answer of `CL.THROTTLE`.
     #[inline]
     pub(super) fn throttle(&mut self, answer: &Answer) {
-        self.counts.decision(!answer.is_granted());
+        self.counts.decision(answer.is_granted());
         self.five_integers(answer.to_integers());
     }
 
