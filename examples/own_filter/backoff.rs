@@ -16,9 +16,8 @@
 //! The contract of `Algorithm`, which `tests/it/own_filter/laws.rs` checks with Diana's own laws.
 
 use diana::algorithm::{Algorithm, WaitMode};
-use diana::rules::algorithm::Configured;
 use diana::rules::{Problem, Registry};
-use diana::{Cost, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp};
+use diana::{Cost, MaxWait, Outcome, Quota, Receipt, Refund, Retry, Status, Timestamp};
 use std::time::Duration;
 
 // docs: begin algorithm
@@ -64,6 +63,11 @@ impl Backoff {
 
 impl Algorithm for Backoff {
     type State = BackoffState;
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let [first, max] = [self.first, self.max].map(Duration::from_nanos);
+        Some(format!("one, then waits of {first:?}, twice as long each time, up to {max:?}"))
+    }
 
     fn fresh(&self, _now: Timestamp) -> BackoffState {
         BackoffState::default()
@@ -163,8 +167,7 @@ pub(crate) fn register(registry: &mut Registry) {
             options.problem(problem.expected(format!("expected at least {:?}", quota.period())));
             return None;
         };
-        let description = format!("one, then waits of {:?}, twice as long each time, up to {max:?}", quota.period());
-        Some(Configured::new(backoff).describe(description))
+        Some(backoff.into())
     });
     registry.describe("backoff", "each request in a row waits twice as long as the one before", |option| {
         let max = || serde_json::json!({"$ref": "#/$defs/duration", "description": "the longest wait"});

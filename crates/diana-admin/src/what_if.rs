@@ -18,8 +18,9 @@ use super::response::{HandlerResult, Problem, json};
 use super::top;
 use axum::extract::State;
 use axum::http::StatusCode;
+use diana::Quota;
+use diana::algorithm::Restores;
 use diana::ruleset::{KeyOutcome, TopKey, Window};
-use diana::{LeakyBucket, Quota, TokenBucket};
 use diana_rules::limit::LimitRule;
 use diana_rules::rule::Mode;
 use serde::Serialize;
@@ -168,8 +169,10 @@ fn shadow_rule(text: &str, (name, now): (&str, &str), limit: &str) -> Option<Str
 
 /// Returns the quota of a limit, if it is a rate.
 fn quota_of(limit: &LimitRule) -> Option<Quota> {
-    let bucket = limit.configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
-    bucket.or_else(|| limit.configured.algorithm::<LeakyBucket>().map(LeakyBucket::quota))
+    match limit.configured.properties().restores {
+        Restores::Continuously(quota) => Some(quota),
+        _ => None,
+    }
 }
 
 /// Returns the index of the limit that another one would replace: the requested one, or the only one with its period.

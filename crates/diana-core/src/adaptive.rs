@@ -19,7 +19,10 @@ mod gradient2;
 mod tests;
 
 use crate::quota::check_count;
-use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Properties, Receipt, Refund, Restores, Retry, Status, Timestamp,
+    WaitMode,
+};
 use gradient2::Gradient2;
 pub use gradient2::Gradient2State;
 use std::time::Duration;
@@ -88,6 +91,11 @@ pub enum SampleKind {
 
 impl Algorithm for Adaptive {
     type State = AdaptiveState;
+
+    fn properties(&self) -> Properties<'_> {
+        let restores = Restores::WhenReleased { limit: self.gradient.initial() };
+        Properties { restores, learns: true, ..Properties::default() }
+    }
 
     fn fresh(&self, _now: Timestamp) -> AdaptiveState {
         AdaptiveState { permits: 0, last_sample: Timestamp::EPOCH, gradient: self.gradient.fresh() }

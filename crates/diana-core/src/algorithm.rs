@@ -11,6 +11,7 @@ use std::fmt::Debug;
 mod calendar;
 mod cl_throttle;
 mod concurrency;
+mod dyn_algorithm;
 pub(crate) mod erased_algorithm;
 mod error;
 mod fixed_window;
@@ -18,6 +19,7 @@ mod gcra;
 mod guava;
 mod leaky_bucket;
 mod min_interval;
+mod properties;
 mod refilling_bucket;
 mod sliding_log;
 mod sliding_window;
@@ -30,11 +32,13 @@ mod total;
 pub use calendar::Calendar;
 pub use cl_throttle::{ClThrottle, ClThrottleError, TimeDebt, TimeDebtState};
 pub use concurrency::{Concurrency, ConcurrencyState};
+pub use dyn_algorithm::DynAlgorithm;
 pub use error::{InvalidSmooth, InvalidWindow};
 pub use fixed_window::{FixedWindow, FixedWindowState, WindowStart};
 pub use guava::{SmoothPrice, SmoothRate, SmoothState};
 pub use leaky_bucket::{LeakyBucket, LeakyBucketState};
 pub use min_interval::{IntervalState, MinInterval};
+pub use properties::{Properties, Restores};
 pub use refilling_bucket::{RefillingBucket, RefillingState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
 pub use sliding_window::{Edge, MAX_BUCKETS, SlidingWindow, SlidingWindowState};
@@ -58,16 +62,16 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The state of one key. Its `Default` only fills empty slots; [`fresh`](Self::fresh) initialises a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;
 
-    /// The configured quota; `None` if the algorithm has none, or several. Read with
-    /// [`Limiter::quota`](crate::Limiter::quota).
-    fn configured_quota(&self) -> Option<Quota> {
-        None
+    /// Returns what is known about the algorithm besides how it decides.
+    fn properties(&self) -> Properties<'_> {
+        Properties::default()
     }
 
-    /// The configured rate in permits per second; `None` if the algorithm has none, or several. Read with
-    /// [`Limiter::rate`](crate::Limiter::rate).
-    fn configured_rate(&self) -> Option<f64> {
-        self.configured_quota().map(|quota| quota.rate())
+    /// Describes the limit in words, such as `at most 5 in any second`. `rate` is the rate that it was configured with, for
+    /// an algorithm that stores it in another form. Without a description, a limit is shown as it was written.
+    fn describe(&self, rate: Option<Quota>) -> Option<String> {
+        let _ = rate;
+        None
     }
 
     /// Returns the state of a key that is first seen at `now`.

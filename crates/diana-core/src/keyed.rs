@@ -1,8 +1,9 @@
 //! One limit for each key, for library users.
 
-use crate::algorithm::erased_algorithm::{AnyAlgorithm, Configured};
+use crate::algorithm::erased_algorithm::AnyAlgorithm;
 use crate::clock::LimiterClock;
 use crate::limiter::MAX_WAITING;
+use crate::limiter::cell::ConfiguredRate;
 use crate::store::budget::Budget;
 use crate::store::erased_table::{KeyChange, KeyQuery, Keys};
 use crate::store::memory::TableOptions;
@@ -41,7 +42,7 @@ pub struct KeyedLimiter<K: ?Sized> {
     /// [`WaitMode`] as a number, since the limit can change.
     wait_mode: AtomicUsize,
     /// Locked while the limit is changed.
-    configured: Mutex<Configured>,
+    rate: Mutex<ConfiguredRate>,
     options: TableOptions,
     budget: Arc<Budget>,
     queues: WaitQueues,
@@ -68,7 +69,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         Self {
             shards,
             wait_mode: AtomicUsize::new(usize::from(Algorithm::wait_mode(&algorithm) == WaitMode::Queue)),
-            configured: Mutex::new(AnyAlgorithm::configured(&algorithm)),
+            rate: Mutex::new(ConfiguredRate::of(&algorithm)),
             options,
             budget,
             queues: WaitQueues::new(MAX_WAITING),
@@ -177,8 +178,8 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     pub fn set(&self, algorithm: impl Algorithm) {
         let algorithm: &dyn AnyAlgorithm = &algorithm;
         // Serialized, or shards would end up with different limits.
-        let mut configured = self.configured.lock();
-        *configured = algorithm.configured();
+        let mut rate = self.rate.lock();
+        *rate = ConfiguredRate::of(algorithm);
         let wait_mode = usize::from(algorithm.wait_mode() == WaitMode::Queue);
         // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
         self.wait_mode.fetch_max(wait_mode, Ordering::AcqRel);
@@ -192,13 +193,13 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// The configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
     /// total, concurrency), or several (a log of several windows).
     pub fn quota(&self) -> Option<Quota> {
-        self.configured.lock().quota
+        self.rate.lock().quota
     }
 
     /// The configured rate of each key in permits per second, also after [`set`](Self::set); `None` if the algorithm
     /// has none (a total, concurrency), or several.
     pub fn rate(&self) -> Option<f64> {
-        self.configured.lock().rate
+        self.rate.lock().per_second
     }
 
     /// The current status of `key`.

@@ -56,17 +56,18 @@ pub mod store;
 mod sync;
 mod time;
 pub mod wait;
+pub mod words;
 
 pub use acquire_result::{AcquireError, Grant};
 pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
 pub use algorithm::{
-    Algorithm, BucketState, ClThrottle, ClThrottleError, Concurrency, ConcurrencyState, Edge, FixedWindow,
-    FixedWindowState, InitialPermits, IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket, LeakyBucketState,
-    MAX_BUCKETS, MinInterval, RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow,
-    SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TimeDebt, TimeDebtState,
-    TokenBucket, Total, TotalState, WaitMode, WindowStart,
+    Algorithm, BucketState, ClThrottle, ClThrottleError, Concurrency, ConcurrencyState, DynAlgorithm, Edge,
+    FixedWindow, FixedWindowState, InitialPermits, IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket,
+    LeakyBucketState, MAX_BUCKETS, MinInterval, Properties, RefillingBucket, RefillingState, Restores, SlidingLog,
+    SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState,
+    SmoothWarmingUp, TimeDebt, TimeDebtState, TokenBucket, Total, TotalState, WaitMode, WindowStart,
 };
 pub use answer::{Answer, Outcome, Receipt, Refund, Retry, Status};
 #[cfg(feature = "async")]

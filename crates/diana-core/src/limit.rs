@@ -1,7 +1,7 @@
 //! One limit as stores see it: an identity, a name, and an algorithm.
 
 use crate::algorithm::erased_algorithm::AnyAlgorithm;
-use crate::{Algorithm, Quota, WaitMode};
+use crate::{Algorithm, DynAlgorithm, Properties, Quota, WaitMode};
 use std::any::Any;
 use std::fmt;
 use std::hash::Hasher;
@@ -30,7 +30,7 @@ struct Inner {
     id: LimitId,
     version: u64,
     name: Box<str>,
-    algorithm: Arc<dyn AnyAlgorithm>,
+    algorithm: DynAlgorithm,
     memory: Option<MemoryBound>,
 }
 
@@ -103,18 +103,17 @@ impl Hasher for LimitIdHasher {
 
 impl Limit {
     /// Creates a limit with a name for display.
-    pub fn new(name: impl Into<Box<str>>, algorithm: impl Algorithm) -> Self {
+    pub fn new(name: impl Into<Box<str>>, algorithm: impl Into<DynAlgorithm>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = LimitId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let algorithm: Arc<dyn AnyAlgorithm> = Arc::new(algorithm);
-        Self { inner: Arc::new(Inner { id, version: 0, name: name.into(), algorithm, memory: None }) }
+        Self { inner: Arc::new(Inner { id, version: 0, name: name.into(), algorithm: algorithm.into(), memory: None }) }
     }
 
     /// Returns the same limit with other parameters or another algorithm. A store that receives it migrates each key's
     /// usage, clamped to the new capacity, and from then on uses the new version for every request.
     #[must_use]
-    pub fn changed_to(&self, algorithm: impl Algorithm) -> Self {
-        self.changed(Arc::new(algorithm), self.inner.memory.clone())
+    pub fn changed_to(&self, algorithm: impl Into<DynAlgorithm>) -> Self {
+        self.changed(algorithm.into(), self.inner.memory.clone())
     }
 
     /// Returns the same limit with another memory bound, or without one: then its keys have the memory of the store.
@@ -123,7 +122,7 @@ impl Limit {
         if self.inner.memory.as_ref() == memory {
             return self.clone();
         }
-        self.changed(Arc::clone(&self.inner.algorithm), memory.cloned())
+        self.changed(self.inner.algorithm.clone(), memory.cloned())
     }
 
     /// Returns the memory bound of its keys, if it has one.
@@ -131,7 +130,7 @@ impl Limit {
         self.inner.memory.as_ref()
     }
 
-    fn changed(&self, algorithm: Arc<dyn AnyAlgorithm>, memory: Option<MemoryBound>) -> Self {
+    fn changed(&self, algorithm: DynAlgorithm, memory: Option<MemoryBound>) -> Self {
         // Numbered over all limits, so that of two changes of the same limit the later one is used.
         static CHANGES: AtomicU64 = AtomicU64::new(1);
         let version = CHANGES.fetch_add(1, Ordering::Relaxed);
@@ -156,12 +155,12 @@ impl Limit {
 
     /// Returns the algorithm if it is an `A`: how a store other than the in-process one selects its implementation.
     pub fn algorithm<A: Algorithm>(&self) -> Option<&A> {
-        self.any_algorithm().downcast_ref()
+        self.inner.algorithm.downcast()
     }
 
     /// The algorithm as `Any`.
     pub fn any_algorithm(&self) -> &dyn Any {
-        self.inner.algorithm.as_any()
+        self.erased().as_any()
     }
 
     /// The algorithm and its parameters as text, by which a snapshot recognises a limit that has not changed.
@@ -169,18 +168,28 @@ impl Limit {
         format!("{:?}", self.inner.algorithm)
     }
 
+    /// What is known about its algorithm besides how it decides.
+    pub fn properties(&self) -> Properties<'_> {
+        self.inner.algorithm.properties()
+    }
+
+    /// The permits that a new key can take at once.
+    pub fn capacity(&self) -> u64 {
+        self.erased().capacity()
+    }
+
     /// The quota that it was configured with; `None` if its algorithm has none, or several.
     pub fn quota(&self) -> Option<Quota> {
-        self.inner.algorithm.configured().quota
+        self.properties().quota()
     }
 
     /// Whether waiting requests get a reservation or are queued.
     pub fn wait_mode(&self) -> WaitMode {
-        self.inner.algorithm.wait_mode()
+        self.erased().wait_mode()
     }
 
     pub(crate) fn erased(&self) -> &dyn AnyAlgorithm {
-        &*self.inner.algorithm
+        self.inner.algorithm.erased()
     }
 }
 

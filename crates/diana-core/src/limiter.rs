@@ -263,13 +263,13 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn quota(&self) -> Option<Quota> {
-        self.cell.configured().quota
+        self.cell.rate().quota
     }
 
     /// The configured rate in permits per second, also after [`set`](Self::set); `None` if the algorithm has none (a
     /// total, concurrency), or several.
     pub fn rate(&self) -> Option<f64> {
-        self.cell.configured().rate
+        self.cell.rate().per_second
     }
 
     /// The limit's current status.

@@ -7,13 +7,10 @@ mod cached_denial;
 use crate::header_values;
 use bytes::Bytes;
 pub(crate) use cached_denial::{CacheKey, CachedDenial};
-use diana::algorithm::Algorithm;
+use diana::algorithm::Restores;
 use diana::rules::response::CustomResponse;
 use diana::store::{Limit, LimitId, LimitIdHasher};
-use diana::{
-    Answer, CheckedLimit, Concurrency, FixedWindow, LeakyBucket, MinInterval, Quota, RefillingBucket, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, Timestamp, TokenBucket,
-};
+use diana::{Answer, CheckedLimit, Quota};
 use http::{HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -68,12 +65,12 @@ pub(crate) fn with<T>(asked: &CheckedLimit<'_>, act: impl FnOnce(&mut Policy) ->
 impl Policy {
     fn new(limit: &Limit, capacity: u64) -> Self {
         let name = string(limit.name());
-        let several = limit.algorithm::<SlidingLog>().filter(|log| log.windows().len() > 1 && log.limit() == capacity);
-        let text = match several {
-            Some(log) => windows(limit.name(), log),
-            None => {
-                let unit = limit.algorithm::<Concurrency>().map_or("", |_| ";qu=\"concurrent-requests\"");
-                let window = window(limit).map(|window| format!(";w={window}")).unwrap_or_default();
+        let lowest = |windows: &[Quota]| windows.iter().map(Quota::permits).min();
+        let text = match limit.properties().restores {
+            Restores::InWindows(all @ [_, _, ..]) if lowest(all) == Some(capacity) => windows(limit.name(), all),
+            restores => {
+                let unit = if limit.properties().is_released() { ";qu=\"concurrent-requests\"" } else { "" };
+                let window = window(limit, restores).map(|window| format!(";w={window}")).unwrap_or_default();
                 format!("{name};q={capacity}{unit}{window}")
             }
         };
@@ -155,45 +152,32 @@ pub(crate) fn encode_custom(custom: &CustomResponse) -> (HeaderValue, Bytes) {
 ///
 /// It is that of the rule. While Redis is unreachable, the reported capacity is the share of this instance: the rate is
 /// divided too, so the share has the same window.
-fn window(limit: &Limit) -> Option<u64> {
-    let of_bucket = |quota: Quota, capacity: u64| {
-        let nanos = quota.period().as_nanos().saturating_mul(u128::from(capacity)) / u128::from(quota.permits());
-        seconds(nanos)
-    };
-    let of_window = |quota: Quota| seconds(quota.period().as_nanos());
-    let of_rate = |rate: f64, capacity: u64| {
+fn window(limit: &Limit, restores: Restores<'_>) -> Option<u64> {
+    match restores {
+        Restores::Continuously(quota) | Restores::InSteps(quota) => {
+            let nanos = quota.period().as_nanos().saturating_mul(u128::from(limit.capacity()));
+            Some(seconds(nanos / u128::from(quota.permits())))
+        }
         // Within the precision of `f64`, and never below 1.
-        let time = Duration::try_from_secs_f64(capacity as f64 / rate).ok()?;
-        Some(seconds(time.as_nanos()))
-    };
-    None.or_else(|| limit.algorithm::<TokenBucket>().map(|bucket| of_bucket(bucket.quota(), capacity(bucket))))
-        .or_else(|| limit.algorithm::<FixedWindow>().map(|window| of_window(window.quota())))
-        .or_else(|| limit.algorithm::<SlidingWindow>().map(|window| of_window(window.quota())))
-        .or_else(|| limit.algorithm::<LeakyBucket>().map(|bucket| of_bucket(bucket.quota(), capacity(bucket))))
-        .or_else(|| limit.algorithm::<RefillingBucket>().map(|bucket| of_bucket(bucket.quota(), capacity(bucket))))
-        .or_else(|| {
-            // Of several windows, the one whose limit is reported.
-            let log = limit.algorithm::<SlidingLog>()?;
-            log.windows().iter().min_by_key(|quota| quota.permits()).map(|quota| of_window(*quota))
-        })
-        .or_else(|| limit.algorithm::<MinInterval>().map(|every| seconds(every.interval().as_nanos())))
-        .or_else(|| limit.algorithm::<SmoothBursty>().and_then(|smooth| of_rate(smooth.rate(), capacity(smooth))))
-        .or_else(|| limit.algorithm::<SmoothWarmingUp>().and_then(|smooth| of_rate(smooth.rate(), capacity(smooth))))
+        Restores::AtRate(rate) => {
+            Some(seconds(Duration::try_from_secs_f64(limit.capacity() as f64 / rate).ok()?.as_nanos()))
+        }
+        // Of several windows, the one whose limit is reported.
+        Restores::InWindows(windows) => {
+            windows.iter().min_by_key(|quota| quota.permits()).map(|quota| seconds(quota.period().as_nanos()))
+        }
+        Restores::AfterInterval(interval) => Some(seconds(interval.as_nanos())),
+        _ => None,
+    }
 }
 
-/// Returns the policies of a log with several windows, named as if they were several limits.
-fn windows(name: &str, log: &SlidingLog) -> String {
-    let policies = log.windows().iter().zip(1..).map(|(quota, number)| {
+/// Returns the policies of a limit with several windows, named as if they were several limits.
+fn windows(name: &str, windows: &[Quota]) -> String {
+    let policies = windows.iter().zip(1..).map(|(quota, number)| {
         let name = if number == 1 { string(name) } else { string(&format!("{name}#{number}")) };
         format!("{name};q={};w={}", quota.permits(), seconds(quota.period().as_nanos()))
     });
     policies.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the capacity of a new key.
-fn capacity(algorithm: &impl Algorithm) -> u64 {
-    let start = Timestamp::EPOCH;
-    algorithm.status(&algorithm.fresh(start), start).limit
 }
 
 /// Returns whole seconds, rounded up, and at least one.

@@ -12,10 +12,10 @@ mod tests;
 mod units;
 
 use crate::rule::{CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OnStatus, OverLimit, Rule};
+pub use diana_core::words::{duration, period};
 use std::fmt;
 pub use table::table;
 pub(crate) use units::bytes;
-pub use units::{duration, period};
 
 /// The description of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@
 pub(crate) mod concurrent;
 mod override_inherit;
 
-use crate::algorithm::{AlgorithmOptions, Configured};
+use crate::algorithm::{AlgorithmOptions, DynAlgorithm};
 use crate::registry::Registry;
-use diana_core::{MinInterval, Quota, SlidingLog, TokenBucket, Total};
+use diana_core::{MinInterval, Properties, Quota, Restores, SlidingLog, Total};
 use diana_document::Problem;
 use diana_document::map_reader::{MapReader, all, empty, nearest};
 use diana_document::scalar;
@@ -34,7 +34,7 @@ pub(crate) const COMMON: [&str; 2] = ["rate", "algorithm"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRule {
     /// The algorithm with its parameters.
-    pub configured: Configured,
+    pub configured: DynAlgorithm,
     /// The name of its algorithm; for `every`, `total` and `concurrent`, the field's name.
     pub algorithm: &'static str,
     /// The limit as it is written, for display.
@@ -47,8 +47,10 @@ impl LimitRule {
     /// Returns how long the last request of a full queue would wait, if the rate determines it.
     pub fn max_queue_wait(&self, queue: Option<u64>) -> Duration {
         let Some(queue) = queue else { return Duration::MAX };
-        let bucket = self.configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
-        let Some(quota) = bucket else { return Duration::MAX };
+        let Properties { restores: Restores::Continuously(quota), delays: false, .. } = self.configured.properties()
+        else {
+            return Duration::MAX;
+        };
         let nanos = u128::from(queue) * quota.period().as_nanos() / u128::from(quota.permits());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
@@ -150,21 +152,21 @@ fn read(
             problems.push(problem.expected("add a `limit`, such as `limit: 100/s`"));
         }
     }
-    let mut simple = |algorithm, node: Option<&Node>, configured: Option<Configured>| {
+    let mut simple = |algorithm, node: Option<&Node>, configured: Option<DynAlgorithm>| {
         let (Some(node), Some(configured)) = (node, configured) else { return };
         let written = node.text().unwrap_or_default().to_owned();
         limits.push(LimitRule { configured, algorithm, written, span: node.span });
     };
     let every = fields.every.and_then(|node| scalar::duration(node, "`every`", problems).map(|time| (node, time)));
     let every = every.and_then(|(node, time)| or_report(MinInterval::new(time), node.span, problems));
-    simple("every", fields.every, every.map(Configured::new));
+    simple("every", fields.every, every.map(DynAlgorithm::from));
     let total = fields.total.and_then(|node| scalar::count(node, "`total`", 1, problems));
-    simple("total", fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
+    simple("total", fields.total, total.and_then(|count| Total::new(count).ok()).map(DynAlgorithm::from));
     if let Some((node, (limit, written))) =
         fields.concurrent.and_then(|node| Some((node, concurrent::read(node, problems)?)))
     {
         limits.push(LimitRule {
-            configured: Configured::new(limit),
+            configured: DynAlgorithm::from(limit),
             algorithm: "concurrent",
             written,
             span: node.span,
@@ -188,13 +190,13 @@ fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<
 /// Makes one log of all logs, in the place of the first: each request is stored once, whatever the number of windows that count
 /// it.
 fn one_log(limits: Vec<LimitRule>) -> Vec<LimitRule> {
-    let log = |limit: &LimitRule| limit.configured.algorithm::<SlidingLog>().cloned();
+    let log = |limit: &LimitRule| limit.configured.downcast::<SlidingLog>().cloned();
     let first = limits.iter().position(|limit| log(limit).is_some()).unwrap_or(0);
     let (mut logs, mut others): (Vec<_>, Vec<_>) = limits.into_iter().partition(|limit| log(limit).is_some());
     let windows = logs.iter().filter_map(log).flat_map(|log| log.windows().to_vec());
     let written = logs.iter().map(|limit| &*limit.written).collect::<Vec<_>>().join(", ");
     if let (Ok(several), true) = (SlidingLog::several(windows), logs.len() > 1) {
-        let configured = Configured::new(several);
+        let configured = DynAlgorithm::from(several);
         logs.truncate(1);
         logs.iter_mut().for_each(|limit| (limit.configured, limit.written) = (configured.clone(), written.clone()));
     }

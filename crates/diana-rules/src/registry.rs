@@ -2,7 +2,7 @@
 //!
 //! Names are registered at run time, without a change in this crate; files that do not use them are not affected.
 
-use crate::algorithm::{AlgorithmOptions, Configured, RegisteredAlgorithm, built_in};
+use crate::algorithm::{AlgorithmOptions, DynAlgorithm, RegisteredAlgorithm, built_in};
 use crate::attributes::Attributes;
 use crate::http_settings::HttpSettings;
 use crate::matching::Matcher;
@@ -27,7 +27,6 @@ type WhyNotShared = dyn Fn(&Limit) -> Option<String> + Send + Sync;
 ///
 /// ```
 /// use diana_core::TokenBucket;
-/// use diana_rules::algorithm::Configured;
 /// use diana_rules::{Attribute, Registry};
 ///
 /// let mut registry = Registry::default();
@@ -35,7 +34,7 @@ type WhyNotShared = dyn Fn(&Limit) -> Option<String> + Send + Sync;
 /// registry.algorithm("half_bucket", &["burst", "share"], |quota, options| {
 ///     let share = options.count("share", 1).unwrap_or(2);
 ///     let less = quota.with_burst((quota.burst() / share).max(1)).ok()?;
-///     Some(Configured::new(TokenBucket::new(less)))
+///     Some(TokenBucket::new(less).into())
 /// });
 /// // `by: first_segment`
 /// registry.key("first_segment", |request| {
@@ -76,7 +75,7 @@ impl Registry {
         &mut self,
         name: &'static str,
         options: &'static [&'static str],
-        build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
+        build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> + Send + Sync + 'static,
     ) {
         self.algorithms.insert(name, RegisteredAlgorithm::new(options, build));
     }
@@ -86,11 +85,10 @@ impl Registry {
     ///
     /// ```
     /// use diana_core::TokenBucket;
-    /// use diana_rules::algorithm::Configured;
     /// use diana_rules::{Registry, schema};
     ///
     /// let mut registry = Registry::default();
-    /// registry.algorithm("half_bucket", &["share"], |quota, _| Some(Configured::new(TokenBucket::new(quota))));
+    /// registry.algorithm("half_bucket", &["share"], |quota, _| Some(TokenBucket::new(quota).into()));
     /// registry.describe("half_bucket", "a bucket of half the size", |option| {
     ///     (option == "share").then(|| serde_json::json!({"type": "integer"}))
     /// });

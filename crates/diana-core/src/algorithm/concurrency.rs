@@ -26,7 +26,8 @@
 use crate::quota::check_count;
 use crate::time::saturating_nanos;
 use crate::{
-    Algorithm, Cost, InvalidQuota, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, WaitMode,
+    Algorithm, Cost, InvalidQuota, MAX_PERMITS, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Retry,
+    Status, Timestamp, WaitMode, words,
 };
 use std::time::Duration;
 
@@ -113,6 +114,19 @@ impl Concurrency {
 
 impl Algorithm for Concurrency {
     type State = ConcurrencyState;
+
+    fn properties(&self) -> Properties<'_> {
+        let restores = Restores::WhenReleased { limit: self.limit };
+        Properties { restores, delays: self.burst > 0, ..Properties::default() }
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let more = match self.burst {
+            0 => String::new(),
+            burst => format!(", {burst} more after a delay ({} at first)", words::duration(self.first_delay())),
+        };
+        Some(format!("{} at a time{more}", self.limit))
+    }
 
     fn fresh(&self, _now: Timestamp) -> ConcurrencyState {
         ConcurrencyState { permits: 0, unit_nanos: self.delay_nanos }

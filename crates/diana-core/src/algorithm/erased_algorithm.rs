@@ -1,6 +1,6 @@
 //! Type-erased algorithms, so that limits of different kinds can be in one list.
 
-use super::{Algorithm, Packed, WaitMode};
+use super::{Algorithm, Packed, Properties, WaitMode};
 use crate::limiter::cell::{AlgorithmState, AnyState};
 use crate::store::budget::Budget;
 use crate::store::erased_table::AnyTable;
@@ -10,17 +10,13 @@ use crate::{Quota, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 
-/// What a limit was configured with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Configured {
-    pub(crate) quota: Option<Quota>,
-    pub(crate) rate: Option<f64>,
-}
-
 /// Any [`Algorithm`]. Implemented for all of them.
 pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
-    fn configured(&self) -> Configured;
+    fn is_equal(&self, other: &dyn AnyAlgorithm) -> bool;
+    fn properties(&self) -> Properties<'_>;
+    fn describe(&self, rate: Option<Quota>) -> Option<String>;
+    fn capacity(&self) -> u64;
     fn wait_mode(&self) -> WaitMode;
     fn packed(&self) -> Option<Packed>;
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
@@ -34,8 +30,20 @@ impl<A: Algorithm> AnyAlgorithm for A {
         self
     }
 
-    fn configured(&self) -> Configured {
-        Configured { quota: self.configured_quota(), rate: self.configured_rate() }
+    fn is_equal(&self, other: &dyn AnyAlgorithm) -> bool {
+        other.as_any().downcast_ref::<A>() == Some(self)
+    }
+
+    fn properties(&self) -> Properties<'_> {
+        Algorithm::properties(self)
+    }
+
+    fn describe(&self, rate: Option<Quota>) -> Option<String> {
+        Algorithm::describe(self, rate)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.status(&self.fresh(Timestamp::EPOCH), Timestamp::EPOCH).limit
     }
 
     fn wait_mode(&self) -> WaitMode {

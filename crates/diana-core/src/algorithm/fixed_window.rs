@@ -27,7 +27,9 @@
 
 #[cfg(feature = "calendar")]
 use super::calendar::{Calendar, CalendarZone};
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Cost, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp, WaitMode, words,
+};
 #[cfg(feature = "calendar")]
 use crate::{InvalidQuota, InvalidWindow};
 use std::time::Duration;
@@ -210,8 +212,36 @@ impl FixedWindowState {
 impl Algorithm for FixedWindow {
     type State = FixedWindowState;
 
-    fn configured_quota(&self) -> Option<Quota> {
-        Some(self.quota)
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            restores: Restores::InWindows(std::slice::from_ref(&self.quota)),
+            // Nothing else follows a calendar.
+            doubles_at_edges: self.window_start().is_some(),
+            ..Properties::default()
+        }
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let permits = self.quota.permits();
+        let window = match &self.edges {
+            Edges::Starting(start) => {
+                let start = match start {
+                    WindowStart::FirstRequest => "from the first request",
+                    WindowStart::OnTheClock => "by the clock",
+                };
+                format!("{} {start}", words::period(self.quota.period()))
+            }
+            #[cfg(feature = "calendar")]
+            Edges::Calendar(zone) => {
+                let unit = match zone.unit() {
+                    Calendar::Day => "day",
+                    Calendar::Week => "week, from Monday on,",
+                    Calendar::Month => "month",
+                };
+                format!("{unit} of {}", zone.name())
+            }
+        };
+        Some(format!("{permits} in each {window}; {}", words::TWICE))
     }
 
     fn fresh(&self, _now: Timestamp) -> FixedWindowState {

@@ -32,6 +32,7 @@
 use crate::{Cost, Receipt};
 
 mod algorithm;
+pub(super) use algorithm::{describe_rate, whole_permits};
 
 /// The last microsecond: Java's `Long.MAX_VALUE`.
 pub(super) const END: u64 = i64::MAX.unsigned_abs();

@@ -29,7 +29,11 @@
 //! - No more than `queue + 1` permits are in the bucket at any time.
 
 use super::gcra::{Departure, Gcra, WideTicks};
-use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Answer, Cost, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp,
+    WaitMode, words,
+};
+use std::time::Duration;
 
 /// A queue that drains at an even rate: nginx's `limit_req`.
 ///
@@ -174,8 +178,27 @@ impl LeakyBucket {
 impl Algorithm for LeakyBucket {
     type State = LeakyBucketState;
 
-    fn configured_quota(&self) -> Option<Quota> {
-        Some(self.quota)
+    fn properties(&self) -> Properties<'_> {
+        Properties { restores: Restores::Continuously(self.quota), delays: true, ..Properties::default() }
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let even = match self.quota.interval() {
+            (nanos, 1) => format!("one every {}", words::period(Duration::from_nanos(nanos))),
+            _ => format!("{}, evenly", words::rate(self.quota)),
+        };
+        // The one that proceeds now is not queued.
+        let most = |undelayed: u64| words::at_most(self.quota, undelayed.saturating_add(1));
+        let queue = self.queue;
+        Some(match self.undelayed() {
+            _ if queue == 0 => even,
+            None => format!("{even}, {queue} more at once: {}", most(queue)),
+            Some(0) => format!("{even}, {queue} may be queued"),
+            Some(undelayed) => {
+                let most = most(undelayed.min(queue));
+                format!("{even}, {queue} may be queued, the first {undelayed} of them without delay: {most}")
+            }
+        })
     }
 
     fn fresh(&self, _now: Timestamp) -> LeakyBucketState {

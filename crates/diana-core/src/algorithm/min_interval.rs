@@ -17,7 +17,10 @@
 //! # What always holds (tests/it/laws.rs, tests/it/min_interval.rs)
 //! - Two grants that were not refunded proceed at least the interval apart.
 
-use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp,
+    WaitMode, words,
+};
 use std::time::Duration;
 
 /// A minimum time between two grants, whatever their cost.
@@ -61,8 +64,12 @@ impl MinInterval {
 impl Algorithm for MinInterval {
     type State = IntervalState;
 
-    fn configured_quota(&self) -> Option<Quota> {
-        Quota::new(1, self.interval()).ok()
+    fn properties(&self) -> Properties<'_> {
+        Restores::AfterInterval(self.interval()).into()
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        Some(format!("at least {} apart", words::duration(self.interval())))
     }
 
     fn fresh(&self, _now: Timestamp) -> IntervalState {

@@ -32,7 +32,9 @@
 //! # Where it fails
 //! All tokens come at once. If the protected service cannot take that, use [`TokenBucket`](super::TokenBucket).
 
-use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Cost, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp, WaitMode, words,
+};
 use std::time::Duration;
 
 /// A bucket of `quota.burst()` tokens that gets `quota.permits()` at once every `quota.period()`.
@@ -157,8 +159,15 @@ impl RefillingBucket {
 impl Algorithm for RefillingBucket {
     type State = RefillingState;
 
-    fn configured_quota(&self) -> Option<Quota> {
-        Some(self.quota)
+    fn properties(&self) -> Properties<'_> {
+        Restores::InSteps(self.quota).into()
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let (permits, burst, every) = (self.quota.permits(), self.quota.burst(), words::period(self.quota.period()));
+        // A refill that does not fit into the bucket is lost.
+        let most = burst.saturating_add(permits.min(burst));
+        Some(format!("{permits} more every {every}, up to {burst} at once: at most {most} in any {every}"))
     }
 
     fn fresh(&self, _now: Timestamp) -> RefillingState {

@@ -27,7 +27,10 @@
 //! - Denied requests leave no entry, so a client that keeps trying is granted as soon as one that waited.
 //! - The log has at most as many entries as the limit of the longest window, even after charges.
 
-use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp,
+    WaitMode, words,
+};
 use std::time::Duration;
 
 mod log;
@@ -154,11 +157,17 @@ impl SlidingLog {
 impl Algorithm for SlidingLog {
     type State = SlidingLogState;
 
-    fn configured_quota(&self) -> Option<Quota> {
-        match self.windows() {
-            [only] => Some(*only),
-            _ => None,
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            restores: Restores::InWindows(&self.windows),
+            max_entries: Some(self.max_entries()),
+            ..Properties::default()
         }
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let describe = |quota: &Quota| format!("at most {} in any {}", quota.permits(), words::period(quota.period()));
+        Some(self.windows.iter().map(describe).collect::<Vec<_>>().join(" and "))
     }
 
     fn fresh(&self, _now: Timestamp) -> SlidingLogState {

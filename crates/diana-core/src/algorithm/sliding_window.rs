@@ -46,7 +46,10 @@
 //! - At most `limit` in any `n` adjacent buckets; strict: in any `n + 1`, and so in any window.
 //! - The retry time is when enough usage for *this* cost has left the window, to the nanosecond.
 
-use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp,
+    WaitMode, words,
+};
 use std::time::Duration;
 
 mod ring;
@@ -329,8 +332,23 @@ fn narrow(wide: u128) -> u64 {
 impl Algorithm for SlidingWindow {
     type State = SlidingWindowState;
 
-    fn configured_quota(&self) -> Option<Quota> {
-        Some(self.quota)
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            restores: Restores::InWindows(std::slice::from_ref(&self.quota)),
+            doubles_at_edges: self.edge == Edge::Loose,
+            ..Properties::default()
+        }
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let (permits, step) = (self.quota.permits(), words::duration(self.precision()));
+        // If the precision does not divide the window, the window is longer than configured.
+        let window = words::period(Duration::from_nanos(self.width.saturating_mul(self.buckets)));
+        Some(match self.edge {
+            Edge::Loose => format!("{permits} in a sliding {window}, in steps of {step}; {}", words::TWICE),
+            Edge::Weighted => format!("{permits} in a sliding {window}, in steps of {step}, the oldest in proportion"),
+            Edge::Strict => format!("at most {permits} in any {window}, in steps of {step}"),
+        })
     }
 
     fn fresh(&self, _now: Timestamp) -> SlidingWindowState {

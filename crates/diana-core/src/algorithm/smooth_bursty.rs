@@ -19,7 +19,8 @@
 //! - An idle key equals a fresh one if it [starts full](InitialPermits::Full).
 
 use super::error::{InvalidSmooth, check_rate};
-use super::guava::{MICROS_PER_SECOND, SmoothRate};
+use super::guava::{MICROS_PER_SECOND, SmoothRate, describe_rate, whole_permits};
+use crate::{Quota, words};
 
 /// Guava's `SmoothBursty`, to the microsecond: an even rate, with a store for idle time.
 ///
@@ -149,6 +150,19 @@ impl SmoothBursty {
     /// The arithmetic in microseconds, and Guava's own numbers.
     pub fn in_micros(&self) -> &SmoothRate {
         &self.smooth
+    }
+
+    /// Describes the limit; `rate` is the quota that it was made from, if it was.
+    pub(super) fn describe_saving(&self, rate: Option<Quota>) -> String {
+        let start = if self.initial == InitialPermits::Empty { ", starts empty" } else { "" };
+        let (rate_text, saved) = (describe_rate(rate, self.rate()), self.burst_seconds);
+        // The next request waits for the cost of the previous one, so one more passes than was saved.
+        let at_once = whole_permits(self.smooth.max_permits).saturating_add(1);
+        let most = match rate {
+            Some(quota) if at_once > 1 => format!(", up to {at_once} at once: {}", words::at_most(quota, at_once)),
+            _ => String::new(),
+        };
+        format!("{rate_text}, evenly; unused permits are saved for {saved} s{start}{most}")
     }
 
     fn build(rate: f64, burst_seconds: f64, initial: InitialPermits) -> Result<Self, InvalidSmooth> {

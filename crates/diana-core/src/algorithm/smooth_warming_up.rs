@@ -29,7 +29,8 @@
 //! - A key starts cold, and is cold again after an idle warm-up: an idle key equals a fresh one.
 
 use super::error::{InvalidSmooth, check_rate};
-use super::guava::{END, MICROS_PER_SECOND, PriceCurve, SmoothRate};
+use super::guava::{END, MICROS_PER_SECOND, PriceCurve, SmoothRate, describe_rate};
+use crate::{Quota, words};
 use std::time::Duration;
 
 /// Guava's default cold factor.
@@ -124,6 +125,12 @@ impl SmoothWarmingUp {
     /// The arithmetic in microseconds, and Guava's own numbers.
     pub fn in_micros(&self) -> &SmoothRate {
         &self.smooth
+    }
+
+    /// Describes the limit; `rate` is the quota that it was made from, if it was.
+    pub(super) fn describe_saving(&self, rate: Option<Quota>) -> String {
+        let (rate, warm_up) = (describe_rate(rate, self.rate()), words::duration(self.warm_up()));
+        format!("{rate}, evenly; {} times slower after a pause, warm after {warm_up}", self.cold_factor)
     }
 
     fn build(rate: f64, warm_up_micros: u64, cold_factor: f64) -> Result<Self, InvalidSmooth> {

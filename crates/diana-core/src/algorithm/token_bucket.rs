@@ -21,7 +21,10 @@
 
 use super::Packed;
 use super::gcra::{Departure, Gcra, WideTicks};
-use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Answer, Cost, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp,
+    WaitMode, words,
+};
 
 /// A bucket of `burst` tokens that refills evenly: the default algorithm.
 ///
@@ -65,8 +68,13 @@ impl TokenBucket {
 impl Algorithm for TokenBucket {
     type State = BucketState;
 
-    fn configured_quota(&self) -> Option<Quota> {
-        Some(self.quota)
+    fn properties(&self) -> Properties<'_> {
+        Restores::Continuously(self.quota).into()
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        let burst = self.quota.burst();
+        Some(format!("{}, up to {burst} at once: {}", words::rate(self.quota), words::at_most(self.quota, burst)))
     }
 
     fn fresh(&self, _now: Timestamp) -> BucketState {

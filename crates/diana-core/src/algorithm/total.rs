@@ -14,7 +14,10 @@
 //! - A used key is never fresh, so no store drops it: that would reset its count.
 
 use crate::quota::check_count;
-use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{
+    Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores, Status, Timestamp,
+    WaitMode,
+};
 use std::time::Duration;
 
 /// A total number of permits: trial uses, a prize draw, a prepaid account.
@@ -51,6 +54,14 @@ impl Total {
 
 impl Algorithm for Total {
     type State = TotalState;
+
+    fn properties(&self) -> Properties<'_> {
+        Restores::Never.into()
+    }
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        Some(format!("{} in total, until reset", self.limit))
+    }
 
     fn fresh(&self, _now: Timestamp) -> TotalState {
         TotalState::default()

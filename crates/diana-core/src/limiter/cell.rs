@@ -2,10 +2,10 @@
 
 use super::atomic::AtomicBucket;
 use crate::algorithm::Packed;
-use crate::algorithm::erased_algorithm::{AnyAlgorithm, Configured};
+use crate::algorithm::erased_algorithm::AnyAlgorithm;
 use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::Mutex;
-use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Status, Timestamp, WaitMode};
+use crate::{Algorithm, Answer, Cost, MaxWait, Quota, Receipt, Refund, Status, Timestamp, WaitMode};
 use std::fmt::Debug;
 
 /// The state of a single limit.
@@ -20,7 +20,22 @@ pub(crate) struct Cell {
 struct Slow {
     /// The active state while `fast` is closed.
     state: Option<Box<dyn AnyState>>,
-    configured: Configured,
+    rate: ConfiguredRate,
+}
+
+/// The rate that a limit was configured with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConfiguredRate {
+    pub(crate) quota: Option<Quota>,
+    /// In permits per second.
+    pub(crate) per_second: Option<f64>,
+}
+
+impl ConfiguredRate {
+    pub(crate) fn of(algorithm: &dyn AnyAlgorithm) -> Self {
+        let properties = algorithm.properties();
+        Self { quota: properties.quota(), per_second: properties.rate() }
+    }
 }
 
 impl Cell {
@@ -29,7 +44,7 @@ impl Cell {
             Some(Packed(bucket)) => (AtomicBucket::open_with(&bucket), None),
             None => (AtomicBucket::closed(), Some(algorithm.new_state(now))),
         };
-        Self { fast, slow: Mutex::new(Slow { state, configured: algorithm.configured() }) }
+        Self { fast, slow: Mutex::new(Slow { state, rate: ConfiguredRate::of(algorithm) }) }
     }
 
     /// Takes, if the active algorithm has a one-word state.
@@ -93,7 +108,7 @@ impl Cell {
     /// Changes to `algorithm`; the usage is kept, clamped.
     pub(crate) fn change_to(&self, algorithm: &dyn AnyAlgorithm, now: Timestamp) {
         let mut slow = self.slow.lock();
-        slow.configured = algorithm.configured();
+        slow.rate = ConfiguredRate::of(algorithm);
         match (&mut slow.state, algorithm.packed()) {
             (None, Some(Packed(bucket))) => {
                 self.fast.change(&bucket, now);
@@ -114,9 +129,9 @@ impl Cell {
         }
     }
 
-    /// What the limit was configured with.
-    pub(crate) fn configured(&self) -> Configured {
-        self.slow.lock().configured
+    /// The rate that the limit was configured with.
+    pub(crate) fn rate(&self) -> ConfiguredRate {
+        self.slow.lock().rate
     }
 
     /// Works on the active state.

@@ -2,7 +2,7 @@
 
 use super::SharedLimiter;
 use diana_core::{
-    AcquireError, BoxFuture, Concurrency, MaxWait, PermitSource, RateSource, SourceError, SourcePermit, TakeError,
+    AcquireError, BoxFuture, MaxWait, PermitSource, RateSource, Restores, SourceError, SourcePermit, TakeError,
 };
 use std::pin::Pin;
 
@@ -54,7 +54,7 @@ impl SharedKeyLimiter {
 impl PermitSource for SharedKeyLimiter {
     fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>> {
         Box::pin(async move {
-            if self.limiter.limit().algorithm::<Concurrency>().is_none() {
+            if !self.limiter.limit().properties().is_released() {
                 let problem = format!(
                     "limit `{}` is no `Concurrency`, so a pool can't hold its permits",
                     self.limiter.limit().name()
@@ -74,7 +74,10 @@ impl PermitSource for SharedKeyLimiter {
     }
 
     fn limit(&self) -> Option<u64> {
-        self.limiter.limit().algorithm::<Concurrency>().map(Concurrency::limit)
+        match self.limiter.limit().properties().restores {
+            Restores::WhenReleased { limit } => Some(limit),
+            _ => None,
+        }
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -89,7 +92,7 @@ impl PermitSource for SharedKeyLimiter {
 impl RateSource for SharedKeyLimiter {
     fn take(&self, permits: u64) -> BoxFuture<'_, Result<(), TakeError>> {
         Box::pin(async move {
-            if self.limiter.limit().algorithm::<Concurrency>().is_some() {
+            if self.limiter.limit().properties().is_released() {
                 let problem =
                     format!("limit `{}` is a `Concurrency`, whose permits are released", self.limiter.limit().name());
                 return Err(TakeError::Failed(problem));

@@ -1,6 +1,6 @@
 //! The built-in algorithms, with their options.
 
-use super::{AlgorithmOptions, Configured, invalid};
+use super::{AlgorithmOptions, DynAlgorithm, invalid};
 use crate::registry::Registry;
 use crate::schema;
 use diana_core::{
@@ -25,7 +25,7 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("leaky_bucket", &["burst", "delay", "nodelay"], leaky_bucket);
     registry.algorithm("fixed_window", &["opens", "time_zone"], fixed_window);
     registry.algorithm("sliding_window", &["buckets", "precision", "edge"], sliding_window);
-    registry.algorithm("sliding_log", &[], |quota, _| Some(Configured::new(SlidingLog::new(quota))));
+    registry.algorithm("sliding_log", &[], |quota, _| Some(DynAlgorithm::from(SlidingLog::new(quota))));
     registry.algorithm("smooth_bursty", &["burst_seconds", "starts"], smooth_bursty);
     registry.algorithm("smooth_warming_up", &["warm_up", "cold_factor"], smooth_warming_up);
     for (name, description) in DESCRIPTIONS {
@@ -45,8 +45,8 @@ const DESCRIPTIONS: [(&str, &str); 7] = [
 ];
 
 /// `refill: {every: 1min}` adds the tokens of a minute all at once, rather than one by one.
-fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
-    let Some(refill) = options.node("refill") else { return Some(Configured::new(TokenBucket::new(quota))) };
+fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
+    let Some(refill) = options.node("refill") else { return Some(DynAlgorithm::from(TokenBucket::new(quota))) };
     let problems = options.problems();
     let mut fields = MapReader::of(refill, "`refill`", REFILL, problems)?;
     let (given, before) = (fields.take("tokens"), problems.len());
@@ -61,7 +61,7 @@ fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
     let has_burst = options.node("burst").is_some() || quota.burst() != quota.permits();
     let burst = if has_burst { quota.burst() } else { quota.burst().max(tokens) };
     let bucket = or_report(bucket.with_burst(burst), options)?;
-    Some(Configured::new(RefillingBucket::new(bucket)))
+    Some(DynAlgorithm::from(RefillingBucket::new(bucket)))
 }
 
 /// Returns the number of tokens of one refill, which must match the limit's rate: the configured number, or that of the
@@ -91,12 +91,12 @@ fn refilled(
 }
 
 /// The burst of a leaky bucket is its queue.
-fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
     // The default is an empty queue: a quota's own burst is its count.
     let queue = options.count("burst", 0).unwrap_or(0);
     let bucket = LeakyBucket::new(quota).with_queue(queue);
     let (delay, nodelay) = (options.count("delay", 0), options.flag("nodelay"));
-    Some(Configured::new(match (delay, nodelay) {
+    Some(DynAlgorithm::from(match (delay, nodelay) {
         (Some(_), Some(true)) => {
             let span = options.node("nodelay")?.span;
             options.problem(
@@ -111,13 +111,13 @@ fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
 }
 
 /// The window is aligned to the clock, starts at the first request, or follows the calendar of a time zone.
-fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
     let Some(zone) = options.text("time_zone") else {
         let opens = match options.word("opens", &["clock", "first_request"]) {
             Some(1) => WindowStart::FirstRequest,
             _ => WindowStart::OnTheClock,
         };
-        return Some(Configured::new(FixedWindow::new(quota).with_window_start(opens)));
+        return Some(DynAlgorithm::from(FixedWindow::new(quota).with_window_start(opens)));
     };
     if let Some(opens) = options.node("opens") {
         let problem = Problem::new(
@@ -135,10 +135,10 @@ fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
         options.problem(Problem::new(span, what).expected("use a limit such as 1000/day, or remove `time_zone`"));
         return None;
     };
-    or_report_at(FixedWindow::calendar(quota.permits(), unit, zone), "time_zone", options).map(Configured::new)
+    or_report_at(FixedWindow::calendar(quota.permits(), unit, zone), "time_zone", options).map(DynAlgorithm::from)
 }
 
-fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
     let edge = match options.word("edge", &EDGES) {
         Some(1) => Edge::Weighted,
         Some(2) => Edge::Strict,
@@ -166,10 +166,10 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
         options.problem(Problem::new(node.span, what).expected("expected a part of the window"));
         return None;
     }
-    Some(Configured::new(divided))
+    Some(DynAlgorithm::from(divided))
 }
 
-fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
     let smooth = or_report(SmoothBursty::new(per_second(&quota)), options)?;
     let smooth = match options.number("burst_seconds") {
         Some(seconds) => or_report_at(smooth.with_burst_seconds(seconds), "burst_seconds", options)?,
@@ -180,10 +180,10 @@ fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option
         Some(1) => InitialPermits::Empty,
         _ => InitialPermits::Full,
     };
-    Some(Configured::new(smooth.with_initial_permits(starts)))
+    Some(DynAlgorithm::from(smooth.with_initial_permits(starts)))
 }
 
-fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
     let Some(warm_up) = options.duration("warm_up") else {
         if options.node("warm_up").is_none() {
             let span = options.span();
@@ -204,7 +204,7 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
         Some(factor) => or_report_at(smooth.with_cold_factor(factor), "cold_factor", options)?,
         None => smooth,
     };
-    Some(Configured::new(smooth))
+    Some(DynAlgorithm::from(smooth))
 }
 
 /// The rate in permits per second.

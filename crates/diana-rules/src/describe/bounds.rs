@@ -1,7 +1,7 @@
 //! The numbers in the descriptions of buckets are reached by a client that always sends, and never exceeded.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
-use crate::algorithm::Configured;
+use crate::algorithm::DynAlgorithm;
 use crate::{Document, Registry, RuleFile};
 use diana_core::{
     Algorithm, Cost, LeakyBucket, MaxWait, Outcome, RefillingBucket, SmoothBursty, Timestamp, TokenBucket,
@@ -22,11 +22,11 @@ fn departures<A: Algorithm>(algorithm: &A, wait: MaxWait) -> Vec<Duration> {
     departures
 }
 
-fn departures_of(limit: &Configured) -> Vec<Duration> {
-    let token = limit.algorithm::<TokenBucket>().map(|bucket| departures(bucket, MaxWait::NONE));
-    let refilling = || Some(departures(limit.algorithm::<RefillingBucket>()?, MaxWait::NONE));
-    let smooth = || Some(departures(limit.algorithm::<SmoothBursty>()?, MaxWait::NONE));
-    let leaky = || Some(departures(limit.algorithm::<LeakyBucket>()?, MaxWait::FOREVER));
+fn departures_of(limit: &DynAlgorithm) -> Vec<Duration> {
+    let token = limit.downcast::<TokenBucket>().map(|bucket| departures(bucket, MaxWait::NONE));
+    let refilling = || Some(departures(limit.downcast::<RefillingBucket>()?, MaxWait::NONE));
+    let smooth = || Some(departures(limit.downcast::<SmoothBursty>()?, MaxWait::NONE));
+    let leaky = || Some(departures(limit.downcast::<LeakyBucket>()?, MaxWait::FOREVER));
     token.or_else(refilling).or_else(smooth).or_else(leaky).unwrap()
 }
 

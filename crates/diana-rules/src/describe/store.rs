@@ -1,6 +1,6 @@
 //! Descriptions of the store. Defaults are not described.
 
-use super::units;
+use super::{duration, units};
 use crate::file::{Lease, OnFullKeys, RedisSection, StoreSection, StoreTime, WhenRedisIsDown};
 use diana_document::secret::redact_url;
 
@@ -33,7 +33,7 @@ impl StoreSection {
             lines.push(format!("counts in this process: {}", both.join("; ")));
         }
         if let Some(snapshot) = &memory.snapshot {
-            let every = snapshot.interval.map(|interval| format!(", every {}", units::duration(interval)));
+            let every = snapshot.interval.map(|interval| format!(", every {}", duration(interval)));
             let (path, every) = (snapshot.path.display(), every.unwrap_or_default());
             lines.push(format!("counts in this process survive a restart: they are saved to {path}{every}"));
         }
@@ -47,7 +47,7 @@ fn shared(redis: &RedisSection) -> String {
         text.push_str(&format!(", with the key prefix `{prefix}`"));
     }
     if let Some(timeout) = redis.timeout {
-        text.push_str(&format!(", with a timeout of {}", units::duration(timeout)));
+        text.push_str(&format!(", with a timeout of {}", duration(timeout)));
     }
     if redis.time == Some(StoreTime::Local) {
         text.push_str(", by this process's clock");

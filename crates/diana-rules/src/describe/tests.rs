@@ -2,10 +2,9 @@
 #![allow(clippy::panic, reason = "a test that can't go on should stop")]
 
 use super::*;
-use crate::algorithm::Configured;
 use crate::{Document, Registry, RuleFile};
 use diana_core::{
-    Algorithm, Cost, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, TokenBucket, Total, TotalState, WaitMode,
+    Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Total, TotalState, WaitMode,
 };
 
 fn file(text: &str, registry: &Registry) -> RuleFile {
@@ -155,11 +154,10 @@ fn describes_other_settings_as_notes() {
     assert_eq!(notes("limit: 5/s"), [""; 0]);
     assert_eq!(notes("concurrent: {limit: 5, until: client_left}"), [""; 0]);
     let log = "`algorithm: sliding_log`, or `sliding_window` with `edge: strict`";
-    let strict = "`edge: strict`, or `algorithm: sliding_log`";
     for (limit, settings) in [
         ("algorithm: fixed_window", Some(log)),
         ("algorithm: fixed_window, opens: first_request", Some(log)),
-        ("algorithm: sliding_window", Some(strict)),
+        ("algorithm: sliding_window", Some(log)),
         ("algorithm: sliding_window, edge: strict", None),
         ("algorithm: sliding_window, edge: weighted", None),
         ("algorithm: sliding_log", None),
@@ -207,9 +205,8 @@ fn describes_other_settings_as_notes() {
 #[test]
 fn describes_registered_algorithms() {
     let mut registry = Registry::default();
-    registry.algorithm("mine", &[], |_, _| Some(Configured::new(Mine(Total::new(5).ok()?))));
-    registry
-        .algorithm("theirs", &[], |quota, _| Some(Configured::new(TokenBucket::new(quota)).describe("about as many")));
+    registry.algorithm("mine", &[], |_, _| Some(Mine(Total::new(5).ok()?, None).into()));
+    registry.algorithm("theirs", &[], |_, _| Some(Mine(Total::new(5).ok()?, Some("about as many")).into()));
     let rules = "rules: [{name: a, limit: 20/s, algorithm: mine}, {name: b, limit: 20/s, algorithm: theirs}]";
     let file = file(rules, &registry);
     assert_eq!(rule(&file.rules[0]).limit, "20/s by `mine`");
@@ -281,10 +278,14 @@ fn breaks_words_only_if_they_do_not_fit() {
 
 /// A registered algorithm that behaves like `total`.
 #[derive(Clone, Debug, PartialEq)]
-struct Mine(Total);
+struct Mine(Total, Option<&'static str>);
 
 impl Algorithm for Mine {
     type State = TotalState;
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        self.1.map(str::to_owned)
+    }
 
     fn fresh(&self, now: Timestamp) -> TotalState {
         self.0.fresh(now)

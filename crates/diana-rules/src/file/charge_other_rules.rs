@@ -1,7 +1,6 @@
 //! Rules that charge another rule: `charges: tokens`.
 
 use crate::rule::Rule;
-use diana_core::Concurrency;
 use diana_document::Problem;
 use diana_document::map_reader::nearest;
 use diana_document::{Entry, Node, Span, Value};
@@ -22,7 +21,7 @@ pub(super) fn resolve(rules: &mut [Rule], nodes: &HashMap<Span, &Node>, problems
             problems.push(Problem::new(at, format!("unknown rule `{name}`")).expected(expected));
             continue;
         };
-        let is_held = target.limits.iter().any(|limit| limit.configured.algorithm::<Concurrency>().is_some());
+        let is_held = target.limits.iter().any(|limit| limit.configured.properties().is_released());
         if target.limits.is_empty() || is_held || target.adaptive {
             let problem = Problem::new(at, format!("rule `{name}` has no limit that can be charged"));
             problems.push(problem.expected("expected a rule with `limit`, `every` or `total`"));

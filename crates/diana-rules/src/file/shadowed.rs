@@ -1,6 +1,6 @@
 //! Rules that no request can reach, since an earlier rule is identical or denies every request.
 
-use crate::algorithm::Configured;
+use crate::algorithm::DynAlgorithm;
 use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;
@@ -62,7 +62,7 @@ pub(super) fn check(
 struct RuleContent<'a> {
     by: &'a KeySpec,
     matches: &'a Match,
-    limits: Vec<&'a Configured>,
+    limits: Vec<&'a DynAlgorithm>,
     adaptive: bool,
     held_until: HeldUntil,
     bandwidth: Option<&'a Bandwidth>,
@@ -71,7 +71,7 @@ struct RuleContent<'a> {
     cost: (&'a CostOf, Option<u64>, u64),
     allow: &'a [String],
     deny: &'a [String],
-    overrides: Vec<(&'a str, Vec<&'a Configured>)>,
+    overrides: Vec<(&'a str, Vec<&'a DynAlgorithm>)>,
     wait: Option<Duration>,
     queue: Option<u64>,
     over: &'a OverLimit,
@@ -114,7 +114,7 @@ impl<'a> RuleContent<'a> {
             counted_in,
         } = rule;
         let configured =
-            |limits: &'a [LimitRule]| limits.iter().map(|limit| &limit.configured).collect::<Vec<&'a Configured>>();
+            |limits: &'a [LimitRule]| limits.iter().map(|limit| &limit.configured).collect::<Vec<&'a DynAlgorithm>>();
         Self {
             by,
             matches,

@@ -9,9 +9,7 @@ use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::rule::{Missing, Mode, OnStatus, Rule};
-use diana_core::{
-    FixedWindow, LeakyBucket, MinInterval, RefillingBucket, SlidingLog, SlidingWindow, TokenBucket, Total,
-};
+use diana_core::Restores;
 use diana_document::Problem;
 use diana_document::Span;
 use std::time::Duration;
@@ -72,8 +70,8 @@ pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Prob
 /// Returns the warning about a log that is too long for a key.
 fn long_log(rule: &Rule, span: Span) -> Option<Problem> {
     let all = rule.limits.iter().chain(rule.overrides.iter().flat_map(|own| &own.limits));
-    let logs = all.filter_map(|limit| limit.configured.algorithm::<SlidingLog>());
-    let entries = logs.map(SlidingLog::max_entries).max().filter(|entries| *entries > MAX_LOG)?;
+    let entries = all.filter_map(|limit| limit.configured.properties().max_entries);
+    let entries = entries.max().filter(|entries| *entries > MAX_LOG)?;
     let size = bytes(entries.saturating_mul(LOG_ENTRY));
     let what = format!("warning: the log of `{}` may have {entries} entries ({size}) for each key", rule.name);
     let expected =
@@ -100,18 +98,13 @@ fn lost_at_a_restart(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Opti
 /// Returns `true` if a count may last an hour or longer: until the end of a window, until a bucket has refilled, or until
 /// a total is reset.
 fn lasts_an_hour(limit: &LimitRule) -> bool {
-    let configured = &limit.configured;
-    let quota = configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
-    let quota = quota.or_else(|| configured.algorithm::<RefillingBucket>().map(RefillingBucket::quota));
-    let quota = quota.or_else(|| configured.algorithm::<LeakyBucket>().map(LeakyBucket::quota));
-    let quota = quota.or_else(|| configured.algorithm::<SlidingWindow>().map(SlidingWindow::quota));
-    let fixed = configured.algorithm::<FixedWindow>();
-    let quota = quota.or_else(|| fixed.map(FixedWindow::quota));
-    let log = configured.algorithm::<SlidingLog>().into_iter().flat_map(SlidingLog::windows);
-    quota.iter().chain(log).any(|quota| quota.period() >= HOUR)
-        || fixed.is_some_and(|fixed| fixed.dates().is_some())
-        || configured.algorithm::<MinInterval>().is_some_and(|every| every.interval() >= HOUR)
-        || configured.algorithm::<Total>().is_some()
+    match limit.configured.properties().restores {
+        Restores::Continuously(quota) | Restores::InSteps(quota) => quota.period() >= HOUR,
+        Restores::InWindows(windows) => windows.iter().any(|quota| quota.period() >= HOUR),
+        Restores::AfterInterval(interval) => interval >= HOUR,
+        Restores::Never => true,
+        _ => false,
+    }
 }
 
 /// Returns the warning about a rule with `count` that never learns the status of a response.

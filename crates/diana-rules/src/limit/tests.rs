@@ -19,7 +19,7 @@ fn limits(yaml: &str) -> Result<Vec<LimitRule>, String> {
     if problems.is_empty() { Ok(limits) } else { Err(document.problems(problems).to_string()) }
 }
 
-fn one_limit(yaml: &str) -> Configured {
+fn one_limit(yaml: &str) -> DynAlgorithm {
     let mut limits = limits(yaml).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(limits.len(), 1, "{limits:?}");
     limits.remove(0).configured
@@ -32,85 +32,91 @@ fn quota(text: &str) -> Quota {
 #[test]
 fn parses_the_options_of_each_algorithm() {
     let ms = Duration::from_millis;
-    let same = |yaml: &str, configured: Configured| assert_eq!(one_limit(yaml), configured, "{yaml}");
-    same("limit: 100/s", Configured::new(TokenBucket::new(quota("100/s"))));
-    same("limit: 100/s burst 200", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
-    same("limit: {rate: 100/s, burst: 200}", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
-    same("{limit: 100/s, burst: 200}", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
+    let same = |yaml: &str, configured: DynAlgorithm| assert_eq!(one_limit(yaml), configured, "{yaml}");
+    same("limit: 100/s", DynAlgorithm::from(TokenBucket::new(quota("100/s"))));
+    same("limit: 100/s burst 200", DynAlgorithm::from(TokenBucket::new(quota("100/s burst 200"))));
+    same("limit: {rate: 100/s, burst: 200}", DynAlgorithm::from(TokenBucket::new(quota("100/s burst 200"))));
+    same("{limit: 100/s, burst: 200}", DynAlgorithm::from(TokenBucket::new(quota("100/s burst 200"))));
     same(
         "{limit: 1/2s, burst: 7, refill: {tokens: 5, every: 10s}}",
-        Configured::new(RefillingBucket::new(quota("5/10s burst 7"))),
+        DynAlgorithm::from(RefillingBucket::new(quota("5/10s burst 7"))),
     );
-    same("{limit: 100/s, refill: {every: 10ms}}", Configured::new(RefillingBucket::new(quota("1/10ms burst 100"))));
-    same("{limit: 1/s, refill: {every: 1min}}", Configured::new(RefillingBucket::new(quota("60/min"))));
+    same("{limit: 100/s, refill: {every: 10ms}}", DynAlgorithm::from(RefillingBucket::new(quota("1/10ms burst 100"))));
+    same("{limit: 1/s, refill: {every: 1min}}", DynAlgorithm::from(RefillingBucket::new(quota("60/min"))));
     let leaky = || LeakyBucket::new(quota("500/s"));
-    same("{limit: 500/s, algorithm: leaky_bucket}", Configured::new(leaky()));
-    same("{limit: 500/s, algorithm: leaky_bucket, burst: 50}", Configured::new(leaky().with_queue(50)));
+    same("{limit: 500/s, algorithm: leaky_bucket}", DynAlgorithm::from(leaky()));
+    same("{limit: 500/s, algorithm: leaky_bucket, burst: 50}", DynAlgorithm::from(leaky().with_queue(50)));
     same(
         "{limit: 500/s, algorithm: leaky_bucket, burst: 50, delay: 8}",
-        Configured::new(leaky().with_queue(50).with_delay(8)),
+        DynAlgorithm::from(leaky().with_queue(50).with_delay(8)),
     );
     same(
         "{limit: 500/s, algorithm: leaky_bucket, burst: 5, nodelay: true}",
-        Configured::new(leaky().with_queue(5).without_delay()),
+        DynAlgorithm::from(leaky().with_queue(5).without_delay()),
     );
     let window = || FixedWindow::new(quota("1/min"));
-    same("{limit: 1/min, algorithm: fixed_window}", Configured::new(window()));
+    same("{limit: 1/min, algorithm: fixed_window}", DynAlgorithm::from(window()));
     same(
         "{limit: 1/min, algorithm: fixed_window, opens: first_request}",
-        Configured::new(window().with_window_start(WindowStart::FirstRequest)),
+        DynAlgorithm::from(window().with_window_start(WindowStart::FirstRequest)),
     );
     same(
         "{limit: 1000/day, algorithm: fixed_window, time_zone: Europe/Berlin}",
-        Configured::new(FixedWindow::calendar(1_000, Calendar::Day, "Europe/Berlin").unwrap()),
+        DynAlgorithm::from(FixedWindow::calendar(1_000, Calendar::Day, "Europe/Berlin").unwrap()),
     );
     let sliding = || SlidingWindow::new(quota("20/s"));
-    same("{limit: 20/s, algorithm: sliding_window}", Configured::new(sliding()));
-    same("{limit: 20/s, algorithm: sliding_window, buckets: 4}", Configured::new(sliding().with_buckets(4).unwrap()));
+    same("{limit: 20/s, algorithm: sliding_window}", DynAlgorithm::from(sliding()));
+    same(
+        "{limit: 20/s, algorithm: sliding_window, buckets: 4}",
+        DynAlgorithm::from(sliding().with_buckets(4).unwrap()),
+    );
     same(
         "{limit: 20/s, algorithm: sliding_window, precision: 300ms}",
         // Four buckets: the window is longer than configured, never shorter.
-        Configured::new(sliding().with_precision(ms(300)).unwrap()),
+        DynAlgorithm::from(sliding().with_precision(ms(300)).unwrap()),
     );
     assert_eq!(sliding().with_precision(ms(300)).unwrap().buckets(), 4);
     same(
         "{limit: 20/s, algorithm: sliding_window, precision: 50ms}",
-        Configured::new(sliding().with_precision(ms(50)).unwrap()),
+        DynAlgorithm::from(sliding().with_precision(ms(50)).unwrap()),
     );
-    same("{limit: 20/s, algorithm: sliding_window, edge: loose}", Configured::new(sliding()));
+    same("{limit: 20/s, algorithm: sliding_window, edge: loose}", DynAlgorithm::from(sliding()));
     same(
         "{limit: 20/s, algorithm: sliding_window, edge: weighted}",
-        Configured::new(sliding().with_edge(Edge::Weighted)),
+        DynAlgorithm::from(sliding().with_edge(Edge::Weighted)),
     );
     same(
         "{limit: 20/s, algorithm: sliding_window, buckets: 4, edge: strict}",
-        Configured::new(sliding().with_buckets(4).unwrap().with_edge(Edge::Strict)),
+        DynAlgorithm::from(sliding().with_buckets(4).unwrap().with_edge(Edge::Strict)),
     );
-    same("{limit: 20/s, algorithm: sliding_log}", Configured::new(SlidingLog::new(quota("20/s"))));
+    same("{limit: 20/s, algorithm: sliding_log}", DynAlgorithm::from(SlidingLog::new(quota("20/s"))));
     let smooth = SmoothBursty::new(5.0).unwrap();
-    same("{limit: 5/s, algorithm: smooth_bursty}", Configured::new(smooth.with_initial_permits(InitialPermits::Full)));
-    same("{limit: 5/s, algorithm: smooth_bursty, starts: empty}", Configured::new(smooth));
+    same(
+        "{limit: 5/s, algorithm: smooth_bursty}",
+        DynAlgorithm::from(smooth.with_initial_permits(InitialPermits::Full)),
+    );
+    same("{limit: 5/s, algorithm: smooth_bursty, starts: empty}", DynAlgorithm::from(smooth));
     // No permits are saved up, so the rate is even; Guava accepts this too, and also a start that is not slower when
     // cold.
     same(
         "{limit: 5/s, algorithm: smooth_bursty, burst_seconds: 0, starts: empty}",
-        Configured::new(smooth.with_burst_seconds(0.0).unwrap()),
+        DynAlgorithm::from(smooth.with_burst_seconds(0.0).unwrap()),
     );
     same(
         "{limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s, cold_factor: 1}",
-        Configured::new(SmoothWarmingUp::new(5.0, ms(10_000)).unwrap().with_cold_factor(1.0).unwrap()),
+        DynAlgorithm::from(SmoothWarmingUp::new(5.0, ms(10_000)).unwrap().with_cold_factor(1.0).unwrap()),
     );
     same(
         "{limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s, cold_factor: 4}",
-        Configured::new(SmoothWarmingUp::new(5.0, ms(10_000)).unwrap().with_cold_factor(4.0).unwrap()),
+        DynAlgorithm::from(SmoothWarmingUp::new(5.0, ms(10_000)).unwrap().with_cold_factor(4.0).unwrap()),
     );
-    same("every: 200ms", Configured::new(MinInterval::new(ms(200)).unwrap()));
-    same("total: 1_000", Configured::new(Total::new(1_000).unwrap()));
-    same("concurrent: 4", Configured::new(Concurrency::new(4).unwrap()));
-    same("concurrent: {limit: 4}", Configured::new(Concurrency::new(4).unwrap()));
+    same("every: 200ms", DynAlgorithm::from(MinInterval::new(ms(200)).unwrap()));
+    same("total: 1_000", DynAlgorithm::from(Total::new(1_000).unwrap()));
+    same("concurrent: 4", DynAlgorithm::from(Concurrency::new(4).unwrap()));
+    same("concurrent: {limit: 4}", DynAlgorithm::from(Concurrency::new(4).unwrap()));
     same(
         "concurrent: {limit: 4, burst: 8, delay: 200ms}",
-        Configured::new(Concurrency::new(4).unwrap().with_burst(8).with_delay(ms(200))),
+        DynAlgorithm::from(Concurrency::new(4).unwrap().with_burst(8).with_delay(ms(200))),
     );
 }
 
@@ -118,7 +124,7 @@ fn parses_the_options_of_each_algorithm() {
 fn each_limit_of_a_list_has_its_own_options() {
     let all = limits("limit: [{rate: 100/s, burst: 200}, 20000/h, {rate: 5/s, algorithm: sliding_log}]").unwrap();
     assert_eq!(all.len(), 3);
-    assert_eq!(all[2].configured, Configured::new(SlidingLog::new(quota("5/s"))));
+    assert_eq!(all[2].configured, DynAlgorithm::from(SlidingLog::new(quota("5/s"))));
     assert_eq!(all[1].written, "20000/h");
     assert!(
         limits("{limit: [1/s, 5/min], burst: 7}").unwrap_err().contains("`burst` is ambiguous beside several limits")
@@ -131,7 +137,7 @@ fn logs_of_one_list_are_one_log() {
         limits("limit: [{rate: 1/s, algorithm: sliding_log}, 9/s, {rate: 5/min, algorithm: sliding_log}]").unwrap();
     let log = SlidingLog::several([quota("1/s"), quota("5/min")]).unwrap();
     assert_eq!(all.iter().map(|limit| &*limit.written).collect::<Vec<_>>(), ["1/s, 5/min", "9/s"]);
-    assert_eq!(all[0].configured, Configured::new(log));
+    assert_eq!(all[0].configured, DynAlgorithm::from(log));
 }
 
 #[test]
@@ -204,7 +210,7 @@ fn reports_invalid_values_with_a_hint() {
 }
 
 /// The limits of the override `x` of a rule by account.
-fn of_x(rule: &str, overrides: &str) -> Vec<Configured> {
+fn of_x(rule: &str, overrides: &str) -> Vec<DynAlgorithm> {
     let text = format!("rules: [{{name: a, by: account, {rule}, overrides: {overrides}}}]");
     let document = Document::new("diana.yaml", text);
     let file = crate::RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"));
@@ -214,7 +220,7 @@ fn of_x(rule: &str, overrides: &str) -> Vec<Configured> {
 #[test]
 fn overrides_inherit_the_algorithm_in_every_form() {
     let rule = "limit: 5/s, algorithm: sliding_window, buckets: 4";
-    let window = Configured::new(SlidingWindow::new(quota("9/s")).with_buckets(4).unwrap());
+    let window = DynAlgorithm::from(SlidingWindow::new(quota("9/s")).with_buckets(4).unwrap());
     for form in [
         "{x: 9/s}",
         "{x: {rate: 9/s}}",
@@ -226,26 +232,26 @@ fn overrides_inherit_the_algorithm_in_every_form() {
         assert_eq!(of_x(rule, form), std::slice::from_ref(&window), "{form}");
         assert_eq!(
             of_x("limit: 5/s, burst: 7", form),
-            [Configured::new(TokenBucket::new(quota("9/s")))],
+            [DynAlgorithm::from(TokenBucket::new(quota("9/s")))],
             "{form}: the burst is of the rule's rate"
         );
     }
-    let with_another = [window.clone(), Configured::new(Concurrency::new(2).unwrap())];
+    let with_another = [window.clone(), DynAlgorithm::from(Concurrency::new(2).unwrap())];
     assert_eq!(of_x(rule, "{x: {limit: 9/s, concurrent: 2}}"), with_another);
     // A limit with its own algorithm inherits no options; nor does a list of limits.
-    let log = Configured::new(SlidingLog::new(quota("9/s")));
+    let log = DynAlgorithm::from(SlidingLog::new(quota("9/s")));
     for form in ["{x: {rate: 9/s, algorithm: sliding_log}}", "[{key: x, limit: 9/s, algorithm: sliding_log}]"] {
         assert_eq!(of_x(rule, form), std::slice::from_ref(&log), "{form}");
     }
-    assert_eq!(of_x(rule, "{x: [9/s]}"), [Configured::new(TokenBucket::new(quota("9/s")))]);
+    assert_eq!(of_x(rule, "{x: [9/s]}"), [DynAlgorithm::from(TokenBucket::new(quota("9/s")))]);
     // An alternative option replaces the inherited one.
-    let finer = Configured::new(SlidingWindow::new(quota("9/s")).with_buckets(10).unwrap());
+    let finer = DynAlgorithm::from(SlidingWindow::new(quota("9/s")).with_buckets(10).unwrap());
     assert_eq!(of_x(rule, "{x: {limit: 9/s, precision: 100ms}}"), [finer]);
 }
 
 #[test]
 fn overrides_inherit_the_refill_interval() {
-    let refilled = Configured::new(RefillingBucket::new(quota("300/min")));
+    let refilled = DynAlgorithm::from(RefillingBucket::new(quota("300/min")));
     for rule in ["limit: 100/min, refill: {tokens: 100, every: 1min}", "limit: 100/min, refill: {every: 1min}"] {
         assert_eq!(of_x(rule, "{x: 300/min}"), std::slice::from_ref(&refilled), "{rule}");
         assert_eq!(of_x(rule, "[{key: x, limit: 300/min}]"), std::slice::from_ref(&refilled), "{rule}");

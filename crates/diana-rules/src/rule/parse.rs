@@ -12,7 +12,7 @@ use crate::names_in_scope::{NamesInScope, Wanted};
 use crate::registry::Registry;
 use crate::response::CustomResponse;
 use crate::upstream_url::Upstream;
-use diana_core::{Concurrency, Cost, LeakyBucket, MinInterval};
+use diana_core::{Cost, Limit, Properties, Restores};
 use diana_document::Problem;
 use diana_document::map_reader::{MapReader, nearest};
 use diana_document::scalar;
@@ -189,7 +189,7 @@ impl Rule {
         }
         let all = self.limits.iter().chain(self.overrides.iter().flat_map(|other| &other.limits));
         for LimitRule { configured, span, .. } in all {
-            if let Some(reason) = registry.why_not_shared(&configured.limit(&self.name)) {
+            if let Some(reason) = registry.why_not_shared(&Limit::new(&*self.name, configured.clone())) {
                 let problem = Problem::new(*span, format!("the shared store does not support this limit: {reason}"));
                 problems.push(problem.expected("use `store: local`, or another algorithm"));
             }
@@ -239,8 +239,11 @@ impl Rule {
             return;
         }
         if self.queue.is_some() && self.wait.is_none() && entry("wait").is_none() {
-            let leaks = self.limits.iter().any(|limit| limit.configured.algorithm::<LeakyBucket>().is_some());
-            if leaks {
+            let leaks = |limit: &LimitRule| {
+                let Properties { restores, delays, .. } = limit.configured.properties();
+                delays && matches!(restores, Restores::Continuously(_))
+            };
+            if self.limits.iter().any(leaks) {
                 let what = "`queue` needs `wait`: the queue of a leaky bucket is its `burst`";
                 report("queue", what, "replace `queue` with `burst`");
             } else {
@@ -338,18 +341,20 @@ impl Rule {
             report("wait", what, "remove one of the two");
         }
         let limits = || self.limits.iter().chain(self.overrides.iter().flat_map(|own| &own.limits));
-        let has_concurrent = limits().any(|limit| limit.configured.algorithm::<Concurrency>().is_some());
+        let has_concurrent = limits().any(|limit| limit.configured.properties().is_released());
         if written(&["concurrent"]) || has_concurrent {
             let what = "`concurrent` cannot be combined with `count`: a permit is held until the response is sent";
             let at = if written(&["concurrent"]) { "concurrent" } else { "overrides" };
             report(at, what, "use another rule for `concurrent`");
         }
-        if limits().any(|limit| limit.configured.algorithm::<LeakyBucket>().is_some()) {
+        if limits().any(|limit| limit.configured.properties().delays) {
             let what = "a leaky bucket cannot be combined with `count`: it delays requests";
             report("count", what, "use another algorithm");
         }
         let is_refunded = self.count.is_some_and(|count| count.then == OnStatus::Refund);
-        if is_refunded && limits().any(|limit| limit.configured.algorithm::<MinInterval>().is_some()) {
+        if is_refunded
+            && limits().any(|limit| matches!(limit.configured.properties().restores, Restores::AfterInterval(_)))
+        {
             let what = "`every` cannot be combined with `refund: true`: an interval is not refunded";
             report("count", what, "use `limit`, or remove `refund`");
         }

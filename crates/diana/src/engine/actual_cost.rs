@@ -10,8 +10,8 @@ use super::asks::{AskList, Scope, ScopedDecision};
 use super::{EngineState, Verdict};
 use crate::ruleset::CompiledLimit;
 use diana_core::{
-    Answer, Ask, Change, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome,
-    Quota, Receipt, RefillingBucket, Status, Timestamp, TokenBucket,
+    Answer, Ask, Change, Cost, Decision, Limit, LocalStore, MAX_PERMITS, MaxWait, Outcome, Quota, Receipt, Restores,
+    Status, Timestamp,
 };
 use diana_rules::rule::{CostOf, CountedIn, OnStatus, Rule};
 use smallvec::SmallVec;
@@ -147,22 +147,21 @@ impl<'a> Corrections<'a> {
 /// Returns `true` if a limit is corrected. Concurrency permits are released as they were acquired; an interval is
 /// consumed by one grant, whatever it costs.
 fn is_settled(limit: &CompiledLimit) -> bool {
-    !limit.is_returned && limit.limit.algorithm::<MinInterval>().is_none()
+    !limit.is_returned && !matches!(limit.limit.properties().restores, Restores::AfterInterval(_))
 }
 
 /// Returns the status of a key after it was charged `cost` instead of `taken`, ignoring concurrent requests.
 pub(super) fn corrected(limit: &Limit, before: Status, taken: u64, cost: u64) -> Status {
     let remaining = before.remaining.saturating_add(taken).saturating_sub(cost).min(before.limit);
-    let bucket = (limit.algorithm::<TokenBucket>().map(TokenBucket::quota))
-        .or_else(|| limit.algorithm::<LeakyBucket>().map(LeakyBucket::quota))
-        .or_else(|| limit.algorithm::<RefillingBucket>().map(RefillingBucket::quota));
-    let reset = match bucket {
+    let reset = match limit.properties().restores {
         // The time until a bucket is full changes by the time that refilling the difference takes.
-        Some(quota) if cost >= taken => before.reset.saturating_add(refill(quota, cost - taken)),
-        Some(quota) => before.reset.saturating_sub(refill(quota, taken - cost)),
+        Restores::Continuously(quota) | Restores::InSteps(quota) => match cost.checked_sub(taken) {
+            Some(more) => before.reset.saturating_add(refill(quota, more)),
+            None => before.reset.saturating_sub(refill(quota, taken - cost)),
+        },
         // The end of a window does not change, unless the window becomes unused.
-        None if remaining == before.limit => Duration::ZERO,
-        None => before.reset,
+        _ if remaining == before.limit => Duration::ZERO,
+        _ => before.reset,
     };
     Status { remaining, reset, ..before }
 }

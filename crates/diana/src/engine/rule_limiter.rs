@@ -2,9 +2,7 @@
 
 use crate::engine::{DecideMode, Engine, Permit};
 use crate::ruleset::RuleNotCallable;
-use diana_core::{
-    BoxFuture, Concurrency, MaxWait, PermitSource, RateSource, Retry, SourceError, SourcePermit, TakeError,
-};
+use diana_core::{BoxFuture, MaxWait, PermitSource, RateSource, Restores, Retry, SourceError, SourcePermit, TakeError};
 use diana_rules::{Attribute, Attributes};
 use std::borrow::Cow;
 use std::fmt;
@@ -125,7 +123,11 @@ impl PermitSource for RuleLimiter {
     fn limit(&self) -> Option<u64> {
         self.engine.with_rules(|rules| {
             let limits = rules.named(&self.rule)?.own_limits();
-            limits.iter().filter_map(|limit| limit.limit.algorithm::<Concurrency>().map(Concurrency::limit)).min()
+            let in_use = limits.iter().filter_map(|limit| match limit.limit.properties().restores {
+                Restores::WhenReleased { limit } => Some(limit),
+                _ => None,
+            });
+            in_use.min()
         })
     }
 

@@ -6,9 +6,7 @@ use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest
 use super::plan::Needs;
 use super::previous_limits;
 use super::top_keys::{DeniedMinute, KeyOutcome, KeyRecorder, TopKeys, Window};
-use diana_core::{
-    Adaptive, Concurrency, Cost, LeakyBucket, Limit, MaxWait, MemoryBound, Timestamp, TokenBucket, WaitMode,
-};
+use diana_core::{Adaptive, Cost, Limit, MaxWait, MemoryBound, Timestamp, TokenBucket, WaitMode};
 use diana_rules::attributes::Attributes;
 use diana_rules::key::{KeyBytes, KeyExpressions, SimpleKey};
 use diana_rules::limit::LimitRule;
@@ -87,22 +85,19 @@ impl CompiledLimit {
     fn new(own: &LimitRule, rule: &Rule, name: &str, known: Option<(&Self, &LimitRule)>) -> Self {
         let limit = match known {
             Some((known, before)) if before.configured == own.configured => known.limit.clone(),
-            Some((known, _)) => own.configured.changed(&known.limit),
-            None => own.configured.limit(name),
+            Some((known, _)) => known.limit.changed_to(own.configured.clone()),
+            None => Limit::new(name, own.configured.clone()),
         };
-        // A leaky bucket always delays requests up to its own queue length, so the wait needs no other bound. The same
-        // applies to a concurrency limit with a delayed burst.
-        let delays = |limit: &Concurrency| limit.capacity() > limit.limit();
-        let has_queue = own.configured.algorithm::<LeakyBucket>().is_some()
-            || own.configured.algorithm::<Concurrency>().is_some_and(delays);
+        // A limit that delays requests has a queue of its own, so the wait needs no other bound.
+        let properties = own.configured.properties();
         let max_wait = match rule.wait {
             Some(wait) => MaxWait::up_to(wait.min(own.max_queue_wait(rule.queue))),
-            None if has_queue => MaxWait::FOREVER,
+            None if properties.delays => MaxWait::FOREVER,
             None => MaxWait::NONE,
         };
-        let is_returned = own.configured.algorithm::<Concurrency>().is_some();
+        let is_returned = properties.is_released();
         let queue = queue_length(rule, &limit);
-        let is_bounded = has_queue || own.max_queue_wait(rule.queue) < Duration::MAX;
+        let is_bounded = properties.delays || own.max_queue_wait(rule.queue) < Duration::MAX;
         let reserves = rule.wait.is_some() && limit.wait_mode() == WaitMode::Reserve && !is_bounded;
         let reserved = rule.queue.filter(|_| reserves).map(|queue| usize::try_from(queue).unwrap_or(usize::MAX));
         Self { limit, max_wait, is_returned, queue, reserved, counted_in: rule.counted_in }

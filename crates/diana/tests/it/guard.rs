@@ -2,7 +2,6 @@
 
 use crate::support::{Decides, file, now, request};
 use diana::algorithm::{Algorithm, BucketState, WaitMode};
-use diana::rules::algorithm::Configured;
 use diana::rules::{Document, Registry, RuleFile};
 use diana::store::MemoryStore;
 use diana::{
@@ -130,7 +129,7 @@ impl Algorithm for Panicking {
 #[test]
 fn a_panic_in_a_shadow_rule_refunds_the_active_rules() {
     let mut registry = Registry::default();
-    registry.algorithm("panicking", &[], |quota: Quota, _| Some(Configured::new(Panicking(TokenBucket::new(quota)))));
+    registry.algorithm("panicking", &[], |quota: Quota, _| Some(Panicking(TokenBucket::new(quota)).into()));
     let rules =
         "rules: [{name: permits, concurrent: 1}, {name: shadow, limit: 3/min, algorithm: panicking, shadow: true}]";
     let file = RuleFile::read(&Document::new("diana.yaml", rules), &registry).unwrap();

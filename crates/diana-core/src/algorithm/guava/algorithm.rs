@@ -15,8 +15,8 @@
 //! nanosecond earlier, that microsecond has not started, and the request is still denied.
 
 use super::{END, SmoothRate, SmoothState, whole_micros};
-use crate::{Algorithm, Cost, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, SmoothBursty, SmoothWarmingUp};
-use crate::{Status, Timestamp, WaitMode};
+use crate::{Algorithm, Cost, MAX_PERMITS, MaxWait, Outcome, Properties, Quota, Receipt, Refund, Restores};
+use crate::{SmoothBursty, SmoothWarmingUp, Status, Timestamp, WaitMode, words};
 use std::time::Duration;
 
 impl SmoothRate {
@@ -136,8 +136,13 @@ pub(super) fn state_of(mark: u128) -> SmoothState {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "truncation is intended")]
-fn whole_permits(permits: f64) -> u64 {
+pub(in crate::algorithm) fn whole_permits(permits: f64) -> u64 {
     (permits as u64).min(MAX_PERMITS)
+}
+
+/// Describes the rate of a limiter: as the quota that it was made from, if it was.
+pub(in crate::algorithm) fn describe_rate(quota: Option<Quota>, per_second: f64) -> String {
+    quota.map_or_else(|| format!("{per_second} a second"), words::rate)
 }
 
 /// Guava's two limiters differ only in how they are created.
@@ -147,8 +152,12 @@ macro_rules! smooth_algorithms {
         impl Algorithm for $limiter {
             type State = SmoothState;
 
-            fn configured_rate(&self) -> Option<f64> {
-                Some(self.in_micros().nominal_rate())
+            fn properties(&self) -> Properties<'_> {
+                Restores::AtRate(self.in_micros().nominal_rate()).into()
+            }
+
+            fn describe(&self, rate: Option<Quota>) -> Option<String> {
+                Some(self.describe_saving(rate))
             }
 
             fn fresh(&self, now: Timestamp) -> SmoothState {

@@ -4,7 +4,6 @@ mod hours;
 mod strikes;
 
 use diana::Clock;
-use diana::rules::algorithm::Configured;
 use diana::rules::{Attribute, Problem, Registry};
 use hours::Hours;
 use std::borrow::Cow;
@@ -24,8 +23,7 @@ pub(crate) fn register(registry: &mut Registry, clock: Arc<dyn Clock>) {
             return None;
         };
         let strikes = Strikes::new(quota.permits(), quota.period(), pause);
-        let description = format!("at most {} in {:?}, then a pause of {pause:?}", quota.permits(), quota.period());
-        Some(Configured::new(strikes).describe(description))
+        Some(strikes.into())
     });
     // Shown by editors; an algorithm without a description is in the schema as well.
     registry.describe("strikes", "a number of requests per time, then a pause", |option| {

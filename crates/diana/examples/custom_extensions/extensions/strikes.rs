@@ -15,7 +15,7 @@
 //! The contract of `Algorithm`: a denial changes nothing, and its retry time is exact.
 
 use diana::algorithm::{Algorithm, WaitMode};
-use diana::{Cost, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp};
+use diana::{Cost, MaxWait, Outcome, Quota, Receipt, Refund, Retry, Status, Timestamp};
 use std::time::Duration;
 
 /// At most `limit` in `period`; after the last of them nothing for `pause`.
@@ -65,6 +65,10 @@ impl StrikesState {
 
 impl Algorithm for Strikes {
     type State = StrikesState;
+
+    fn describe(&self, _rate: Option<Quota>) -> Option<String> {
+        Some(format!("at most {} in {:?}, then a pause of {:?}", self.limit, self.period, self.pause))
+    }
 
     fn fresh(&self, _now: Timestamp) -> StrikesState {
         StrikesState::default()

@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use crate::engine::asks::Scope;
-use diana_core::{Adaptive, Sample, SampleKind};
+use diana_core::{Sample, SampleKind};
 use std::time::Duration;
 
 /// The class of a response.
@@ -48,7 +48,7 @@ impl Verdict {
         };
         for of in self.granted().filter(|of| of.is_local && of.scope != Scope::Shared) {
             for ((matched, limit), answer) in self.limits_in(of.scope).zip(of.decision.answers()) {
-                if limit.limit.algorithm::<Adaptive>().is_none() {
+                if !limit.limit.properties().learns {
                     continue;
                 }
                 if let Some(receipt) = answer.receipt() {
