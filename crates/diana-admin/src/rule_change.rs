@@ -2,7 +2,6 @@
 
 use diana::Timestamp;
 use diana_rules::describe;
-use diana_rules::document::Span;
 use diana_rules::logged_keys::LogLevel;
 use diana_rules::rule::Rule;
 use serde::Serialize;
@@ -31,18 +30,6 @@ pub(crate) struct Changed {
     pub(crate) rule: String,
     before: String,
     after: String,
-}
-
-/// Returns whether two rules mean the same, wherever they are in their documents.
-pub(crate) fn is_same(before: &Rule, after: &Rule) -> bool {
-    let without_locations = |rule: &Rule| {
-        let mut rule = rule.clone();
-        rule.span = Span::default();
-        let of_overrides = rule.overrides.iter_mut().flat_map(|own| &mut own.limits);
-        rule.limits.iter_mut().chain(of_overrides).for_each(|limit| limit.span = Span::default());
-        rule
-    };
-    without_locations(before) == without_locations(after)
 }
 
 /// Describes what differs: the parts of the descriptions, else the lines of the texts; and the level of the log, which

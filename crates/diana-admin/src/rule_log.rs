@@ -114,9 +114,7 @@ impl State {
                     listed(&mut change.added, &mut change.more, || rule.name.clone());
                     change.when
                 }
-                Some((_, old)) if rule_change::is_same(old, rule) => {
-                    self.since.get(&rule.name).copied().unwrap_or(change.when)
-                }
+                Some((_, old)) if old.is_same(rule) => self.since.get(&rule.name).copied().unwrap_or(change.when),
                 Some((active, old)) => {
                     let texts = (active.document.item_text(old.span), loaded.document.item_text(rule.span));
                     listed(&mut change.changed, &mut change.more, || rule_change::describe((old, rule), &texts));

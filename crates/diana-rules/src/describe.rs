@@ -11,8 +11,9 @@ mod table;
 mod tests;
 mod units;
 
-use crate::rule::{CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OnStatus, OverLimit, Rule};
+use crate::rule::{HeldUntil, Rule, option, over_limit};
 pub use diana_core::words::{duration, period};
+pub(crate) use limit::all as all_limits;
 use std::fmt;
 pub use table::table;
 pub(crate) use units::bytes;
@@ -51,7 +52,7 @@ pub fn rule(rule: &Rule) -> RuleDescription {
         key: rule.by.describe(),
         matches: rule.matches.to_string(),
         limit: limit::of_rule(rule),
-        over_limit: over_limit(rule),
+        over_limit: over_limit::describe(rule),
         notes: notes(rule),
     }
 }
@@ -65,106 +66,21 @@ impl fmt::Display for RuleDescription {
     }
 }
 
-fn over_limit(rule: &Rule) -> String {
-    if rule.mode == Mode::Shadow {
-        return "only reported (shadow)".to_owned();
-    }
-    let denies = !rule.limits.is_empty() || rule.adaptive || rule.load.is_some() || !rule.deny.is_empty();
-    let denies = denies || rule.missing == Missing::Deny;
-    let end = match &rule.over {
-        _ if !denies => return "throttled".to_owned(),
-        OverLimit::Deny if rule.matches.is_for_envoy() => format!("denied with {ENVOY_STATUS}"),
-        OverLimit::Deny => {
-            let response = if rule.answer.is_some() { " and a custom response" } else { "" };
-            format!("denied with {}{response}", rule.status)
-        }
-        OverLimit::Reroute(upstream) => format!("rerouted to {upstream}"),
-    };
-    match (rule.wait, rule.queue) {
-        (None, _) => end,
-        (Some(wait), None) => format!("waits at most {}, then {end}", duration(wait)),
-        (Some(wait), Some(queue)) => format!("queued (at most {queue}), waits at most {}, then {end}", duration(wait)),
-    }
-}
-
+/// What the limits of a rule need to be known beside their description, and what its options say.
 fn notes(rule: &Rule) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(settings) = rule.limits.iter().find_map(limit::without_edge) {
-        notes.push(format!("{settings} never allows more than the limit across an edge"));
-    }
-    if let Some(count) = &rule.count {
-        notes.push(match count.then {
-            OnStatus::Charge => format!("only responses with {} are counted", count.statuses),
-            OnStatus::Refund => format!("responses with {} are refunded", count.statuses),
-        });
-    }
-    match &rule.cost {
-        CostOf::Request => {}
-        CostOf::Fixed(cost) if cost.get() == 1 => {}
-        CostOf::Fixed(cost) => notes.push(format!("each request costs {}", cost.get())),
-        CostOf::Expression(expression) => {
-            let minimum = match rule.cost_min {
-                0 => ", not counted if that is 0".to_owned(),
-                1 => String::new(),
-                minimum => format!(", at least {minimum}"),
-            };
-            let failed = match rule.cost_default {
-                Some(cost) => format!("{} if that fails", cost.get()),
-                None => "denied with 400 if that fails".to_owned(),
-            };
-            notes.push(format!("the cost of a request is `{expression}`{minimum}; {failed}"));
-        }
-    }
-    if let Some(memory) = rule.memory {
-        notes.push(format!("at most {} of memory for its keys", bytes(u64::try_from(memory).unwrap_or(u64::MAX))));
-    }
-    if rule.held_until == HeldUntil::UpstreamDone {
-        notes.push("a permit is held until the upstream has responded, even if the client disconnects".to_owned());
-    }
-    let list = |list: &KeyList| some(list.written().iter().cloned(), ", ");
-    if !rule.allow.is_empty() {
-        notes.push(format!("not counted: {}", list(&rule.allow)));
-    }
-    if !rule.deny.is_empty() {
-        notes.push(format!("always denied: {}", list(&rule.deny)));
-    }
-    if !rule.overrides.is_empty() {
-        let each = rule.overrides.iter().map(|own| {
-            // An IPv6 address is counted by its /64 network.
-            let key =
-                rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
-            format!("{key} has {}", limit::all(&own.limits))
-        });
-        notes.push(some(each, "; "));
-    }
-    let paths = &rule.matches.paths;
-    let is_in_path = |name: &str| !paths.is_empty() && paths.iter().all(|path| path.has_parameter(name));
-    if let Some(missing) = rule.by.may_be_missing(is_in_path) {
-        notes.push(match rule.missing {
-            Missing::Skip => format!("requests without {missing} are not limited by this rule"),
-            Missing::Deny => match rule.missing_status {
-                Some(status) if !rule.matches.is_for_envoy() => {
-                    format!("requests without {missing} are denied with {status}")
-                }
-                _ => format!("requests without {missing} are denied"),
-            },
-            Missing::Shared => format!("requests without {missing} are counted together"),
-        });
-    }
-    if rule.counted_in == CountedIn::Shared && !rule.limits.is_empty() {
-        notes.push("counted for all instances together".to_owned());
-    }
-    notes
+    let without_edge = rule.limits.iter().find_map(limit::without_edge);
+    let edge = without_edge.map(|settings| format!("{settings} never allows more than the limit across an edge"));
+    let held = (rule.held_until == HeldUntil::UpstreamDone)
+        .then(|| "a permit is held until the upstream has responded, even if the client disconnects".to_owned());
+    let options = option::all().filter_map(|option| (option.describe)(rule));
+    edge.into_iter().chain(held).chain(options).collect()
 }
-
-/// What Envoy responds to a request that its rate limit service denies, unless its `rate_limited_status` is set.
-const ENVOY_STATUS: u16 = 429;
 
 /// The maximum number of list entries to show.
 const MAX_SHOWN: usize = 5;
 
 /// Joins the first few values and the number of the remaining ones.
-fn some(values: impl ExactSizeIterator<Item = String>, between: &str) -> String {
+pub(crate) fn some(values: impl ExactSizeIterator<Item = String>, between: &str) -> String {
     let more = values.len().saturating_sub(MAX_SHOWN);
     let mut text = values.take(MAX_SHOWN).collect::<Vec<_>>().join(between);
     if more > 0 {

@@ -18,7 +18,7 @@ use crate::names_in_scope::NamesInScope;
 use crate::permissions::Permissions;
 use crate::registry::Registry;
 use crate::response::CustomResponse;
-use crate::rule::{Defaults, Rule, status};
+use crate::rule::{Defaults, Rule, read_status};
 use crate::section::Sections;
 use diana_document::map_reader::MapReader;
 use diana_document::scalar;
@@ -185,7 +185,7 @@ impl RuleFile {
             log: fields.take("log").and_then(|node| LogLevel::read(node, problems)).unwrap_or_default(),
             log_keys: fields.take("log_keys").and_then(|node| LoggedKeys::read(node, problems)).unwrap_or_default(),
             top_keys: fields.take("top_keys").and_then(|node| top_keys(node, problems)).unwrap_or(true),
-            status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
+            status: fields.take("status").and_then(|node| read_status(node, problems)).unwrap_or(STATUS),
             answer: fields.take("answer").and_then(|node| CustomResponse::read(node, problems)),
             permissions: None,
             rules: Vec::new(),
@@ -216,7 +216,7 @@ impl RuleFile {
         version(fields.take("version"), problems);
         let revision = revision(fields.take("revision"), problems).unwrap_or_default();
         let identity = fields.take("identity").map(|node| Identity::read_partially(node, problems));
-        let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
+        let status = fields.take("status").and_then(|node| read_status(node, problems)).unwrap_or(self.status);
         let answer = fields.take("answer").and_then(|node| CustomResponse::read(node, problems));
         let answer = answer.or_else(|| self.answer.clone());
         let identity = identity.unwrap_or_else(|| self.identity.clone());

@@ -55,6 +55,11 @@ impl LimitRule {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// Drops how it is written and where: what is left decides.
+    pub(crate) fn reset_text(&mut self) {
+        (self.algorithm, self.written, self.span) = Default::default();
+    }
+
     /// The fields of a rule that define its limits.
     ///
     /// ```

@@ -1,10 +1,18 @@
 //! One rule: the requests it matches, the keys it counts, its limits, and the handling of requests over the limit.
 
 mod allow_deny_list;
-pub(crate) mod count;
-pub(crate) mod max_load;
-pub(crate) mod overrides;
-pub(crate) mod parse;
+mod bandwidth;
+mod charges;
+mod cost;
+mod count;
+mod max_load;
+pub(crate) mod missing;
+mod name_and_key;
+pub(crate) mod option;
+pub(crate) mod over_limit;
+mod overrides;
+mod parse;
+mod storage;
 
 use crate::attributes::Attribute;
 use crate::expression::Expression;
@@ -13,17 +21,21 @@ use crate::limit::LimitRule;
 use crate::logged_keys::LogLevel;
 use crate::matching::Match;
 use crate::response::CustomResponse;
-use crate::upstream_url::Upstream;
 pub use allow_deny_list::KeyList;
+pub use bandwidth::{Bandwidth, Bodies};
+pub use cost::CostOf;
 pub use count::{CountByStatus, OnStatus, StatusSet};
-use diana_core::{Cost, MAX_PERMITS, Quota};
+use diana_core::Cost;
 use diana_document::Span;
-use diana_document::bytes;
 pub use max_load::{Overload, Percent};
+pub use missing::Missing;
+pub(crate) use option::Defaults;
+pub(crate) use over_limit::read_status;
+pub use over_limit::{Mode, OverLimit};
 pub use overrides::Override;
-pub(crate) use parse::{Defaults, status};
 use std::sync::Arc;
 use std::time::Duration;
+pub use storage::CountedIn;
 
 /// One rule of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,29 +99,6 @@ pub struct Rule {
     pub span: Span,
 }
 
-/// The cost of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum CostOf {
-    /// 1, because the rule has no `cost`.
-    #[default]
-    Request,
-    /// A fixed cost.
-    Fixed(Cost),
-    /// The value of an expression, with the rule's `cost_min` and `cost_default`.
-    Expression(Expression),
-}
-
-/// The handling of a request that is over the limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OverLimit {
-    /// The request is denied.
-    #[default]
-    Deny,
-    /// The request is sent to another upstream.
-    Reroute(Upstream),
-}
-
 /// Until when a request holds its permit of a `concurrent` limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -121,75 +110,41 @@ pub enum HeldUntil {
     UpstreamDone,
 }
 
-/// Whether a rule denies requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// The rule denies requests.
-    #[default]
-    Enforced,
-    /// The rule only counts, and reports the requests that it would have denied.
-    Shadow,
-}
-
-/// The handling of a request whose key is missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
-    /// The rule does not apply to the request.
-    #[default]
-    Skip,
-    /// The request is denied.
-    Deny,
-    /// All such requests share one count.
-    Shared,
-}
-
-/// Where the counts of a rule are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CountedIn {
-    /// In this process.
-    #[default]
-    Local,
-    /// In the store that all instances share.
-    Shared,
-}
-
-/// The bandwidth of bodies.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Bandwidth {
-    /// The rate in bytes; its burst is sent at once.
-    pub rate: Quota,
-    /// The first bytes of each body that are sent at full speed.
-    pub after: u64,
-    /// The bodies to throttle.
-    pub of: Bodies,
-}
-
-impl Bandwidth {
-    /// The duration of a chunk at the rate: short enough to look even, long enough for a low overhead.
-    pub const CHUNK: Duration = Duration::from_millis(20);
-
-    /// Returns the bytes of a chunk, which are also the default burst: so bodies flow evenly from the first byte.
-    pub fn chunk_of(rate: Quota) -> u64 {
-        let bytes = u128::from(rate.permits()) * Self::CHUNK.as_nanos() / rate.period().as_nanos().max(1);
-        u64::try_from(bytes).unwrap_or(u64::MAX).clamp(1, MAX_PERMITS)
-    }
-}
-
-/// Which bodies are throttled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bodies {
-    /// Response bodies.
-    #[default]
-    Response,
-    /// Request bodies.
-    Request,
-    /// Both, counted together.
-    Both,
-}
-
 impl Rule {
+    /// Returns a rule for all requests that has no limit, and every option at its default.
+    pub(crate) fn without_options(name: String, by: KeySpec, defaults: &Defaults<'_>) -> Self {
+        Self {
+            name,
+            by,
+            matches: Match::default(),
+            limits: Vec::new(),
+            adaptive: false,
+            held_until: HeldUntil::default(),
+            memory: None,
+            bandwidth: None,
+            load: None,
+            charges: None,
+            count: None,
+            cost: CostOf::default(),
+            cost_default: None,
+            cost_min: cost::MIN_COST,
+            allow: KeyList::default(),
+            deny: KeyList::default(),
+            overrides: Vec::new(),
+            wait: None,
+            queue: None,
+            over: OverLimit::default(),
+            mode: Mode::default(),
+            log: defaults.log,
+            status: defaults.status,
+            answer: defaults.answer.cloned(),
+            missing: Missing::default(),
+            missing_status: None,
+            counted_in: CountedIn::by_default(defaults.has_shared),
+            span: Span::default(),
+        }
+    }
+
     /// The attributes that the rule reads, except for those of its `match`.
     pub fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         let cost = match &self.cost {

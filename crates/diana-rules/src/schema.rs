@@ -19,6 +19,7 @@ mod values;
 use crate::file;
 use crate::matching::parse::ROUTE_FIELDS;
 use crate::registry::Registry;
+pub(crate) use rule::match_field;
 use serde_json::{Map, Value, json};
 pub(crate) use values::option;
 
@@ -109,7 +110,7 @@ pub fn url(description: &str, schemes: &[&str], examples: &[&str]) -> Value {
 
 /// A `match` by host and path; see [`Match::parse_route`](crate::matching::Match::parse_route).
 pub fn place() -> Value {
-    let mut place = object("the requests, by host and path", &ROUTE_FIELDS, rule::match_field);
+    let mut place = object("the requests, by host and path", &ROUTE_FIELDS, match_field);
     place["minProperties"] = json!(1);
     place
 }

@@ -22,7 +22,7 @@ pub(super) fn of_rule(rule: &Rule) -> String {
 }
 
 /// Describes several limits that all apply.
-pub(super) fn all(limits: &[LimitRule]) -> String {
+pub(crate) fn all(limits: &[LimitRule]) -> String {
     limits.iter().map(describe).collect::<Vec<_>>().join(", and ")
 }
 

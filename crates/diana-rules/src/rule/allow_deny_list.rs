@@ -1,13 +1,47 @@
 //! The lists `allow` and `deny` of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
+use super::Rule;
+use super::option::{Reader, RuleOption};
 use crate::attributes::{Attributes, SEVERAL};
+use crate::describe::some;
 use crate::key::{KeyBytes, KeySpec};
 use crate::matching::RequestView;
 use crate::matching::networks::{Networks, parse_network};
-use diana_document::Problem;
-use diana_document::scalar;
-use diana_document::{Node, Value};
+use crate::schema::one_or_any;
+use diana_document::{Node, Problem, Value, scalar};
 use hashbrown::HashSet;
+use serde_json::json;
+
+pub(super) const OPTIONS: &[RuleOption] = &[
+    RuleOption {
+        with_charges: true,
+        describe: |rule| rule.allow.describe("not counted"),
+        check: |rule, fields| {
+            if rule.allow.networks.is_everything() {
+                let what = "`allow` contains every address, so this rule never applies";
+                fields.report("allow", what, "remove the rule");
+            }
+        },
+        ..RuleOption::new(
+            "allow",
+            |_| schema("addresses, networks and keys that this rule does not count"),
+            |node, rule, reader| rule.allow = KeyList::read_option(node, "`allow`", rule, reader),
+        )
+    },
+    RuleOption {
+        is_limit: true,
+        describe: |rule| rule.deny.describe("always denied"),
+        ..RuleOption::new(
+            "deny",
+            |_| schema("addresses, networks and keys that this rule always denies"),
+            |node, rule, reader| rule.deny = KeyList::read_option(node, "`deny`", rule, reader),
+        )
+    },
+];
+
+fn schema(description: &str) -> serde_json::Value {
+    one_or_any(json!({"$ref": "#/$defs/text"}), description, &["10.0.0.0/8", "vip-7"])
+}
 
 /// A list of keys, addresses and networks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,9 +52,17 @@ pub struct KeyList {
 }
 
 impl KeyList {
+    fn read_option(node: &Node, what: &str, rule: &Rule, reader: &mut Reader<'_, '_>) -> Self {
+        if reader.has_key { Self::read(node, what, &rule.by, reader.problems) } else { Self::default() }
+    }
+
+    fn describe(&self, what: &str) -> Option<String> {
+        (!self.is_empty()).then(|| format!("{what}: {}", some(self.written.iter().cloned(), ", ")))
+    }
+
     /// Reads a list for a rule that counts by `by`. Addresses and networks are compared with the client's address, all
     /// other entries with each part of the rule's key.
-    pub(super) fn read(node: &Node, what: &str, by: &KeySpec, problems: &mut Vec<Problem>) -> Self {
+    fn read(node: &Node, what: &str, by: &KeySpec, problems: &mut Vec<Problem>) -> Self {
         let nodes = match &node.value {
             Value::List(items) => items.iter().collect::<Vec<_>>(),
             _ => vec![node],

@@ -3,15 +3,34 @@
 //! Without `refund`, only responses with one of the statuses are charged: failed logins, scans for missing pages. With
 //! `refund: true`, each request is charged, and refunded if its response has one of the statuses.
 
-use diana_document::Node;
-use diana_document::Problem;
+use super::Rule;
+use super::option::{Combination, RuleOption};
+use crate::schema::{flag, object, one_or_more, requiring};
+use diana_core::{Properties, Restores};
 use diana_document::map_reader::MapReader;
-use diana_document::scalar;
+use diana_document::{Node, Problem, scalar};
+use serde_json::json;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+pub(super) const OPTIONS: &[RuleOption] = &[RuleOption {
+    describe: |rule| {
+        let count = rule.count?;
+        Some(match count.then {
+            OnStatus::Charge => format!("only responses with {} are counted", count.statuses),
+            OnStatus::Refund => format!("responses with {} are refunded", count.statuses),
+        })
+    },
+    check,
+    ..RuleOption::new(
+        "count",
+        |_| schema(),
+        |node, rule, reader| rule.count = CountByStatus::read(node, reader.problems),
+    )
+}];
+
 /// The fields of `count`.
-pub(crate) const FIELDS: [&str; 2] = ["status", "refund"];
+const FIELDS: [&str; 2] = ["status", "refund"];
 /// The statuses of final responses.
 const FINAL: RangeInclusive<u16> = 200..=599;
 const EXPECTED: &str = "expected a status from 200 to 599 such as 401, a class such as 4xx, or a range such as 500-504";
@@ -99,7 +118,7 @@ impl CountByStatus {
     }
 
     /// Reads `{status: [401, 4xx], refund: true}`.
-    pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`count`", FIELDS, problems)?;
         let statuses = fields.require("status", problems).and_then(|node| statuses(node, problems));
         let refund = fields.take("refund").and_then(|node| scalar::flag(node, "`refund`", problems));
@@ -148,6 +167,53 @@ fn range(text: &str) -> Option<RangeInclusive<u16>> {
 fn status(text: &str) -> Option<u16> {
     let is_number = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten().filter(|status| FINAL.contains(status))
+}
+
+/// Reports fields that cannot be used together with `count`.
+fn check(rule: &Rule, fields: &mut Combination<'_>) {
+    if !fields.has(&["count"]) {
+        return;
+    }
+    if !fields.has(&["limit", "every", "total"]) {
+        fields.report("count", "`count` needs a `limit`", "remove `count`, or add a `limit`");
+    }
+    if fields.has(&["wait"]) {
+        let what = "`wait` cannot be combined with `count`: what is counted is known only after the response";
+        fields.report("wait", what, "remove one of the two");
+    }
+    let any_limit =
+        |is_meant: fn(&Properties<'_>) -> bool| rule.all_limits().any(|limit| is_meant(&limit.configured.properties()));
+    if fields.has(&["concurrent"]) || any_limit(|limit| matches!(limit.restores, Restores::WhenReleased { .. })) {
+        let what = "`concurrent` cannot be combined with `count`: a permit is held until the response is sent";
+        let at = if fields.has(&["concurrent"]) { "concurrent" } else { "overrides" };
+        fields.report(at, what, "use another rule for `concurrent`");
+    }
+    if any_limit(|limit| limit.delays) {
+        let what = "a leaky bucket cannot be combined with `count`: it delays requests";
+        fields.report("count", what, "use another algorithm");
+    }
+    let is_refunded = rule.count.is_some_and(|count| count.then == OnStatus::Refund);
+    if is_refunded && any_limit(|limit| matches!(limit.restores, Restores::AfterInterval(_))) {
+        let what = "`every` cannot be combined with `refund: true`: an interval is not refunded";
+        fields.report("count", what, "use `limit`, or remove `refund`");
+    }
+    if rule.matches.call.is_some() {
+        fields.report("count", "`count` is not supported for calls: they have no status", "remove `count`");
+    }
+}
+
+fn schema() -> serde_json::Value {
+    let map = object("the responses that are counted", &FIELDS, |field| {
+        if field == "refund" {
+            return flag("whether each request is charged, and refunded if its response has one of the statuses");
+        }
+        let status = json!({"anyOf": [
+            {"type": "integer", "minimum": 200, "maximum": 599},
+            {"type": "string", "pattern": r"^[2-5]([0-9]{2}|xx|XX)$|^[2-5][0-9]{2} *- *[2-5][0-9]{2}$|\$\{"},
+        ]});
+        one_or_more(status, "statuses, classes or ranges of responses", &["401", "4xx", "500-504"])
+    });
+    requiring(map, &["status"])
 }
 
 #[cfg(test)]

@@ -1,12 +1,23 @@
 //! The maximum load of the machine: `load: {cpu: 85%, memory: 90%, connections: 20000, traffic: 800MiB/s}`.
 
-use super::bytes;
+use super::option::RuleOption;
+use crate::schema::{object, reference};
 use diana_core::Quota;
-use diana_document::Problem;
 use diana_document::map_reader::MapReader;
-use diana_document::scalar;
-use diana_document::{Node, Value};
+use diana_document::{Node, Problem, Value, bytes, scalar};
+use serde_json::json;
 use std::fmt;
+
+pub(super) const OPTIONS: &[RuleOption] = &[RuleOption {
+    is_limit: true,
+    check: |rule, fields| {
+        if fields.is_whole && rule.load.is_some() && !rule.by.is_everyone() {
+            let what = "`load` applies to the whole machine, and cannot be counted by key";
+            fields.report("by", what, "use `by: global`, or remove `by`");
+        }
+    },
+    ..RuleOption::new("load", |_| schema(), |node, rule, reader| rule.load = Overload::read(node, reader.problems))
+}];
 
 /// The load of the machine over which requests are denied.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,10 +80,11 @@ impl fmt::Display for Percent {
     }
 }
 
-pub(crate) const FIELDS: [&str; 4] = ["cpu", "memory", "connections", "traffic"];
+/// The fields of `load`.
+const FIELDS: [&str; 4] = ["cpu", "memory", "connections", "traffic"];
 
 impl Overload {
-    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`load`", FIELDS, problems)?;
         let cpu = fields.take("cpu").and_then(|node| Percent::parse_node(node, "`cpu`", problems));
         let memory = fields.take("memory").and_then(|node| Percent::parse_node(node, "`memory`", problems));
@@ -86,4 +98,15 @@ impl Overload {
         fields.finish(problems);
         Some(Self { cpu, memory, connections, traffic })
     }
+}
+
+fn schema() -> serde_json::Value {
+    let mut load = object("the load of the machine over which requests are denied", &FIELDS, |field| match field {
+        "cpu" => reference("percent", "the usage of all processors"),
+        "memory" => reference("percent", "the usage of all memory"),
+        "connections" => reference("count", "the number of open connections; over it, every request is denied"),
+        _ => reference("byte_rate", "the network traffic"),
+    });
+    load["minProperties"] = json!(1);
+    load
 }

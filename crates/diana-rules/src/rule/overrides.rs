@@ -2,13 +2,52 @@
 //!
 //! A key of several parts is written as a list: `overrides: [{key: [vip-7, 10.0.0.1], limit: 1000/s}]`.
 
+use super::Rule;
+use super::option::RuleOption;
+use crate::describe::{all_limits, some};
 use crate::key::{KeyBytes, KeySpec};
 use crate::limit::{LimitRule, LimitStyle};
 use crate::registry::Registry;
-use diana_document::Problem;
 use diana_document::map_reader::{MapReader, empty};
-use diana_document::scalar;
-use diana_document::{Node, Span, Value};
+use diana_document::{Node, Problem, Span, Value, scalar};
+use serde_json::json;
+
+pub(super) const OPTIONS: &[RuleOption] = &[RuleOption {
+    describe,
+    check: |_, fields| {
+        if fields.has(&["overrides"]) && !fields.has_limit() {
+            fields.report("overrides", "`overrides` needs a `limit`", "remove `overrides`, or add a `limit`");
+        }
+    },
+    ..RuleOption::new(
+        "overrides",
+        |_| {
+            json!({
+                "description": "other limits for single keys",
+                "anyOf": [
+                    {"type": "object", "additionalProperties": {"$ref": "#/$defs/override"}},
+                    {"type": "array", "items": {"$ref": "#/$defs/override_of_key"}},
+                ],
+                "examples": [{"vip-7": "1000/s"}],
+            })
+        },
+        |node, rule, reader| {
+            if reader.has_key {
+                let registry = reader.scope.registry;
+                rule.overrides = Override::read(node, &rule.by, &reader.style, registry, reader.problems);
+            }
+        },
+    )
+}];
+
+fn describe(rule: &Rule) -> Option<String> {
+    let each = rule.overrides.iter().map(|own| {
+        // An IPv6 address is counted by its /64 network.
+        let key = rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
+        format!("{key} has {}", all_limits(&own.limits))
+    });
+    (!rule.overrides.is_empty()).then(|| some(each, "; "))
+}
 
 /// Other limits for one key, in place of the rule's own.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +68,7 @@ impl Override {
     }
 
     /// Reads all overrides, for a rule that counts by `by`. They inherit the style of the rule's own limit.
-    pub(super) fn read(
+    fn read(
         node: &Node,
         by: &KeySpec,
         style: &LimitStyle<'_>,

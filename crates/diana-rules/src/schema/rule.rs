@@ -1,27 +1,28 @@
 //! One rule: its own fields, its limits, and the registered algorithms.
 
-use super::{flag, object, one_or_any, one_or_more, reference, reference_with, requiring, word};
+use super::{object, one_or_more, reference, reference_with, requiring, word};
 use crate::key::parse::{WITH_NAME, WORDS};
 use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
-use crate::logged_keys::LOG;
 use crate::matching;
 use crate::names_in_scope::STANDARD;
 use crate::registry::Registry;
-use crate::rule::{Override, count, max_load, parse};
+use crate::rule::{Override, Rule, missing, option};
 use serde_json::{Map, Value, json};
 
 /// `rule` and its parts.
 pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let of_limit = |field: &str| limit_field(field, registry);
-    let fields = parse::FIELDS.into_iter().chain(LimitRule::fields(registry)).collect::<Vec<_>>();
-    let mut rule = requiring(object("one rule", &fields, |field| rule_field(field, registry)), &["name"]);
-    let limiting = parse::LIMITING.map(|field| json!({"required": [field]}));
+    let mut rule = requiring(object("one rule", &LimitRule::fields(registry), of_limit), &["name"]);
+    for option in option::all() {
+        rule["properties"][option.name] = (option.schema)(registry);
+    }
+    let limiting = Rule::limiting_fields().map(|field| json!({"required": [field]}));
     let denies = json!({
         "description": "requests without the key of `by` are denied",
-        "anyOf": [{"const": "deny"}, {"type": "object", "required": parse::MISSING}, {"$ref": "#/$defs/variable"}],
+        "anyOf": [{"const": "deny"}, {"type": "object", "required": missing::FIELDS}, {"$ref": "#/$defs/variable"}],
     });
     let denies = json!({"required": ["missing"], "properties": {"missing": denies}});
-    rule["anyOf"] = limiting.into_iter().chain([denies]).collect();
+    rule["anyOf"] = limiting.chain([denies]).collect();
     let options = COMMON.into_iter().chain(registry.options()).collect::<Vec<_>>();
     let limit = requiring(object("a rate and its algorithm", &options, of_limit), &["rate"]);
     let instead = object("the limits of this key", &LimitRule::fields(registry), of_limit);
@@ -35,109 +36,6 @@ pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
         ("by", by(registry)),
     ];
     definitions.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
-}
-
-fn rule_field(name: &str, registry: &Registry) -> Value {
-    match name {
-        "name" => json!({
-            "description": "the name of the rule; counts are stored by name",
-            "type": ["string", "number"],
-            "pattern": r"^[^\s/]{1,128}$|\$\{",
-        }),
-        "by" => one_or_more(
-            json!({"$ref": "#/$defs/by"}),
-            "the key to count by: all requests (global), or each account, address ...; of several, each combination",
-            &["account", "ip", "ip/24", "header(x-api-key)"],
-        ),
-        "match" => {
-            let fields = matching::parse::FIELDS.into_iter().chain(registry.matchers()).collect::<Vec<_>>();
-            object("the requests that the rule matches; all by default", &fields, match_field)
-        }
-        "bandwidth" => {
-            let map = object("the bandwidth of bodies", &parse::BANDWIDTH, bandwidth_field);
-            let any_of = json!([{"$ref": "#/$defs/byte_rate"}, requiring(map, &["rate"])]);
-            json!({"description": "the bandwidth of bodies", "anyOf": any_of, "examples": ["512KiB/s"]})
-        }
-        "load" => {
-            let mut load =
-                object("the load of the machine over which requests are denied", &max_load::FIELDS, load_field);
-            load["minProperties"] = json!(1);
-            load
-        }
-        "charges" => reference_with(
-            "text",
-            "the rule whose counts this one charges, even over the limit; this one denies no request",
-            &["tokens"],
-        ),
-        "count" => {
-            let map = object("the responses that are counted", &count::FIELDS, count_field);
-            requiring(map, &["status"])
-        }
-        "cost" => json!({
-            "description": "the cost of a request: a number or an expression",
-            "anyOf": [{"$ref": "#/$defs/count"}, {"type": "string"}],
-            "examples": [1, "size(request.path)"],
-        }),
-        "cost_default" => reference(
-            "count",
-            "the cost of a request whose `cost` fails; without it, such a request is denied with 400",
-        ),
-        "cost_min" => reference("count_or_none", "the minimum cost if `cost` is an expression; 1 by default"),
-        "allow" => keys("addresses, networks and keys that this rule does not count"),
-        "deny" => keys("addresses, networks and keys that this rule always denies"),
-        "overrides" => json!({
-            "description": "other limits for single keys",
-            "anyOf": [
-                {"type": "object", "additionalProperties": {"$ref": "#/$defs/override"}},
-                {"type": "array", "items": {"$ref": "#/$defs/override_of_key"}},
-            ],
-            "examples": [{"vip-7": "1000/s"}],
-        }),
-        "wait" => reference_with(
-            "duration",
-            "the maximum time that a request over the limit waits before it is denied",
-            &["2s"],
-        ),
-        "queue" => reference("count", "the maximum number of waiting requests"),
-        "over" => {
-            let mut reroute = object("another upstream for requests over the limit", &parse::OVER, |_| {
-                reference("url", "the upstream")
-            });
-            reroute["oneOf"] = parse::OVER.iter().map(|word| json!({"required": [word]})).collect();
-            json!({
-                "description": "the handling of a request over the limit",
-                "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, reroute],
-            })
-        }
-        "memory" => reference_with(
-            "bytes",
-            "the maximum memory of its keys in this process, as the size of a zone in nginx; part of the store's, which is the default",
-            &["10MiB"],
-        ),
-        "shadow" => flag("whether the rule only counts and reports, and denies no request"),
-        "log" => word("the level at which its denials are logged; delays are logged one level lower", &LOG),
-        "status" => reference("status", "the status of a denied request"),
-        "answer" => reference("answer", "the custom response body of a denied request"),
-        "missing" => {
-            let denied = object("denied with its own status", &parse::MISSING, |_| {
-                reference("status", "the status of the response")
-            });
-            json!({
-                "description": "the handling of a request without the key of `by`",
-                "anyOf": [
-                    {"enum": ["skip", "deny", "shared"]},
-                    {"$ref": "#/$defs/variable"},
-                    requiring(denied, &parse::MISSING),
-                ],
-            })
-        }
-        "store" => word("the store of its counts", &["local", "shared"]),
-        _ => limit_field(name, registry),
-    }
-}
-
-fn keys(description: &str) -> Value {
-    one_or_any(json!({"$ref": "#/$defs/text"}), description, &["10.0.0.0/8", "vip-7"])
 }
 
 /// The limit fields, and the options of algorithms.
@@ -210,7 +108,7 @@ fn by(registry: &Registry) -> Value {
     })
 }
 
-pub(super) fn match_field(name: &str) -> Value {
+pub(crate) fn match_field(name: &str) -> Value {
     let text = || json!({"$ref": "#/$defs/text"});
     match name {
         "path" => {
@@ -265,46 +163,12 @@ pub(super) fn match_field(name: &str) -> Value {
     }
 }
 
-fn bandwidth_field(name: &str) -> Value {
-    match name {
-        "rate" => reference("byte_rate", "bytes per time"),
-        "burst" => reference("bytes", "the bytes that may be sent at once; those of 20 ms of the rate by default"),
-        "after" => reference("bytes", "the first bytes of each body that are sent at full speed"),
-        "of" => word("the bodies to throttle", &["response", "request", "both"]),
-        _ => json!({}),
-    }
-}
-
 fn concurrent_field(name: &str) -> Value {
     match name {
         "limit" => reference("count", "the number of concurrent requests without a delay"),
         "burst" => reference("count", "the number of further requests after a delay; needs `delay`"),
         "delay" => reference_with("duration", "the assumed duration of a request until one has finished", &["200ms"]),
         "until" => word("when a permit is released; client_left by default", &concurrent::UNTIL),
-        _ => json!({}),
-    }
-}
-
-fn count_field(name: &str) -> Value {
-    match name {
-        "status" => {
-            let status = json!({"anyOf": [
-                {"type": "integer", "minimum": 200, "maximum": 599},
-                {"type": "string", "pattern": r"^[2-5]([0-9]{2}|xx|XX)$|^[2-5][0-9]{2} *- *[2-5][0-9]{2}$|\$\{"},
-            ]});
-            one_or_more(status, "statuses, classes or ranges of responses", &["401", "4xx", "500-504"])
-        }
-        "refund" => flag("whether each request is charged, and refunded if its response has one of the statuses"),
-        _ => json!({}),
-    }
-}
-
-fn load_field(name: &str) -> Value {
-    match name {
-        "cpu" => reference("percent", "the usage of all processors"),
-        "memory" => reference("percent", "the usage of all memory"),
-        "connections" => reference("count", "the number of open connections; over it, every request is denied"),
-        "traffic" => reference("byte_rate", "the network traffic"),
         _ => json!({}),
     }
 }
