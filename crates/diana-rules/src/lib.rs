@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`file`](mod@file) | a whole file, [`RuleFile`], and its section `store` |
+//! | [`builder`] | a file that is built in code, with the same checks |
 //! | [`rule`], [`limit`], [`response`], [`upstream_url`] | one rule: its settings, its limits, custom responses, other upstreams |
 //! | [`key`], [`matching`], [`expression`], [`identity`] | the keys that rules count by, the requests they match, CEL expressions, and where `account` and other names come from |
 //! | [`attributes`] | requests, as rules see them |
@@ -16,6 +17,7 @@
 
 pub mod algorithm;
 pub mod attributes;
+pub mod builder;
 pub mod describe;
 pub mod expression;
 pub mod file;
