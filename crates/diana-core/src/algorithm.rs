@@ -4,15 +4,15 @@
 //! the single limiter, the table of keys, the simulator and the tests, and is the specification that other stores are
 //! tested against: the same asks at the same times must get the same answers everywhere.
 
-use crate::{Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Sample, Status, Timestamp};
+use crate::{Answer, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp};
 use std::fmt::Debug;
 
+mod adaptive;
 #[cfg(feature = "calendar")]
 mod calendar;
 mod cl_throttle;
 mod concurrency;
-mod dyn_algorithm;
-pub(crate) mod erased_algorithm;
+pub(crate) mod erased_state;
 mod error;
 mod fixed_window;
 mod gcra;
@@ -28,11 +28,11 @@ mod smooth_warming_up;
 pub(crate) mod token_bucket;
 mod total;
 
+pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use calendar::Calendar;
 pub use cl_throttle::{ClThrottle, ClThrottleError, TimeDebt, TimeDebtState};
 pub use concurrency::{Concurrency, ConcurrencyState};
-pub use dyn_algorithm::DynAlgorithm;
 pub use error::{InvalidSmooth, InvalidWindow};
 pub use fixed_window::{FixedWindow, FixedWindowState, WindowStart};
 pub use guava::{SmoothPrice, SmoothRate, SmoothState};

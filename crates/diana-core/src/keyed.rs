@@ -1,10 +1,10 @@
 //! One limit for each key, for library users.
 
-use crate::algorithm::erased_algorithm::AnyAlgorithm;
 use crate::clock::LimiterClock;
 use crate::limiter::MAX_WAITING;
 use crate::limiter::cell::ConfiguredRate;
 use crate::store::budget::Budget;
+use crate::store::erased_algorithm::AnyAlgorithm;
 use crate::store::erased_table::{KeyChange, KeyQuery, Keys};
 use crate::store::memory::TableOptions;
 use crate::store::shards::Shards;

@@ -35,7 +35,6 @@
 //! - `conformance`: the behaviour suite that every store must pass.
 
 mod acquire_result;
-mod adaptive;
 pub mod algorithm;
 mod answer;
 mod clock;
@@ -45,7 +44,6 @@ pub mod conformance;
 mod cost;
 mod decision;
 mod keyed;
-mod limit;
 mod limiter;
 mod max_wait;
 #[cfg(feature = "async")]
@@ -59,15 +57,15 @@ pub mod wait;
 pub mod words;
 
 pub use acquire_result::{AcquireError, Grant};
-pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
 pub use algorithm::{
-    Algorithm, BucketState, ClThrottle, ClThrottleError, Concurrency, ConcurrencyState, DynAlgorithm, Edge,
-    FixedWindow, FixedWindowState, InitialPermits, IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket,
-    LeakyBucketState, MAX_BUCKETS, MinInterval, Properties, RefillingBucket, RefillingState, Restores, SlidingLog,
-    SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState,
-    SmoothWarmingUp, TimeDebt, TimeDebtState, TokenBucket, Total, TotalState, WaitMode, WindowStart,
+    Adaptive, AdaptiveState, Algorithm, BucketState, ClThrottle, ClThrottleError, Concurrency, ConcurrencyState, Edge,
+    FixedWindow, FixedWindowState, Gradient2State, InitialPermits, IntervalState, InvalidSmooth, InvalidWindow,
+    LeakyBucket, LeakyBucketState, MAX_BUCKETS, MinInterval, Properties, RefillingBucket, RefillingState, Restores,
+    Sample, SampleKind, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice,
+    SmoothRate, SmoothState, SmoothWarmingUp, TimeDebt, TimeDebtState, TokenBucket, Total, TotalState, WaitMode,
+    WindowStart,
 };
 pub use answer::{Answer, Outcome, Receipt, Refund, Retry, Status};
 #[cfg(feature = "async")]
@@ -77,7 +75,6 @@ pub use concurrency_limiter::{ConcurrencyLimiter, ConcurrencyPermit, PermitError
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
 pub use keyed::{KeyedLimiter, KeyedPermit};
-pub use limit::{Limit, LimitId, LimitIdHasher, MemoryBound};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 #[cfg(feature = "async")]
@@ -85,8 +82,9 @@ pub use permit_source::{BoxFuture, PermitSource, RateSource, SourceError, Source
 pub use pool::{Pool, PoolError, Pooled};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::{
-    Ask, Change, HashSecret, InvalidSavedKeys, KeyUsage, LocalStore, MemoryStore, OnFull, Query, RefundFuture,
-    ResetListener, Store, StoreError, TableOptions, saved_key_count,
+    Ask, Change, DynAlgorithm, HashSecret, InvalidSavedKeys, KeyUsage, Limit, LimitId, LimitIdHasher, LocalStore,
+    MemoryBound, MemoryStore, OnFull, Query, RefundFuture, ResetListener, Store, StoreError, TableOptions,
+    saved_key_count,
 };
 pub use time::Timestamp;
 pub use wait::WaitQueues;

@@ -6,7 +6,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 pub(crate) mod budget;
+mod dyn_algorithm;
+pub(crate) mod erased_algorithm;
 pub(crate) mod erased_table;
+mod limit;
 mod limit_versions;
 pub(crate) mod memory;
 mod segment;
@@ -15,7 +18,8 @@ mod siphash;
 pub(crate) mod table;
 
 pub use crate::decision::Decision;
-pub use crate::limit::{Limit, LimitId, LimitIdHasher};
+pub use dyn_algorithm::DynAlgorithm;
+pub use limit::{Limit, LimitId, LimitIdHasher, MemoryBound};
 pub use memory::{HashSecret, InvalidSavedKeys, KeyUsage, MemoryStore, TableOptions, saved_key_count};
 pub use table::OnFull;
 

@@ -29,14 +29,14 @@ type LookupResult = Result<Arc<dyn ErasedAlgorithm>, String>;
 
 /// An algorithm that has a script.
 #[derive(Debug)]
-pub(crate) struct Kind {
-    pub(crate) module: &'static Module,
+struct Kind {
+    module: &'static Module,
     of_limit: fn(&Limit, usize) -> Option<LookupResult>,
     of_text: fn(&str, usize) -> Option<Arc<dyn ErasedAlgorithm>>,
 }
 
 /// All of them. Their order is specific to this version: no data on Redis depends on it.
-pub(crate) static KINDS: &[Kind] = &[
+static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
     Kind::of::<LeakyBucket>(),
     Kind::of::<MinInterval>(),
@@ -49,6 +49,11 @@ pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<SmoothWarmingUp>(),
     Kind::of::<Concurrency>(),
 ];
+
+/// The scripts of all algorithms, in the order of [`KINDS`].
+pub(crate) fn modules() -> Vec<&'static Module> {
+    KINDS.iter().map(|kind| kind.module).collect()
+}
 
 impl Kind {
     const fn of<A: ScriptedAlgorithm>() -> Self {

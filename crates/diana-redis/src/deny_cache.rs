@@ -31,8 +31,9 @@
 //! slightly too early, never too late.
 
 use crate::limit_config_versions::LimitConfig;
-use crate::script_call::{Item, ScriptView};
+use crate::script_call::Item;
 use crate::scripted_algorithm::ErasedCachedState;
+use crate::scripted_algorithm::ScriptView;
 use diana_core::{Decision, Retry, Timestamp};
 use parking_lot::Mutex;
 use smallvec::SmallVec;

@@ -1,10 +1,9 @@
 //! A type-erased scripted algorithm, so that limits of different kinds can be in one list.
 
 use crate::args::Args;
-use crate::script_call::ScriptView;
 use crate::scripted_algorithm::{
-    AskArgs, Body, CachedState, Effect, ErasedCachedState, LeaseRequest, Leasing, Numbers, ScriptedAlgorithm,
-    StoredState,
+    AskArgs, Body, CachedState, Effect, ErasedCachedState, LeaseRequest, Leasing, Numbers, ScriptView,
+    ScriptedAlgorithm, StoredState,
 };
 use crate::scripts::{Module, ModuleSet};
 use diana_core::{Answer, Limit, Receipt, Status, Timestamp};

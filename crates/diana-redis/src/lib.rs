@@ -31,6 +31,7 @@ mod direct_store;
 mod erased_algorithm;
 mod fallback;
 mod invalidation;
+mod invalidation_listener;
 mod key;
 mod leases;
 mod limit_config_versions;

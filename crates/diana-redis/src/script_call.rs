@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::erased_algorithm::ErasedAlgorithm;
 use crate::limit_config_versions::LimitConfig;
-use crate::scripted_algorithm::{AskArgs, Effect, LeaseRequest, Numbers};
+use crate::scripted_algorithm::{AskArgs, Effect, LeaseRequest, Numbers, ScriptView};
 use crate::scripts::{Driver, ModuleSet, Script};
 use diana_core::{Answer, Receipt, Timestamp};
 use redis::{Cmd, Value};
@@ -44,15 +44,6 @@ pub(crate) struct Item {
     pub(crate) ask: AskArgs,
     /// The state that the script read, after the reply.
     pub(crate) seen: Option<ScriptView>,
-}
-
-/// A state as the script read it, and the effect of the script.
-#[derive(Clone, Debug)]
-pub(crate) struct ScriptView {
-    /// When, by Redis's clock.
-    pub(crate) at: Timestamp,
-    pub(crate) numbers: Vec<Value>,
-    pub(crate) effect: Effect,
 }
 
 /// A request in the format of decide.lua.

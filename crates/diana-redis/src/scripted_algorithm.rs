@@ -279,6 +279,15 @@ impl Numbers<'_> {
     }
 }
 
+/// A state as the script read it, and the effect of the script.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptView {
+    /// When, by Redis's clock.
+    pub(crate) at: Timestamp,
+    pub(crate) numbers: Vec<Value>,
+    pub(crate) effect: Effect,
+}
+
 /// The content of a key, without the parameters and the number of their configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {

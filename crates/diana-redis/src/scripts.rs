@@ -4,7 +4,6 @@
 //! and algorithms that the request needs, and the driver. Others are left out, since Redis runs the whole text each
 //! time, and each function definition costs time. A process uses few combinations, and each is assembled once.
 
-use crate::algorithms::KINDS;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -36,7 +35,7 @@ impl Library {
     const DUMP: Self = Self { source: include_str!("../scripts/lib/dump.lua") };
 }
 
-/// The algorithms that a script needs: one bit for each of [`KINDS`].
+/// The algorithms that a script needs: one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ModuleSet(u16);
 
@@ -47,10 +46,6 @@ impl ModuleSet {
 
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
-    }
-
-    fn modules(self) -> impl Iterator<Item = &'static Module> {
-        KINDS.iter().enumerate().filter(move |(kind, _)| self.0 & (1 << kind) != 0).map(|(_, kind)| kind.module)
     }
 }
 
@@ -71,32 +66,38 @@ impl Script {
 /// The scripts that were assembled so far.
 #[derive(Debug)]
 pub(crate) struct Scripts {
+    /// The files of all algorithms, by the bit of each in a [`ModuleSet`].
+    modules: Vec<&'static Module>,
     decide: RwLock<HashMap<(ModuleSet, Driver), Arc<Script>>>,
     pub(crate) dump: Script,
     pub(crate) swap: Script,
     pub(crate) cl_throttle: Script,
 }
 
-impl Default for Scripts {
-    fn default() -> Self {
+impl Scripts {
+    pub(crate) fn new(modules: Vec<&'static Module>) -> Self {
         let with_dump = |source: &str| Script::new(format!("{}\n{source}", Library::DUMP.source));
         Self {
+            modules,
             decide: RwLock::default(),
             dump: with_dump(include_str!("../scripts/dump.lua")),
             swap: with_dump(include_str!("../scripts/swap.lua")),
             cl_throttle: Script::new(without_comments(include_str!("../scripts/cl_throttle.lua"))),
         }
     }
-}
 
-impl Scripts {
     /// Returns the script that decides over these algorithms.
     pub(crate) fn decide(&self, modules: ModuleSet, driver: Driver) -> Arc<Script> {
         if let Some(script) = self.decide.read().get(&(modules, driver)) {
             return Arc::clone(script);
         }
-        let script = Arc::new(Script::new(compose(modules, driver)));
+        let script = Arc::new(Script::new(compose(&self.chosen(modules), driver)));
         Arc::clone(self.decide.write().entry((modules, driver)).or_insert(script))
+    }
+
+    fn chosen(&self, set: ModuleSet) -> Vec<&'static Module> {
+        let all = self.modules.iter().enumerate();
+        all.filter(|(kind, _)| set.0 & (1 << kind) != 0).map(|(_, module)| *module).collect()
     }
 }
 
@@ -111,7 +112,7 @@ pub(crate) enum Driver {
     OneAt,
 }
 
-fn compose(modules: ModuleSet, driver: Driver) -> String {
+fn compose(modules: &[&Module], driver: Driver) -> String {
     let mut text = match driver {
         Driver::Many => include_str!("../scripts/head.lua"),
         Driver::One => include_str!("../scripts/head_one.lua"),
@@ -121,7 +122,7 @@ fn compose(modules: ModuleSet, driver: Driver) -> String {
     text.push_str(include_str!("../scripts/prelude.lua"));
     text.push_str(include_str!("../scripts/lib/write.lua"));
     let mut libraries: Vec<Library> = Vec::new();
-    for library in modules.modules().flat_map(|module| module.libraries) {
+    for library in modules.iter().flat_map(|module| module.libraries) {
         if !libraries.contains(library) {
             libraries.push(*library);
             text.push_str(library.source);
@@ -130,7 +131,7 @@ fn compose(modules: ModuleSet, driver: Driver) -> String {
     if driver == Driver::Many {
         text.push_str("\nlocal algorithms = {}\n");
     }
-    for Module { name, source, .. } in modules.modules() {
+    for Module { name, source, .. } in modules {
         // Writing to a `String` does not fail.
         let _ = match driver {
             Driver::Many => write!(text, "\nalgorithms.{name} = (function()\n{source}\nend)()\n"),

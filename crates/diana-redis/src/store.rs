@@ -6,10 +6,12 @@ mod refund;
 mod resync;
 mod throttle;
 
+use crate::algorithms;
 use crate::deny_cache::{Clocks, StateCache};
 use crate::direct_store::{Client, Items, ParameterSource};
 use crate::fallback::Fallback;
-use crate::invalidation::{self, Invalidation, ResetListeners};
+use crate::invalidation::{self, Invalidation};
+use crate::invalidation_listener::{self, ResetListeners};
 use crate::leases::{LeasePools, RELEASE_EVERY, ReleaseScope};
 use crate::limit_config_versions::LimitConfig;
 use crate::link::{CallError, Counter, Link, Target, without_password};
@@ -17,6 +19,7 @@ use crate::options::{self, Options, TimeSource};
 use crate::releases::Releases;
 use crate::script_call::{Item, Op};
 use crate::script_runner::ScriptRunner;
+use crate::scripts::Scripts;
 use crate::setup_error::{ConnectError, UnsupportedLimitError};
 use crate::status::{Health, LinkStatus};
 use diana_core::{
@@ -137,7 +140,7 @@ impl RedisStore {
                 _ => {}
             }
         }
-        let runner = ScriptRunner { link, scripts: crate::scripts::Scripts::default(), times: options.time_source };
+        let runner = ScriptRunner { link, scripts: Scripts::new(algorithms::modules()), times: options.time_source };
         let client = Arc::new(Client::new(runner, &options, instance));
         let clocks = if client.runner.link.is_cluster() { Clocks::Several } else { Clocks::One };
         let deny_cache = (options.deny_cache == options::DenyCache::On).then(|| Arc::new(StateCache::new(clocks)));
@@ -177,7 +180,7 @@ impl RedisStore {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn check_limit(limit: &Limit) -> Result<(), UnsupportedLimitError> {
-        crate::algorithms::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
+        algorithms::scripted_algorithm(limit).map(drop).map_err(|reason| UnsupportedLimitError { reason })
     }
 
     /// Returns the status of the link to Redis.
@@ -326,12 +329,12 @@ impl Inner {
         if self.listening.swap(true, Ordering::AcqRel) {
             return;
         }
-        let listeners = invalidation::Listeners {
+        let listeners = invalidation_listener::Listeners {
             deny_cache: self.deny_cache.as_ref().map_or_else(Weak::new, Arc::downgrade),
             leases: self.leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
             listeners: Arc::downgrade(&self.listeners),
         };
-        self.runtime.spawn(invalidation::listen(Arc::downgrade(&self.client), listeners));
+        self.runtime.spawn(invalidation_listener::listen(Arc::downgrade(&self.client), listeners));
     }
 
     /// Notifies the other instances of changed keys, in case they have cached a denial or hold leases.

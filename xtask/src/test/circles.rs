@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The crates without circles.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 15] = [
     "diana",
     "diana-admin",
     "diana-client",
     "diana-config",
+    "diana-core",
     "diana-document",
     "diana-gateway",
     "diana-http",
@@ -17,6 +18,7 @@ const CRATES: [&str; 13] = [
     "diana-macros",
     "diana-metrics",
     "diana-net",
+    "diana-redis",
     "diana-server",
     "diana-services",
 ];

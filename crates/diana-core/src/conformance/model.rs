@@ -3,7 +3,7 @@
 //! As simple as possible: nothing is ever dropped, shared, or concurrent. It defines the contract of
 //! [`LocalStore`](crate::LocalStore).
 
-use crate::limiter::cell::AnyState;
+use crate::algorithm::erased_state::AnyState;
 use crate::{Answer, Ask, Cost, Decision, Limit, LimitId, MaxWait, Status, Timestamp};
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Model {
         let key = self.keys.entry((limit.id(), key.to_vec())).or_insert_with(new);
         if key.version < limit.version() {
             key.version = limit.version();
-            if !key.state.change_to(algorithm, now) {
+            if !key.state.change_to(algorithm.as_any(), now) {
                 let Status { limit, remaining, .. } = key.state.status(now);
                 key.state = algorithm.occupied(limit - remaining, now);
             }

@@ -1,9 +1,9 @@
 //! Type-erased tables, so that the keys of limits of different kinds can be in one list.
 
 use super::budget::Budget;
+use super::erased_algorithm::AnyAlgorithm;
 use super::table::{OnFull, SavedKey, Table, TentativeTake, Usage};
 use crate::algorithm::Packed;
-use crate::algorithm::erased_algorithm::AnyAlgorithm;
 use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::Arc;
 use crate::{Algorithm, Answer, ClThrottle, Cost, MaxWait, Receipt, Refund, Sample, Timestamp};

@@ -1,12 +1,12 @@
 //! Type-erased algorithms, so that limits of different kinds can be in one list.
 
-use super::{Algorithm, Packed, Properties, WaitMode};
-use crate::limiter::cell::{AlgorithmState, AnyState};
-use crate::store::budget::Budget;
-use crate::store::erased_table::AnyTable;
-use crate::store::table::{OnFull, Table};
+use super::budget::Budget;
+use super::erased_table::AnyTable;
+use super::table::{OnFull, Table};
+use crate::algorithm::Packed;
+use crate::algorithm::erased_state::{AlgorithmState, AnyState};
 use crate::sync::Arc;
-use crate::{Quota, Timestamp};
+use crate::{Algorithm, Properties, Quota, Timestamp, WaitMode};
 use std::any::Any;
 use std::fmt::Debug;
 

@@ -1,8 +1,7 @@
 //! An algorithm of any type, so that limits of different kinds can be in one list.
 
 use super::erased_algorithm::AnyAlgorithm;
-use super::{Algorithm, Properties};
-use crate::Quota;
+use crate::{Algorithm, Properties, Quota};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 

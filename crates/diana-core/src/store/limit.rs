@@ -1,6 +1,6 @@
 //! One limit as stores see it: an identity, a name, and an algorithm.
 
-use crate::algorithm::erased_algorithm::AnyAlgorithm;
+use super::erased_algorithm::AnyAlgorithm;
 use crate::{Algorithm, DynAlgorithm, Properties, Quota, WaitMode};
 use std::any::Any;
 use std::fmt;
