@@ -2,7 +2,7 @@
 
 use super::erased_algorithm::AnyAlgorithm;
 use super::{Algorithm, Properties};
-use crate::Quota;
+use crate::{Quota, TokenBucket};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
@@ -43,6 +43,13 @@ impl DynAlgorithm {
 impl<A: Algorithm> From<A> for DynAlgorithm {
     fn from(algorithm: A) -> Self {
         Self(Arc::new(algorithm))
+    }
+}
+
+/// The default algorithm: a [`TokenBucket`].
+impl From<Quota> for DynAlgorithm {
+    fn from(quota: Quota) -> Self {
+        TokenBucket::new(quota).into()
     }
 }
 
