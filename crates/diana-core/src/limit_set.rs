@@ -198,11 +198,9 @@ impl LimitSet {
     /// Resets the limits per key of `key`. The limits on all keys keep their counts.
     pub fn reset(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
         let key = key.as_ref();
-        let of_key =
-            |(limit, counted_by): &'_ (Limit, CountedBy)| (*counted_by == CountedBy::Key).then(|| limit.clone());
-        for limit in self.limits.iter().filter_map(of_key) {
-            LocalStore::reset(&self.store, &limit, key, self.time.now());
-        }
+        let of_key = self.limits.iter().filter(|(_, counted_by)| *counted_by == CountedBy::Key);
+        let asks: Asks<'_> = of_key.map(|(limit, _)| Ask::one(limit, key)).collect();
+        self.store.change(&asks, self.time.now(), Change::Reset);
         self.queues.wake(self.queue(key));
     }
 

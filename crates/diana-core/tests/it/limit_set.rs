@@ -2,8 +2,8 @@
 
 use crate::support::{ms, quota, secs};
 use diana_core::{
-    AcquireError, Ask, Change, Clock, Concurrency, Cost, DynAlgorithm, FixedWindow, Limit, LimitSet, LocalStore,
-    ManualClock, MaxWait, MemoryStore, Retry, SlidingLog, Status, TokenBucket,
+    AcquireError, Answer, Ask, Change, Clock, Concurrency, Cost, DynAlgorithm, FixedWindow, Limit, LimitSet,
+    LocalStore, ManualClock, MaxWait, MemoryStore, Retry, SlidingLog, Status, TokenBucket,
 };
 use proptest::prelude::*;
 
@@ -194,7 +194,7 @@ proptest! {
                 Step::Advance(by) => clock.advance(ms(by)),
                 Step::Check(key, cost) | Step::Refund(key, cost) => {
                     let expected = LocalStore::decide(&store, &asks(key, cost), now, MaxWait::NONE);
-                    let status = expected.answers().iter().map(|answer| answer.status());
+                    let status = expected.answers().iter().map(Answer::status);
                     match set.check_n(KEYS[key], cost) {
                         Ok(permit) => {
                             prop_assert!(expected.is_granted());
