@@ -8,7 +8,7 @@ pub(crate) struct Phone(pub(crate) String);
 
 // docs: begin
 /// 2/s for each account, and a burst of five after an idle time. Further calls wait, for up to a second.
-#[rate_limit(rate = 2.0, burst = "2s", timeout = "1s", by = user)]
+#[rate_limit(rate = 2.0, burst = 5, timeout = "1s", by = user)]
 pub(crate) async fn search(words: &str) -> Result<String, LimitedResponse> {
     Ok(format!("nothing found for {words}\n"))
 }

@@ -243,7 +243,7 @@ impl Limiter {
         match scenario.get("kind").and_then(Value::as_str) {
             Some("smooth_bursty") => {
                 let seconds = double(scenario, "max_burst_seconds")?;
-                let limiter = SmoothBursty::new(rate).and_then(|limiter| limiter.with_burst_seconds(seconds));
+                let limiter = SmoothBursty::new(rate).and_then(|limiter| limiter.with_saved_seconds(seconds));
                 Ok(limiter.map(Self::Bursty))
             }
             Some("smooth_warming_up") => {

@@ -15,7 +15,7 @@ pub(crate) fn counted(user: &str) -> Result<(), Limited> {
     Ok(())
 }
 
-#[rate_limit(rate = 1_000_000_000, burst = "1s", by = "{user}")]
+#[rate_limit(rate = 1_000_000_000, saved = "1s", by = "{user}")]
 #[inline(never)]
 pub(crate) fn paced(user: &str) -> Result<(), Limited> {
     Ok(())

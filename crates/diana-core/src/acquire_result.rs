@@ -32,12 +32,14 @@ pub struct Grant {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The limit denied the request: its maximum wait is too short, waiting does not help, or too many requests wait.
-    #[error("denied, {}", describe_retry(*retry))]
+    #[error("denied{}, {}", describe_limit(limit.as_deref()), describe_retry(*retry))]
     Denied {
         /// Whether and when the same request would be granted.
         retry: Retry,
         /// The status of the key.
         status: Status,
+        /// The name of the limit that denied, if it has one: in a [`LimitSet`](crate::LimitSet).
+        limit: Option<Box<str>>,
     },
     /// The number of permits is invalid.
     #[error(transparent)]
@@ -48,6 +50,14 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
+    /// The name of the limit that denied, in a [`LimitSet`](crate::LimitSet).
+    pub fn limit(&self) -> Option<&str> {
+        match self {
+            Self::Denied { limit, .. } => limit.as_deref(),
+            Self::Cost(_) | Self::Store(_) => None,
+        }
+    }
+
     /// When a denied request would be granted; `None` if the error is not a denial.
     pub const fn retry(&self) -> Option<Retry> {
         match self {
@@ -77,9 +87,13 @@ impl Answer {
     pub fn into_result(self) -> Result<Grant, AcquireError> {
         match self.outcome {
             Outcome::Granted { wait, receipt } => Ok(Grant { waited: wait, receipt, status: self.status() }),
-            Outcome::Denied { retry } => Err(AcquireError::Denied { retry, status: self.status() }),
+            Outcome::Denied { retry } => Err(AcquireError::Denied { retry, status: self.status(), limit: None }),
         }
     }
+}
+
+fn describe_limit(limit: Option<&str>) -> String {
+    limit.map_or_else(String::new, |name| format!(" by `{name}`"))
 }
 
 fn describe_retry(retry: Retry) -> String {

@@ -7,7 +7,7 @@
 //!   and with the resources themselves: [`Pool`].
 //! - Rate and burst: [`Quota`], which parses `100/s` and `5/10min`.
 //! - How to limit: [`TokenBucket`] by default; the other [`Algorithm`]s are listed below.
-//! - Several limits in one decision: [`Limit`], [`Ask`], [`MemoryStore`].
+//! - Several limits for one request, all or nothing: [`LimitSet`]; with several keys [`Limit`], [`Ask`], [`MemoryStore`].
 //! - Your own algorithm: [`Algorithm`]. Your own store: [`Store`] or [`LocalStore`].
 //!
 //! Everything is at the root; the modules list what belongs together.
@@ -44,6 +44,7 @@ pub mod conformance;
 mod cost;
 mod decision;
 mod keyed;
+mod limit_set;
 mod limiter;
 mod max_wait;
 #[cfg(feature = "async")]
@@ -75,6 +76,7 @@ pub use concurrency_limiter::{ConcurrencyLimiter, ConcurrencyPermit, PermitError
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
 pub use keyed::{KeyedLimiter, KeyedPermit};
+pub use limit_set::{LimitSet, LimitSetPermit};
 pub use limiter::Limiter;
 pub use max_wait::MaxWait;
 #[cfg(feature = "async")]

@@ -5,7 +5,7 @@ use crate::pairs::only;
 use crate::path::{forms, is_normal};
 use crate::query::Query;
 use crate::scheme::RequestScheme;
-use diana::rules::attributes::SEVERAL;
+use diana::rules::attributes::{Doubt, SEVERAL};
 use diana::rules::matching::split_host;
 use diana::rules::{Attribute, Attributes};
 use http::header::{COOKIE, Entry, HOST, HeaderName, HeaderValue};
@@ -110,6 +110,11 @@ impl Attributes for HttpAttributes<'_> {
 
     fn other_paths(&self) -> &[String] {
         if self.has_normal_path { &[] } else { &self.forms().1 }
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        // Every request has an address, so a rule that counts by it must not skip those whose server has not passed it on.
+        (*attribute == Attribute::Ip && self.client.is_none()).then_some(Doubt::Unknown)
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -60,7 +60,8 @@ use tower_layer::Layer;
 /// # Client address
 /// Rules with `by: ip` need the client's address, which only the server knows. The layer reads a [`ClientAddress`] from
 /// the request's extensions; with the feature `axum`, axum's `ConnectInfo<SocketAddr>` too; or calls [your own
-/// function](Self::client_address). Forwarding headers are trusted according to `trusted_proxies` in the file's
+/// function](Self::client_address). Requests without any share one count of each rule with `by: ip`, and the rule logs a
+/// warning, once a minute. Forwarding headers are trusted according to `trusted_proxies` in the file's
 /// `gateway`.
 ///
 /// With the feature `macros`, the handlers run with a [`Caller`](diana::limited::Caller) that has this address and the

@@ -168,8 +168,8 @@ impl<'a> Check<'a> {
                 let period = quote!(::core::time::Duration::from_nanos(#period_nanos));
                 quote!(Rate { permits: #permits, period: #period, capacity: #capacity, cost: #cost })
             }
-            LimitSpec::Smooth { rate, burst_nanos } => {
-                quote!(Smooth { rate: #rate, burst: ::core::time::Duration::from_nanos(#burst_nanos) })
+            LimitSpec::Smooth { rate, saved_nanos } => {
+                quote!(Smooth { rate: #rate, saved: ::core::time::Duration::from_nanos(#saved_nanos) })
             }
             LimitSpec::Count { limit, period_nanos } => {
                 quote!(Count { limit: #limit, period: ::core::time::Duration::from_nanos(#period_nanos) })

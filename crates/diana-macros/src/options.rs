@@ -63,6 +63,7 @@ impl Kind {
             Self::Rate => Some(&[
                 "rate",
                 "burst",
+                "saved",
                 "timeout",
                 "algorithm",
                 "by",

@@ -48,7 +48,7 @@ pub(crate) fn rate(value: &Expr) -> Result<Rate> {
 }
 
 /// Parses a number of calls: an integer above 0.
-pub(crate) fn count(value: &Expr) -> Result<u64> {
+pub(crate) fn count(name: &str, value: &Expr) -> Result<u64> {
     let number = match literal(value) {
         Some(Lit::Int(number)) => number.base10_parse().ok(),
         _ => None,
@@ -56,7 +56,9 @@ pub(crate) fn count(value: &Expr) -> Result<u64> {
     number.filter(|count| (1..=MAX_PERMITS).contains(count)).ok_or_else(|| {
         Error::new(
             value.span(),
-            format!("invalid `limit`: expected an integer from 1 to {MAX_PERMITS}, such as `limit = 5`"),
+            format!(
+                "invalid `{name}`: expected a number of calls, an integer from 1 to {MAX_PERMITS}, such as `{name} = 5`"
+            ),
         )
     })
 }
@@ -112,10 +114,10 @@ mod tests {
 
     #[test]
     fn a_count_is_an_integer_up_to_the_maximum() {
-        assert_eq!(count(&parse_quote!(9_007_199_254_740_992)).ok(), Some(MAX_PERMITS));
-        assert!(count(&parse_quote!(9_007_199_254_740_993)).is_err());
-        assert!(count(&parse_quote!(0)).is_err());
-        assert!(count(&parse_quote!(-1)).is_err());
+        assert_eq!(count("limit", &parse_quote!(9_007_199_254_740_992)).ok(), Some(MAX_PERMITS));
+        assert!(count("limit", &parse_quote!(9_007_199_254_740_993)).is_err());
+        assert!(count("limit", &parse_quote!(0)).is_err());
+        assert!(count("limit", &parse_quote!(-1)).is_err());
     }
 
     #[test]

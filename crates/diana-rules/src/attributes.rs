@@ -49,7 +49,8 @@ pub trait Attributes {
     }
 
     /// Returns why this attribute has no value although the request has a credential for it: the token is duplicated,
-    /// or can't be verified. `None` if the request has no credential, or if [`get`](Self::get) returns a value.
+    /// or can't be verified; or every request has one, as an address, and the front end does not know it. `None` if the
+    /// request has no credential, or if [`get`](Self::get) returns a value.
     ///
     /// Such a request is not anonymous: a more lenient service may accept its credential. So rules that skip requests
     /// without an account count these requests under one shared key.
@@ -109,6 +110,8 @@ pub enum Doubt<'a> {
     Rejected(Cow<'a, str>),
     /// The expression that computes the value failed.
     Failed,
+    /// Every request has the attribute, but the front end does not know it: an address that the server did not pass on.
+    Unknown,
 }
 
 /// One entry of a descriptor: Envoy describes a request by such pairs.

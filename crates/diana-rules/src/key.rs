@@ -100,9 +100,17 @@ impl MissingKeyPart<'_> {
         self.missing == MissingKey::Failed
     }
 
-    /// Returns `true` if the request has the credential, such as a token, but its value is ambiguous or unverified.
+    /// Returns `true` if the request has the credential, such as a token, but its value is ambiguous, unverified or unknown.
     pub fn is_doubt(&self) -> bool {
-        matches!(self.missing, MissingKey::Several | MissingKey::Unverified | MissingKey::Rejected)
+        matches!(
+            self.missing,
+            MissingKey::Several | MissingKey::Unverified | MissingKey::Rejected | MissingKey::Unknown
+        )
+    }
+
+    /// Returns `true` if the front end does not know the address of the client.
+    pub fn is_unknown_client(&self) -> bool {
+        self.missing == MissingKey::Unknown
     }
 }
 
@@ -130,7 +138,7 @@ impl KeySpec {
     }
 
     /// Like [`key`](Self::key), but a part from a token that is not trusted is written as a value that all such
-    /// requests share: `(several)`, `(unverified)`, or `(rejected)` with the claim.
+    /// requests share: `(several)`, `(unverified)`, or `(rejected)` with the claim. An unknown client is `(unknown)`.
     pub fn doubtful_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {
         self.write_key(key, |part, key| part.write_doubtful(request, key))
     }
@@ -288,7 +296,7 @@ impl KeySpec {
     }
 
     /// Returns `true` if any part is an address.
-    pub(crate) fn has_address(&self) -> bool {
+    pub fn has_address(&self) -> bool {
         self.parts.iter().any(Part::is_address)
     }
 
@@ -336,6 +344,7 @@ impl fmt::Display for MissingKeyPart<'_> {
         match self.missing {
             MissingKey::Absent => write!(f, "missing {}", self.part),
             MissingKey::Failed => write!(f, "evaluation of {} failed", self.part),
+            MissingKey::Unknown => write!(f, "{} is unknown", self.part),
             MissingKey::Several => write!(f, "{} has several values", self.part),
             MissingKey::Unverified => write!(f, "the token cannot be verified, so {} is unknown", self.part),
             MissingKey::Rejected => {

@@ -3,6 +3,7 @@
 //! # Where to begin
 //! - Rules in a file, one decision for each request: `Engine` (feature `rules`).
 //! - One limit in code: [`Limiter`], [`KeyedLimiter`], [`ConcurrencyLimiter`]; and with the resources themselves [`Pool`].
+//!   Several limits for one request, all or nothing: [`LimitSet`].
 //! - Streams, queues and bytes at an even rate: `pace` (feature `pace`).
 //! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`); by a rule
 //!   of a file `#[limited]` (with feature `rules`).
@@ -76,9 +77,9 @@ pub use diana_core::Calendar;
 pub use diana_core::{
     AcquireError, Adaptive, Answer, ClThrottle, ClThrottleError, Clock, Concurrency, ConcurrencyLimiter,
     ConcurrencyPermit, Cost, FixedWindow, Grant, InitialPermits, InvalidCost, InvalidQuota, KeyedLimiter, KeyedPermit,
-    LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, PermitError, Pool, PoolError, Pooled,
-    Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Status,
-    SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
+    LeakyBucket, LimitSet, LimitSetPermit, Limiter, ManualClock, MaxWait, MinInterval, OnFull, Outcome, PermitError,
+    Pool, PoolError, Pooled, Quota, Receipt, RefillingBucket, Refund, Retry, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, Status, SystemClock, TableOptions, Timestamp, TokenBucket, Total, WindowStart, parse_duration,
 };
 #[cfg(feature = "wait")]
 pub use diana_core::{BoxFuture, PermitSource, RateSource, SourceError, SourcePermit, TakeError, TokioClock};

@@ -65,21 +65,21 @@ pub enum InvalidSmooth {
     /// A rate of zero or less, or NaN.
     #[error("rate {0}/s: must be above 0, such as 0.5 or 100; infinity allows everything")]
     Rate(f64),
-    /// A burst of less than zero seconds, or NaN.
-    #[error("burst of {0} seconds: must be 0 or above; Guava's default is 1")]
-    BurstSeconds(f64),
+    /// Permits saved for less than zero seconds, or NaN.
+    #[error("permits saved for {0} seconds: must be 0 or above; Guava's default is 1")]
+    SavedSeconds(f64),
     /// A store that is NaN, or infinite at a finite rate.
     ///
     /// Guava accepts these, and after the next change of rate such a limiter grants everything.
     #[error(
-        "burst of {burst_seconds} seconds at rate {rate}/s: must be a finite number of permits; use a smaller \
-         burst, or one above 0 with an infinite rate"
+        "permits saved for {saved_seconds} seconds at rate {rate}/s: must be a finite number of permits; use fewer \
+         seconds, or more than 0 with an infinite rate"
     )]
     Store {
         /// Permits per second.
         rate: f64,
         /// The size of the store in seconds.
-        burst_seconds: f64,
+        saved_seconds: f64,
     },
     /// A warm-up of less than a microsecond, or longer than Java can represent.
     ///

@@ -15,7 +15,7 @@
 //! [`guava`](super::guava) has the arithmetic, and explains why always the next request pays.
 //!
 //! # What always holds (tests/it/guava.rs, tests/it/smooth.rs)
-//! - After any idle time, `rate × burst_seconds` permits and one request more pass at once, then one an interval.
+//! - After any idle time, `rate × saved_seconds` permits and one request more pass at once, then one an interval.
 //! - An idle key equals a fresh one if it [starts full](InitialPermits::Full).
 
 use super::error::{InvalidSmooth, check_rate};
@@ -50,7 +50,7 @@ use crate::{Quota, words};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothBursty {
-    burst_seconds: f64,
+    saved_seconds: f64,
     initial: InitialPermits,
     smooth: SmoothRate,
 }
@@ -88,16 +88,16 @@ impl SmoothBursty {
         Self::build(rate, 1.0, InitialPermits::Empty)
     }
 
-    /// Returns the same limiter with a store of `burst_seconds` seconds' worth of permits.
+    /// Returns the same limiter, which saves up to `saved_seconds` seconds' worth of permits: Guava's `maxBurstSeconds`.
     ///
     /// ```
     /// use diana_core::SmoothBursty;
     ///
-    /// assert_eq!(SmoothBursty::new(5.0)?.with_burst_seconds(10.0)?.in_micros().max_permits(), 50.0);
+    /// assert_eq!(SmoothBursty::new(5.0)?.with_saved_seconds(10.0)?.in_micros().max_permits(), 50.0);
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
-    pub fn with_burst_seconds(self, burst_seconds: f64) -> Result<Self, InvalidSmooth> {
-        Self::build(self.smooth.nominal_rate, burst_seconds, self.initial)
+    pub fn with_saved_seconds(self, saved_seconds: f64) -> Result<Self, InvalidSmooth> {
+        Self::build(self.smooth.nominal_rate, saved_seconds, self.initial)
     }
 
     /// The limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
@@ -118,7 +118,7 @@ impl SmoothBursty {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn with_rate(self, rate: f64) -> Result<Self, InvalidSmooth> {
-        Self::build(rate, self.burst_seconds, self.initial)
+        Self::build(rate, self.saved_seconds, self.initial)
     }
 
     /// Returns the same limiter with other initial permits.
@@ -138,8 +138,8 @@ impl SmoothBursty {
     }
 
     /// How many seconds' worth of permits can be stored.
-    pub fn burst_seconds(&self) -> f64 {
-        self.burst_seconds
+    pub fn saved_seconds(&self) -> f64 {
+        self.saved_seconds
     }
 
     /// The stored permits of a fresh key.
@@ -155,7 +155,7 @@ impl SmoothBursty {
     /// Describes the limit; `rate` is the quota that it was made from, if it was.
     pub(super) fn describe_saving(&self, rate: Option<Quota>) -> String {
         let start = if self.initial == InitialPermits::Empty { ", starts empty" } else { "" };
-        let (rate_text, saved) = (describe_rate(rate, self.rate()), self.burst_seconds);
+        let (rate_text, saved) = (describe_rate(rate, self.rate()), self.saved_seconds);
         // The next request waits for the cost of the previous one, so one more passes than was saved.
         let at_once = whole_permits(self.smooth.max_permits).saturating_add(1);
         let most = match rate {
@@ -165,15 +165,15 @@ impl SmoothBursty {
         format!("{rate_text}, evenly; unused permits are saved for {saved} s{start}{most}")
     }
 
-    fn build(rate: f64, burst_seconds: f64, initial: InitialPermits) -> Result<Self, InvalidSmooth> {
+    fn build(rate: f64, saved_seconds: f64, initial: InitialPermits) -> Result<Self, InvalidSmooth> {
         let rate = check_rate(rate)?;
-        if burst_seconds.is_nan() || burst_seconds < 0.0 {
-            return Err(InvalidSmooth::BurstSeconds(burst_seconds));
+        if saved_seconds.is_nan() || saved_seconds < 0.0 {
+            return Err(InvalidSmooth::SavedSeconds(saved_seconds));
         }
-        let max_permits = burst_seconds * rate;
+        let max_permits = saved_seconds * rate;
         // An infinite rate means an infinite store; at a finite rate, the next `setRate` would fill it permanently.
-        if max_permits.is_nan() || (max_permits.is_infinite() && rate.is_finite()) || burst_seconds.is_infinite() {
-            return Err(InvalidSmooth::Store { rate, burst_seconds });
+        if max_permits.is_nan() || (max_permits.is_infinite() && rate.is_finite()) || saved_seconds.is_infinite() {
+            return Err(InvalidSmooth::Store { rate, saved_seconds });
         }
         let stable_interval = MICROS_PER_SECOND / rate;
         let smooth = SmoothRate {
@@ -185,6 +185,6 @@ impl SmoothBursty {
             initial_permits: 0.0,
             after_unlimited: max_permits,
         };
-        Ok(Self { burst_seconds, initial, smooth }.with_initial_permits(initial))
+        Ok(Self { saved_seconds, initial, smooth }.with_initial_permits(initial))
     }
 }

@@ -1,7 +1,7 @@
 //! An algorithm of any type, so that limits of different kinds can be in one list.
 
 use super::erased_algorithm::AnyAlgorithm;
-use crate::{Algorithm, Properties, Quota};
+use crate::{Algorithm, Properties, Quota, TokenBucket};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
@@ -42,6 +42,13 @@ impl DynAlgorithm {
 impl<A: Algorithm> From<A> for DynAlgorithm {
     fn from(algorithm: A) -> Self {
         Self(Arc::new(algorithm))
+    }
+}
+
+/// The default algorithm: a [`TokenBucket`].
+impl From<Quota> for DynAlgorithm {
+    fn from(quota: Quota) -> Self {
+        TokenBucket::new(quota).into()
     }
 }
 

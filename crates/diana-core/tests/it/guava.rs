@@ -205,9 +205,9 @@ mod guava_bugs_avoided {
 
     #[test]
     fn rejects_a_store_that_is_not_finite() {
-        let store = |rate: f64, seconds| bursty(rate).with_burst_seconds(seconds);
+        let store = |rate: f64, seconds| bursty(rate).with_saved_seconds(seconds);
         for (rate, seconds) in [(f64::INFINITY, 0.0), (5.0, f64::INFINITY), (1e300, 1e300)] {
-            assert_eq!(store(rate, seconds), Err(InvalidSmooth::Store { rate, burst_seconds: seconds }));
+            assert_eq!(store(rate, seconds), Err(InvalidSmooth::Store { rate, saved_seconds: seconds }));
         }
         assert!(store(5.0, 0.0).unwrap().with_rate(f64::INFINITY).is_err());
     }
@@ -220,7 +220,7 @@ mod guava_bugs_avoided {
             assert!(matches!(bursty(1.0).with_rate(rate), Err(InvalidSmooth::Rate(_))), "{rate}");
         }
         for seconds in [-1.0, f64::NAN] {
-            assert!(matches!(bursty(1.0).with_burst_seconds(seconds), Err(InvalidSmooth::BurstSeconds(_))));
+            assert!(matches!(bursty(1.0).with_saved_seconds(seconds), Err(InvalidSmooth::SavedSeconds(_))));
         }
         for factor in [0.0, -3.0, f64::NAN, f64::INFINITY] {
             let limiter = warming_up(1.0, 1, 3.0);

@@ -223,7 +223,7 @@ fn sliding_logs() -> impl Strategy<Value = SlidingLog> {
 
 fn smooth_bursties() -> impl Strategy<Value = SmoothBursty> {
     (smooth_rates(), 0..5_u32, any::<bool>()).prop_map(|(rate, burst, full)| {
-        let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(f64::from(burst)).unwrap();
+        let limiter = SmoothBursty::new(rate).unwrap().with_saved_seconds(f64::from(burst)).unwrap();
         limiter.with_initial_permits(if full { InitialPermits::Full } else { InitialPermits::Empty })
     })
 }

@@ -19,6 +19,7 @@ mod keyed_limiter;
 #[cfg(feature = "calendar")]
 mod laws;
 mod leaky_bucket;
+mod limit_set;
 mod limiter;
 mod memory_store;
 mod min_interval;

@@ -144,7 +144,7 @@ mod status {
     #[test]
     fn has_a_limit_of_one_without_a_store_and_the_maximum_at_an_infinite_rate() {
         let fresh = |limiter: SmoothBursty| limiter.status(&limiter.fresh(Timestamp::EPOCH), Timestamp::EPOCH);
-        let none = fresh(bursty(5.0).with_burst_seconds(0.0).unwrap());
+        let none = fresh(bursty(5.0).with_saved_seconds(0.0).unwrap());
         assert_eq!((none.limit, none.remaining, none.reset), (1, 1, ms(0)));
         let all = fresh(bursty(f64::INFINITY));
         assert_eq!((all.limit, all.remaining, all.reset), (Cost::MAX.get(), Cost::MAX.get(), ms(0)));
@@ -156,7 +156,7 @@ mod status {
         let state = limiter.fresh(at(1_000));
         assert!(limiter.is_fresh(&state, at(1_999)), "the same microsecond");
         assert!(!limiter.is_fresh(&state, at(2_000)), "five millionths of a permit are stored");
-        let storeless = limiter.with_burst_seconds(0.0).unwrap();
+        let storeless = limiter.with_saved_seconds(0.0).unwrap();
         assert!(storeless.is_fresh(&state, at(1 << 60)), "without a store, idle time changes nothing");
     }
 
@@ -233,7 +233,7 @@ proptest! {
         cold_factor in prop::num::f64::POSITIVE,
         asks in prop::collection::vec((any::<u64>(), 1..=Cost::MAX.get(), any::<u64>()), 1..20),
     ) {
-        if let (Ok(one), Ok(two)) = (bursty(rate).with_burst_seconds(burst), bursty(other).with_burst_seconds(burst)) {
+        if let (Ok(one), Ok(two)) = (bursty(rate).with_saved_seconds(burst), bursty(other).with_saved_seconds(burst)) {
             check_extremes(one, two, &asks)?;
         }
         let warming_up = |rate| SmoothWarmingUp::new(rate, Duration::from_micros(warm_up))?.with_cold_factor(cold_factor);

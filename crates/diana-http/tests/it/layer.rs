@@ -10,6 +10,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
 use std::convert::Infallible;
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,6 +142,44 @@ async fn uses_the_address_function() {
     for status in [200, 503] {
         assert_eq!(service.clone().oneshot(request("/", 7)).await.unwrap().status(), status);
     }
+}
+
+/// The lines that a test logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_an_address_share_a_count_and_one_warning() {
+    let log = Log::default();
+    let writer = log.clone();
+    let _logging =
+        tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(move || writer.clone()).finish());
+    let rules = "{name: each, by: ip, limit: 2/h}, {name: logins, match: {path: /login}, by: [ip, host], limit: 1/h}, \
+                 {name: strict, match: {path: /strict}, by: ip, missing: deny}";
+    let service = ServiceBuilder::new().layer(layer(rules)).service(Server::default().service());
+    let without_address = |path| service.clone().oneshot(Request::get(path).body(Full::<Bytes>::default()).unwrap());
+    assert_eq!(without_address("http://a/strict").await.unwrap().status(), 503);
+    assert_eq!(without_address("http://a/login").await.unwrap().status(), 200);
+    assert_eq!(without_address("http://a/login").await.unwrap().status(), 503);
+    assert_eq!(without_address("http://b/login").await.unwrap().status(), 200);
+    assert_eq!(without_address("http://a/").await.unwrap().status(), 503);
+    assert_eq!(send(&service).await.status(), 200);
+    let log = String::from_utf8(log.0.lock().clone()).unwrap();
+    for rule in ["each", "logins", "strict"] {
+        let warning = format!("rule `{rule}` counts by the client's address, which is unknown: with axum, serve");
+        assert_eq!(log.matches(&warning).count(), 1, "{log}");
+    }
+    assert!(log.contains("WARN") && log.contains("into_make_service_with_connect_info"), "{log}");
 }
 
 async fn send<C, B>(service: &C) -> Response<B>

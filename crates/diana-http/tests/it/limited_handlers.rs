@@ -25,7 +25,7 @@ async fn export() -> Result<&'static str, LimitedResponse> {
     Ok("exported")
 }
 
-#[rate_limit(rate = 0.001, burst = "0s", by = ip, in = "calls")]
+#[rate_limit(rate = 0.001, burst = 1, by = ip, in = "calls")]
 async fn log_in() -> Result<&'static str, LimitedResponse> {
     Ok("welcome")
 }

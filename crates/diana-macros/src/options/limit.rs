@@ -33,7 +33,7 @@ pub(crate) enum LimitSpec {
     /// Guava's `SmoothBursty`.
     Smooth {
         rate: f64,
-        burst_nanos: u64,
+        saved_nanos: u64,
     },
     Count {
         limit: u64,
@@ -62,8 +62,8 @@ const EXPIRE: u64 = 60 * SECOND;
 impl Limit {
     pub(super) fn parse(raw: &RawOptions) -> Result<Self> {
         let timeout_nanos = raw.time("timeout")?.unwrap_or(0);
-        let spec = match raw.kind {
-            Kind::Count => count(raw)?,
+        let (spec, saved_nanos) = match raw.kind {
+            Kind::Count => (count(raw)?, 0),
             _ => rate(raw)?,
         };
         let (by, mut key) = raw.get("by").map_or(Ok((By::Function, Vec::new())), by)?;
@@ -92,38 +92,61 @@ impl Limit {
             return Err(Error::new(value.span(), problem));
         }
         let store = raw.get("store").map_or(Ok(Store::Local), store)?;
-        let expire_nanos = expire(raw, timeout_nanos)?;
+        let expire_nanos = expire(raw, saved_nanos.saturating_add(timeout_nanos))?;
         Ok(Self { spec, by, key, prefix, timeout_nanos, expire_nanos, store })
     }
 }
 
-fn rate(raw: &RawOptions) -> Result<LimitSpec> {
-    let burst_nanos = raw.time("burst")?.unwrap_or(SECOND);
+/// Returns the limit, and the time whose permits it saves.
+fn rate(raw: &RawOptions) -> Result<(LimitSpec, u64)> {
     let rate = raw.get("rate").map_or(Ok(value::Rate::ONE), value::rate)?;
+    let (burst, saved) = (raw.get("burst"), raw.time("saved")?);
+    let saved_nanos = saved.unwrap_or(SECOND);
     match raw.get("algorithm").map(|value| (value, ident(value))) {
         None => {}
         Some((_, Some(name))) if name == "token_bucket" => {}
         Some((_, Some(name))) if name == "smooth_bursty" => {
-            return Ok(LimitSpec::Smooth { rate: rate.to_f64(), burst_nanos });
+            return match burst {
+                Some(value) => {
+                    let problem =
+                        "`smooth_bursty` saves the permits of a time; write `saved`, such as `saved = \"2s\"`";
+                    Err(Error::new(value.span(), problem))
+                }
+                None => Ok((LimitSpec::Smooth { rate: rate.to_f64(), saved_nanos }, saved_nanos)),
+            };
         }
         Some((value, _)) => {
             let problem = "invalid `algorithm`: expected `token_bucket`, or `smooth_bursty` for Guava's `RateLimiter`";
             return Err(Error::new(value.span(), problem));
         }
     }
-    token_bucket(rate, burst_nanos).ok_or_else(|| {
-        let problem = "`rate` × `burst` has too many digits; write a rounder `rate` or `burst`";
-        Error::new(raw.get("burst").or(raw.get("rate")).map_or_else(Span::call_site, Spanned::span), problem)
-    })
+    let Some(value) = burst else {
+        let bucket = saved_calls(rate, saved_nanos).and_then(|calls| token_bucket(rate, calls));
+        let too_long = || {
+            let problem = "`rate` × `saved` has too many digits; write a rounder `rate` or `saved`";
+            Error::new(raw.get("saved").or(raw.get("rate")).map_or_else(Span::call_site, Spanned::span), problem)
+        };
+        return Ok((bucket.ok_or_else(too_long)?, saved_nanos));
+    };
+    if saved.is_some() {
+        return Err(Error::new(value.span(), "`burst` is a number of calls and `saved` a time; write one of the two"));
+    }
+    let burst = u128::from(value::count("burst", value)?);
+    let too_long = || Error::new(value.span(), "`rate` × `burst` has too many digits; write a rounder `rate`");
+    let bucket = token_bucket(rate, (burst, 1)).ok_or_else(too_long)?;
+    let nanos = burst.saturating_mul(rate.seconds).saturating_mul(SECOND.into()) / rate.calls;
+    Ok((bucket, u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
-/// Returns the bucket that stores the calls of `burst_nanos`, and at least one.
-///
-/// That number of calls, `capacity / cost` in lowest terms, may have a fraction: 2.5 calls are 5 permits, of which each call
-/// takes 2.
-fn token_bucket(rate: value::Rate, burst_nanos: u64) -> Option<LimitSpec> {
-    let (capacity, cost) = lowest_terms(rate.calls.checked_mul(burst_nanos.into())?, u128::from(SECOND) * rate.seconds);
-    let (capacity, cost) = if capacity < cost { (1, 1) } else { (capacity, cost) };
+/// Returns the number of calls in a time, as a fraction in lowest terms, and at least one.
+fn saved_calls(rate: value::Rate, nanos: u64) -> Option<(u128, u128)> {
+    let calls = lowest_terms(rate.calls.checked_mul(nanos.into())?, u128::from(SECOND) * rate.seconds);
+    Some(if calls.0 < calls.1 { (1, 1) } else { calls })
+}
+
+/// Returns the bucket that stores `capacity / cost` calls. A fraction of a call needs a cost: 2.5 calls are 5 permits, of
+/// which each call takes 2.
+fn token_bucket(rate: value::Rate, (capacity, cost): (u128, u128)) -> Option<LimitSpec> {
     let (permits, seconds) = lowest_terms(rate.calls.checked_mul(cost)?, rate.seconds);
     let count = |number: u128| u64::try_from(number).ok().filter(|&number| number <= MAX_PERMITS);
     Some(LimitSpec::Rate {
@@ -142,21 +165,21 @@ fn lowest_terms(numerator: u128, denominator: u128) -> (u128, u128) {
     (numerator / divisor.max(1), denominator / divisor.max(1))
 }
 
-/// Returns the minimum time that a key is kept in Redis.
-fn expire(raw: &RawOptions, timeout_nanos: u64) -> Result<Option<u64>> {
+/// Returns the minimum time that a key is kept in Redis: its calls count for `relevant_nanos`.
+fn expire(raw: &RawOptions, relevant_nanos: u64) -> Result<Option<u64>> {
     let Some(value) = raw.get("expire") else { return Ok(matches!(raw.kind, Kind::Rate).then_some(EXPIRE)) };
     let expire = value::time("expire", value)?;
-    if expire < raw.time("burst")?.unwrap_or(SECOND).saturating_add(timeout_nanos) {
+    if expire < relevant_nanos {
         // A key that expires too early is recreated with full stored permits.
-        let problem = "`expire` is shorter than `burst` and `timeout` together, so a key would be removed while its \
-                       calls still count; write a longer time, or remove `expire`";
+        let problem = "`expire` is shorter than the time of `burst` or `saved` and `timeout` together, so a key would be \
+                       removed while its calls still count; write a longer time, or remove `expire`";
         return Err(Error::new(value.span(), problem));
     }
     Ok(Some(expire))
 }
 
 fn count(raw: &RawOptions) -> Result<LimitSpec> {
-    let limit = raw.get("limit").map_or(Ok(1), value::count)?;
+    let limit = raw.get("limit").map_or(Ok(1), |value| value::count("limit", value))?;
     let Some(period) = raw.get("period") else { return Ok(LimitSpec::Count { limit, period_nanos: SECOND }) };
     match value::time("period", period)? {
         0 => Err(Error::new(period.span(), "invalid `period`: expected a time above 0, such as `period = \"1min\"`")),
@@ -203,23 +226,33 @@ fn ident(value: &Expr) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quote::quote;
     use syn::parse_quote;
 
-    fn bucket(rate: &Expr, burst_nanos: u64) -> Option<LimitSpec> {
-        token_bucket(value::rate(rate).unwrap(), burst_nanos)
+    fn bucket(rate: &Expr, saved_nanos: u64) -> Option<LimitSpec> {
+        let rate = value::rate(rate).unwrap();
+        token_bucket(rate, saved_calls(rate, saved_nanos)?)
+    }
+
+    fn of(permits: u64, seconds: u64, capacity: u64, cost: u64) -> LimitSpec {
+        LimitSpec::Rate { permits, period_nanos: seconds * SECOND, capacity, cost }
     }
 
     #[test]
-    fn a_bucket_stores_exactly_the_calls_of_its_burst_and_at_least_one() {
-        let of = |permits, seconds: u64, capacity, cost| {
-            Some(LimitSpec::Rate { permits, period_nanos: seconds * SECOND, capacity, cost })
-        };
-        assert_eq!(bucket(&parse_quote!(5.0), 2 * SECOND), of(5, 1, 10, 1));
-        assert_eq!(bucket(&parse_quote!(1), SECOND), of(1, 1, 1, 1));
-        assert_eq!(bucket(&parse_quote!(2.5), SECOND), of(5, 1, 5, 2));
-        assert_eq!(bucket(&parse_quote!(0.3), 5 * SECOND), of(3, 5, 3, 2));
-        assert_eq!(bucket(&parse_quote!(0.1), SECOND), of(1, 10, 1, 1));
-        assert_eq!(bucket(&parse_quote!(5), 0), of(5, 1, 1, 1));
+    fn a_bucket_saves_exactly_the_calls_of_a_time_and_at_least_one() {
+        assert_eq!(bucket(&parse_quote!(5.0), 2 * SECOND), Some(of(5, 1, 10, 1)));
+        assert_eq!(bucket(&parse_quote!(1), SECOND), Some(of(1, 1, 1, 1)));
+        assert_eq!(bucket(&parse_quote!(2.5), SECOND), Some(of(5, 1, 5, 2)));
+        assert_eq!(bucket(&parse_quote!(0.3), 5 * SECOND), Some(of(3, 5, 3, 2)));
+        assert_eq!(bucket(&parse_quote!(0.1), SECOND), Some(of(1, 10, 1, 1)));
+        assert_eq!(bucket(&parse_quote!(5), 0), Some(of(5, 1, 1, 1)));
+    }
+
+    #[test]
+    fn a_burst_is_a_number_of_calls_and_counts_until_they_are_refilled() {
+        let parsed = |tokens| rate(&RawOptions::parse(Kind::Rate, tokens).unwrap()).unwrap();
+        assert_eq!(parsed(quote!(rate = 2.5, burst = 10)), (of(5, 2, 10, 1), 4 * SECOND));
+        assert_eq!(parsed(quote!(rate = 5, burst = 1)), (of(5, 1, 1, 1), SECOND / 5));
     }
 
     #[test]

@@ -1,10 +1,25 @@
-#[diana::rate_limit(rate = 5.0, burst = "two seconds")]
+#[diana::rate_limit(rate = 5.0, saved = "two seconds")]
+fn saved() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 5.0, saved = 2.0)]
+fn saved_seconds() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 5.0, burst = "2s")]
 fn burst() -> Result<(), diana::Limited> {
     Ok(())
 }
 
-#[diana::rate_limit(rate = 5.0, burst = 2.0)]
-fn burst_in_seconds() -> Result<(), diana::Limited> {
+#[diana::rate_limit(rate = 5.0, burst = 10, saved = "2s")]
+fn burst_and_saved() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 5.0, burst = 10, algorithm = smooth_bursty)]
+fn smooth_burst() -> Result<(), diana::Limited> {
     Ok(())
 }
 
@@ -18,8 +33,13 @@ fn twice() -> Result<(), diana::Limited> {
     Ok(())
 }
 
-#[diana::rate_limit(rate = 5.0, burst = "2min", expire = "60s")]
+#[diana::rate_limit(rate = 5.0, saved = "2min", expire = "60s")]
 fn expires_too_early() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 0.1, burst = 7, expire = "60s")]
+fn expires_before_the_burst() -> Result<(), diana::Limited> {
     Ok(())
 }
 
@@ -28,7 +48,7 @@ fn algorithm() -> Result<(), diana::Limited> {
     Ok(())
 }
 
-#[diana::rate_limit(rate = 123_456_789.123_456_789, burst = "1234567891ns")]
+#[diana::rate_limit(rate = 123_456_789.123_456_789, saved = "1234567891ns")]
 fn digits() -> Result<(), diana::Limited> {
     Ok(())
 }

@@ -25,12 +25,12 @@ impl ScriptedAlgorithm for SmoothBursty {
     }
 
     fn parameters(&self) -> String {
-        format!("{:?}*{:?}", self.in_micros().nominal_rate(), self.burst_seconds())
+        format!("{:?}*{:?}", self.in_micros().nominal_rate(), self.saved_seconds())
     }
 
     fn from_parameters(text: &str) -> Option<Self> {
-        let (rate, burst_seconds) = text.split_once('*')?;
-        let limiter = Self::new(rate.parse().ok()?).ok()?.with_burst_seconds(burst_seconds.parse().ok()?).ok()?;
+        let (rate, saved_seconds) = text.split_once('*')?;
+        let limiter = Self::new(rate.parse().ok()?).ok()?.with_saved_seconds(saved_seconds.parse().ok()?).ok()?;
         Some(limiter.with_initial_permits(InitialPermits::Full))
     }
 
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn parameters_are_parsed_back() {
-        for (rate, burst_seconds) in [(5.0, 1.0), (1.0 / 3.0, 2.5), (1e-7, 0.0), (1e20, 1e3)] {
-            let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(burst_seconds).unwrap();
+        for (rate, saved_seconds) in [(5.0, 1.0), (1.0 / 3.0, 2.5), (1e-7, 0.0), (1e20, 1e3)] {
+            let limiter = SmoothBursty::new(rate).unwrap().with_saved_seconds(saved_seconds).unwrap();
             let limiter = limiter.with_initial_permits(InitialPermits::Full);
             assert_eq!(SmoothBursty::from_parameters(&limiter.parameters()), Some(limiter));
         }

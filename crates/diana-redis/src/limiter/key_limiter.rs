@@ -99,7 +99,7 @@ impl RateSource for SharedKeyLimiter {
             }
             match self.limiter.acquire(&self.key, permits).await {
                 Ok(_) => Ok(()),
-                Err(AcquireError::Denied { retry, status }) => {
+                Err(AcquireError::Denied { retry, status, .. }) => {
                     Err(TakeError::Denied { retry, capacity: (status.limit < permits).then_some(status.limit) })
                 }
                 Err(error) => Err(TakeError::Failed(format!("limit `{}`: {error}", self.limiter.limit().name()))),

@@ -172,7 +172,7 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
 fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
     let smooth = or_report(SmoothBursty::new(per_second(&quota)), options)?;
     let smooth = match options.number("burst_seconds") {
-        Some(seconds) => or_report_at(smooth.with_burst_seconds(seconds), "burst_seconds", options)?,
+        Some(seconds) => or_report_at(smooth.with_saved_seconds(seconds), "burst_seconds", options)?,
         None => smooth,
     };
     // With many keys, an idle one must equal a new one; a single limiter may start as Guava's does.

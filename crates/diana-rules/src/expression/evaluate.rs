@@ -8,7 +8,7 @@
 
 use super::error::ExpressionFailed;
 use super::lowered::{Comparison, Operator, Position, TextTransform, Tree, Value, ValueType};
-use crate::attributes::{Attribute, Attributes, SEVERAL};
+use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -20,6 +20,7 @@ pub(super) type Request<'a> = Option<&'a (dyn Attributes + 'a)>;
 const OVERFLOW: ExpressionFailed = ExpressionFailed::new("number out of range");
 const BY_ZERO: ExpressionFailed = ExpressionFailed::new("division by zero");
 const DOUBTFUL: ExpressionFailed = ExpressionFailed::new("the token of a claim is not verified");
+const UNKNOWN_CLIENT: ExpressionFailed = ExpressionFailed::new("the client's address is unknown");
 const AMBIGUOUS: ExpressionFailed = ExpressionFailed::new("a value is ambiguous");
 const UNKNOWN: ExpressionFailed = ExpressionFailed::new("it depends on the request");
 /// Types are checked when an expression is compiled, so this should never occur.
@@ -86,9 +87,13 @@ fn has<'a>(attribute: &'a Attribute, request: Request<'a>) -> Evaluated<'a> {
 fn value<'a>(attribute: &'a Attribute, request: Request<'a>) -> Result<Option<Cow<'a, str>>, ExpressionFailed> {
     let request = request.ok_or(UNKNOWN)?;
     match request.get(attribute) {
-        None if request.doubt(attribute).is_some() => Err(DOUBTFUL),
         Some(value) if value == SEVERAL => Err(AMBIGUOUS),
-        value => Ok(value),
+        Some(value) => Ok(Some(value)),
+        None => match request.doubt(attribute) {
+            Some(Doubt::Unknown) => Err(UNKNOWN_CLIENT),
+            Some(_) => Err(DOUBTFUL),
+            None => Ok(None),
+        },
     }
 }
 

@@ -1,7 +1,7 @@
 //! One part of a key.
 
 use super::SimpleKey;
-use super::bytes::{KeyBytes, PrefixLengths};
+use super::bytes::{KeyBytes, PrefixLengths, UNKNOWN};
 use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL, doubt_about};
 use crate::expression::Expression;
 use crate::matching::path::segments;
@@ -40,6 +40,8 @@ pub(super) enum MissingKey {
     Several,
     /// The request has a token that can't be verified.
     Unverified,
+    /// The front end does not know the address of the client.
+    Unknown,
     /// The request has a token from the right signer that is expired, not valid yet, or for another issuer or audience.
     Rejected,
 }
@@ -51,6 +53,7 @@ impl MissingKey {
             Doubt::Unverified => Self::Unverified,
             Doubt::Rejected(_) => Self::Rejected,
             Doubt::Failed => Self::Failed,
+            Doubt::Unknown => Self::Unknown,
         }
     }
 }
@@ -84,7 +87,7 @@ impl Part {
                 request.get(attribute).ok_or_else(|| self.missing(request))?
             }
             Self::Address(prefix) => {
-                prefix.write(request.ip().ok_or(MissingKey::Absent)?, key);
+                prefix.write(request.ip().ok_or_else(|| self.missing(request))?, key);
                 return Ok(());
             }
             Self::Expression(expression) => {
@@ -123,7 +126,8 @@ impl Part {
         self.attributes().find_map(|attribute| doubt_about(request, attribute))
     }
 
-    /// Writes this part of a request's key. Requests whose token is not trusted share a key for each reason.
+    /// Writes this part of a request's key. Requests whose token is not trusted share a key for each reason, and so do those
+    /// of unknown clients.
     pub(super) fn write_doubtful(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKey> {
         let Err(missing) = self.write(request, key) else { return Ok(()) };
         match self.doubt(request) {
@@ -133,6 +137,7 @@ impl Part {
                 key.extend_from_slice(claim.as_bytes());
             }
             Some(Doubt::Unverified) => key.extend_from_slice(UNVERIFIED.as_bytes()),
+            Some(Doubt::Unknown) => key.push(UNKNOWN),
             Some(Doubt::Failed) | None => return Err(missing),
         }
         Ok(())

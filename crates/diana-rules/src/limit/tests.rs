@@ -100,7 +100,7 @@ fn parses_the_options_of_each_algorithm() {
     // cold.
     same(
         "{limit: 5/s, algorithm: smooth_bursty, burst_seconds: 0, starts: empty}",
-        DynAlgorithm::from(smooth.with_burst_seconds(0.0).unwrap()),
+        DynAlgorithm::from(smooth.with_saved_seconds(0.0).unwrap()),
     );
     same(
         "{limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s, cold_factor: 1}",

@@ -22,7 +22,7 @@ const ACCOUNT: &str = "account";
 /// [`enter`](Self::enter). With its feature `macros`, `diana_http::RateLimitLayer` does so for every granted request.
 ///
 /// A limit by an attribute that the caller does not have counts such calls together, under the key `(unknown)`: they
-/// share one limit, and are never unlimited.
+/// share one limit, and are never unlimited. If it is the address, a warning is logged once a minute.
 ///
 /// It is local to its task: a [spawned](tokio::spawn) task has none, unless it is passed [`current`](Self::current). An
 /// inner scope replaces the outer one completely.

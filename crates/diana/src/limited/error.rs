@@ -56,7 +56,7 @@ pub struct Limited {
 ///
 /// // `searches` is not installed, so a server would answer 500 here, not 429.
 /// let limited = search().unwrap_err();
-/// assert_eq!(limited.cause(), &Cause::NotInstalled { instance: Some("searches") });
+/// assert_eq!(limited.cause(), &Cause::NotInstalled { instance: Some("searches"), rule: None });
 /// assert!(limited.to_string().contains(r#"`diana::limited::Limits::new().install_as("searches")`"#), "{limited}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,13 +80,18 @@ pub enum Cause {
     NotInstalled {
         /// The instance name in the attribute's `in`, if it has one.
         instance: Option<&'static str>,
+        /// The rule that the function names, if it is `#[limited]`.
+        rule: Option<&'static str>,
     },
     /// The function has `store = shared`, and the installed limits have no [shared store](super::Limits::with_shared).
     NoSharedStore,
     /// The function has `store = shared`, and another one with the same path and prefix already uses these counts.
     DuplicateName,
     /// The function names a rule, and the installed limits have no [rules](super::Limits::with_rules).
-    NoRules,
+    NoRules {
+        /// The name.
+        rule: &'static str,
+    },
     /// The function names a rule that is not active.
     NoSuchRule {
         /// The name.
@@ -190,16 +195,19 @@ impl fmt::Display for Limited {
                 write!(f, "`{function}` is limited by rule `{rule}`")?;
                 self.fmt_key_and_retry(*retry, f)
             }
-            Cause::NotInstalled { instance: None } => write!(
-                f,
-                "`{function}` has a limit, but no `Limits` are installed: call \
-                 `diana::limited::Limits::new().install()` when the program starts"
-            ),
-            Cause::NotInstalled { instance: Some(name) } => write!(
-                f,
-                "`{function}` has a limit in `{name}`, which is not installed: call \
-                 `diana::limited::Limits::new().install_as({name:?})` when the program starts"
-            ),
+            Cause::NotInstalled { instance, rule } => {
+                match rule {
+                    Some(rule) => write!(f, "`{function}` is limited by the rule `{rule}`")?,
+                    None => write!(f, "`{function}` has a limit")?,
+                }
+                match instance {
+                    Some(name) => write!(f, " in `{name}`, which is not installed")?,
+                    None => f.write_str(", but no `Limits` are installed")?,
+                }
+                let rules = if rule.is_some() { ".with_rules(engine)" } else { "" };
+                let install = instance.map_or("install()".to_owned(), |name| format!("install_as({name:?})"));
+                write!(f, ": call `diana::limited::Limits::new(){rules}.{install}` when the program starts")
+            }
             Cause::NoSharedStore => write!(
                 f,
                 "`{function}` has `store = shared`, but the installed limits have no shared store: install \
@@ -211,9 +219,9 @@ impl fmt::Display for Limited {
                  them a `prefix`",
                 self.name
             ),
-            Cause::NoRules => write!(
+            Cause::NoRules { rule } => write!(
                 f,
-                "`{function}` names a rule, but the installed limits have no rules: install \
+                "`{function}` names the rule `{rule}`, but the installed limits have no rules: install \
                  `Limits::new().with_rules(engine)`"
             ),
             Cause::NoSuchRule { rule } => write!(

@@ -26,7 +26,7 @@ use std::time::Duration;
 /// use diana::limited::Limits;
 /// use std::time::Duration;
 ///
-/// #[diana::rate_limit(rate = 2.0, burst = "0s")]
+/// #[diana::rate_limit(rate = 2.0, burst = 1)]
 /// fn tick() -> Result<(), diana::Limited> {
 ///     Ok(())
 /// }
@@ -213,7 +213,7 @@ impl Limits {
     /// use diana::TokioClock;
     /// use diana::limited::Limits;
     ///
-    /// #[diana::rate_limit(rate = 1, burst = "0s", timeout = "5s")]
+    /// #[diana::rate_limit(rate = 1, burst = 1, timeout = "5s")]
     /// async fn tick() -> Result<(), diana::Limited> {
     ///     Ok(())
     /// }

@@ -6,11 +6,13 @@
 //! `{a}{b}` distinguishes `1`, `23` from `12`, `3`, and a user with the name `(unknown)` from an unknown user.
 
 use super::Caller;
+use diana_core::{Limiter, Quota};
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// How an unknown value is displayed.
 const UNKNOWN_TEXT: &str = "(unknown)";
@@ -70,7 +72,10 @@ impl<'a> Key<'a> {
         Self(match Caller::with_current(|caller| caller.and_then(Caller::ip)) {
             Some(IpAddr::V4(ip)) => KeyRepr::V4(ip),
             Some(IpAddr::V6(ip)) => KeyRepr::V6(network(ip)),
-            None => KeyRepr::Unknown,
+            None => {
+                warn_of_unknown_address();
+                KeyRepr::Unknown
+            }
         })
     }
 
@@ -222,6 +227,19 @@ impl Write for Key<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.text(text);
         Ok(())
+    }
+}
+
+/// Warns once a minute that the calls of unknown addresses share one count.
+#[cold]
+fn warn_of_unknown_address() {
+    static LOG: LazyLock<Limiter> = LazyLock::new(|| Limiter::new(Quota::checked(1, Duration::from_secs(60), 1)));
+    if LOG.check().is_granted() {
+        tracing::warn!(
+            "a function with `by = ip` was called without the caller's address: set it around the call, with \
+             `Caller::with_ip` and `Caller::scope`; with `RateLimitLayer` and axum, serve \
+             `into_make_service_with_connect_info::<SocketAddr>()`"
+        );
     }
 }
 

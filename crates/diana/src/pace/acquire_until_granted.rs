@@ -69,7 +69,9 @@ impl PendingAcquire {
                 return Ok(Step::Done(Acquired { receipt: grant.receipt, granted_at: self.since + grant.waited }));
             }
             // The cost is over the capacity.
-            Err(AcquireError::Denied { retry: Retry::Never, status }) if (1..self.permits).contains(&status.limit) => {
+            Err(AcquireError::Denied { retry: Retry::Never, status, .. })
+                if (1..self.permits).contains(&status.limit) =>
+            {
                 self.permits = status.limit;
                 return Ok(Step::Retry);
             }

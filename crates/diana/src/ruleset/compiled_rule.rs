@@ -6,7 +6,7 @@ use super::outcome_counts::{Counters, RequestOutcome, RuleCounts, WaitingRequest
 use super::plan::Needs;
 use super::previous_limits;
 use super::top_keys::{DeniedMinute, KeyOutcome, KeyRecorder, TopKeys, Window};
-use diana_core::{Adaptive, Cost, Limit, MaxWait, MemoryBound, Timestamp, TokenBucket, WaitMode};
+use diana_core::{Adaptive, Cost, Limit, Limiter, MaxWait, MemoryBound, Quota, Timestamp, TokenBucket, WaitMode};
 use diana_rules::attributes::Attributes;
 use diana_rules::key::{KeyBytes, KeyExpressions, SimpleKey};
 use diana_rules::limit::LimitRule;
@@ -46,6 +46,8 @@ pub struct CompiledRule {
     keys: Option<Arc<KeyRecorder>>,
     /// Whether the keys of allowed requests are recorded, too.
     records_allowed: bool,
+    /// Limits the warnings of requests whose client is unknown.
+    unknown_client_log: Limiter,
 }
 
 /// A key that has another limit than before.
@@ -77,6 +79,9 @@ pub struct CompiledLimit {
     /// Where it is counted: as its rule, except for limits that are always local.
     pub counted_in: CountedIn,
 }
+
+/// How often a rule warns of requests whose client is unknown.
+const UNKNOWN_CLIENT_LOG: Quota = Quota::checked(1, Duration::from_secs(60), 1);
 
 /// The default maximum length of the wait queue of one key.
 const MAX_QUEUE: usize = 1_000;
@@ -169,6 +174,7 @@ impl CompiledRule {
             counters,
             keys,
             records_allowed,
+            unknown_client_log: Limiter::new(UNKNOWN_CLIENT_LOG),
         }
     }
 
@@ -385,11 +391,21 @@ impl CompiledRule {
             if rule.by.key_of_call(request, &mut found.keys) == KeyExpressions::Failed {
                 expressions = Expressions::Failed;
             }
+            if request.ip().is_none() && rule.by.has_address() {
+                self.warn_of_unknown_client("set it around the call, with `Caller::with_ip` and `Caller::scope`");
+            }
         } else if let Err(missing) = rule.by.key(request, &mut found.keys) {
             // Requests whose expression fails share one count, so that a client can't evade the rule with a failing
             // expression.
             if missing.is_failure() {
                 expressions = Expressions::Failed;
+            }
+            if missing.is_unknown_client() {
+                self.warn_of_unknown_client(
+                    "with axum, serve `into_make_service_with_connect_info::<SocketAddr>()`; with another server, add a \
+                     `ClientAddress` to the extensions of each request, or pass a function to \
+                     `RateLimitLayer::client_address`",
+                );
             }
             // An invalid token is not a missing token: the upstream may accept it.
             let is_counted = missing.is_doubt() && rule.by.doubtful_key(request, &mut found.keys).is_ok();
@@ -426,6 +442,14 @@ impl CompiledRule {
         };
         self.add(number, start, cost.and_then(|cost| hits.times(cost)), found);
         expressions
+    }
+
+    #[cold]
+    fn warn_of_unknown_client(&self, fix: &str) {
+        if self.unknown_client_log.check().is_granted() {
+            let rule = &self.rule.name;
+            tracing::warn!("rule `{rule}` counts by the client's address, which is unknown: {fix}");
+        }
     }
 
     /// Adds the rule with this key and cost (`None`: free).

@@ -35,12 +35,12 @@ fn now(clock: &ManualClock) -> Duration {
     clock.now().since(Timestamp::EPOCH)
 }
 
-#[rate_limit(rate = 5.0, burst = "2s", in = "flow")]
+#[rate_limit(rate = 5.0, burst = 10, in = "flow")]
 fn flow() -> Result<(), Limited> {
     Ok(())
 }
 
-#[rate_limit(rate = 5.0, burst = "2s", algorithm = smooth_bursty, in = "guava-flow")]
+#[rate_limit(rate = 5.0, saved = "2s", algorithm = smooth_bursty, in = "guava-flow")]
 fn guava_flow() -> Result<(), Limited> {
     Ok(())
 }
@@ -68,7 +68,7 @@ fn fraction() -> Result<(), Limited> {
 }
 
 #[test]
-fn a_burst_may_have_a_fraction_of_a_call() {
+fn saved_calls_may_have_a_fraction_of_a_call() {
     let clock = limits("fraction");
     // 2.5 calls are stored; the half one is left.
     assert_eq!([outcome(fraction()), outcome(fraction())], ["ran", "ran"]);
@@ -87,7 +87,7 @@ mod defaults {
         Ok(())
     }
 
-    #[rate_limit(rate = 1, burst = "1s", in = "one")]
+    #[rate_limit(rate = 1, saved = "1s", in = "one")]
     fn one() -> Result<(), Limited> {
         Ok(())
     }
@@ -127,7 +127,7 @@ mod defaults {
     }
 
     #[test]
-    fn a_rate_of_one_with_a_burst_of_a_second_is_one_call() {
+    fn a_rate_of_one_that_saves_a_second_is_one_call() {
         limits("one");
         assert_eq!([outcome(one()), outcome(one())], ["ran", "limited: retry after 1s"]);
     }
@@ -170,7 +170,7 @@ mod defaults {
     }
 }
 
-#[rate_limit(rate = 5, burst = "0s", timeout = "400ms", in = "waits")]
+#[rate_limit(rate = 5, burst = 1, timeout = "400ms", in = "waits")]
 fn waits() -> Result<(), Limited> {
     Ok(())
 }
@@ -187,7 +187,7 @@ fn waits_exactly_for_its_permit_up_to_the_timeout() {
     assert_eq!(now(&clock), ms(400));
 }
 
-#[rate_limit(rate = 2, burst = "0s", timeout = "499ms", in = "short-timeout")]
+#[rate_limit(rate = 2, burst = 1, timeout = "499ms", in = "short-timeout")]
 fn short_timeout() -> Result<(), Limited> {
     Ok(())
 }
@@ -312,7 +312,7 @@ fn counts_by_user_and_key_together() {
     assert_eq!(outcome(by_user(1)), "limited for (unknown), 1: retry after 1h");
 }
 
-#[rate_limit(rate = 1, burst = "0s", in = "generic")]
+#[rate_limit(rate = 1, burst = 1, in = "generic")]
 fn generic<T>(value: T) -> Result<String, Limited>
 where
     T: Display,
@@ -435,7 +435,7 @@ fn a_denial_is_converted_to_the_error_type_of_the_function() {
     assert_eq!(failed.0, "`it::limited::own_error` is limited: retry after 1h");
 }
 
-#[rate_limit(rate = 1, burst = "9s", by = "{id}", in = "two")]
+#[rate_limit(rate = 1, burst = 9, by = "{id}", in = "two")]
 #[count_limit(limit = 2, period = "1h", by = "{id}", in = "two")]
 fn has_two(id: u8) -> Result<(), Limited> {
     Ok(())

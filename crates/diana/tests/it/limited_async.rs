@@ -10,7 +10,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-#[rate_limit(rate = 10.0, burst = "0s", timeout = "250ms", in = "waits")]
+#[rate_limit(rate = 10.0, burst = 1, timeout = "250ms", in = "waits")]
 async fn waits() -> Result<(), Limited> {
     Ok(())
 }
@@ -23,7 +23,7 @@ async fn calls_wait_for_their_permits_and_longer_waits_are_denied_immediately() 
     assert_eq!(calls, [(true, ms(0)), (true, ms(100)), (true, ms(200)), (false, ms(0)), (false, ms(0))]);
 }
 
-#[rate_limit(rate = 10.0, burst = "0s", timeout = "1s", in = "dropped")]
+#[rate_limit(rate = 10.0, burst = 1, timeout = "1s", in = "dropped")]
 async fn cancelled() -> Result<(), Limited> {
     Ok(())
 }
@@ -40,7 +40,7 @@ async fn a_call_that_is_cancelled_while_it_waits_is_refunded() {
 
 #[test]
 fn a_call_that_must_wait_outside_of_a_runtime_fails() {
-    #[rate_limit(rate = 1, burst = "0s", timeout = "1s", in = "no-runtime")]
+    #[rate_limit(rate = 1, burst = 1, timeout = "1s", in = "no-runtime")]
     async fn waits() -> Result<(), Limited> {
         Ok(())
     }
@@ -92,7 +92,7 @@ async fn on_limit_returns_the_value_of_a_denied_call() {
     assert_eq!(maybe().await, None);
 }
 
-#[rate_limit(rate = 1000, burst = "0s", timeout = "10s", by = "{key}", in = "sent")]
+#[rate_limit(rate = 1000, burst = 1, timeout = "10s", by = "{key}", in = "sent")]
 async fn sent(key: u64, limited: u8) -> Result<u8, Limited> {
     Ok(limited)
 }
@@ -110,7 +110,7 @@ async fn arguments_may_have_generated_names_and_futures_are_send() {
 struct Session(parking_lot::Mutex<String>);
 
 impl Session {
-    #[rate_limit(rate = 1000, burst = "0s", timeout = "10s", by = "{self.0.lock()}", in = "guards")]
+    #[rate_limit(rate = 1000, burst = 1, timeout = "10s", by = "{self.0.lock()}", in = "guards")]
     async fn touch(&self) -> Result<(), Limited> {
         Ok(())
     }

@@ -52,22 +52,22 @@ impl RedisPermits {
     }
 }
 
-#[rate_limit(rate = 5.0, burst = "2s", by = "{case}", in = "oracle")]
+#[rate_limit(rate = 5.0, burst = 10, by = "{case}", in = "oracle")]
 async fn five_and_two_seconds(case: u64) -> Result<(), Limited> {
     Ok(())
 }
 
-#[rate_limit(rate = 1, burst = "1s", timeout = "3s", by = "{case}", in = "oracle")]
+#[rate_limit(rate = 1, burst = 1, timeout = "3s", by = "{case}", in = "oracle")]
 async fn one_with_a_timeout(case: u64) -> Result<(), Limited> {
     Ok(())
 }
 
-#[rate_limit(rate = 2.5, burst = "1s", timeout = "1s", by = "{case}", in = "oracle")]
+#[rate_limit(rate = 2.5, saved = "1s", timeout = "1s", by = "{case}", in = "oracle")]
 async fn two_and_a_half(case: u64) -> Result<(), Limited> {
     Ok(())
 }
 
-#[rate_limit(rate = 0.5, burst = "6s", timeout = "5s", by = "{case}", in = "oracle")]
+#[rate_limit(rate = 0.5, saved = "6s", timeout = "5s", by = "{case}", in = "oracle")]
 async fn one_in_two_seconds(case: u64) -> Result<(), Limited> {
     Ok(())
 }

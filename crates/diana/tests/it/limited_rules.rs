@@ -144,11 +144,11 @@ fn message(limited: Limited) -> String {
 
 #[test]
 fn a_call_uses_the_active_rules_and_a_missing_rule_is_an_error() {
-    assert!(
-        reloaded().starts_with("500 `it::limited_rules::reloaded` has a limit in `reload`, which is not installed")
-    );
+    let none = "500 `it::limited_rules::reloaded` is limited by the rule `removed` in `reload`, which is not installed: call \
+                `diana::limited::Limits::new().with_rules(engine).install_as(\"reload\")` when the program starts";
+    assert_eq!(reloaded(), none);
     Limits::new().install_as("reload");
-    let none = "500 `it::limited_rules::reloaded` names a rule, but the installed limits have no rules: install \
+    let none = "500 `it::limited_rules::reloaded` names the rule `removed`, but the installed limits have no rules: install \
                 `Limits::new().with_rules(engine)`";
     assert_eq!(reloaded(), none);
     let engine = rules("reload", ManualClock::new(), "  - {name: other, limit: 1/s}");

@@ -66,7 +66,7 @@ async fn futures_use_the_limits_of_their_scope_for_every_instance_name() {
     assert_eq!(calls.await, ((true, false), (true, false)));
     // A spawned task has no scope, and this instance is not installed.
     let spawned = limits().scope(async { tokio::spawn(named(1)).await.unwrap() }).await;
-    assert_eq!(spawned.unwrap_err().cause(), &Cause::NotInstalled { instance: Some("other") });
+    assert_eq!(spawned.unwrap_err().cause(), &Cause::NotInstalled { instance: Some("other"), rule: None });
 }
 
 #[test]
@@ -77,5 +77,5 @@ fn a_scope_has_its_own_rules() {
         let limits = Limits::new().with_rules(Engine::new(&file));
         assert_eq!(limits.enter(|| (by_rule().is_ok(), by_rule().is_ok())), (true, false));
     }
-    assert_eq!(limits().enter(by_rule).unwrap_err().cause(), &Cause::NoRules);
+    assert_eq!(limits().enter(by_rule).unwrap_err().cause(), &Cause::NoRules { rule: "rule" });
 }

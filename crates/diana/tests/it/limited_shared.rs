@@ -39,7 +39,7 @@ async fn two_processes_share_one_limit() {
     assert!(call("bob").await.is_ok());
 }
 
-#[rate_limit(rate = 1_000, burst = "0s", expire = "1h", by = user, store = shared, in = "expires")]
+#[rate_limit(rate = 1_000, burst = 1, expire = "1h", by = user, store = shared, in = "expires")]
 #[count_limit(limit = 100, period = "1s", by = user, store = shared, in = "expires")]
 async fn expires() -> Result<(), Limited> {
     Ok(())
@@ -58,7 +58,7 @@ async fn expire_keeps_a_key_on_redis_and_each_attribute_has_its_own_name() {
     assert!(ttl > 3_000_000, "it expires in {ttl} ms");
 }
 
-#[rate_limit(rate = 1_000, burst = "0s", by = user, store = shared, in = "expires-by-default")]
+#[rate_limit(rate = 1_000, burst = 1, by = user, store = shared, in = "expires-by-default")]
 async fn expires_by_default() -> Result<(), Limited> {
     Ok(())
 }
@@ -74,13 +74,13 @@ async fn a_key_stays_on_redis_for_a_minute_by_default() {
     assert!((30_000..=62_000).contains(&ttl), "it expires in {ttl} ms");
 }
 
-#[rate_limit(rate = 0.001, burst = "2500s", by = user, store = shared, in = "fraction-shared")]
+#[rate_limit(rate = 0.001, saved = "2500s", by = user, store = shared, in = "fraction-shared")]
 async fn fraction() -> Result<(), Limited> {
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shared_burst_may_have_a_fraction_of_a_call() {
+async fn shared_saved_calls_may_have_a_fraction_of_a_call() {
     let redis = RedisServer::start().unwrap();
     let call = || Caller::new().with_user("ann").scope(fraction());
     // Two processes; 2.5 calls are stored, and a call takes 1,000 s.
@@ -92,7 +92,7 @@ async fn a_shared_burst_may_have_a_fraction_of_a_call() {
     assert!((400..=500).contains(&retry_after.as_secs()), "{retry_after:?}");
 }
 
-#[rate_limit(rate = 20, burst = "0s", timeout = "30s", store = shared, in = "waits")]
+#[rate_limit(rate = 20, burst = 1, timeout = "30s", store = shared, in = "waits")]
 async fn waits() -> Result<(), Limited> {
     Ok(())
 }

@@ -40,7 +40,7 @@ fn limits() -> Vec<Limit> {
         limit(
             "smooth bursty",
             150,
-            Limiter::with_algorithm(SmoothBursty::new(1_000.0).unwrap().with_burst_seconds(0.1).unwrap()),
+            Limiter::with_algorithm(SmoothBursty::new(1_000.0).unwrap().with_saved_seconds(0.1).unwrap()),
         ),
         limit(
             "smooth warming up",

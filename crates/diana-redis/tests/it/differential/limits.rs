@@ -214,7 +214,7 @@ fn smooth_rates() -> impl Strategy<Value = f64> {
 /// A limiter that starts empty is not supported on Redis.
 fn smooth_bursties() -> impl Strategy<Value = SmoothBursty> {
     (smooth_rates(), 0.0..5.0_f64).prop_map(|(rate, burst)| {
-        let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(burst).unwrap();
+        let limiter = SmoothBursty::new(rate).unwrap().with_saved_seconds(burst).unwrap();
         limiter.with_initial_permits(InitialPermits::Full)
     })
 }

@@ -53,8 +53,8 @@ pub enum LimitSpec {
     Smooth {
         /// Permits per second.
         rate: f64,
-        /// The time whose permits are stored at most.
-        burst: Duration,
+        /// The time whose permits are saved at most.
+        saved: Duration,
     },
     /// `#[count_limit]`.
     Count {
@@ -79,8 +79,8 @@ impl AttributeOptions {
                 let quota = Quota::new(permits, period).and_then(|quota| quota.with_burst(capacity));
                 AttributeAlgorithm::Rate(TokenBucket::new(quota.map_err(invalid_limit)?))
             }
-            LimitSpec::Smooth { rate, burst } => {
-                let smooth = SmoothBursty::new(rate).and_then(|smooth| smooth.with_burst_seconds(burst.as_secs_f64()));
+            LimitSpec::Smooth { rate, saved } => {
+                let smooth = SmoothBursty::new(rate).and_then(|smooth| smooth.with_saved_seconds(saved.as_secs_f64()));
                 // An idle key must equal a new one, or it could never be evicted.
                 AttributeAlgorithm::Smooth(smooth.map_err(invalid_limit)?.with_initial_permits(InitialPermits::Full))
             }

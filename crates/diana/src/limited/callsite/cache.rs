@@ -59,7 +59,7 @@ impl<L: Clone> Cache<L> {
         {
             return Ok(cached.value.clone());
         }
-        let (limits, installs) = find(instance).ok_or(Cause::NotInstalled { instance })?;
+        let (limits, installs) = find(instance).ok_or(Cause::NotInstalled { instance, rule: None })?;
         let value = look_up(&limits)?;
         // Two calls may race, even after two installs: whichever value is cached, the next call compares the number.
         if let Err(cached) = self.first.set(Cached { installs, value: value.clone() }) {

@@ -60,8 +60,15 @@ impl RuleCallSite {
     }
 
     fn engine(&'static self) -> Result<Engine, Limited> {
-        let look_up = |limits: &crate::limited::Limits| limits.rules().cloned().ok_or(Cause::NoRules);
-        self.engine.with(self.instance, look_up, Engine::clone).map_err(|cause| self.limited(None, cause))
+        let rule = self.rule;
+        let look_up = |limits: &crate::limited::Limits| limits.rules().cloned().ok_or(Cause::NoRules { rule });
+        let engine = self.engine.with(self.instance, look_up, Engine::clone);
+        engine.map_err(|cause| match cause {
+            Cause::NotInstalled { instance, .. } => {
+                self.limited(None, Cause::NotInstalled { instance, rule: Some(rule) })
+            }
+            other => self.limited(None, other),
+        })
     }
 
     fn with_call<R>(&self, args: &Args, query: impl Fn(&Call<'_>) -> Result<R, RuleNotCallable>) -> Result<R, Limited> {

@@ -39,10 +39,10 @@ impl SharedCallSite {
 
     /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit.
     pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
+        let limiter = self.limiter(&key)?;
         if Handle::try_current().is_err() {
             return Err(self.options.limited(&key, Cause::NoRuntime));
         }
-        let limiter = self.limiter(&key)?;
         let acquired = limiter.acquire_timeout(key.to_bytes(), self.options.cost(), self.options.timeout).await;
         acquired.map(drop).map_err(|error| self.options.limited(&key, denial_cause(error)))
     }
