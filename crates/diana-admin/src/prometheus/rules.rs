@@ -1,20 +1,20 @@
 //! The decisions, waits, keys and memory of each rule.
 //!
-//! At most [`LABELLED`] rules have samples of their own; the others are counted together.
+//! At most [`MAX_RULES`] rules have samples of their own; the others are counted together.
 
-use super::text::{Kind, Text};
+use super::text::{Text, labelled};
 use crate::rules::Counts;
 use diana::redis::RedisStore;
 use diana::ruleset::{CompiledRule, KeyOutcome, RuleCounts, Window};
 use diana::store::KeyUsage;
 use diana::{Engine, Timestamp};
+use diana_metrics::Kind;
 use diana_rules::rule::CountedIn;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// The maximum number of rules with samples of their own.
-const LABELLED: usize = 1_000;
-/// The label of the rules that are counted together.
-const OTHERS: &str = "other";
+const MAX_RULES: usize = 1_000;
 
 /// What is exported of a rule, or of several together.
 #[derive(Debug, Default)]
@@ -69,21 +69,13 @@ pub(super) fn rules(text: &mut Text, engine: &Engine) {
             usage,
         }
     };
-    let is_too_many = rules.rules().len() > LABELLED;
-    let mut labelled = Vec::new();
-    let mut others = RuleSample::default();
-    for (index, rule) in rules.rules().iter().enumerate() {
-        let (name, sample) = (&*rule.rule().name, sample(rule));
-        // While there are such rules, no rule may have their label as its name.
-        if is_too_many && (index >= LABELLED || name == OTHERS) {
-            others.add(&sample);
-        } else {
-            labelled.push((name, sample));
-        }
-    }
-    if is_too_many {
-        labelled.push((OTHERS, others));
-    }
+    let samples = rules.rules().iter().map(|rule| (&*rule.rule().name, sample(rule))).collect::<Vec<_>>();
+    let labelled = labelled(&samples, MAX_RULES, |(name, _)| name).into_iter().map(|(name, together)| {
+        let mut sum = RuleSample::default();
+        together.into_iter().for_each(|(_, sample)| sum.add(sample));
+        (name, sum)
+    });
+    let labelled = labelled.collect::<Vec<_>>();
     decisions(text, &labelled);
     waits(text, &labelled);
     keys(text, &labelled);
@@ -104,10 +96,7 @@ fn top_key_share(rule: &CompiledRule, now: Timestamp) -> f64 {
 
 fn top_keys(text: &mut Text, rules: &[(&str, RuleSample)]) {
     let help = "Share of the heaviest key of each rule's denials in the last minute.";
-    text.family("diana_top_key_share", Kind::Gauge, help);
-    for (rule, sample) in rules {
-        text.sample("diana_top_key_share", &[("rule", rule)], sample.top_key_share);
-    }
+    each(text, "diana_top_key_share", Kind::Gauge, help, rules, |rule| Some(rule.top_key_share));
 }
 
 fn decisions(text: &mut Text, rules: &[(&str, RuleSample)]) {
@@ -118,18 +107,12 @@ fn decisions(text: &mut Text, rules: &[(&str, RuleSample)]) {
         }
     }
     let help = "Failed expressions of each rule.";
-    text.family("diana_expression_failures_total", Kind::Counter, help);
-    for (rule, sample) in rules {
-        text.sample("diana_expression_failures_total", &[("rule", rule)], sample.counts.failures);
-    }
+    each(text, "diana_expression_failures_total", Kind::Counter, help, rules, |rule| Some(rule.counts.failures));
 }
 
 fn waits(text: &mut Text, rules: &[(&str, RuleSample)]) {
     let help = "Requests that wait for each rule now, in a queue or for a reserved time.";
-    text.family("diana_rule_waiting", Kind::Gauge, help);
-    for (rule, sample) in rules {
-        text.sample("diana_rule_waiting", &[("rule", rule)], sample.waiting);
-    }
+    each(text, "diana_rule_waiting", Kind::Gauge, help, rules, |rule| Some(rule.waiting));
     let help = "How long requests have waited for each rule, whether they were allowed then or not.";
     text.family("diana_rule_wait_seconds", Kind::Summary, help);
     for (rule, sample) in rules {
@@ -139,15 +122,25 @@ fn waits(text: &mut Text, rules: &[(&str, RuleSample)]) {
 }
 
 fn keys(text: &mut Text, rules: &[(&str, RuleSample)]) {
-    let counted = || rules.iter().filter_map(|(rule, sample)| Some((*rule, sample.usage?)));
     let help = "Keys of each rule that is counted in this process.";
-    text.family("diana_rule_keys", Kind::Gauge, help);
-    for (rule, usage) in counted() {
-        text.sample("diana_rule_keys", &[("rule", rule)], usage.keys);
-    }
+    each(text, "diana_rule_keys", Kind::Gauge, help, rules, |rule| Some(rule.usage?.keys));
     let help = "Memory of the keys of each rule that is counted in this process, in bytes.";
-    text.family("diana_rule_keys_bytes", Kind::Gauge, help);
-    for (rule, usage) in counted() {
-        text.sample("diana_rule_keys_bytes", &[("rule", rule)], usage.bytes);
+    each(text, "diana_rule_keys_bytes", Kind::Gauge, help, rules, |rule| Some(rule.usage?.bytes));
+}
+
+/// Writes a family with a sample of each rule that has a value.
+fn each<N: Display>(
+    text: &mut Text,
+    name: &str,
+    kind: Kind,
+    help: &str,
+    rules: &[(&str, RuleSample)],
+    value: impl Fn(&RuleSample) -> Option<N>,
+) {
+    text.family(name, kind, help);
+    for (rule, sample) in rules {
+        if let Some(value) = value(sample) {
+            text.sample(name, &[("rule", rule)], value);
+        }
     }
 }
