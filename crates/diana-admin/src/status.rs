@@ -170,7 +170,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
 fn fields<T>(metrics: &[Metric<T>], subject: &T) -> Fields {
     let field = |metric: &Metric<T>| {
         let mut readings = metric.read(&[subject]).into_iter().map(|(label, reading)| (label, reading.number()));
-        let value = match metric.label() {
+        let value = match metric.label {
             Some(_) => readings.collect(),
             None => readings.next()?.1.into(),
         };

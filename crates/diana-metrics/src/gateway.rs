@@ -2,8 +2,10 @@
 
 use crate::counter::{Counter, Gauge, counts};
 use crate::histogram::Histogram;
-use crate::{Buckets, Metric, Outcome, Value};
+use crate::{Buckets, Kind, Outcome, Reading};
 use std::time::Duration;
+
+type Metric = crate::Metric<Totals>;
 
 counts! {
     /// The counts of one worker.
@@ -39,75 +41,47 @@ counts! {
 }
 
 impl Totals {
-    /// The metrics of the gateway.
-    pub const METRICS: &[Metric<Self>] = &[
-        Metric::in_status(
-            "diana_requests_total",
-            "requests",
-            "Requests by outcome.",
-            Value::CounterBy("outcome", |of| Outcome::ALL.map(|outcome| (outcome.name(), of.requests(outcome))).into()),
-        ),
-        Metric::new(
-            "diana_request_seconds",
-            "Durations of whole requests by outcome.",
-            Value::HistogramBy("outcome", |of| {
-                Outcome::ALL.map(Outcome::name).into_iter().zip(&of.request_seconds).collect()
-            }),
-        ),
-        Metric::new(
+    /// The metrics of the gateway, in their order on the page.
+    pub const METRICS: &[Metric] = &[
+        Metric::any("diana_requests_total", Kind::Counter, "Requests by outcome.", |of| {
+            Outcome::ALL.map(|outcome| (outcome.name(), Reading::Number(of.requests(outcome)))).into()
+        })
+        .by("outcome")
+        .in_status("requests"),
+        Metric::any("diana_request_seconds", Kind::Histogram, "Durations of whole requests by outcome.", |of| {
+            Outcome::ALL
+                .map(|outcome| (outcome.name(), Reading::Durations(of.request_seconds[outcome.index()].clone())))
+                .into()
+        })
+        .by("outcome"),
+        Metric::histogram(
             "diana_decision_seconds",
             "Durations of the decisions of the rules, without imposed waits.",
-            Value::Histogram(|of| &of.decision_seconds),
+            |of| &of.decision_seconds,
         ),
-        Metric::new(
-            "diana_wait_seconds",
-            "How long the rules made requests of the gateway wait.",
-            Value::Histogram(|of| &of.wait_seconds),
-        ),
-        Metric::new(
-            "diana_upstream_seconds",
-            "Response times of the upstreams.",
-            Value::Histogram(|of| &of.upstream_seconds),
-        ),
-        Metric::in_status(
+        Metric::histogram("diana_wait_seconds", "How long the rules made requests of the gateway wait.", |of| {
+            &of.wait_seconds
+        }),
+        Metric::histogram("diana_upstream_seconds", "Response times of the upstreams.", |of| &of.upstream_seconds),
+        Metric::counter(
             "diana_upstream_failures_total",
-            "upstream_failures",
             "Upstream failures: unreachable, no valid response in time, or an aborted response.",
-            Value::Counter(|of| of.upstream_failures),
-        ),
-        Metric::in_status(
-            "diana_connections",
-            "connections",
-            "Open client connections.",
-            Value::Gauge(|of| of.connections),
-        ),
-        Metric::new(
-            "diana_connections_queued",
-            "Client connections that wait for another one to be closed.",
-            Value::Gauge(|of| of.connections_queued),
-        ),
-        Metric::new(
-            "diana_connections_accepted_total",
-            "Accepted client connections.",
-            Value::Counter(|of| of.connections_accepted),
-        ),
-        Metric::new(
-            "diana_connections_rejected_total",
-            "Rejected client connections.",
-            Value::Counter(|of| of.connections_rejected),
-        ),
-        Metric::in_status(
-            "diana_received_bytes_total",
-            "bytes_in",
-            "Bytes received from clients.",
-            Value::Counter(|of| of.bytes_in),
-        ),
-        Metric::in_status(
-            "diana_sent_bytes_total",
-            "bytes_out",
-            "Bytes sent to clients.",
-            Value::Counter(|of| of.bytes_out),
-        ),
+            |of| of.upstream_failures,
+        )
+        .in_status("upstream_failures"),
+        Metric::gauge("diana_connections", "Open client connections.", |of| of.connections).shown("connections"),
+        Metric::gauge("diana_connections_queued", "Client connections that wait for another one to be closed.", |of| {
+            of.connections_queued
+        }),
+        Metric::counter("diana_connections_accepted_total", "Accepted client connections.", |of| {
+            of.connections_accepted
+        }),
+        Metric::counter("diana_connections_rejected_total", "Rejected client connections.", |of| {
+            of.connections_rejected
+        }),
+        Metric::counter("diana_received_bytes_total", "Bytes received from clients.", |of| of.bytes_in)
+            .in_status("bytes_in"),
+        Metric::counter("diana_sent_bytes_total", "Bytes sent to clients.", |of| of.bytes_out).in_status("bytes_out"),
     ];
 
     /// Returns the number of requests with this outcome.

@@ -32,7 +32,7 @@ pub use counter::{Counter, Gauge};
 pub use dropped_lines::DroppedLines;
 pub use gateway::{Shard, Totals};
 pub use histogram::{Buckets, Histogram};
-pub use metric::{Kind, Metric, Reading, Value};
+pub use metric::{Kind, Metric, Reading, Readings};
 pub use once_per_second::OncePerSecond;
 pub use outcome::Outcome;
 pub use services::{ServiceMetrics, ServiceShard, ServiceTotals};

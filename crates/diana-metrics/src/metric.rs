@@ -6,35 +6,23 @@
 
 use crate::Buckets;
 
-/// A metric of a gateway, a service or an upstream.
+/// A metric of a gateway, a service, an upstream or a rule.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Metric<T> {
     /// Its name in Prometheus.
     pub name: &'static str,
     /// What it means.
     pub help: &'static str,
-    /// Its type, and how it is read.
-    pub value: Value<T>,
+    /// Its type in Prometheus.
+    pub kind: Kind,
+    /// The label that tells its values of one subject apart, if it has several.
+    pub label: Option<&'static str>,
     /// Its field in `/status`, if it has one.
     pub field: Option<&'static str>,
-}
-
-/// The type of a metric in Prometheus, and how it is read.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Value<T> {
-    /// A number that only increases.
-    Counter(fn(&T) -> u64),
-    /// One counter for each value of a label.
-    CounterBy(&'static str, fn(&T) -> Vec<(&'static str, u64)>),
-    /// A number that increases and decreases.
-    Gauge(fn(&T) -> u64),
-    /// A gauge that is 0 or 1; of several subjects together, 1 if it is 1 for all. Absent where it is `None`.
-    Flag(fn(&T) -> Option<bool>),
-    /// Durations.
-    Histogram(fn(&T) -> &Buckets),
-    /// A histogram for each value of a label.
-    HistogramBy(&'static str, fn(&T) -> Vec<(&'static str, &Buckets)>),
+    /// Whether the dashboard and `diana status` show the field.
+    pub is_shown: bool,
+    read: Read<T>,
 }
 
 /// The type of a metric in Prometheus.
@@ -51,54 +39,73 @@ pub enum Kind {
     Summary,
 }
 
-/// What was read of a metric.
+/// A value of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reading {
     /// A number.
     Number(u64),
-    /// 0 or 1.
+    /// 0 or 1; of several subjects together, 1 if it is 1 for all.
     Flag(bool),
     /// Durations.
     Durations(Buckets),
 }
 
+/// Values, each with the value of the label; it is empty without a label.
+pub type Readings = Vec<(&'static str, Reading)>;
+
+/// How a metric is read.
+#[derive(Debug)]
+enum Read<T> {
+    Number(fn(&T) -> u64),
+    Durations(fn(&T) -> &Buckets),
+    Any(fn(&T) -> Readings),
+}
+
 impl<T> Metric<T> {
-    pub(crate) const fn new(name: &'static str, help: &'static str, value: Value<T>) -> Self {
-        Self { name, help, value, field: None }
+    const fn new(name: &'static str, kind: Kind, help: &'static str, read: Read<T>) -> Self {
+        Self { name, help, kind, label: None, field: None, is_shown: false, read }
     }
 
-    /// Creates a metric that `/status` has as this field.
-    pub(crate) const fn in_status(
-        name: &'static str,
-        field: &'static str,
-        help: &'static str,
-        value: Value<T>,
-    ) -> Self {
-        Self { name, help, value, field: Some(field) }
+    /// Creates a metric of a number that only increases.
+    pub const fn counter(name: &'static str, help: &'static str, read: fn(&T) -> u64) -> Self {
+        Self::new(name, Kind::Counter, help, Read::Number(read))
     }
 
-    /// Returns its type in Prometheus.
-    pub fn kind(&self) -> Kind {
-        match self.value {
-            Value::Counter(_) | Value::CounterBy(..) => Kind::Counter,
-            Value::Gauge(_) | Value::Flag(_) => Kind::Gauge,
-            Value::Histogram(_) | Value::HistogramBy(..) => Kind::Histogram,
-        }
+    /// Creates a metric of a number that increases and decreases.
+    pub const fn gauge(name: &'static str, help: &'static str, read: fn(&T) -> u64) -> Self {
+        Self::new(name, Kind::Gauge, help, Read::Number(read))
     }
 
-    /// Returns its label, if there is one.
-    pub fn label(&self) -> Option<&'static str> {
-        match self.value {
-            Value::CounterBy(label, _) | Value::HistogramBy(label, _) => Some(label),
-            Value::Counter(_) | Value::Gauge(_) | Value::Flag(_) | Value::Histogram(_) => None,
-        }
+    /// Creates a metric of durations.
+    pub const fn histogram(name: &'static str, help: &'static str, read: fn(&T) -> &Buckets) -> Self {
+        Self::new(name, Kind::Histogram, help, Read::Durations(read))
     }
 
-    /// Returns what it is for these subjects together, for each value of its [`label`](Self::label).
-    pub fn read(&self, subjects: &[&T]) -> Vec<(&'static str, Reading)> {
-        let mut sums: Vec<(&'static str, Reading)> = Vec::new();
-        for (label, reading) in subjects.iter().flat_map(|subject| self.read_one(subject)) {
+    /// Creates a metric with any number of values: none if it is absent, several if it has a label.
+    pub const fn any(name: &'static str, kind: Kind, help: &'static str, read: fn(&T) -> Readings) -> Self {
+        Self::new(name, kind, help, Read::Any(read))
+    }
+
+    /// Sets the label of its values.
+    pub const fn by(self, label: &'static str) -> Self {
+        Self { label: Some(label), ..self }
+    }
+
+    /// Makes it a field of `/status`.
+    pub const fn in_status(self, field: &'static str) -> Self {
+        Self { field: Some(field), ..self }
+    }
+
+    /// Makes it a field of `/status` that the dashboard and `diana status` show under its name.
+    pub const fn shown(self, field: &'static str) -> Self {
+        Self { is_shown: true, ..self.in_status(field) }
+    }
+
+    /// Returns its values for these subjects together.
+    pub fn read(&self, subjects: &[&T]) -> Readings {
+        let mut sums = Readings::new();
+        for (label, reading) in subjects.iter().flat_map(|subject| self.read.call(subject)) {
             match sums.iter_mut().find(|(known, _)| *known == label) {
                 Some((_, sum)) => sum.add(reading),
                 None => sums.push((label, reading)),
@@ -106,18 +113,14 @@ impl<T> Metric<T> {
         }
         sums
     }
+}
 
-    fn read_one(&self, subject: &T) -> Vec<(&'static str, Reading)> {
-        match self.value {
-            Value::Counter(read) | Value::Gauge(read) => vec![("", Reading::Number(read(subject)))],
-            Value::Flag(read) => read(subject).map(|flag| ("", Reading::Flag(flag))).into_iter().collect(),
-            Value::Histogram(read) => vec![("", Reading::Durations(read(subject).clone()))],
-            Value::CounterBy(_, read) => {
-                read(subject).into_iter().map(|(label, count)| (label, Reading::Number(count))).collect()
-            }
-            Value::HistogramBy(_, read) => {
-                read(subject).into_iter().map(|(label, buckets)| (label, Reading::Durations(buckets.clone()))).collect()
-            }
+impl<T> Read<T> {
+    fn call(&self, subject: &T) -> Readings {
+        match self {
+            Self::Number(read) => vec![("", Reading::Number(read(subject)))],
+            Self::Durations(read) => vec![("", Reading::Durations(read(subject).clone()))],
+            Self::Any(read) => read(subject),
         }
     }
 }
@@ -149,7 +152,7 @@ impl Reading {
             (Self::Number(sum), Self::Number(number)) => *sum += number,
             (Self::Flag(all), Self::Flag(flag)) => *all &= flag,
             (Self::Durations(sum), Self::Durations(buckets)) => sum.add(&buckets),
-            // A metric is read in one way only.
+            // The values of a metric are of one type.
             (Self::Number(_) | Self::Flag(_) | Self::Durations(_), _) => {}
         }
     }

@@ -2,8 +2,10 @@
 
 use crate::counter::{Counter, Gauge, counts};
 use crate::histogram::Histogram;
-use crate::{Buckets, Metric, Outcome, Totals, Value};
+use crate::{Buckets, Kind, Outcome, Reading, Totals};
 use std::sync::Arc;
+
+type Metric = crate::Metric<ServiceTotals>;
 
 counts! {
     /// The counts of one service on one thread.
@@ -32,33 +34,28 @@ counts! {
 
 impl ServiceTotals {
     /// The metrics of each service.
-    pub const METRICS: &[Metric<Self>] = &[
-        Metric::new(
+    pub const METRICS: &[Metric] = &[
+        Metric::any(
             "diana_service_requests_total",
+            Kind::Counter,
             "Requests of other gateways, by service and outcome.",
-            Value::CounterBy("outcome", |of| {
-                vec![("allowed", of.allowed), ("denied", of.denied), ("failed", of.failed)]
-            }),
-        ),
-        Metric::new(
-            "diana_service_connections",
-            "Open connections of each service.",
-            Value::Gauge(|of| of.connections),
-        ),
-        Metric::new(
-            "diana_service_connections_accepted_total",
-            "Accepted connections of each service.",
-            Value::Counter(|of| of.accepted),
-        ),
-        Metric::new(
-            "diana_service_connections_rejected_total",
-            "Rejected connections of each service.",
-            Value::Counter(|of| of.rejected),
-        ),
-        Metric::new(
+            |of| {
+                let outcomes = [("allowed", of.allowed), ("denied", of.denied), ("failed", of.failed)];
+                outcomes.map(|(outcome, count)| (outcome, Reading::Number(count))).into()
+            },
+        )
+        .by("outcome"),
+        Metric::gauge("diana_service_connections", "Open connections of each service.", |of| of.connections),
+        Metric::counter("diana_service_connections_accepted_total", "Accepted connections of each service.", |of| {
+            of.accepted
+        }),
+        Metric::counter("diana_service_connections_rejected_total", "Rejected connections of each service.", |of| {
+            of.rejected
+        }),
+        Metric::histogram(
             "diana_service_answer_seconds",
             "How long answers of each service took: a call, a check, or a batch of commands of the Redis protocol.",
-            Value::Histogram(|of| &of.answer_seconds),
+            |of| &of.answer_seconds,
         ),
     ];
 }

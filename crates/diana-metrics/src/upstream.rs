@@ -2,9 +2,11 @@
 
 use crate::counter::{Counter, Gauge, counts};
 use crate::histogram::Histogram;
-use crate::{Buckets, Metric, Value};
+use crate::{Buckets, Kind, Reading};
 use diana_core::Timestamp;
 use std::sync::Arc;
+
+type Metric = crate::Metric<UpstreamStatus>;
 
 counts! {
     /// The counts of one upstream in one worker.
@@ -96,76 +98,63 @@ pub struct CheckStatus {
 
 impl UpstreamStatus {
     /// The metrics of each upstream.
-    pub const METRICS: &[Metric<Self>] = &[
-        Metric::in_status(
+    pub const METRICS: &[Metric] = &[
+        Metric::counter(
             "diana_upstream_requests_total",
-            "requests",
             "Requests sent to each upstream, also those that another upstream answered then.",
-            Value::Counter(|of| of.totals.requests()),
-        ),
-        Metric::in_status(
+            |of| of.totals.requests(),
+        )
+        .shown("requests"),
+        Metric::counter(
             "diana_upstream_request_failures_total",
-            "failures",
             "Failed requests of each upstream: unreachable, no valid response in time, or an aborted response.",
-            Value::Counter(|of| of.totals.failures()),
-        ),
-        Metric::in_status(
-            "diana_upstream_connections",
-            "connections",
-            "Open connections to each upstream.",
-            Value::Gauge(|of| of.totals.connections),
-        ),
-        Metric::new(
+            |of| of.totals.failures(),
+        )
+        .shown("failures"),
+        Metric::gauge("diana_upstream_connections", "Open connections to each upstream.", |of| of.totals.connections)
+            .in_status("connections"),
+        Metric::gauge(
             "diana_upstream_ejected",
             "Whether each upstream is ejected: it gets no requests after failures in a row.",
-            Value::Gauge(|of| of.ejected_until.is_some().into()),
+            |of| of.ejected_until.is_some().into(),
         ),
-        Metric::in_status(
-            "diana_upstream_ejections_total",
-            "ejections",
-            "How often each upstream was ejected.",
-            Value::Counter(|of| of.ejections),
-        ),
-        Metric::in_status(
-            "diana_upstream_in_flight",
-            "in_flight",
-            "Requests in flight at each upstream.",
-            Value::Gauge(|of| of.totals.in_flight),
-        ),
-        Metric::in_status(
-            "diana_upstream_weight",
-            "weight",
-            "The weight of each upstream, in the first of its routes.",
-            Value::Gauge(|of| of.weight.into()),
-        ),
-        Metric::in_status(
+        Metric::counter("diana_upstream_ejections_total", "How often each upstream was ejected.", |of| of.ejections)
+            .in_status("ejections"),
+        Metric::gauge("diana_upstream_in_flight", "Requests in flight at each upstream.", |of| of.totals.in_flight)
+            .in_status("in_flight"),
+        Metric::gauge("diana_upstream_weight", "The weight of each upstream, in the first of its routes.", |of| {
+            of.weight.into()
+        })
+        .in_status("weight"),
+        Metric::counter(
             "diana_upstream_retries_total",
-            "retries",
             "Requests that each upstream failed and that were sent to another one, as `retries` allows.",
-            Value::Counter(|of| of.totals.retries),
-        ),
-        Metric::in_status(
+            |of| of.totals.retries,
+        )
+        .in_status("retries"),
+        Metric::counter(
             "diana_upstream_retries_denied_total",
-            "retries_denied",
             "Requests that each upstream failed and that were not retried, as the retry budget was used up.",
-            Value::Counter(|of| of.totals.retries_denied),
-        ),
-        Metric::new(
-            "diana_upstream_healthy",
-            "Whether each upstream passes its active checks.",
-            Value::Flag(|of| of.check.as_ref().map(|check| check.passing)),
-        ),
-        Metric::new(
+            |of| of.totals.retries_denied,
+        )
+        .in_status("retries_denied"),
+        Metric::any("diana_upstream_healthy", Kind::Gauge, "Whether each upstream passes its active checks.", |of| {
+            of.check.iter().map(|check| ("", Reading::Flag(check.passing))).collect()
+        }),
+        Metric::any(
             "diana_upstream_checks_total",
+            Kind::Counter,
             "Active checks of each upstream, by their result.",
-            Value::CounterBy("result", |of| {
-                of.check.iter().flat_map(|check| [("passed", check.passed), ("failed", check.failed)]).collect()
-            }),
-        ),
-        Metric::new(
+            |of| {
+                let results = of.check.iter().flat_map(|check| [("passed", check.passed), ("failed", check.failed)]);
+                results.map(|(result, count)| (result, Reading::Number(count))).collect()
+            },
+        )
+        .by("result"),
+        Metric::histogram(
             "diana_upstream_response_seconds",
             "Time to the head of the response of each upstream.",
-            Value::Histogram(|of| &of.totals.response_seconds),
+            |of| &of.totals.response_seconds,
         ),
     ];
 

@@ -48,12 +48,12 @@ impl Text {
             let read = subjects.iter().map(|(name, together)| (name, metric.read(together)));
             let read = read.filter(|(_, readings)| !readings.is_empty()).collect::<Vec<_>>();
             if !read.is_empty() {
-                self.family(metric.name, metric.kind(), metric.help);
+                self.family(metric.name, metric.kind, metric.help);
             }
             for (name, (value, reading)) in read.iter().flat_map(|(name, all)| all.iter().map(move |each| (name, each)))
             {
                 let subject = Some((label, **name)).filter(|(label, _)| !label.is_empty());
-                let labels = subject.into_iter().chain(metric.label().map(|label| (label, *value))).collect::<Vec<_>>();
+                let labels = subject.into_iter().chain(metric.label.map(|label| (label, *value))).collect::<Vec<_>>();
                 match reading {
                     Reading::Durations(buckets) => self.buckets(metric.name, &labels, buckets),
                     number => self.sample(metric.name, &labels, number.number()),

@@ -129,7 +129,7 @@ async fn exports_all_counts() {
     ["diana_store", "diana_upstream_requests", "diana_certificate", "diana_degraded"].into_iter().for_each(is_absent);
 }
 
-/// Whatever a list of metrics has is on the page, with its help and type, and in the status if it has a field.
+/// Whatever a list of metrics has is on the page, with its help and type, and in the status and on the dashboard if it should be.
 #[tokio::test]
 async fn every_metric_of_the_lists_is_exported() {
     let check = CheckStatus { passing: true, passed: 1, failed: 0, error: None };
@@ -150,9 +150,10 @@ async fn every_metric_of_the_lists_is_exported() {
     let server = server.await;
     let page = server.get("/metrics").await.body;
     let status = server.get("/status").await.json();
-    assert_exported(Totals::METRICS, &page, &status);
-    assert_exported(ServiceTotals::METRICS, &page, &serde_json::Value::Null);
-    assert_exported(UpstreamStatus::METRICS, &page, &status["upstreams"][0]);
+    let script = server.get("/page/metrics.js").await.body;
+    assert_exported(Totals::METRICS, &page, &status, &script);
+    assert_exported(ServiceTotals::METRICS, &page, &serde_json::Value::Null, &script);
+    assert_exported(UpstreamStatus::METRICS, &page, &status["upstreams"][0], &script);
 
     let samples = checked(&page);
     let others = |name: &str| samples[&format!("diana_upstream_{name}upstream=\"other\"}}")];
@@ -164,13 +165,14 @@ async fn every_metric_of_the_lists_is_exported() {
     );
 }
 
-fn assert_exported<T>(metrics: &[Metric<T>], page: &str, status: &serde_json::Value) {
+fn assert_exported<T>(metrics: &[Metric<T>], page: &str, status: &serde_json::Value, script: &str) {
     for metric in metrics {
         let Metric { name, help, .. } = metric;
-        let family = format!("# HELP {name} {help}\n# TYPE {name} {}\n{name}", metric.kind().name());
+        let family = format!("# HELP {name} {help}\n# TYPE {name} {}\n{name}", metric.kind.name());
         assert!(page.contains(&family), "{family}");
         if let Some(field) = metric.field {
             assert!(!status[field].is_null(), "{name}: {field}");
+            assert_eq!(script.contains(&format!("[\"{field}\",\"{help}\"]")), metric.is_shown, "{name}: {script}");
         }
     }
 }
