@@ -43,16 +43,21 @@ counts! {
 impl Totals {
     /// The metrics of the gateway, in their order on the page.
     pub const METRICS: &[Metric] = &[
-        Metric::any("diana_requests_total", Kind::Counter, "Requests by outcome.", |of| {
+        Metric::with_readings("diana_requests_total", Kind::Counter, "Requests by outcome.", |of| {
             Outcome::ALL.map(|outcome| (outcome.name(), Reading::Number(of.requests(outcome)))).into()
         })
         .by("outcome")
         .in_status("requests"),
-        Metric::any("diana_request_seconds", Kind::Histogram, "Durations of whole requests by outcome.", |of| {
-            Outcome::ALL
-                .map(|outcome| (outcome.name(), Reading::Durations(of.request_seconds[outcome.index()].clone())))
-                .into()
-        })
+        Metric::with_readings(
+            "diana_request_seconds",
+            Kind::Histogram,
+            "Durations of whole requests by outcome.",
+            |of| {
+                Outcome::ALL
+                    .map(|outcome| (outcome.name(), Reading::Durations(of.request_seconds[outcome.index()].clone())))
+                    .into()
+            },
+        )
         .by("outcome"),
         Metric::histogram(
             "diana_decision_seconds",

@@ -59,7 +59,7 @@ pub type Readings = Vec<(&'static str, Reading)>;
 enum Read<T> {
     Number(fn(&T) -> u64),
     Durations(fn(&T) -> &Buckets),
-    Any(fn(&T) -> Readings),
+    All(fn(&T) -> Readings),
 }
 
 impl<T> Metric<T> {
@@ -83,8 +83,8 @@ impl<T> Metric<T> {
     }
 
     /// Creates a metric with any number of values: none if it is absent, several if it has a label.
-    pub const fn any(name: &'static str, kind: Kind, help: &'static str, read: fn(&T) -> Readings) -> Self {
-        Self::new(name, kind, help, Read::Any(read))
+    pub const fn with_readings(name: &'static str, kind: Kind, help: &'static str, read: fn(&T) -> Readings) -> Self {
+        Self::new(name, kind, help, Read::All(read))
     }
 
     /// Sets the label of its values.
@@ -120,7 +120,7 @@ impl<T> Read<T> {
         match self {
             Self::Number(read) => vec![("", Reading::Number(read(subject)))],
             Self::Durations(read) => vec![("", Reading::Durations(read(subject).clone()))],
-            Self::Any(read) => read(subject),
+            Self::All(read) => read(subject),
         }
     }
 }

@@ -35,7 +35,7 @@ counts! {
 impl ServiceTotals {
     /// The metrics of each service.
     pub const METRICS: &[Metric] = &[
-        Metric::any(
+        Metric::with_readings(
             "diana_service_requests_total",
             Kind::Counter,
             "Requests of other gateways, by service and outcome.",

@@ -138,10 +138,13 @@ impl UpstreamStatus {
             |of| of.totals.retries_denied,
         )
         .in_status("retries_denied"),
-        Metric::any("diana_upstream_healthy", Kind::Gauge, "Whether each upstream passes its active checks.", |of| {
-            of.check.iter().map(|check| ("", Reading::Flag(check.passing))).collect()
-        }),
-        Metric::any(
+        Metric::with_readings(
+            "diana_upstream_healthy",
+            Kind::Gauge,
+            "Whether each upstream passes its active checks.",
+            |of| of.check.iter().map(|check| ("", Reading::Flag(check.passing))).collect(),
+        ),
+        Metric::with_readings(
             "diana_upstream_checks_total",
             Kind::Counter,
             "Active checks of each upstream, by their result.",

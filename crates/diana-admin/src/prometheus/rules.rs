@@ -28,7 +28,7 @@ type Metric = diana_metrics::Metric<RuleSample>;
 
 /// The metrics of each rule that are numbers.
 const METRICS: &[Metric] = &[
-    Metric::any("diana_decisions_total", Kind::Counter, "Decisions of each rule by outcome.", |of| {
+    Metric::with_readings("diana_decisions_total", Kind::Counter, "Decisions of each rule by outcome.", |of| {
         let RuleCounts { allowed, delayed, denied, rerouted, shadow_denied, .. } = of.counts;
         let outcomes = [("allowed", allowed), ("delayed", delayed), ("denied", denied), ("rerouted", rerouted)];
         let outcomes = outcomes.into_iter().chain([("shadow_denied", shadow_denied)]);
@@ -41,10 +41,10 @@ const METRICS: &[Metric] = &[
         "Requests that wait for each rule now, in a queue or for a reserved time.",
         |of| of.counts.waiting,
     ),
-    Metric::any("diana_rule_keys", Kind::Gauge, "Keys of each rule that is counted in this process.", |of| {
+    Metric::with_readings("diana_rule_keys", Kind::Gauge, "Keys of each rule that is counted in this process.", |of| {
         of.usage.iter().map(|usage| ("", Reading::Number(usage.keys as u64))).collect()
     }),
-    Metric::any(
+    Metric::with_readings(
         "diana_rule_keys_bytes",
         Kind::Gauge,
         "Memory of the keys of each rule that is counted in this process, in bytes.",
