@@ -44,7 +44,7 @@ impl Totals {
     /// The metrics of the gateway, in their order on the page.
     pub const METRICS: &[Metric] = &[
         Metric::with_readings("diana_requests_total", Kind::Counter, "Requests by outcome.", |of| {
-            Outcome::ALL.map(|outcome| (outcome.name(), Reading::Number(of.requests(outcome)))).into()
+            Reading::numbers(Outcome::ALL.map(|outcome| (outcome.name(), of.requests(outcome))))
         })
         .by("outcome")
         .in_status("requests"),

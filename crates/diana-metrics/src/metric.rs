@@ -82,7 +82,7 @@ impl<T> Metric<T> {
         Self::new(name, Kind::Histogram, help, Read::Durations(read))
     }
 
-    /// Creates a metric with any number of values: none if it is absent, several if it has a label.
+    /// Creates a metric with any number of values: none if it is absent, several with a [`label`](Self::by).
     pub const fn with_readings(name: &'static str, kind: Kind, help: &'static str, read: fn(&T) -> Readings) -> Self {
         Self::new(name, kind, help, Read::All(read))
     }
@@ -138,6 +138,11 @@ impl Kind {
 }
 
 impl Reading {
+    /// Returns these numbers, each with the value of the label.
+    pub fn numbers(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Readings {
+        numbers.into_iter().map(|(label, number)| (label, Self::Number(number))).collect()
+    }
+
     /// Returns the number: 0 or 1 for a flag, and how many durations there are.
     pub fn number(&self) -> u64 {
         match self {

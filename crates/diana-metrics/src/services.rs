@@ -39,10 +39,7 @@ impl ServiceTotals {
             "diana_service_requests_total",
             Kind::Counter,
             "Requests of other gateways, by service and outcome.",
-            |of| {
-                let outcomes = [("allowed", of.allowed), ("denied", of.denied), ("failed", of.failed)];
-                outcomes.map(|(outcome, count)| (outcome, Reading::Number(count))).into()
-            },
+            |of| Reading::numbers([("allowed", of.allowed), ("denied", of.denied), ("failed", of.failed)]),
         )
         .by("outcome"),
         Metric::gauge("diana_service_connections", "Open connections of each service.", |of| of.connections),

@@ -149,8 +149,7 @@ impl UpstreamStatus {
             Kind::Counter,
             "Active checks of each upstream, by their result.",
             |of| {
-                let results = of.check.iter().flat_map(|check| [("passed", check.passed), ("failed", check.failed)]);
-                results.map(|(result, count)| (result, Reading::Number(count))).collect()
+                Reading::numbers(of.check.iter().flat_map(|check| [("passed", check.passed), ("failed", check.failed)]))
             },
         )
         .by("result"),

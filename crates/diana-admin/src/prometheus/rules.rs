@@ -31,8 +31,7 @@ const METRICS: &[Metric] = &[
     Metric::with_readings("diana_decisions_total", Kind::Counter, "Decisions of each rule by outcome.", |of| {
         let RuleCounts { allowed, delayed, denied, rerouted, shadow_denied, .. } = of.counts;
         let outcomes = [("allowed", allowed), ("delayed", delayed), ("denied", denied), ("rerouted", rerouted)];
-        let outcomes = outcomes.into_iter().chain([("shadow_denied", shadow_denied)]);
-        outcomes.map(|(outcome, count)| (outcome, Reading::Number(count))).collect()
+        Reading::numbers(outcomes.into_iter().chain([("shadow_denied", shadow_denied)]))
     })
     .by("outcome"),
     Metric::counter("diana_expression_failures_total", "Failed expressions of each rule.", |of| of.counts.failures),
@@ -42,13 +41,13 @@ const METRICS: &[Metric] = &[
         |of| of.counts.waiting,
     ),
     Metric::with_readings("diana_rule_keys", Kind::Gauge, "Keys of each rule that is counted in this process.", |of| {
-        of.usage.iter().map(|usage| ("", Reading::Number(usage.keys as u64))).collect()
+        Reading::numbers(of.usage.map(|usage| ("", usage.keys as u64)))
     }),
     Metric::with_readings(
         "diana_rule_keys_bytes",
         Kind::Gauge,
         "Memory of the keys of each rule that is counted in this process, in bytes.",
-        |of| of.usage.iter().map(|usage| ("", Reading::Number(usage.bytes as u64))).collect(),
+        |of| Reading::numbers(of.usage.map(|usage| ("", usage.bytes as u64))),
     ),
 ];
 

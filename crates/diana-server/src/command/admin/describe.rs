@@ -4,7 +4,7 @@
 
 mod audit;
 
-use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, UpstreamCheck, WhatIf};
+use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, UpstreamCheck, WhatIf, shown};
 use crate::command::output::{count_of, visible};
 use diana_metrics::{Totals, UpstreamStatus};
 
@@ -130,7 +130,7 @@ impl Status {
         let requests = requests.collect::<Vec<_>>().join(", ");
         line("requests", if requests.is_empty() { "none yet".to_owned() } else { requests });
         line("keys", format!("{} in {}", number(self.keys), bytes(self.key_bytes)));
-        self.metrics.shown(Totals::METRICS).for_each(|(name, count)| line(&name, number(count)));
+        shown(Totals::METRICS, &self.fields).for_each(|(name, count)| line(&name, number(count)));
         if let Some(store) = self.store.as_ref().filter(|store| store.up) {
             let instances = usize::try_from(store.instances).unwrap_or(usize::MAX);
             line("redis", format!("reachable, {}", count_of(instances, "instance")));
@@ -144,7 +144,7 @@ impl Status {
                 }
                 _ => "ejected".to_owned(),
             };
-            let counts = upstream.metrics.shown(UpstreamStatus::METRICS);
+            let counts = shown(UpstreamStatus::METRICS, &upstream.fields);
             let counts = counts.map(|(name, count)| format!(", {} {name}", number(count))).collect::<String>();
             let times = [("p50", upstream.p50_ms), ("p99", upstream.p99_ms)].into_iter();
             let times = times.filter_map(|(name, ms)| Some(format!(", {name} {:.1} ms", ms?))).collect::<String>();

@@ -8,16 +8,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The fields that a struct does not name, among them the metrics.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Metrics(BTreeMap<String, Value>);
+pub(crate) type Fields = BTreeMap<String, Value>;
 
-impl Metrics {
-    /// Returns the metrics that are shown, each with the name of its field.
-    pub(crate) fn shown<T>(&self, metrics: &'static [Metric<T>]) -> impl Iterator<Item = (String, u64)> {
-        let fields = metrics.iter().filter(|metric| metric.is_shown).filter_map(|metric| metric.field);
-        fields.map(|field| (field.replace('_', " "), self.0.get(field).and_then(Value::as_u64).unwrap_or_default()))
-    }
+/// Returns the metrics that are shown, each with its name.
+pub(crate) fn shown<T>(metrics: &[Metric<T>], fields: &Fields) -> impl Iterator<Item = (String, u64)> {
+    let shown = metrics.iter().filter(|metric| metric.is_shown).filter_map(|metric| metric.field);
+    shown.map(|field| (field.replace('_', " "), fields.get(field).and_then(Value::as_u64).unwrap_or_default()))
 }
 
 /// `/status`
@@ -28,9 +24,8 @@ pub(crate) struct Status {
     pub(crate) phase: String,
     pub(crate) started: String,
     pub(crate) requests: BTreeMap<String, u64>,
-    /// The metrics of the gateway.
     #[serde(flatten)]
-    pub(crate) metrics: Metrics,
+    pub(crate) fields: Fields,
     pub(crate) keys: u64,
     pub(crate) key_bytes: u64,
     pub(crate) rules: u64,
@@ -84,7 +79,7 @@ pub(crate) struct Upstream {
     pub(crate) healthy: bool,
     pub(crate) check: Option<UpstreamCheck>,
     #[serde(flatten)]
-    pub(crate) metrics: Metrics,
+    pub(crate) fields: Fields,
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
 }
