@@ -4,8 +4,10 @@ use super::response::not_found;
 use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use diana_metrics::{Metric, Totals, UpstreamStatus};
+use serde_json::{Value, json};
 
-/// The modules of the script, below `/page/`.
+/// The modules of the script, below `/page/`; `metrics.js` is written from the lists of metrics.
 const MODULES: [(&str, &str); 11] = [
     ("access.js", include_str!("page/modules/access.js")),
     ("api.js", include_str!("page/modules/api.js")),
@@ -32,13 +34,25 @@ pub(super) async fn js() -> Response {
     content("text/javascript; charset=utf-8", include_str!("page/page.js"))
 }
 
+/// Returns the module with the metrics that the page shows: `[field, help]` of each.
+fn metrics() -> String {
+    fn shown<T>(metrics: &[Metric<T>]) -> Value {
+        metrics.iter().filter(|metric| metric.is_shown).map(|metric| json!([metric.field, metric.help])).collect()
+    }
+    let (gateway, upstream) = (shown(Totals::METRICS), shown(UpstreamStatus::METRICS));
+    format!("export const GATEWAY = {gateway};\nexport const UPSTREAM = {upstream};\n")
+}
+
 pub(super) async fn module(Path(name): Path<String>) -> Response {
+    if name == "metrics.js" {
+        return content("text/javascript; charset=utf-8", metrics());
+    }
     match MODULES.iter().find(|(module, _)| *module == name) {
-        Some((_, text)) => content("text/javascript; charset=utf-8", text),
+        Some((_, text)) => content("text/javascript; charset=utf-8", *text),
         None => not_found().await.into_response(),
     }
 }
 
-fn content(kind: &'static str, text: &'static str) -> Response {
+fn content(kind: &'static str, text: impl IntoResponse) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -1,4 +1,5 @@
-//! All metrics, for Prometheus.
+//! All metrics, for Prometheus: those of gateway, services and upstreams, which `diana_metrics` lists; and those of the
+//! rules, the store and other parts.
 //!
 //! Labels have few values, independent of what clients send: outcomes, origins, and a bounded number of rules and
 //! upstreams.
@@ -6,16 +7,18 @@
 mod program_and_sources;
 mod rules;
 mod text;
-mod traffic;
-mod upstreams;
 
 use super::{AdminState, degraded};
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use diana::Timestamp;
 use diana::redis::RedisStore;
+use diana_metrics::{Kind, ServiceTotals, Totals, UpstreamStatus};
 use std::sync::Arc;
-use text::{Kind, Text};
+use text::{Text, labelled};
+
+/// The maximum number of upstreams with samples of their own.
+const MAX_UPSTREAMS: usize = 200;
 
 pub(super) async fn metrics(State(state): State<Arc<AdminState>>) -> ([(HeaderName, &'static str); 1], String) {
     ([(header::CONTENT_TYPE, Text::CONTENT_TYPE)], page(&state).to_string())
@@ -24,9 +27,16 @@ pub(super) async fn metrics(State(state): State<Arc<AdminState>>) -> ([(HeaderNa
 fn page(state: &AdminState) -> Text {
     let mut text = Text::default();
     program_and_sources::program(&mut text, state);
-    traffic::traffic(&mut text, &state.metrics.totals());
-    upstreams::upstreams(&mut text, &(state.upstreams)());
-    traffic::services(&mut text, &(state.services)());
+    text.metrics(Totals::METRICS, "", &[("", vec![&state.metrics.totals()])]);
+    let upstreams = (state.upstreams)();
+    text.metrics(
+        UpstreamStatus::METRICS,
+        "upstream",
+        &labelled(&upstreams, MAX_UPSTREAMS, |upstream| &upstream.address),
+    );
+    let services = (state.services)();
+    let services = services.iter().map(|(name, totals)| (*name, vec![totals])).collect::<Vec<_>>();
+    text.metrics(ServiceTotals::METRICS, "service", &services);
     rules::rules(&mut text, &state.engine);
     let sources = state.sources.as_ref().map(|report| report());
     if let Some(status) = &sources {

@@ -44,7 +44,7 @@ pub(super) struct Counts {
     denied: u64,
     rerouted: u64,
     shadow_denied: u64,
-    pub(super) failures: u64,
+    failures: u64,
 }
 
 impl Counts {
@@ -52,26 +52,6 @@ impl Counts {
         let RuleCounts { allowed, delayed, denied, rerouted, shadow_denied, failures, .. } = rule.counted();
         // The names of the API are older.
         Self { allowed, delayed, denied, rerouted, shadow_denied, failures }
-    }
-
-    /// Returns each count of a decision, with its name.
-    pub(super) fn decisions(&self) -> [(&'static str, u64); 5] {
-        [
-            ("allowed", self.allowed),
-            ("delayed", self.delayed),
-            ("denied", self.denied),
-            ("rerouted", self.rerouted),
-            ("shadow_denied", self.shadow_denied),
-        ]
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.allowed += other.allowed;
-        self.delayed += other.delayed;
-        self.denied += other.denied;
-        self.rerouted += other.rerouted;
-        self.shadow_denied += other.shadow_denied;
-        self.failures += other.failures;
     }
 }
 

@@ -8,24 +8,25 @@ use axum::extract::State;
 use diana::Timestamp;
 use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_config::SourceStatus;
-use diana_metrics::Outcome;
-use diana_metrics::UpstreamStatus;
+use diana_metrics::{Metric, Totals, UpstreamStatus};
 use diana_net::LogTime;
 use diana_net::tls::CertificateStatus;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The fields of some metrics: a number each, or an object with a number for each value of the label.
+type Fields = BTreeMap<&'static str, Value>;
 
 #[derive(Debug, Serialize)]
 struct Status {
     version: &'static str,
     phase: &'static str,
     started: String,
-    requests: BTreeMap<&'static str, u64>,
-    upstream_failures: u64,
-    bytes_in: u64,
-    bytes_out: u64,
-    connections: u64,
+    /// The metrics of the gateway.
+    #[serde(flatten)]
+    metrics: Fields,
     keys: usize,
     key_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,17 +53,12 @@ struct Upstream {
     route: String,
     healthy: bool,
     ejected_until: Option<String>,
-    ejections: u64,
     /// Its active checks; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<Check>,
-    weight: u32,
-    requests: u64,
-    failures: u64,
-    retries: u64,
-    retries_denied: u64,
-    in_flight: u64,
-    connections: u64,
+    /// Its metrics.
+    #[serde(flatten)]
+    metrics: Fields,
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,
 }
@@ -144,7 +140,6 @@ struct Store {
 }
 
 pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResult {
-    let totals = state.metrics.totals();
     let sources = state.sources.as_ref().map(|report| report());
     let link = state.engine.shared::<RedisStore>().map(RedisStore::link);
     let snapshot = state.snapshot.as_ref().map(|report| report());
@@ -153,11 +148,7 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
         version: env!("CARGO_PKG_VERSION"),
         phase: state.readiness.phase().name(),
         started: formatted(state.metrics.started()),
-        requests: Outcome::ALL.into_iter().map(|outcome| (outcome.name(), totals.requests(outcome))).collect(),
-        upstream_failures: totals.upstream_failures,
-        bytes_in: totals.bytes_in,
-        bytes_out: totals.bytes_out,
-        connections: totals.connections,
+        metrics: fields(Totals::METRICS, &state.metrics.totals()),
         keys: state.engine.local().len(),
         key_bytes: state.engine.local().memory_used(),
         access_log_dropped: state.access_log.as_ref().map(diana_metrics::DroppedLines::count),
@@ -174,6 +165,18 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> HandlerResul
         degraded: parts.into_iter().filter_map(degraded_part).collect(),
         certificates: (state.certificates)().into_iter().map(certificate).collect(),
     })
+}
+
+fn fields<T>(metrics: &[Metric<T>], subject: &T) -> Fields {
+    let field = |metric: &Metric<T>| {
+        let mut readings = metric.read(&[subject]).into_iter().map(|(label, reading)| (label, reading.number()));
+        let value = match metric.label {
+            Some(_) => readings.collect(),
+            None => readings.next()?.1.into(),
+        };
+        Some((metric.field?, value))
+    };
+    metrics.iter().filter_map(field).collect()
 }
 
 pub(super) fn source(status: SourceStatus) -> Source {
@@ -227,15 +230,8 @@ fn upstream(status: UpstreamStatus) -> Upstream {
         route: status.routes.join(", "),
         healthy: status.is_healthy(),
         check,
-        weight: status.weight,
-        retries: status.totals.retries,
-        retries_denied: status.totals.retries_denied,
-        in_flight: status.totals.in_flight,
+        metrics: fields(UpstreamStatus::METRICS, &status),
         ejected_until: status.ejected_until.map(formatted),
-        ejections: status.ejections,
-        requests: status.totals.requests(),
-        failures: status.totals.failures(),
-        connections: status.totals.connections,
         p50_ms: millis(0.5),
         p99_ms: millis(0.99),
         address: status.address,

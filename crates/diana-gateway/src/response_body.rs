@@ -65,7 +65,7 @@ impl Body for ResponseBody {
             Kind::Upstream(body) => Pin::new(body).poll_frame(context),
         };
         if let (Poll::Ready(Some(Err(_))), Some(upstream)) = (&frame, &self.upstream) {
-            upstream.endpoint.counts.aborted();
+            upstream.endpoint.counts.aborted.increment();
         }
         frame
     }

@@ -310,7 +310,7 @@ impl RequestContext {
             permit.waited_for_client(upload.waited());
         }
         let took = SystemClock.now().since(start);
-        in_flight.endpoint.counts.response(took);
+        in_flight.endpoint.counts.response_seconds.observe(took);
         self.record.responded(&in_flight.endpoint.upstream, took);
         let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if is_switching && client_upgrade.is_none() {

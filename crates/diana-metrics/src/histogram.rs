@@ -3,6 +3,7 @@
 //! A bucket counts durations above the previous bound up to its own. The cumulative counts that Prometheus expects are
 //! computed when they are read.
 
+use crate::counter::AddTo;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ const BUCKETS: usize = BOUNDS.len() + 1;
 
 /// A histogram of durations, written by one thread and read by any.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     nanos: AtomicU64,
 }
@@ -42,11 +43,20 @@ pub(crate) struct Histogram {
 impl Histogram {
     /// Counts a duration.
     #[inline]
-    pub(crate) fn add(&self, took: Duration) {
+    pub fn observe(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < nanos);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+impl AddTo<Buckets> for Histogram {
+    fn add_to(&self, sum: &mut Buckets) {
+        for (sum, bucket) in sum.counts.iter_mut().zip(&self.buckets) {
+            *sum += bucket.load(Ordering::Relaxed);
+        }
+        sum.nanos += u128::from(self.nanos.load(Ordering::Relaxed));
     }
 }
 
@@ -68,16 +78,8 @@ impl Buckets {
         &self.counts
     }
 
-    /// Adds the counts of one histogram.
-    pub(crate) fn add(&mut self, histogram: &Histogram) {
-        for (sum, bucket) in self.counts.iter_mut().zip(&histogram.buckets) {
-            *sum += bucket.load(Ordering::Relaxed);
-        }
-        self.nanos += u128::from(histogram.nanos.load(Ordering::Relaxed));
-    }
-
     /// Adds the counts of other buckets.
-    pub(crate) fn add_buckets(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (sum, count) in self.counts.iter_mut().zip(other.counts) {
             *sum += count;
         }
@@ -93,7 +95,7 @@ impl Buckets {
     ///
     /// let metrics = Metrics::new(1);
     /// assert_eq!(metrics.totals().upstream_seconds.quantile(0.5), None);
-    /// metrics.shard(0).upstream(Duration::from_millis(2));
+    /// metrics.shard(0).upstream_seconds.observe(Duration::from_millis(2));
     /// let median = metrics.totals().upstream_seconds.quantile(0.5).unwrap();
     /// assert!((median - 0.00175).abs() < 1e-9, "half of the way from 1 ms to 2.5 ms");
     /// ```
@@ -147,10 +149,10 @@ mod tests {
     fn a_bound_belongs_to_the_bucket_below_it() {
         let histogram = Histogram::default();
         for nanos in [0, 10_000, 10_001, 1_000_000, 1_000_001, u64::MAX] {
-            histogram.add(Duration::from_nanos(nanos));
+            histogram.observe(Duration::from_nanos(nanos));
         }
         let mut buckets = Buckets::default();
-        buckets.add(&histogram);
+        histogram.add_to(&mut buckets);
         assert_eq!((below(&buckets, 1e-5), below(&buckets, 2.5e-5)), (2, 3));
         assert_eq!((below(&buckets, 1e-3), below(&buckets, 2.5e-3)), (4, 5));
         assert_eq!((below(&buckets, 30.0), buckets.count()), (5, 6));
@@ -160,8 +162,8 @@ mod tests {
     #[test]
     fn counts_durations_over_the_range() {
         let (histogram, mut buckets) = (Histogram::default(), Buckets::default());
-        histogram.add(Duration::MAX);
-        buckets.add(&histogram);
+        histogram.observe(Duration::MAX);
+        histogram.add_to(&mut buckets);
         assert_eq!((buckets.count(), below(&buckets, 30.0)), (1, 0));
     }
 
@@ -169,9 +171,9 @@ mod tests {
     fn a_quantile_is_within_its_bucket() {
         let (histogram, mut buckets) = (Histogram::default(), Buckets::default());
         for millis in [2, 2, 2, 200] {
-            histogram.add(Duration::from_millis(millis));
+            histogram.observe(Duration::from_millis(millis));
         }
-        buckets.add(&histogram);
+        histogram.add_to(&mut buckets);
         let is = |share: f64, from: f64, to: f64| {
             let found = buckets.quantile(share).unwrap();
             assert!(found > from && found <= to, "{share}: {found}");
@@ -180,9 +182,9 @@ mod tests {
         is(0.75, 0.001, 0.0025);
         is(0.99, 0.1, 0.25);
         is(1.0, 0.1, 0.25);
-        histogram.add(Duration::from_secs(100));
+        histogram.observe(Duration::from_secs(100));
         let mut buckets = Buckets::default();
-        buckets.add(&histogram);
+        histogram.add_to(&mut buckets);
         assert_eq!(buckets.quantile(1.0), Some(30.0));
     }
 }

@@ -1,4 +1,4 @@
-//! The gateway's metrics: requests by outcome, their durations, connections and bytes.
+//! The gateway's counts and metrics: requests by outcome, their durations, connections and bytes.
 //!
 //! ```text
 //!  worker 0 ──▶ Shard 0 ─┐
@@ -12,33 +12,31 @@
 //! | module | subject |
 //! |---|---|
 //! | [`outcome`] | how a request ended |
-//! | [`shard`] | the counts of one worker |
-//! | [`histogram`] | durations in buckets |
-//! | [`upstream`] | the counts of one upstream |
-//! | [`services`] | the services for other gateways |
-//! | [`totals`] | the sums over all workers |
+//! | [`counter`], [`histogram`] | numbers, and durations in buckets; what each worker counts, and the sums |
+//! | [`metric`] | a metric: its name, its meaning, and how it is read |
+//! | [`gateway`], [`services`], [`upstream`] | what is counted of each subject, and the list of its metrics |
 //! | [`dropped_lines`] | the number of dropped log lines |
 //! | [`once_per_second`] | how often a warning is repeated |
 
+mod counter;
 mod dropped_lines;
+mod gateway;
 mod histogram;
+mod metric;
 mod once_per_second;
 mod outcome;
 mod services;
-mod shard;
-mod totals;
 mod upstream;
-mod upstream_status;
 
+pub use counter::{Counter, Gauge};
 pub use dropped_lines::DroppedLines;
-pub use histogram::Buckets;
+pub use gateway::{Shard, Totals};
+pub use histogram::{Buckets, Histogram};
+pub use metric::{Kind, Metric, Reading, Readings};
 pub use once_per_second::OncePerSecond;
 pub use outcome::Outcome;
 pub use services::{ServiceMetrics, ServiceShard, ServiceTotals};
-pub use shard::Shard;
-pub use totals::Totals;
-pub use upstream::{UpstreamConnection, UpstreamShard, UpstreamTotals};
-pub use upstream_status::{CheckStatus, UpstreamStatus};
+pub use upstream::{CheckStatus, UpstreamConnection, UpstreamShard, UpstreamStatus, UpstreamTotals};
 
 use diana_core::{Clock, SystemClock, Timestamp};
 use std::sync::Arc;

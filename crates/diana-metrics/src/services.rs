@@ -1,50 +1,60 @@
-//! The counts of the services for other gateways.
+//! The counts of the services for other gateways, and their metrics.
 
+use crate::counter::{Counter, Gauge, counts};
 use crate::histogram::Histogram;
-use crate::{Buckets, Outcome, Totals};
+use crate::{Buckets, Kind, Outcome, Reading, Totals};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-/// The counts of one service, by thread.
-#[derive(Clone, Debug)]
-pub struct ServiceMetrics {
-    /// The name of the service in the rule file.
-    pub name: &'static str,
-    shards: Arc<[ServiceShard]>,
+type Metric = crate::Metric<ServiceTotals>;
+
+counts! {
+    /// The counts of one service on one thread.
+    ServiceShard
+
+    /// The sums over all threads.
+    ServiceTotals
+
+    {
+        /// Open connections.
+        connections: Gauge => u64,
+        /// Accepted connections.
+        accepted: Counter => u64,
+        /// Rejected connections: too many are open, or the handshake failed.
+        rejected: Counter => u64,
+        /// Requests that were allowed.
+        allowed: Counter => u64,
+        /// Requests that were denied.
+        denied: Counter => u64,
+        /// Requests that got an error: they were invalid, or the shared store was unreachable.
+        failed: Counter => u64,
+        /// How long answers took: of each call or check, or of each batch of commands of the Redis protocol.
+        answer_seconds: Histogram => Buckets,
+    }
 }
 
-/// The counts of one service on one thread, on its own cache lines.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct ServiceShard {
-    accepted: AtomicU64,
-    closed: AtomicU64,
-    rejected: AtomicU64,
-    allowed: AtomicU64,
-    denied: AtomicU64,
-    failed: AtomicU64,
-    answers: Histogram,
-}
-
-/// The sums over all threads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ServiceTotals {
-    /// Open connections.
-    pub connections: u64,
-    /// Accepted connections.
-    pub accepted: u64,
-    /// Rejected connections: too many are open, or the handshake failed.
-    pub rejected: u64,
-    /// Requests that were allowed.
-    pub allowed: u64,
-    /// Requests that were denied.
-    pub denied: u64,
-    /// Requests that got an error: they were invalid, or the shared store was unreachable.
-    pub failed: u64,
-    /// How long answers took: of each call or check, or of each batch of commands of the Redis protocol.
-    pub answer_seconds: Buckets,
+impl ServiceTotals {
+    /// The metrics of each service.
+    pub const METRICS: &[Metric] = &[
+        Metric::with_readings(
+            "diana_service_requests_total",
+            Kind::Counter,
+            "Requests of other gateways, by service and outcome.",
+            |of| Reading::numbers([("allowed", of.allowed), ("denied", of.denied), ("failed", of.failed)]),
+        )
+        .by("outcome"),
+        Metric::gauge("diana_service_connections", "Open connections of each service.", |of| of.connections),
+        Metric::counter("diana_service_connections_accepted_total", "Accepted connections of each service.", |of| {
+            of.accepted
+        }),
+        Metric::counter("diana_service_connections_rejected_total", "Rejected connections of each service.", |of| {
+            of.rejected
+        }),
+        Metric::histogram(
+            "diana_service_answer_seconds",
+            "How long answers of each service took: a call, a check, or a batch of commands of the Redis protocol.",
+            |of| &of.answer_seconds,
+        ),
+    ];
 }
 
 impl From<&Totals> for ServiceTotals {
@@ -60,6 +70,14 @@ impl From<&Totals> for ServiceTotals {
             answer_seconds: totals.decision_seconds.clone(),
         }
     }
+}
+
+/// The counts of one service, by thread.
+#[derive(Clone, Debug)]
+pub struct ServiceMetrics {
+    /// The name of the service in the rule file.
+    pub name: &'static str,
+    shards: Arc<[ServiceShard]>,
 }
 
 impl ServiceMetrics {
@@ -79,72 +97,35 @@ impl ServiceMetrics {
     /// use diana_metrics::ServiceMetrics;
     ///
     /// let metrics = ServiceMetrics::new("resp", 2);
-    /// metrics.shard(0).allowed();
-    /// metrics.shard(1).allowed();
+    /// metrics.shard(0).allowed.increment();
+    /// metrics.shard(1).allowed.increment();
     /// assert_eq!(metrics.totals().allowed, 2);
     /// ```
     pub fn totals(&self) -> ServiceTotals {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let mut sum = ServiceTotals::default();
-        for shard in &*self.shards {
-            sum.connections += of(&shard.accepted).saturating_sub(of(&shard.closed));
-            sum.accepted += of(&shard.accepted);
-            sum.rejected += of(&shard.rejected);
-            sum.allowed += of(&shard.allowed);
-            sum.denied += of(&shard.denied);
-            sum.failed += of(&shard.failed);
-            sum.answer_seconds.add(&shard.answers);
-        }
-        sum
+        let mut totals = ServiceTotals::default();
+        self.shards.iter().for_each(|shard| totals.add(shard));
+        totals
     }
 }
 
 impl ServiceShard {
-    /// Counts an accepted connection.
+    /// Counts an accepted connection. [`connection_closed`](Self::connection_closed) must follow.
     pub fn connection_opened(&self) {
-        add(&self.accepted);
+        self.accepted.increment();
+        self.connections.increment();
     }
 
-    /// Counts an accepted connection that is closed.
+    /// Counts the end of an accepted connection.
     pub fn connection_closed(&self) {
-        add(&self.closed);
-    }
-
-    /// Counts a rejected connection.
-    pub fn connection_rejected(&self) {
-        add(&self.rejected);
-    }
-
-    /// Counts an allowed request.
-    pub fn allowed(&self) {
-        add(&self.allowed);
-    }
-
-    /// Counts a denied request.
-    pub fn denied(&self) {
-        add(&self.denied);
-    }
-
-    /// Counts a request that got an error.
-    pub fn failed(&self) {
-        add(&self.failed);
-    }
-
-    /// Counts how long an answer took.
-    pub fn answered(&self, took: Duration) {
-        self.answers.add(took);
+        self.connections.decrement();
     }
 
     /// Counts the requests of a batch.
     pub fn batch(&self, allowed: u64, denied: u64, failed: u64) {
         for (count, number) in [(&self.allowed, allowed), (&self.denied, denied), (&self.failed, failed)] {
             if number > 0 {
-                count.fetch_add(number, Ordering::Relaxed);
+                count.add(number);
             }
         }
     }
-}
-
-fn add(count: &AtomicU64) {
-    count.fetch_add(1, Ordering::Relaxed);
 }

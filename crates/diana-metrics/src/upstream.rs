@@ -1,142 +1,39 @@
-//! The counts of one upstream: its responses and their durations, its failures and their retries, and its connections.
+//! The counts of one upstream, its status, and its metrics.
 
-use crate::Buckets;
+use crate::counter::{Counter, Gauge, counts};
 use crate::histogram::Histogram;
+use crate::{Buckets, Kind, Reading};
+use diana_core::Timestamp;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-/// The counts of one upstream in one worker, on their own cache lines.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct UpstreamShard {
-    responses: Histogram,
-    failures: AtomicU64,
-    aborted: AtomicU64,
-    opened: AtomicU64,
-    closed: AtomicU64,
-    in_flight: AtomicU64,
-    retries: AtomicU64,
-    retries_denied: AtomicU64,
-}
+type Metric = crate::Metric<UpstreamStatus>;
 
-/// The sums of one upstream over all workers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UpstreamTotals {
-    /// The time from a request to the head of its response.
-    pub response_seconds: Buckets,
-    /// Requests without a response: the upstream was unreachable, or gave no valid response in time.
-    pub unanswered: u64,
-    /// Responses that the upstream aborted after their head.
-    pub aborted: u64,
-    /// Open connections.
-    pub connections: u64,
-    /// Requests in flight.
-    pub in_flight: u64,
-    /// Requests that it failed, and that were then sent to another upstream.
-    pub retries: u64,
-    /// Requests that it failed, and that were not retried as the retry budget was used up.
-    pub retries_denied: u64,
-}
+counts! {
+    /// The counts of one upstream in one worker.
+    UpstreamShard
 
-/// An open connection to an upstream; dropping it counts the end of the connection.
-#[derive(Debug)]
-pub struct UpstreamConnection(Arc<UpstreamShard>);
+    /// The sums of one upstream over all workers.
+    UpstreamTotals
 
-impl UpstreamShard {
-    /// Counts a response, with the time from the request to the head of the response.
-    #[inline]
-    pub fn response(&self, took: Duration) {
-        self.responses.add(took);
-    }
-
-    /// Counts a request without a response.
-    pub fn unanswered(&self) {
-        add(&self.failures);
-    }
-
-    /// Counts a response that was aborted after its head.
-    pub fn aborted(&self) {
-        add(&self.aborted);
-    }
-
-    /// Counts a request in flight. [`request_ended`](Self::request_ended) must follow.
-    #[inline]
-    pub fn request_began(&self) {
-        add(&self.in_flight);
-    }
-
-    /// Counts the end of a request that was in flight.
-    #[inline]
-    pub fn request_ended(&self) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Counts a failed request that another upstream gets.
-    pub fn retried(&self) {
-        add(&self.retries);
-    }
-
-    /// Counts a failed request that was not retried as the retry budget was used up.
-    pub fn retry_denied(&self) {
-        add(&self.retries_denied);
-    }
-
-    /// Counts a connection, until the returned value is dropped.
-    #[must_use]
-    pub fn connection_opened(self: &Arc<Self>) -> UpstreamConnection {
-        add(&self.opened);
-        UpstreamConnection(Arc::clone(self))
-    }
-}
-
-impl Drop for UpstreamConnection {
-    fn drop(&mut self) {
-        add(&self.0.closed);
+    {
+        /// The time from a request to the head of its response.
+        response_seconds: Histogram => Buckets,
+        /// Requests without a response: the upstream was unreachable, or gave no valid response in time.
+        unanswered: Counter => u64,
+        /// Responses that the upstream aborted after their head.
+        aborted: Counter => u64,
+        /// Open connections.
+        connections: Gauge => u64,
+        /// Requests in flight.
+        in_flight: Gauge => u64,
+        /// Requests that it failed, and that were then sent to another upstream.
+        retries: Counter => u64,
+        /// Requests that it failed, and that were not retried as the retry budget was used up.
+        retries_denied: Counter => u64,
     }
 }
 
 impl UpstreamTotals {
-    /// Adds the counts of one worker.
-    ///
-    /// ```
-    /// use diana_metrics::{UpstreamShard, UpstreamTotals};
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// let shard = Arc::new(UpstreamShard::default());
-    /// let _open = shard.connection_opened();
-    /// shard.response(Duration::from_millis(3));
-    /// shard.unanswered();
-    /// let mut totals = UpstreamTotals::default();
-    /// totals.add(&shard);
-    /// assert_eq!((totals.requests(), totals.failures(), totals.connections), (2, 1, 1));
-    /// ```
-    pub fn add(&mut self, shard: &UpstreamShard) {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        self.response_seconds.add(&shard.responses);
-        self.unanswered += read(&shard.failures);
-        self.aborted += read(&shard.aborted);
-        // Reads `closed` first: otherwise a connection closed in between would be subtracted without having been added.
-        let closed = read(&shard.closed);
-        self.connections += read(&shard.opened).saturating_sub(closed);
-        self.in_flight += read(&shard.in_flight);
-        self.retries += read(&shard.retries);
-        self.retries_denied += read(&shard.retries_denied);
-    }
-
-    /// Adds the sums of another upstream.
-    pub fn add_totals(&mut self, other: &Self) {
-        self.response_seconds.add_buckets(&other.response_seconds);
-        self.unanswered += other.unanswered;
-        self.aborted += other.aborted;
-        self.connections += other.connections;
-        self.in_flight += other.in_flight;
-        self.retries += other.retries;
-        self.retries_denied += other.retries_denied;
-    }
-
     /// Returns the number of requests that were sent to it, or that should have been sent.
     pub fn requests(&self) -> u64 {
         self.response_seconds.count() + self.unanswered
@@ -148,34 +45,165 @@ impl UpstreamTotals {
     }
 }
 
-fn add(count: &AtomicU64) {
-    count.fetch_add(1, Ordering::Relaxed);
+/// An open connection to an upstream; dropping it counts the end of the connection.
+#[derive(Debug)]
+pub struct UpstreamConnection(Arc<UpstreamShard>);
+
+impl UpstreamShard {
+    /// Counts a connection, until the returned value is dropped.
+    #[must_use]
+    pub fn connection_opened(self: &Arc<Self>) -> UpstreamConnection {
+        self.connections.increment();
+        UpstreamConnection(Arc::clone(self))
+    }
+}
+
+impl Drop for UpstreamConnection {
+    fn drop(&mut self) {
+        self.0.connections.decrement();
+    }
+}
+
+/// The status of one upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    /// Its address, as in the rule file.
+    pub address: String,
+    /// The matches of the routes that use it; `/` for requests without a route, `reroute` if only rules name it.
+    pub routes: Vec<String>,
+    /// Until when it gets no requests, after failures in a row; `None` if it is healthy.
+    pub ejected_until: Option<Timestamp>,
+    /// How often it was ejected.
+    pub ejections: u64,
+    /// The result of its checks; `None` if it has none.
+    pub check: Option<CheckStatus>,
+    /// Its weight in the first of its routes.
+    pub weight: u32,
+    /// Its requests, failures and connections.
+    pub totals: UpstreamTotals,
+}
+
+/// The checks of an upstream so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckStatus {
+    /// Whether it gets requests, as far as its checks are concerned.
+    pub passing: bool,
+    /// How many checks have passed.
+    pub passed: u64,
+    /// How many checks have failed.
+    pub failed: u64,
+    /// Why the last check failed; `None` if it passed.
+    pub error: Option<String>,
+}
+
+impl UpstreamStatus {
+    /// The metrics of each upstream.
+    pub const METRICS: &[Metric] = &[
+        Metric::counter(
+            "diana_upstream_requests_total",
+            "Requests sent to each upstream, also those that another upstream answered then.",
+            |of| of.totals.requests(),
+        )
+        .shown("requests"),
+        Metric::counter(
+            "diana_upstream_request_failures_total",
+            "Failed requests of each upstream: unreachable, no valid response in time, or an aborted response.",
+            |of| of.totals.failures(),
+        )
+        .shown("failures"),
+        Metric::gauge("diana_upstream_connections", "Open connections to each upstream.", |of| of.totals.connections)
+            .in_status("connections"),
+        Metric::gauge(
+            "diana_upstream_ejected",
+            "Whether each upstream is ejected: it gets no requests after failures in a row.",
+            |of| of.ejected_until.is_some().into(),
+        ),
+        Metric::counter("diana_upstream_ejections_total", "How often each upstream was ejected.", |of| of.ejections)
+            .in_status("ejections"),
+        Metric::gauge("diana_upstream_in_flight", "Requests in flight at each upstream.", |of| of.totals.in_flight)
+            .in_status("in_flight"),
+        Metric::gauge("diana_upstream_weight", "The weight of each upstream, in the first of its routes.", |of| {
+            of.weight.into()
+        })
+        .in_status("weight"),
+        Metric::counter(
+            "diana_upstream_retries_total",
+            "Requests that each upstream failed and that were sent to another one, as `retries` allows.",
+            |of| of.totals.retries,
+        )
+        .in_status("retries"),
+        Metric::counter(
+            "diana_upstream_retries_denied_total",
+            "Requests that each upstream failed and that were not retried, as the retry budget was used up.",
+            |of| of.totals.retries_denied,
+        )
+        .in_status("retries_denied"),
+        Metric::with_readings(
+            "diana_upstream_healthy",
+            Kind::Gauge,
+            "Whether each upstream passes its active checks.",
+            |of| of.check.iter().map(|check| ("", Reading::Flag(check.passing))).collect(),
+        ),
+        Metric::with_readings(
+            "diana_upstream_checks_total",
+            Kind::Counter,
+            "Active checks of each upstream, by their result.",
+            |of| {
+                Reading::numbers(of.check.iter().flat_map(|check| [("passed", check.passed), ("failed", check.failed)]))
+            },
+        )
+        .by("result"),
+        Metric::histogram(
+            "diana_upstream_response_seconds",
+            "Time to the head of the response of each upstream.",
+            |of| &of.totals.response_seconds,
+        ),
+    ];
+
+    /// Returns `true` if it gets requests: it is not ejected, and passes its checks.
+    pub fn is_healthy(&self) -> bool {
+        self.ejected_until.is_none() && self.check.as_ref().is_none_or(|check| check.passing)
+    }
+}
+
+impl CheckStatus {
+    /// Adds other checks of the same upstream: it passes if all pass.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            passing: self.passing && other.passing,
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            error: self.error.or(other.error),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    fn totals(shard: &UpstreamShard) -> UpstreamTotals {
+        let mut totals = UpstreamTotals::default();
+        totals.add(shard);
+        totals
+    }
 
     #[test]
     fn an_aborted_response_is_one_request_and_one_failure() {
-        let (shard, mut totals) = (UpstreamShard::default(), UpstreamTotals::default());
-        shard.response(Duration::from_millis(1));
-        shard.aborted();
-        totals.add(&shard);
-        assert_eq!((totals.requests(), totals.failures()), (1, 1));
+        let shard = UpstreamShard::default();
+        shard.response_seconds.observe(Duration::from_millis(1));
+        shard.aborted.increment();
+        assert_eq!((totals(&shard).requests(), totals(&shard).failures()), (1, 1));
     }
 
     #[test]
     fn a_connection_is_counted_until_it_is_dropped() {
         let shard = Arc::new(UpstreamShard::default());
-        let open = || {
-            let mut totals = UpstreamTotals::default();
-            totals.add(&shard);
-            totals.connections
-        };
         let connections = [shard.connection_opened(), shard.connection_opened()];
-        assert_eq!(open(), 2);
+        assert_eq!(totals(&shard).connections, 2);
         drop(connections);
-        assert_eq!(open(), 0);
+        assert_eq!(totals(&shard).connections, 0);
     }
 }

@@ -34,7 +34,7 @@ impl<H: Handler> Acceptor<H> {
     pub(crate) async fn run(self, listener: tokio::net::TcpListener, stop: watch::Receiver<bool>) {
         let accepted = |accepted: Option<(TcpStream, SocketAddr)>| match accepted {
             Some((socket, peer)) => self.connection(socket, peer),
-            None => self.worker.metrics.connection_rejected(),
+            None => self.worker.metrics.connections_rejected.increment(),
         };
         listen::accept(listener, stop, &self.conn_limit.warnings, accepted).await;
     }
@@ -48,11 +48,11 @@ impl<H: Handler> Acceptor<H> {
             tokio::spawn(serve_connection::serve(handler, self.guard(Admission::Admitted), socket, peer, tls));
         } else if let Ok(place) = self.conn_limit.queue.try_acquire() {
             place.forget();
-            self.worker.metrics.connection_queued();
+            self.worker.metrics.connections_queued.increment();
             let handler = Arc::clone(&self.handler);
             tokio::spawn(serve_queued(handler, self.guard(Admission::Queued), socket, peer, tls));
         } else {
-            self.worker.metrics.connection_rejected();
+            self.worker.metrics.connections_rejected.increment();
         }
     }
 

@@ -41,7 +41,7 @@ impl ClientIo {
             Poll::Pending => self.connection.timeouts.write_blocked(),
             Poll::Ready(Ok(length)) => {
                 self.connection.timeouts.wrote();
-                self.connection.worker.metrics.bytes_out(*length as u64);
+                self.connection.worker.metrics.bytes_out.add(*length as u64);
             }
             Poll::Ready(Err(_)) => {}
         }
@@ -60,7 +60,7 @@ impl AsyncRead for ClientIo {
         let length = buffer.filled().len() - before;
         if length > 0 {
             this.connection.timeouts.read();
-            this.connection.worker.metrics.bytes_in(length as u64);
+            this.connection.worker.metrics.bytes_in.add(length as u64);
         }
         read
     }

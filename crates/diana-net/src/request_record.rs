@@ -115,9 +115,9 @@ impl RequestRecord {
         let wait = verdict.wait().unwrap_or_default() + verdict.queued_for();
         self.decided = SystemClock.now();
         let took = self.decided.since(self.start).saturating_sub(wait);
-        self.connection.worker.metrics.decision(took);
+        self.connection.worker.metrics.decision_seconds.observe(took);
         if !wait.is_zero() {
-            self.connection.worker.metrics.waited(wait);
+            self.connection.worker.metrics.wait_seconds.observe(wait);
         }
         if let Some(fields) = &mut self.log_fields {
             fields.wait = wait;
@@ -142,7 +142,7 @@ impl RequestRecord {
 
     /// Records the upstream that responded, and how long it took.
     pub fn responded(&mut self, upstream: &impl fmt::Display, took: Duration) {
-        self.connection.worker.metrics.upstream(took);
+        self.connection.worker.metrics.upstream_seconds.observe(took);
         if let Some(fields) = &mut self.log_fields {
             fields.upstream = Some(upstream.to_string());
             fields.upstream_took = Some(took);
@@ -158,7 +158,7 @@ impl RequestRecord {
 
     /// Records that the body of the response was aborted.
     pub(crate) fn aborted(&mut self) {
-        self.connection.worker.metrics.upstream_failed();
+        self.connection.worker.metrics.upstream_failures.increment();
         self.outcome = Outcome::Failed;
     }
 

@@ -47,7 +47,7 @@ pub(crate) async fn serve<H: Handler>(
         Ok(None) => return,
         Err(error) => {
             tracing::debug!("the handshake with {peer} failed: {error}");
-            worker.metrics.connection_rejected();
+            worker.metrics.connections_rejected.increment();
             return;
         }
     };

@@ -19,7 +19,7 @@ const TESTED_BY: &[(&str, &[&str])] = &[
     ("crates/diana-gateway/", &["diana-gateway", "diana-server"]),
     ("crates/diana-http/", &["diana-client", "diana-http"]),
     ("crates/diana-import/", &["diana-import", "diana-server"]),
-    ("crates/diana-metrics/", &["diana-metrics", "diana-admin"]),
+    ("crates/diana-metrics/", &["diana-metrics", "diana-admin", "diana-server"]),
     ("crates/diana-net/", &["diana-net", "diana-gateway", "diana-server"]),
     ("crates/diana-macros/", &["diana-macros", "diana-limit"]),
     ("crates/diana-redis/", &["diana-redis"]),

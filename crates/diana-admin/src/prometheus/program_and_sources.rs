@@ -1,11 +1,12 @@
 //! The program and the parts it depends on: sources of the rules, the shared store, certificates; and what is degraded.
 
-use super::text::{Kind, Text};
+use super::text::Text;
 use super::{AdminState, seconds};
 use crate::degraded::PartStatus;
 use crate::{Phase, SnapshotStatus};
 use diana::redis::{Health, LinkStatus};
 use diana_config::{Origin, SourceStatus};
+use diana_metrics::Kind;
 use diana_net::tls::CertificateStatus;
 use std::collections::BTreeMap;
 

@@ -1,48 +1,55 @@
 //! The decisions, waits, keys and memory of each rule.
 //!
-//! At most [`LABELLED`] rules have samples of their own; the others are counted together.
+//! At most [`MAX_RULES`] rules have samples of their own; the others are counted together.
 
-use super::text::{Kind, Text};
-use crate::rules::Counts;
+use super::text::{Text, labelled};
 use diana::redis::RedisStore;
 use diana::ruleset::{CompiledRule, KeyOutcome, RuleCounts, Window};
 use diana::store::KeyUsage;
 use diana::{Engine, Timestamp};
+use diana_metrics::{Kind, Reading};
 use diana_rules::rule::CountedIn;
 use std::time::Duration;
 
 /// The maximum number of rules with samples of their own.
-const LABELLED: usize = 1_000;
-/// The label of the rules that are counted together.
-const OTHERS: &str = "other";
+const MAX_RULES: usize = 1_000;
 
-/// What is exported of a rule, or of several together.
-#[derive(Debug, Default)]
+/// What is exported of a rule.
 struct RuleSample {
-    counts: Counts,
-    waiting: u64,
-    waits: u64,
-    wait_time: Duration,
+    name: String,
+    counts: RuleCounts,
     /// The share of its heaviest key of its denials in the last minute.
     top_key_share: f64,
     /// Its keys in this process; `None` if the shared store counts it.
     usage: Option<KeyUsage>,
 }
 
-impl RuleSample {
-    fn add(&mut self, other: &Self) {
-        self.counts.add(&other.counts);
-        self.waiting += other.waiting;
-        self.waits += other.waits;
-        self.wait_time += other.wait_time;
-        self.top_key_share = self.top_key_share.max(other.top_key_share);
-        if let Some(more) = other.usage {
-            let usage = self.usage.get_or_insert_default();
-            usage.keys += more.keys;
-            usage.bytes += more.bytes;
-        }
-    }
-}
+type Metric = diana_metrics::Metric<RuleSample>;
+
+/// The metrics of each rule that are numbers.
+const METRICS: &[Metric] = &[
+    Metric::with_readings("diana_decisions_total", Kind::Counter, "Decisions of each rule by outcome.", |of| {
+        let RuleCounts { allowed, delayed, denied, rerouted, shadow_denied, .. } = of.counts;
+        let outcomes = [("allowed", allowed), ("delayed", delayed), ("denied", denied), ("rerouted", rerouted)];
+        Reading::numbers(outcomes.into_iter().chain([("shadow_denied", shadow_denied)]))
+    })
+    .by("outcome"),
+    Metric::counter("diana_expression_failures_total", "Failed expressions of each rule.", |of| of.counts.failures),
+    Metric::gauge(
+        "diana_rule_waiting",
+        "Requests that wait for each rule now, in a queue or for a reserved time.",
+        |of| of.counts.waiting,
+    ),
+    Metric::with_readings("diana_rule_keys", Kind::Gauge, "Keys of each rule that is counted in this process.", |of| {
+        Reading::numbers(of.usage.map(|usage| ("", usage.keys as u64)))
+    }),
+    Metric::with_readings(
+        "diana_rule_keys_bytes",
+        Kind::Gauge,
+        "Memory of the keys of each rule that is counted in this process, in bytes.",
+        |of| Reading::numbers(of.usage.map(|usage| ("", usage.bytes as u64))),
+    ),
+];
 
 /// Writes the samples of all rules.
 pub(super) fn rules(text: &mut Text, engine: &Engine) {
@@ -51,7 +58,6 @@ pub(super) fn rules(text: &mut Text, engine: &Engine) {
     let (usage, now) = (engine.local().usage(), engine.now());
     let has_shared = engine.shared::<RedisStore>().is_some();
     let sample = |rule: &CompiledRule| {
-        let RuleCounts { waiting, waits, wait_time, .. } = rule.counted();
         let is_local = !has_shared || rule.counted_in() == CountedIn::Local;
         let usage = is_local.then(|| {
             let limits = rule.all_limits().filter_map(|limit| usage.get(&limit.id()));
@@ -61,34 +67,31 @@ pub(super) fn rules(text: &mut Text, engine: &Engine) {
             })
         });
         RuleSample {
-            counts: Counts::of(rule),
-            waiting,
-            waits,
-            wait_time,
+            name: rule.rule().name.clone(),
+            counts: rule.counted(),
             top_key_share: top_key_share(rule, now),
             usage,
         }
     };
-    let is_too_many = rules.rules().len() > LABELLED;
-    let mut labelled = Vec::new();
-    let mut others = RuleSample::default();
-    for (index, rule) in rules.rules().iter().enumerate() {
-        let (name, sample) = (&*rule.rule().name, sample(rule));
-        // While there are such rules, no rule may have their label as its name.
-        if is_too_many && (index >= LABELLED || name == OTHERS) {
-            others.add(&sample);
-        } else {
-            labelled.push((name, sample));
-        }
+    let samples = rules.rules().iter().map(sample).collect::<Vec<_>>();
+    let labelled = labelled(&samples, MAX_RULES, |rule| &rule.name);
+    text.metrics(METRICS, "rule", &labelled);
+    let help = "How long requests have waited for each rule, whether they were allowed then or not.";
+    text.family("diana_rule_wait_seconds", Kind::Summary, help);
+    for (rule, together) in &labelled {
+        let counts = || together.iter().map(|sample| &sample.counts);
+        let time = counts().map(|counts| counts.wait_time).sum::<Duration>();
+        text.sample("diana_rule_wait_seconds_sum", &[("rule", rule)], time.as_secs_f64());
+        let waits = counts().map(|counts| counts.waits).sum::<u64>();
+        text.sample("diana_rule_wait_seconds_count", &[("rule", rule)], waits);
     }
-    if is_too_many {
-        labelled.push((OTHERS, others));
-    }
-    decisions(text, &labelled);
-    waits(text, &labelled);
-    keys(text, &labelled);
     if rules.has_top_keys() {
-        top_keys(text, &labelled);
+        let help = "Share of the heaviest key of each rule's denials in the last minute.";
+        text.family("diana_top_key_share", Kind::Gauge, help);
+        for (rule, together) in &labelled {
+            let share = together.iter().map(|sample| sample.top_key_share).fold(0.0, f64::max);
+            text.sample("diana_top_key_share", &[("rule", rule)], share);
+        }
     }
     let (keys, bytes) = usage.values().fold((0, 0), |(keys, bytes), of| (keys + of.keys, bytes + of.bytes));
     text.one("diana_keys", Kind::Gauge, "Keys counted in this process.", keys);
@@ -100,54 +103,4 @@ pub(super) fn rules(text: &mut Text, engine: &Engine) {
 fn top_key_share(rule: &CompiledRule, now: Timestamp) -> f64 {
     let top = rule.top_keys(KeyOutcome::Denied, Window::Minute, 1, now);
     top.keys.first().map_or(0.0, |heaviest| heaviest.count as f64 / top.total as f64)
-}
-
-fn top_keys(text: &mut Text, rules: &[(&str, RuleSample)]) {
-    let help = "Share of the heaviest key of each rule's denials in the last minute.";
-    text.family("diana_top_key_share", Kind::Gauge, help);
-    for (rule, sample) in rules {
-        text.sample("diana_top_key_share", &[("rule", rule)], sample.top_key_share);
-    }
-}
-
-fn decisions(text: &mut Text, rules: &[(&str, RuleSample)]) {
-    text.family("diana_decisions_total", Kind::Counter, "Decisions of each rule by outcome.");
-    for (rule, sample) in rules {
-        for (outcome, count) in sample.counts.decisions() {
-            text.sample("diana_decisions_total", &[("rule", rule), ("outcome", outcome)], count);
-        }
-    }
-    let help = "Failed expressions of each rule.";
-    text.family("diana_expression_failures_total", Kind::Counter, help);
-    for (rule, sample) in rules {
-        text.sample("diana_expression_failures_total", &[("rule", rule)], sample.counts.failures);
-    }
-}
-
-fn waits(text: &mut Text, rules: &[(&str, RuleSample)]) {
-    let help = "Requests that wait for each rule now, in a queue or for a reserved time.";
-    text.family("diana_rule_waiting", Kind::Gauge, help);
-    for (rule, sample) in rules {
-        text.sample("diana_rule_waiting", &[("rule", rule)], sample.waiting);
-    }
-    let help = "How long requests have waited for each rule, whether they were allowed then or not.";
-    text.family("diana_rule_wait_seconds", Kind::Summary, help);
-    for (rule, sample) in rules {
-        text.sample("diana_rule_wait_seconds_sum", &[("rule", rule)], sample.wait_time.as_secs_f64());
-        text.sample("diana_rule_wait_seconds_count", &[("rule", rule)], sample.waits);
-    }
-}
-
-fn keys(text: &mut Text, rules: &[(&str, RuleSample)]) {
-    let counted = || rules.iter().filter_map(|(rule, sample)| Some((*rule, sample.usage?)));
-    let help = "Keys of each rule that is counted in this process.";
-    text.family("diana_rule_keys", Kind::Gauge, help);
-    for (rule, usage) in counted() {
-        text.sample("diana_rule_keys", &[("rule", rule)], usage.keys);
-    }
-    let help = "Memory of the keys of each rule that is counted in this process, in bytes.";
-    text.family("diana_rule_keys_bytes", Kind::Gauge, help);
-    for (rule, usage) in counted() {
-        text.sample("diana_rule_keys_bytes", &[("rule", rule)], usage.bytes);
-    }
 }

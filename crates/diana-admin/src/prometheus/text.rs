@@ -3,22 +3,12 @@
 //! A family is begun once and its samples follow it. Metric names are constants and need no escape; label values may
 //! contain anything, and are escaped.
 
-use diana_metrics::Buckets;
+use diana_metrics::{Buckets, Kind, Metric, Reading};
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
 
-/// The type of a family of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A number that only increases.
-    Counter,
-    /// A number that increases and decreases.
-    Gauge,
-    /// Counts of values up to each bound.
-    Histogram,
-    /// The number of values and their sum.
-    Summary,
-}
+/// The label of the subjects that are counted together, since only so many have samples of their own.
+const OTHERS: &str = "other";
 
 /// A page of metrics as it is being written.
 #[derive(Clone, Debug, Default)]
@@ -32,13 +22,7 @@ impl Text {
 
     /// Begins a family.
     pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Summary => "summary",
-        };
-        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {}\n", kind.name()));
     }
 
     /// Writes a sample.
@@ -58,8 +42,28 @@ impl Text {
         self.sample(name, &[], value);
     }
 
+    /// Writes the metrics of these subjects, each under its name; those with the same name are counted together.
+    pub(super) fn metrics<T>(&mut self, metrics: &[Metric<T>], label: &str, subjects: &[(&str, Vec<&T>)]) {
+        for metric in metrics {
+            let read = subjects.iter().map(|(name, together)| (name, metric.read(together)));
+            let read = read.filter(|(_, readings)| !readings.is_empty()).collect::<Vec<_>>();
+            if !read.is_empty() {
+                self.family(metric.name, metric.kind, metric.help);
+            }
+            for (name, (value, reading)) in read.iter().flat_map(|(name, all)| all.iter().map(move |each| (name, each)))
+            {
+                let subject = Some((label, **name)).filter(|(label, _)| !label.is_empty());
+                let labels = subject.into_iter().chain(metric.label.map(|label| (label, *value))).collect::<Vec<_>>();
+                match reading {
+                    Reading::Durations(buckets) => self.buckets(metric.name, &labels, buckets),
+                    number => self.sample(metric.name, &labels, number.number()),
+                }
+            }
+        }
+    }
+
     /// Writes the samples of a histogram.
-    pub(super) fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &Buckets) {
+    fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &Buckets) {
         let with_name = |end: &str| format!("{name}{end}");
         let bucket_name = with_name("_bucket");
         // The last bucket is the total. Reading it again could give another number, and the two samples would differ.
@@ -84,6 +88,21 @@ impl Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// Returns each subject with its name. If there are more than `max`, the others have the name [`OTHERS`] together.
+pub(super) fn labelled<'a, T>(
+    subjects: &'a [T],
+    max: usize,
+    name: impl Fn(&'a T) -> &'a str,
+) -> Vec<(&'a str, Vec<&'a T>)> {
+    let is_too_many = subjects.len() > max;
+    // While there are others, no subject may have their label as its name.
+    let is_other = |(index, subject): &(usize, &'a T)| is_too_many && (*index >= max || name(subject) == OTHERS);
+    let (others, own): (Vec<_>, Vec<_>) = subjects.iter().enumerate().partition(is_other);
+    let own = own.into_iter().map(|(_, subject)| (name(subject), vec![subject]));
+    let others = is_too_many.then(|| (OTHERS, others.into_iter().map(|(_, subject)| subject).collect()));
+    own.chain(others).collect()
 }
 
 /// Escapes the value of a label.

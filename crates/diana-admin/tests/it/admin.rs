@@ -60,7 +60,7 @@ async fn the_page_uses_and_allows_no_other_origin() {
         let new = imported.filter(|path| !parts.contains(path)).collect::<Vec<_>>();
         parts.extend(new);
     }
-    assert_eq!(parts.len(), 13, "{parts:?}");
+    assert_eq!(parts.len(), 14, "{parts:?}");
     assert_eq!(server.get("/page/other.js").await.status, 404);
     assert!(!page.body.contains("style=") && !page.body.contains("onclick"), "no inline style, no inline script");
 }

@@ -98,7 +98,7 @@ async fn totals_are_those_of_the_gateway_and_the_services_with_percentiles() {
     shard.request(Outcome::Denied, Duration::from_micros(20));
     shard.request(Outcome::Rerouted, Duration::from_millis(2));
     shard.request(Outcome::Failed, Duration::from_millis(2));
-    shard.upstream(Duration::from_millis(2));
+    shard.upstream_seconds.observe(Duration::from_millis(2));
     sampled.service.shard(0).batch(4, 5, 6);
     sampled.server.decide("alice").await;
     sampled.server.decide("alice").await;

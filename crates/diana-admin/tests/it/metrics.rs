@@ -1,9 +1,10 @@
 //! The Prometheus metrics: their format, their numbers, and the maximum number of samples.
 
 use crate::support::Server;
-use diana_metrics::{Metrics, Outcome};
+use diana_metrics::{CheckStatus, Metric, Metrics, Outcome, ServiceTotals, Totals, UpstreamStatus, UpstreamTotals};
 use diana_testing::RedisServer;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the samples of a page, by name and labels, after checking its format: each family has its help and type once
@@ -83,16 +84,16 @@ async fn exports_all_counts() {
     shard.request(Outcome::Forwarded, Duration::from_micros(900));
     shard.request(Outcome::Forwarded, Duration::from_millis(20));
     shard.request(Outcome::Denied, Duration::from_micros(20));
-    shard.decision(Duration::from_micros(2));
-    shard.waited(Duration::from_millis(500));
-    shard.upstream(Duration::from_millis(15));
-    shard.upstream_failed();
-    shard.bytes_in(10);
-    shard.bytes_out(20);
+    shard.decision_seconds.observe(Duration::from_micros(2));
+    shard.wait_seconds.observe(Duration::from_millis(500));
+    shard.upstream_seconds.observe(Duration::from_millis(15));
+    shard.upstream_failures.increment();
+    shard.bytes_in.add(10);
+    shard.bytes_out.add(20);
     shard.connection_opened();
     server.metrics.shard(0).connection_opened();
     shard.connection_closed();
-    shard.connection_rejected();
+    shard.connections_rejected.increment();
 
     let samples = scrape(&server).await;
     let is = |name: &str, value: f64| assert_eq!(samples.get(name), Some(&value), "{name}");
@@ -126,6 +127,54 @@ async fn exports_all_counts() {
     let is_absent = |name: &str| assert!(!samples.keys().any(|known| known.starts_with(name)), "{name}");
     // There is no shared store, no upstream, no certificate, and no source of rules that could fail.
     ["diana_store", "diana_upstream_requests", "diana_certificate", "diana_degraded"].into_iter().for_each(is_absent);
+}
+
+/// Whatever a list of metrics has is on the page, with its help and type, and in the status and on the dashboard if it should be.
+#[tokio::test]
+async fn every_metric_of_the_lists_is_exported() {
+    let check = CheckStatus { passing: true, passed: 1, failed: 0, error: None };
+    let upstream = |number: usize| UpstreamStatus {
+        address: format!("http://u{number}"),
+        routes: vec!["/".to_owned()],
+        ejected_until: None,
+        ejections: 1,
+        check: Some(CheckStatus { passing: number != 200, ..check.clone() }),
+        weight: 2,
+        totals: UpstreamTotals::default(),
+    };
+    let upstreams = (0..203).map(upstream).collect::<Vec<_>>();
+    let server = Server::start_with("rules: []", |state| {
+        state.upstreams = Arc::new(move || upstreams.clone());
+        state.services = Arc::new(|| vec![("resp", ServiceTotals::default())]);
+    });
+    let server = server.await;
+    let page = server.get("/metrics").await.body;
+    let status = server.get("/status").await.json();
+    let script = server.get("/page/metrics.js").await.body;
+    assert_exported(Totals::METRICS, &page, &status, &script);
+    assert_exported(ServiceTotals::METRICS, &page, &serde_json::Value::Null, &script);
+    assert_exported(UpstreamStatus::METRICS, &page, &status["upstreams"][0], &script);
+
+    let samples = checked(&page);
+    let others = |name: &str| samples[&format!("diana_upstream_{name}upstream=\"other\"}}")];
+    assert_eq!((others("ejections_total{"), others("weight{"), others("healthy{")), (3.0, 6.0, 0.0));
+    assert_eq!(samples["diana_upstream_checks_total{upstream=\"other\",result=\"passed\"}"], 3.0);
+    assert_eq!(
+        (samples["diana_upstream_healthy{upstream=\"http://u1\"}"], status["upstreams"][0]["weight"].as_u64()),
+        (1.0, Some(2))
+    );
+}
+
+fn assert_exported<T>(metrics: &[Metric<T>], page: &str, status: &serde_json::Value, script: &str) {
+    for metric in metrics {
+        let Metric { name, help, .. } = metric;
+        let family = format!("# HELP {name} {help}\n# TYPE {name} {}\n{name}", metric.kind.name());
+        assert!(page.contains(&family), "{family}");
+        if let Some(field) = metric.field {
+            assert!(!status[field].is_null(), "{name}: {field}");
+            assert_eq!(script.contains(&format!("[\"{field}\",\"{help}\"]")), metric.is_shown, "{name}: {script}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -191,7 +240,7 @@ fn concurrent_counts_are_not_lost() {
             scope.spawn(move || {
                 for index in 0..10_000_u64 {
                     shard.request(Outcome::Forwarded, Duration::from_nanos(index));
-                    shard.bytes_in(2);
+                    shard.bytes_in.add(2);
                     shard.connection_opened();
                     shard.connection_closed();
                 }

@@ -52,7 +52,7 @@ pub(super) enum ConnAge {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.endpoint.counts.request_ended();
+        self.endpoint.counts.in_flight.decrement();
         if self.is_load {
             self.endpoint.shared.load.remove();
         }
@@ -72,7 +72,7 @@ impl Endpoint {
 
     /// Counts a request, until the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
-        self.counts.request_began();
+        self.counts.in_flight.increment();
         let is_load = self.shared.load.add();
         InFlight { endpoint: Arc::clone(self), is_load }
     }
@@ -105,8 +105,8 @@ impl Endpoint {
             tracing::debug!("upstream {}: {error}", self.upstream);
             return;
         }
-        self.metrics.upstream_failed();
-        self.counts.unanswered();
+        self.metrics.upstream_failures.increment();
+        self.counts.unanswered.increment();
         if self.shared.health.failed(now) {
             tracing::warn!("upstream {} ejected: {error}", self.upstream);
         } else {

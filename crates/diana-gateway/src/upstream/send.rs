@@ -126,8 +126,8 @@ impl Upstreams {
             let body = match sent {
                 Ok(response) => {
                     let took = SystemClock.now().since(*sending.start);
-                    self.metrics.upstream(took);
-                    in_flight.endpoint.counts.response(took);
+                    self.metrics.upstream_seconds.observe(took);
+                    in_flight.endpoint.counts.response_seconds.observe(took);
                     discard(response);
                     PacedUpload::empty()
                 }
@@ -187,10 +187,10 @@ impl Upstreams {
         let required = if is_untouched { Require::Nothing } else { Require::Healthy };
         let next = sending.balancer.other(now, &sending.failed, required)?;
         if !retries.try_retry(now) {
-            endpoint.counts.retry_denied();
+            endpoint.counts.retries_denied.increment();
             return None;
         }
-        endpoint.counts.retried();
+        endpoint.counts.retries.increment();
         Some(next)
     }
 

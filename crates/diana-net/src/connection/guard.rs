@@ -67,7 +67,7 @@ impl ConnGuard {
 
     pub(crate) fn refuse(&mut self) {
         self.admission = Admission::Refused;
-        self.worker.metrics.connection_rejected();
+        self.worker.metrics.connections_rejected.increment();
         if self.conn_limit.warnings.check() {
             tracing::warn!(
                 "refusing new connections: {} are open (`bounds.connections`)",
@@ -78,7 +78,7 @@ impl ConnGuard {
 
     fn leave_queue(&self) {
         self.conn_limit.queue.add_permits(1);
-        self.worker.metrics.connection_dequeued();
+        self.worker.metrics.connections_queued.decrement();
     }
 
     /// Whether the connection may be served.

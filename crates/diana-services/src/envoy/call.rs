@@ -54,7 +54,7 @@ impl hyper::service::Service<http::Request<Incoming>> for CallService {
         let body = CallBody { body, kind, timeouts: self.timeouts.clone(), timeout: None };
         let (state, peer) = (Arc::clone(&self.state), self.peer);
         let Some(memory) = state.options.memory.reserve(CALL_MEMORY) else {
-            state.metrics().failed();
+            state.metrics().failed.increment();
             return Box::pin(std::future::ready(Ok(no_memory().into_http())));
         };
         match head.uri.path() {

@@ -111,18 +111,18 @@ impl<B: hyper::body::Body<Data = Bytes, Error = Status> + Unpin> UnaryCall<B> {
         result: Result<(R, Allowed), Status>,
     ) -> Response<Body> {
         if let Some(start) = self.start {
-            state.metrics().answered(SystemClock.now().since(start));
+            state.metrics().answer_seconds.observe(SystemClock.now().since(start));
         }
         match result {
             Ok((message, allowed)) => {
                 match allowed {
-                    Allowed::Yes => state.metrics().allowed(),
-                    Allowed::No => state.metrics().denied(),
+                    Allowed::Yes => state.metrics().allowed.increment(),
+                    Allowed::No => state.metrics().denied.increment(),
                 }
                 response(&message, self.memory)
             }
             Err(status) => {
-                state.metrics().failed();
+                state.metrics().failed.increment();
                 status.into_http()
             }
         }

@@ -172,7 +172,7 @@ impl Session {
     pub(super) fn record(&self, replies: &mut ReplyBuffer, start: Timestamp) {
         let counts = std::mem::take(&mut replies.counts);
         if counts.allowed + counts.denied > 0 {
-            self.state.shard().answered(SystemClock.now().since(start));
+            self.state.shard().answer_seconds.observe(SystemClock.now().since(start));
         }
         self.state.shard().batch(counts.allowed, counts.denied, counts.errors);
     }

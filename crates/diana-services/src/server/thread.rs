@@ -101,7 +101,7 @@ impl ServiceThread {
                 let accepted = move |accepted: Option<(TcpStream, SocketAddr)>| {
                     let guard = || ConnGuard::new(&own_connections, number, alive.clone());
                     let Some(((socket, peer), guard)) = accepted.and_then(|accepted| Some((accepted, guard()?))) else {
-                        own_connections.metrics.shard(number).connection_rejected();
+                        own_connections.metrics.shard(number).rejected.increment();
                         return;
                     };
                     tokio::spawn(connection(guard, service.clone(), socket, peer, tls.clone(), own_stop.clone()));
@@ -162,7 +162,7 @@ async fn connection(
     };
     match accepted {
         Ok(Ok(stream)) => serve(service, stream, peer, stop).await,
-        _ => guard.connections.metrics.shard(guard.thread).connection_rejected(),
+        _ => guard.connections.metrics.shard(guard.thread).rejected.increment(),
     }
 }
 

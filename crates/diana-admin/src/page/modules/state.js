@@ -1,5 +1,11 @@
 // The state of the program: phase, degraded parts, rule source, counts, upstreams, certificates.
 import { ago, at, badge, bytes, list, make, milliseconds, number, setHidden, setText } from './dom.js';
+import { GATEWAY, UPSTREAM } from './metrics.js';
+
+const words = field => field.replaceAll('_', ' ');
+
+// The columns of the metrics that are shown; their help is the tooltip.
+at('upstreams-weight').after(...UPSTREAM.map(([field, help]) => make('th', { scope: 'col', className: 'number', title: help, textContent: words(field) })));
 
 export function showState(status) {
   at('phase').className = `badge ${status.phase === 'ready' ? 'good' : 'warn'}`;
@@ -85,7 +91,7 @@ function showStore(status) {
   list(at('store'), [
     ['in this process', `${number(status.keys)} keys, ${bytes(status.key_bytes)}`],
     ...shared,
-    ['connections', number(status.connections)],
+    ...GATEWAY.map(([field]) => [words(field), number(status[field] ?? 0)]),
     ['traffic', `${bytes(status.bytes_in)} in, ${bytes(status.bytes_out)} out`],
     ['dropped log lines', status.access_log_dropped === undefined ? undefined : number(status.access_log_dropped)],
     ...(status.certificates || []).map(certificate => [`certificate ${certificate.names.join(', ')}`, `expires in ${span(certificate.not_after)}`]),
@@ -106,7 +112,7 @@ function showUpstreams(status) {
     if (check) state.title = `${number(check.passed)} checks passed, ${number(check.failed)} failed${check.error ? `; the last one: ${check.error}` : ''}`;
     const retries = upstream.retries_denied ? `${number(upstream.retries)} (${number(upstream.retries_denied)} denied)` : number(upstream.retries ?? 0);
     return make('tr', {}, make('th', { scope: 'row' }, make('bdi', { className: 'key', textContent: upstream.address })), make('td', {}, state),
-      cell(number(upstream.weight ?? 1), 'number wide'), cell(number(upstream.requests)), cell(number(upstream.failures)), cell(retries, 'number wide'), cell(milliseconds(upstream.p50_ms), 'number wide'), cell(milliseconds(upstream.p99_ms)),
+      cell(number(upstream.weight ?? 1), 'number wide'), ...UPSTREAM.map(([field]) => cell(number(upstream[field] ?? 0))), cell(retries, 'number wide'), cell(milliseconds(upstream.p50_ms), 'number wide'), cell(milliseconds(upstream.p99_ms)),
       cell(number(upstream.in_flight ?? 0), 'number wide'), cell(number(upstream.connections ?? 0), 'number wide'));
   }));
 }

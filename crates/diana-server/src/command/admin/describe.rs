@@ -4,8 +4,9 @@
 
 mod audit;
 
-use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, UpstreamCheck, WhatIf};
+use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, UpstreamCheck, WhatIf, shown};
 use crate::command::output::{count_of, visible};
+use diana_metrics::{Totals, UpstreamStatus};
 
 /// `1,234,567`
 pub(crate) fn number(count: u64) -> String {
@@ -129,7 +130,7 @@ impl Status {
         let requests = requests.collect::<Vec<_>>().join(", ");
         line("requests", if requests.is_empty() { "none yet".to_owned() } else { requests });
         line("keys", format!("{} in {}", number(self.keys), bytes(self.key_bytes)));
-        line("connections", number(self.connections));
+        shown(Totals::METRICS, &self.fields).for_each(|(name, count)| line(&name, number(count)));
         if let Some(store) = self.store.as_ref().filter(|store| store.up) {
             let instances = usize::try_from(store.instances).unwrap_or(usize::MAX);
             line("redis", format!("reachable, {}", count_of(instances, "instance")));
@@ -143,10 +144,11 @@ impl Status {
                 }
                 _ => "ejected".to_owned(),
             };
-            let (requests, failures) = (number(upstream.requests), number(upstream.failures));
+            let counts = shown(UpstreamStatus::METRICS, &upstream.fields);
+            let counts = counts.map(|(name, count)| format!(", {} {name}", number(count))).collect::<String>();
             let times = [("p50", upstream.p50_ms), ("p99", upstream.p99_ms)].into_iter();
             let times = times.filter_map(|(name, ms)| Some(format!(", {name} {:.1} ms", ms?))).collect::<String>();
-            line("upstream", format!("{} {health}, {requests} requests, {failures} failures{times}", upstream.address));
+            line("upstream", format!("{} {health}{counts}{times}", upstream.address));
         }
         for certificate in &self.certificates {
             let names = certificate.names.join(", ");

@@ -2,8 +2,19 @@
 //!
 //! Missing fields are empty, and unknown ones are ignored: the server may be older or newer than this program.
 
+use diana_metrics::Metric;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// The fields that a struct does not name, among them the metrics.
+pub(crate) type Fields = BTreeMap<String, Value>;
+
+/// Returns the metrics that are shown, each with its name.
+pub(crate) fn shown<T>(metrics: &[Metric<T>], fields: &Fields) -> impl Iterator<Item = (String, u64)> {
+    let shown = metrics.iter().filter(|metric| metric.is_shown).filter_map(|metric| metric.field);
+    shown.map(|field| (field.replace('_', " "), fields.get(field).and_then(Value::as_u64).unwrap_or_default()))
+}
 
 /// `/status`
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -13,7 +24,8 @@ pub(crate) struct Status {
     pub(crate) phase: String,
     pub(crate) started: String,
     pub(crate) requests: BTreeMap<String, u64>,
-    pub(crate) connections: u64,
+    #[serde(flatten)]
+    pub(crate) fields: Fields,
     pub(crate) keys: u64,
     pub(crate) key_bytes: u64,
     pub(crate) rules: u64,
@@ -66,8 +78,8 @@ pub(crate) struct Upstream {
     pub(crate) address: String,
     pub(crate) healthy: bool,
     pub(crate) check: Option<UpstreamCheck>,
-    pub(crate) requests: u64,
-    pub(crate) failures: u64,
+    #[serde(flatten)]
+    pub(crate) fields: Fields,
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
 }

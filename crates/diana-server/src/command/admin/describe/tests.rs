@@ -110,3 +110,15 @@ fn the_status_is_one_line_for_each_part() {
          connections  0\n"
     );
 }
+
+#[test]
+fn the_status_has_the_metrics_that_are_shown() {
+    let response = r#"{"connections": 1200, "bytes_in": 7, "upstreams": [
+        {"address": "http://u", "healthy": true, "requests": 3, "failures": 1, "retries": 5, "p50_ms": 2}]}"#;
+    let text = serde_json::from_str::<Status>(response).unwrap().describe("");
+    assert!(
+        text.contains("\nconnections  1,200\nupstream     http://u healthy, 3 requests, 1 failures, p50 2.0 ms\n"),
+        "{text}"
+    );
+    assert!(!text.contains("bytes_in") && !text.contains('7') && !text.contains("retries"), "{text}");
+}
