@@ -17,6 +17,7 @@ mod override_inherit;
 
 use crate::algorithm::{AlgorithmOptions, DynAlgorithm};
 use crate::registry::Registry;
+pub use concurrent::HeldUntil;
 use diana_core::{MinInterval, Properties, Quota, Restores, SlidingLog, Total};
 use diana_document::Problem;
 use diana_document::map_reader::{MapReader, all, empty, nearest};
@@ -53,6 +54,17 @@ impl LimitRule {
         };
         let nanos = u128::from(queue) * quota.period().as_nanos() / u128::from(quota.permits());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Describes the limit, in the words of its algorithm.
+    pub(crate) fn describe(&self) -> String {
+        let description = self.configured.describe(self.written.parse().ok());
+        description.unwrap_or_else(|| format!("{} by `{}`", self.written, self.algorithm))
+    }
+
+    /// Describes several limits that all apply.
+    pub(crate) fn describe_all(limits: &[Self]) -> String {
+        limits.iter().map(Self::describe).collect::<Vec<_>>().join(", and ")
     }
 
     /// Drops how it is written and where: what is left decides.

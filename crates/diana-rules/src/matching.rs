@@ -9,33 +9,28 @@ pub(crate) mod glob;
 mod host;
 pub mod index;
 mod name_map;
-pub(crate) mod networks;
 mod normal_segment;
 pub(crate) mod parse;
 pub(crate) mod path;
 mod path_syntax_hint;
 mod request_view;
+pub(crate) mod schema;
 
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
+use crate::names_in_scope::NamesOfMatch;
+use crate::networks::Networks;
+pub use crate::networks::parse_network;
+pub use crate::registry::Matcher;
 use descriptor::DescriptorMatch;
 use glob::Glob;
 use host::HostPattern;
 pub use host::{is_valid_host, split_host};
-use networks::Networks;
-pub use networks::parse_network;
 pub use normal_segment::{escaped_byte, normal_segment, push_normal};
 use path::PathPattern;
 pub use request_view::{NeededAttributes, Normalised, RequestView, WithParameters};
 use std::fmt;
 use std::sync::Arc;
-
-/// A custom condition that a rule names in its `match`. Register it with
-/// [`Registry::matcher`](crate::Registry::matcher).
-pub trait Matcher: fmt::Debug + Send + Sync {
-    /// Returns `true` if the rule applies to this request.
-    fn matches(&self, request: &dyn Attributes) -> bool;
-}
 
 /// The conditions that select the requests of a rule.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +106,16 @@ pub enum When {
     Holds,
     /// The expression failed, which counts as a match: an error must not disable a limit.
     Failed,
+}
+
+impl NamesOfMatch for Match {
+    fn has_parameter(&self, name: &str) -> bool {
+        self.paths.iter().any(|path| path.has_parameter(name))
+    }
+
+    fn arguments(&self) -> Option<&[Box<str>]> {
+        self.call.as_deref()
+    }
 }
 
 impl Match {

@@ -2,13 +2,13 @@
 
 use super::RuleFile;
 use crate::attributes::{Attribute, SyntheticRequest};
-use crate::describe::{and, bytes};
 use crate::expression::Expression;
 use crate::limit::LimitRule;
 use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::rule::{Missing, Mode, OnStatus, Rule};
+use crate::words::{and, bytes};
 use diana_core::Restores;
 use diana_document::Problem;
 use diana_document::Span;

@@ -3,12 +3,12 @@
 use super::descriptor::DescriptorMatch;
 use super::glob::Glob;
 use super::host::HostPattern;
-use super::networks::{Networks, parse_network};
 use super::path_syntax_hint;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::identity::invalid_name;
 use crate::names_in_scope::{NamesInScope, Wanted};
+use crate::networks::{Networks, parse_network};
 use diana_document::Problem;
 use diana_document::map_reader::{MapReader, nearest};
 use diana_document::scalar;

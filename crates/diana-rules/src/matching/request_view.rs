@@ -2,10 +2,9 @@
 
 use super::Match;
 use super::host::normalised;
-use super::networks::canonical;
 use super::path::PathPattern;
 use crate::attributes::{Attribute, Attributes, DescriptorEntry, Doubt};
-use crate::rule::Rule;
+use crate::networks::canonical;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
@@ -43,11 +42,10 @@ impl NeededAttributes {
         }
     }
 
-    /// Adds the attributes that a rule's lists read: `allow` and `deny` compare keys, which may be paths.
+    /// Adds the attributes that a rule with lists reads: `allow` and `deny` compare keys, which may be paths.
     #[must_use]
-    pub fn with_lists_of(self, rule: &Rule) -> Self {
-        let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
-        Self { other_paths: self.other_paths || has_lists, ..self }
+    pub fn with_lists(self) -> Self {
+        Self { other_paths: true, ..self }
     }
 }
 

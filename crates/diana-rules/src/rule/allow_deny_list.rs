@@ -3,11 +3,11 @@
 use super::Rule;
 use super::option::{Reader, RuleOption};
 use crate::attributes::{Attributes, SEVERAL};
-use crate::describe::some;
+use crate::json_schema::one_or_any;
 use crate::key::{KeyBytes, KeySpec};
 use crate::matching::RequestView;
-use crate::matching::networks::{Networks, parse_network};
-use crate::schema::one_or_any;
+use crate::networks::{Networks, parse_network};
+use crate::words::some;
 use diana_document::{Node, Problem, Value, scalar};
 use hashbrown::HashSet;
 use serde_json::json;

@@ -2,8 +2,8 @@
 
 use super::option::{Combination, RuleOption, all};
 use super::{Missing, Rule};
+use crate::json_schema::reference_with;
 use crate::limit::LIMITS;
-use crate::schema::reference_with;
 use diana_document::scalar;
 
 pub(super) const OPTIONS: &[RuleOption] = &[RuleOption {

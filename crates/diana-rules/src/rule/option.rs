@@ -9,7 +9,7 @@ use super::{
     storage,
 };
 use crate::limit::{LimitRule, LimitStyle};
-use crate::logged_keys::LogLevel;
+use crate::log_level::LogLevel;
 use crate::names_in_scope::NamesInScope;
 use crate::registry::Registry;
 use crate::response::CustomResponse;

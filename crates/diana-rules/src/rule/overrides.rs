@@ -4,10 +4,10 @@
 
 use super::Rule;
 use super::option::RuleOption;
-use crate::describe::{all_limits, some};
 use crate::key::{KeyBytes, KeySpec};
 use crate::limit::{LimitRule, LimitStyle};
 use crate::registry::Registry;
+use crate::words::some;
 use diana_document::map_reader::{MapReader, empty};
 use diana_document::{Node, Problem, Span, Value, scalar};
 use serde_json::json;
@@ -44,7 +44,7 @@ fn describe(rule: &Rule) -> Option<String> {
     let each = rule.overrides.iter().map(|own| {
         // An IPv6 address is counted by its /64 network.
         let key = rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
-        format!("{key} has {}", all_limits(&own.limits))
+        format!("{key} has {}", LimitRule::describe_all(&own.limits))
     });
     (!rule.overrides.is_empty()).then(|| some(each, "; "))
 }
