@@ -70,6 +70,6 @@ fn notes(rule: &Rule) -> Vec<String> {
     let edge = without_edge.map(|settings| format!("{settings} never allows more than the limit across an edge"));
     let held = (rule.held_until == HeldUntil::UpstreamDone)
         .then(|| "a permit is held until the upstream has responded, even if the client disconnects".to_owned());
-    let options = option::all().filter_map(|option| (option.describe)(rule));
+    let options = option::rule_options().filter_map(|option| (option.describe)(rule));
     edge.into_iter().chain(held).chain(options).collect()
 }

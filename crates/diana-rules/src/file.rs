@@ -245,10 +245,10 @@ impl RuleFile {
         let Value::Map(entries) = &tree.value else { return warnings };
         // A document from a config server has none of the local sections.
         let entry = |name: &str| entries.iter().find(|entry| entry.key == name);
-        let own = self.sections.warnings().filter_map(|(name, what, fix)| {
+        let of_sections = self.sections.warnings().filter_map(|(name, what, fix)| {
             Some(Problem::new(entry(name)?.span, format!("warning: {what}")).expected(fix))
         });
-        warnings.extend(own);
+        warnings.extend(of_sections);
         warnings
     }
 

@@ -83,12 +83,12 @@ pub(crate) fn credential(rule: &Rule, identity: &Identity) -> Option<String> {
         }
         _ => false,
     };
-    let own = rule.by.attributes().find_map(|attribute| match attribute {
+    let credential_name = rule.by.attributes().find_map(|attribute| match attribute {
         Attribute::Named(name) => {
             let source = identity.source_of(name).filter(|source| is_secret(source))?;
             Some(format!("`{name}`, which is {source}"))
         }
         attribute => is_secret(attribute).then(|| format!("`{attribute}`")),
     });
-    own.filter(|_| !rule.by.is_each_request())
+    credential_name.filter(|_| !rule.by.is_each_request())
 }

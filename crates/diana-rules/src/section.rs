@@ -181,10 +181,10 @@ impl Sections {
 
     /// Reports an address on which another section listens already. Port 0 is a different port each time.
     fn check_addresses(&self, name: &str, section: &dyn AnySection, at: Span, problems: &mut Vec<Problem>) {
-        let own = section.listens_on();
+        let addresses = section.listens_on();
         for (other, earlier) in self.0.iter().filter_map(|(other, earlier)| Some((other, earlier.as_ref()?))) {
             let taken = earlier.listens_on();
-            if let Some(twice) = own.iter().find(|own| own.port() != 0 && taken.contains(own)) {
+            if let Some(twice) = addresses.iter().find(|address| address.port() != 0 && taken.contains(address)) {
                 let problem = Problem::new(at, format!("address {twice} is already used by `{other}`"));
                 problems.push(problem.expected(format!("use another address for `{name}`")));
             }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let of_limit = |field: &str| limit_field(field, registry);
     let mut rule = requiring(object("one rule", &LimitRule::fields(registry), of_limit), &["name"]);
-    for option in option::all() {
+    for option in option::rule_options() {
         rule["properties"][option.name] = (option.schema)(registry);
     }
     let limiting = Rule::limiting_fields().map(|field| json!({"required": [field]}));
