@@ -231,12 +231,12 @@ impl<T> Pool<T> {
 
     /// The maximum number of resources: its own size, or the limit of its source if that is smaller.
     pub fn size(&self) -> u64 {
-        let own = self.shared.permits.limit();
+        let own_size = self.shared.permits.limit();
         #[cfg(feature = "async")]
         if let Some(limit) = self.shared.settings.source.as_ref().and_then(|source| source.permits.limit()) {
-            return own.min(limit);
+            return own_size.min(limit);
         }
-        own
+        own_size
     }
 
     /// The number of resources in use.

@@ -63,8 +63,8 @@ impl Kind {
 
 /// Returns the limit's algorithm with its script, or why it can't be stored on Redis.
 pub(crate) fn scripted_algorithm(limit: &Limit) -> LookupResult {
-    let found = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
-    found.unwrap_or_else(|| Err("the algorithm has no Redis script; count it in process".to_owned()))
+    let scripted = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
+    scripted.unwrap_or_else(|| Err("the algorithm has no Redis script; count it in process".to_owned()))
 }
 
 /// Returns the algorithm that wrote `parameters` at the head of a state.

@@ -163,14 +163,14 @@ impl StateCache {
             if !is_cached && !should_cache {
                 continue;
             }
-            let Some(seen) = &item.seen else { continue };
+            let Some(view) = &item.view else { continue };
             if self.invalidations[index].load(Ordering::Acquire) != query.invalidations[index] {
                 // This entry may have been invalidated, and the reply may be older than that.
                 shard.remove(&item.name);
                 continue;
             }
-            match item.config.algorithm.cache_state(seen, &item.ask) {
-                Some(state) => shard.put(item, state, seen.at, query.at, is_granted),
+            match item.config.algorithm.cache_state(view, &item.ask) {
+                Some(state) => shard.put(item, state, view.at, query.at, is_granted),
                 None => shard.remove(&item.name),
             }
         }
@@ -222,11 +222,11 @@ fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
         if answer.status().remaining >= item.ask.cost.get() {
             return false;
         }
-        let next = |seen: &ScriptView| {
+        let next = |view: &ScriptView| {
             let algorithm = &item.config.algorithm;
-            algorithm.answer_from_cache(&algorithm.cache_state(seen, &item.ask)?, &item.ask, seen.at)
+            algorithm.answer_from_cache(&algorithm.cache_state(view, &item.ask)?, &item.ask, view.at)
         };
-        item.seen.as_ref().and_then(next).is_some_and(|next| !next.is_granted())
+        item.view.as_ref().and_then(next).is_some_and(|next| !next.is_granted())
     })
 }
 

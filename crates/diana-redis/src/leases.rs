@@ -192,10 +192,10 @@ impl LeasePools {
     ) -> (Option<Block>, Option<diana_core::Status>) {
         let context = self.client.context(item.ask.local_now);
         // At most half of the remaining permits, so that one instance never takes all of them.
-        let Ok(seen) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), context).await else {
+        let Ok(answers) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), context).await else {
             return (None, None);
         };
-        let remaining = seen.first().map_or(0, |answer| answer.status().remaining);
+        let remaining = answers.first().map_or(0, |answer| answer.status().remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
         item.ask.cost = cost;
         item.ask.ticket = self.client.ticket();

@@ -54,13 +54,13 @@ pub(crate) trait ScriptedAlgorithm: Algorithm {
     fn extend_args(&self, _args: &mut Args, _receipt: &Receipt, _permits_for: Duration) {}
 
     /// Parses the state that the script read. Not needed where [`answer_to`](Self::answer_to) does not use it.
-    fn seen(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
+    fn parse_state(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
         None
     }
 
     /// Computes the algorithm's answer from the state that the script read. `None` if the state is invalid.
     fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
-        Some(self.answer_to_state(self.seen(numbers, now)?, ask, now, effect))
+        Some(self.answer_to_state(self.parse_state(numbers, now)?, ask, now, effect))
     }
 
     /// Computes the algorithm's answer from `state`.
@@ -80,7 +80,7 @@ pub(crate) trait ScriptedAlgorithm: Algorithm {
         now: Timestamp,
         effect: Effect,
     ) -> Option<CachedState<Self::State>> {
-        let mut state = self.seen(numbers, now)?;
+        let mut state = self.parse_state(numbers, now)?;
         if effect == Effect::Taken {
             let _ = self.take(&mut state, now, ask.cost, ask.max_wait);
         }

@@ -465,8 +465,8 @@ impl Inner {
             return Ok(Ok(()));
         }
         let items = self.client.items(asks, now, MaxWait::NONE)?;
-        let own = items.gather(decision);
-        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.config.algorithm.holds());
+        let gathered = items.gather(decision);
+        let held = items.items.into_iter().zip(gathered.answers()).filter(|(item, _)| item.config.algorithm.holds());
         let held = held.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?)));
         let mut held = held.collect::<Vec<_>>();
         Ok(self.client.apply_receipts(Op::Extend, &mut held, ParameterSource::Own, self.client.context(now)).await)

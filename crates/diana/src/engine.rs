@@ -306,8 +306,8 @@ impl Engine {
     fn move_keys(&self, moves: &[Move<'_>]) {
         let now = self.now();
         let status = |limit, key: &[u8]| {
-            let seen = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, MaxWait::NONE);
-            seen.answers().first().map(diana_core::Answer::status)
+            let peeked = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, MaxWait::NONE);
+            peeked.answers().first().map(diana_core::Answer::status)
         };
         for Move { key, from, to } in moves {
             let (Some(before), Some(after)) = (status(from, key), status(to, key)) else { continue };

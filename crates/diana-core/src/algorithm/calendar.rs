@@ -75,8 +75,8 @@ impl Calendar {
 
 impl CalendarZone {
     pub(crate) fn new(unit: Calendar, zone: &str) -> Result<Self, InvalidWindow> {
-        let found = TimeZone::get(zone).ok().filter(|found| !found.is_unknown());
-        let zone = found.ok_or_else(|| InvalidWindow::TimeZone(zone.to_owned()))?;
+        let known_zone = TimeZone::get(zone).ok().filter(|zone| !zone.is_unknown());
+        let zone = known_zone.ok_or_else(|| InvalidWindow::TimeZone(zone.to_owned()))?;
         Ok(Self { unit, zone })
     }
 

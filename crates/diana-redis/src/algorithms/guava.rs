@@ -44,7 +44,7 @@ pub(super) fn refund_args(smooth: &SmoothRate, args: &mut Args, receipt: &Receip
     }
 }
 
-pub(super) fn seen(numbers: Numbers<'_>) -> Option<SmoothState> {
+pub(super) fn parse_state(numbers: Numbers<'_>) -> Option<SmoothState> {
     Some(SmoothState::new(numbers.real(0)?, numbers.whole(1)?))
 }
 

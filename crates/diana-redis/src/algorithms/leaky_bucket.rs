@@ -64,7 +64,7 @@ impl ScriptedAlgorithm for LeakyBucket {
         args.push(fractions.denominator());
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<LeakyBucketState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<LeakyBucketState> {
         let time = Time { micros: numbers.whole(0)?, numerator: numbers.whole(1)? };
         Some(LeakyBucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }

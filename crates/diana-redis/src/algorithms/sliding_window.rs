@@ -89,7 +89,7 @@ impl ScriptedAlgorithm for SlidingWindow {
         push(self, args);
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SlidingWindowState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SlidingWindowState> {
         Some(SlidingWindowState::from_counts(self, counts(numbers.text(0)?)?))
     }
 

@@ -289,7 +289,7 @@ mod tests {
         let min_expiry = Duration::ZERO;
         let ask =
             AskArgs { cost: cost(granted), max_wait, local_now, ticket: 0, permits_for, stored: None, min_expiry };
-        debts.add(&[Item { config, name: b"x".to_vec(), ask, seen: None }])
+        debts.add(&[Item { config, name: b"x".to_vec(), ask, view: None }])
     }
 
     /// Begins to charge the key.

@@ -75,8 +75,8 @@ impl Counters {
 
     /// Updates how many instances were seen alive. A lower number is accepted only after it was seen for
     /// `accepted_after`.
-    pub(crate) fn learn_instances(&self, seen: u64, now: Timestamp, accepted_after: Duration) {
-        self.instances.lock().learn(seen, now, accepted_after);
+    pub(crate) fn learn_instances(&self, alive: u64, now: Timestamp, accepted_after: Duration) {
+        self.instances.lock().learn(alive, now, accepted_after);
     }
 
     /// Restarts the time for which a lower number must be seen: there was an outage.

@@ -56,8 +56,8 @@ impl Inner {
                 taken.refund(context.now);
                 op = Op::Peek;
                 // The permits taken before are refunded, so those states return to their previous values.
-                for seen in items.iter_mut().filter_map(|item| item.seen.as_mut()) {
-                    seen.effect = Effect::None;
+                for view in items.iter_mut().filter_map(|item| item.view.as_mut()) {
+                    view.effect = Effect::None;
                 }
             }
         }

@@ -38,17 +38,17 @@ impl Inner {
             return Ok(None);
         }
         let items = self.client.items(asks, now, MaxWait::NONE)?;
-        let own = items.gather(decision);
+        let gathered = items.gather(decision);
         let receipts = match (DecidedBy::of(decision), &self.leases) {
             (DecidedBy::LocalCounts(number), _) => {
-                self.fallback.refund(&items.items, (&own, number), self.instances(), now)
+                self.fallback.refund(&items.items, (&gathered, number), self.instances(), now)
             }
             (DecidedBy::Lease, Some(leases)) => {
-                leases.refund(&items.items, &own);
+                leases.refund(&items.items, &gathered);
                 Vec::new()
             }
             _ => {
-                let taken = items.items.into_iter().zip(own.answers());
+                let taken = items.items.into_iter().zip(gathered.answers());
                 taken.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?))).collect()
             }
         };

@@ -60,8 +60,8 @@ impl LocalDebts {
             self.debts.reclaim(now);
             self.is_owed.store(!self.debts.is_empty(), Ordering::Release);
         }
-        let seen = LocalStore::peek(&self.debts, &[Ask::one(&self.limit, name)], now, MaxWait::NONE);
-        let debt = seen.answers().first().map_or(Duration::ZERO, |answer| answer.status().reset);
+        let peeked = LocalStore::peek(&self.debts, &[Ask::one(&self.limit, name)], now, MaxWait::NONE);
+        let debt = peeked.answers().first().map_or(Duration::ZERO, |answer| answer.status().reset);
         if debt.is_zero() {
             return debt;
         }

@@ -277,10 +277,10 @@ impl EngineState {
 
     /// Reads the current status of the keys of a decision.
     fn read_statuses(&self, verdict: &Verdict, scope: Scope, after: &mut [Answer], now: Timestamp) {
-        let seen = LocalStore::peek(&self.counts.store, &verdict.asks(scope), now, MaxWait::FOREVER);
-        for ((answer, seen), (_, limit)) in after.iter_mut().zip(seen.answers()).zip(verdict.limits_in(scope)) {
+        let peeked = LocalStore::peek(&self.counts.store, &verdict.asks(scope), now, MaxWait::FOREVER);
+        for ((answer, current), (_, limit)) in after.iter_mut().zip(peeked.answers()).zip(verdict.limits_in(scope)) {
             if is_settled(limit) {
-                *answer = answer.with_status(seen.status());
+                *answer = answer.with_status(current.status());
             }
         }
     }

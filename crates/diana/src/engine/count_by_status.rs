@@ -108,24 +108,24 @@ impl EngineState {
     /// store, which is updated later.
     fn report_charges_by_status(&self, verdict: &mut Verdict, costs: &ActualCost) {
         for index in 0..verdict.decisions.len() {
-            let of = &verdict.decisions[index];
-            if !matches!(of.scope, Scope::Look(_)) {
+            let scoped = &verdict.decisions[index];
+            if !matches!(scoped.scope, Scope::Look(_)) {
                 continue;
             }
-            let is_local = of.is_local;
-            let seen = is_local
+            let is_local = scoped.is_local;
+            let statuses = is_local
                 .then(|| {
-                    LocalStore::peek(&self.counts.store, &verdict.asks(of.scope), self.counts.now(), MaxWait::NONE)
+                    LocalStore::peek(&self.counts.store, &verdict.asks(scoped.scope), self.counts.now(), MaxWait::NONE)
                 })
-                .map(|seen| seen.answers().iter().map(Answer::status).collect::<SmallVec<[Status; 2]>>());
-            let limits = verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate();
+                .map(|peeked| peeked.answers().iter().map(Answer::status).collect::<SmallVec<[Status; 2]>>());
+            let limits = verdict.limits_in(scoped.scope).zip(scoped.decision.answers()).enumerate();
             let answers = limits.map(|(index, ((matched, limit), answer))| {
                 let rule = verdict.rules().rule(matched.rule).map(CompiledRule::rule);
                 let cost = rule.and_then(|rule| costs.charge_of(rule, matched.cost)).map_or(0, Cost::get);
-                let seen = seen.as_ref().and_then(|seen| seen.get(index).copied());
-                answer.with_status(seen.unwrap_or_else(|| corrected(&limit.limit, answer.status(), 0, cost)))
+                let status = statuses.as_ref().and_then(|statuses| statuses.get(index).copied());
+                answer.with_status(status.unwrap_or_else(|| corrected(&limit.limit, answer.status(), 0, cost)))
             });
-            let after = Decision::new(answers).with_note(of.decision.note());
+            let after = Decision::new(answers).with_note(scoped.decision.note());
             verdict.decisions[index].decision = after;
         }
     }

@@ -63,7 +63,7 @@ impl Engine {
             reason: permission.to_string(),
         });
         let mut verdict = Verdict::start(rules, self.now(), self.state.local_scope());
-        verdict.matches = explained.found;
+        verdict.matches = explained.matches;
         async move {
             let mut explanation = Explanation { rules: Vec::new(), permission };
             for (number, result) in explained.rules.into_iter().enumerate() {

@@ -219,16 +219,16 @@ impl Engine {
         requests: &[&dyn Attributes],
     ) -> impl Future<Output = Result<(), KeyAdminError>> + Send + use<'e> {
         let rules = self.rules();
-        let mut found = Matches::default();
-        rules.find(requests, Purpose::Charge, &mut found);
+        let mut matches = Matches::default();
+        rules.find(requests, Purpose::Charge, &mut matches);
         let engine = self.clone();
         // It resets a count and charges what is still in use: it must not end between the two.
         let work = async move {
             let mut result = Ok(());
             // Rules that are charged after the response have charged nothing.
-            for matched in found.matched().iter().filter(|matched| matched.charged_at == ChargedAt::Request) {
+            for matched in matches.matched().iter().filter(|matched| matched.charged_at == ChargedAt::Request) {
                 let Some(rule) = rules.rule(matched.rule) else { continue };
-                let (limits, key) = (rule.limits(matched), found.key(matched));
+                let (limits, key) = (rule.limits(matched), matches.key(matched));
                 result = engine.refund_limits(limits, key, matched.counted_in, matched.cost).await;
                 if result.is_err() {
                     break;
@@ -287,9 +287,9 @@ impl Engine {
         let rules = self.rules();
         let index = rules.rules().iter().position(|known| known.rule().name == rule);
         let index = index.ok_or_else(|| KeyAdminError::NoSuchRule(rule.to_owned()))?;
-        let (values, own) = (key, &rules.rules()[index]);
-        let key = own.key_of(values).map_err(KeyAdminError::InvalidKey)?;
-        let listed = own.list_of(values);
+        let (values, compiled) = (key, &rules.rules()[index]);
+        let key = compiled.key_of(values).map_err(KeyAdminError::InvalidKey)?;
+        let listed = compiled.list_of(values);
         let named = Named { rules, rule: index, key, listed };
         if named.limits().is_empty() {
             return Err(KeyAdminError::NothingToCount(rule.to_owned()));
@@ -304,10 +304,10 @@ impl Engine {
 
     async fn status(&self, named: &Named) -> Result<KeyStatus, StoreError> {
         let shared = self.shared_for(named.counted_in());
-        let seen = self.peek_counts(&named.asks(), named.counted_in()).await?;
-        let is_fallback = shared.is_some_and(|shared| shared.is_fallback(&seen));
+        let peeked = self.peek_counts(&named.asks(), named.counted_in()).await?;
+        let is_fallback = shared.is_some_and(|shared| shared.is_fallback(&peeked));
         let counted_in = if shared.is_some() { CountedIn::Shared } else { CountedIn::Local };
-        let limits = named.limits().iter().zip(seen.answers()).map(|(limit, answer)| LimitStatus {
+        let limits = named.limits().iter().zip(peeked.answers()).map(|(limit, answer)| LimitStatus {
             name: limit.limit.name().to_owned(),
             limit: answer.status().limit,
             remaining: answer.status().remaining,

@@ -67,7 +67,7 @@ fn matched(rules: &RuleSet, request: &Descriptor) -> Vec<String> {
         each.collect::<Vec<_>>()
     };
     // The index finds what checking each rule finds.
-    assert_eq!(shown(&found).len(), explained.found.matched().len());
+    assert_eq!(shown(&found).len(), explained.matches.matched().len());
     shown(&found)
 }
 

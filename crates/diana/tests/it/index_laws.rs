@@ -137,7 +137,7 @@ proptest! {
             found.clear();
             rules.find(&[&request], Purpose::Charge, &mut found);
             let indexed = found.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
-            let explained = rules.explain(&request).found;
+            let explained = rules.explain(&request).matches;
             let scanned = explained.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             prop_assert_eq!(indexed, scanned, "{:?} by\n{}", request, text);
             // A peek takes no shortcut for simple rules.

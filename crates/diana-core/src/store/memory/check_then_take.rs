@@ -155,6 +155,6 @@ fn charge_of(asks: &[Ask<'_>], locations: &Locations, index: usize) -> (Cost, Ma
 
 /// The locked shard of a location.
 fn shard_of<'a>(locked: &'a mut Locked<'_>, location: &Location) -> &'a mut Shard {
-    let found = locked.iter_mut().find(|(shard, _)| *shard == location.shard);
-    found.map_or_else(|| unreachable!("the shard of every location was locked"), |(_, shard)| shard)
+    let locked_shard = locked.iter_mut().find(|(shard, _)| *shard == location.shard);
+    locked_shard.map_or_else(|| unreachable!("the shard of every location was locked"), |(_, shard)| shard)
 }

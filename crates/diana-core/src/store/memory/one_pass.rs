@@ -248,8 +248,8 @@ impl Locked<'_, '_> {
         match self {
             Self::One(shard) => shard,
             Self::Several(shards) => {
-                let found = shards.iter_mut().find(|(shard, _)| *shard == index);
-                found.map_or_else(|| unreachable!("the shard of every key was locked"), |(_, shard)| shard)
+                let locked_shard = shards.iter_mut().find(|(shard, _)| *shard == index);
+                locked_shard.map_or_else(|| unreachable!("the shard of every key was locked"), |(_, shard)| shard)
             }
         }
     }

@@ -65,8 +65,8 @@ impl Verdict {
             return self.limiting(denying.rule, denying.key);
         }
         let delay = self.waited_for()?;
-        let found = self.matches().matched().iter();
-        let mut rules = found.filter_map(|matched| self.limiting(matched.rule, matched.key_range()));
+        let matched_rules = self.matches().matched().iter();
+        let mut rules = matched_rules.filter_map(|matched| self.limiting(matched.rule, matched.key_range()));
         rules.find(|limiting| std::ptr::eq(limiting.rule, delay))
     }
 
