@@ -81,7 +81,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Returns the same limits, unused, on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        self.shards.each().for_each(|mut keys| keys.restart());
+        self.shards.lock_each().for_each(|mut keys| keys.restart());
         Self { time: LimiterClock::from_clock(clock), ..self }
     }
 
@@ -183,7 +183,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         let wait_mode = usize::from(algorithm.wait_mode() == WaitMode::Queue);
         // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
         self.wait_mode.fetch_max(wait_mode, Ordering::AcqRel);
-        for mut keys in self.shards.each() {
+        for mut keys in self.shards.lock_each() {
             keys.change_to(algorithm, self.options.full(), &self.budget, self.time.now());
         }
         self.wait_mode.store(wait_mode, Ordering::Release);
@@ -209,7 +209,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
 
     /// The number of stored keys.
     pub fn len(&self) -> usize {
-        self.shards.each().map(|keys| keys.len()).sum()
+        self.shards.lock_each().map(|keys| keys.len()).sum()
     }
 
     /// Returns `true` if no key is stored.
@@ -225,7 +225,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Scans all keys and drops those that equal a fresh one. Insertions do so incrementally; this is for idle times.
     pub fn reclaim(&self) {
         let now = self.time.now();
-        self.shards.each().for_each(|mut keys| keys.reclaim(now));
+        self.shards.lock_each().for_each(|mut keys| keys.reclaim(now));
     }
 }
 

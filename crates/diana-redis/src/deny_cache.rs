@@ -68,14 +68,14 @@ pub(crate) struct StateCache {
 
 #[derive(Debug, Default)]
 struct Shard {
-    states: HashMap<Vec<u8>, Entry>,
+    states: HashMap<Vec<u8>, ReportedState>,
     bytes: usize,
     swept: Timestamp,
 }
 
 /// A state as Redis reported it.
 #[derive(Debug)]
-struct Entry {
+struct ReportedState {
     /// The parameters of the state.
     config: Arc<LimitConfig>,
     state: Arc<ErasedCachedState>,
@@ -230,7 +230,7 @@ fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
     })
 }
 
-impl Entry {
+impl ReportedState {
     fn is_valid(&self, config: &Arc<LimitConfig>, local_now: Timestamp) -> bool {
         Arc::ptr_eq(&self.config, config) && self.sent_at <= local_now && local_now.since(self.sent_at) < MAX_AGE
     }
@@ -256,8 +256,8 @@ impl Shard {
             }
         }
         self.bytes += bytes;
-        let entry = Entry { config: Arc::clone(&item.config), state: Arc::new(state), at, sent_at, is_granted, bytes };
-        self.states.insert(item.name.clone(), entry);
+        let (config, state) = (Arc::clone(&item.config), Arc::new(state));
+        self.states.insert(item.name.clone(), ReportedState { config, state, at, sent_at, is_granted, bytes });
     }
 
     fn has_room(&self, bytes: usize) -> bool {

@@ -84,7 +84,7 @@ impl DecidedBy {
 /// ```
 #[derive(Clone)]
 pub struct RedisStore {
-    inner: Arc<Inner>,
+    inner: Arc<RedisStoreInner>,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -94,7 +94,7 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-struct Inner {
+struct RedisStoreInner {
     client: Arc<Client>,
     fallback: Fallback,
     deny_cache: Option<Arc<StateCache>>,
@@ -148,7 +148,7 @@ impl RedisStore {
         if let Some(leases) = &leases {
             tokio::spawn(release_periodically(Arc::downgrade(leases)));
         }
-        let inner = Inner {
+        let inner = RedisStoreInner {
             client,
             leases,
             fallback: Fallback::new(options.when_down),
@@ -249,7 +249,7 @@ async fn release_periodically(leases: Weak<LeasePools>) {
     }
 }
 
-impl Drop for Inner {
+impl Drop for RedisStoreInner {
     fn drop(&mut self) {
         if let Some(leases) = self.leases.take() {
             self.runtime.spawn(async move { leases.release_blocks(ReleaseScope::All).await });
@@ -257,7 +257,7 @@ impl Drop for Inner {
     }
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Returns the time for local data: this process's clock, or the time that the caller provided.
     fn local_now(&self, now: Timestamp) -> Timestamp {
         match self.times {
@@ -441,7 +441,7 @@ impl Store for RedisStore {
     }
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Charges one item: on Redis, or in this process while Redis is unreachable.
     async fn charge(self: &Arc<Self>, item: &mut Item, now: Timestamp) {
         let context = self.client.context(now);

@@ -55,6 +55,6 @@ pub use stream::{PacedStream, StreamExt};
 pub use throttled::Throttled;
 
 /// The default cost of an item.
-fn one<T>(_: &T) -> u64 {
+fn unit_cost<T>(_: &T) -> u64 {
     1
 }

@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Clone)]
 pub struct Limit {
-    inner: Arc<Inner>,
+    inner: Arc<LimitParts>,
 }
 
-struct Inner {
+struct LimitParts {
     id: LimitId,
     version: u64,
     name: Box<str>,
@@ -105,8 +105,8 @@ impl Limit {
     /// Creates a limit with a name for display.
     pub fn new(name: impl Into<Box<str>>, algorithm: impl Into<DynAlgorithm>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = LimitId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { inner: Arc::new(Inner { id, version: 0, name: name.into(), algorithm: algorithm.into(), memory: None }) }
+        let (id, name, algorithm) = (LimitId(NEXT.fetch_add(1, Ordering::Relaxed)), name.into(), algorithm.into());
+        Self { inner: Arc::new(LimitParts { id, version: 0, name, algorithm, memory: None }) }
     }
 
     /// Returns the same limit with other parameters or another algorithm. A store that receives it migrates each key's
@@ -134,8 +134,8 @@ impl Limit {
         // Numbered over all limits, so that of two changes of the same limit the later one is used.
         static CHANGES: AtomicU64 = AtomicU64::new(1);
         let version = CHANGES.fetch_add(1, Ordering::Relaxed);
-        let Inner { id, name, .. } = &*self.inner;
-        Self { inner: Arc::new(Inner { id: *id, version, name: name.clone(), algorithm, memory }) }
+        let LimitParts { id, name, .. } = &*self.inner;
+        Self { inner: Arc::new(LimitParts { id: *id, version, name: name.clone(), algorithm, memory }) }
     }
 
     /// The identity shared by this limit and its changed versions.

@@ -174,7 +174,7 @@ impl MemoryStore {
 
     /// The number of stored keys over all limits.
     pub fn len(&self) -> usize {
-        self.shards.each().map(|shard| shard.limits.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
+        self.shards.lock_each().map(|shard| shard.limits.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
     }
 
     /// Returns `true` if no key is stored.
@@ -202,7 +202,7 @@ impl MemoryStore {
     /// ```
     pub fn usage(&self) -> HashMap<LimitId, KeyUsage> {
         let mut usage = HashMap::<LimitId, KeyUsage>::new();
-        for shard in self.shards.each() {
+        for shard in self.shards.lock_each() {
             for (limit, LimitKeys { keys, .. }) in &shard.limits {
                 let sum = usage.entry(*limit).or_default();
                 sum.keys += keys.len();
@@ -214,7 +214,7 @@ impl MemoryStore {
 
     /// Scans all entries and drops those that equal a fresh one. Insertions do it incrementally; use it at idle times.
     pub fn reclaim(&self, now: Timestamp) {
-        for mut shard in self.shards.each() {
+        for mut shard in self.shards.lock_each() {
             shard.limits.values_mut().for_each(|limit| limit.keys.reclaim(now));
         }
     }
@@ -394,7 +394,7 @@ impl LocalStore for MemoryStore {
 
     /// Drops all counts of a limit that is no longer used.
     fn forget(&self, limit: &Limit) {
-        for mut shard in self.shards.each() {
+        for mut shard in self.shards.lock_each() {
             shard.limits.remove(&limit.id());
             shard.order.retain(|id| *id != limit.id());
         }

@@ -77,7 +77,7 @@ impl<T> Shards<T> {
     }
 
     /// Locks each shard in turn.
-    pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
+    pub(crate) fn lock_each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
         self.shards.iter().map(|shard| shard.0.lock())
     }
 }

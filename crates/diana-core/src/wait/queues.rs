@@ -18,11 +18,11 @@ pub struct WaitQueues {
     /// The same for each group of keys, so that a waiter of one key makes few other keys check their queue.
     by_group: Box<[AtomicUsize]>,
     max: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<QueuedWaiters>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct QueuedWaiters {
     next_ticket: u64,
     by_key: HashMap<u64, VecDeque<Waiter>>,
 }
@@ -37,7 +37,7 @@ impl WaitQueues {
     /// Creates queues for at max `max` waiters in all.
     pub fn new(max: usize) -> Self {
         let by_group = (0..GROUPS).map(|_| AtomicUsize::new(0)).collect();
-        Self { waiting: AtomicUsize::new(0), by_group, max, inner: Mutex::new(Inner::default()) }
+        Self { waiting: AtomicUsize::new(0), by_group, max, inner: Mutex::new(QueuedWaiters::default()) }
     }
 
     /// Returns empty queues with another bound.

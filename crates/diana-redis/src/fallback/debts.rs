@@ -221,10 +221,10 @@ impl Charged {
     /// Refunds up to `cost` of the remaining charge. Returns a receipt for that part.
     fn refund(&mut self, cost: u64) -> Option<Receipt> {
         let receipt = self.receipt?;
-        let of = |cost| Cost::new(cost).ok().map(|cost| Receipt::new(cost, receipt.at()).with_mark(receipt.mark()));
+        let with = |cost| Cost::new(cost).ok().map(|cost| Receipt::new(cost, receipt.at()).with_mark(receipt.mark()));
         let remaining = receipt.cost().get();
-        self.receipt = of(remaining.saturating_sub(cost));
-        of(remaining.min(cost))
+        self.receipt = with(remaining.saturating_sub(cost));
+        with(remaining.min(cost))
     }
 }
 

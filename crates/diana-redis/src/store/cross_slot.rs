@@ -1,6 +1,6 @@
 //! Requests over keys on different nodes of a cluster.
 
-use super::Inner;
+use super::RedisStoreInner;
 use crate::direct_store::StateReceipt;
 use crate::key::slot;
 use crate::link::CallError;
@@ -11,7 +11,7 @@ use diana_core::{Answer, Decision, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-impl Inner {
+impl RedisStoreInner {
     /// Takes or peeks at all of `items`, on any nodes.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
@@ -72,7 +72,7 @@ impl Inner {
 /// The permits that a request across slots has taken so far. Refunds them on drop: when a later part denies or fails,
 /// or the caller stops waiting.
 struct PartialGrantGuard<'a> {
-    inner: &'a Arc<Inner>,
+    inner: &'a Arc<RedisStoreInner>,
     receipts: Vec<StateReceipt>,
 }
 

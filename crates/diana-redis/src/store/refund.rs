@@ -1,7 +1,7 @@
 //! Refunds, to the source of the permits; and releases that wait until Redis is reachable again.
 
 use super::resync::MAX_CALLS;
-use super::{DecidedBy, Inner, RedisStore};
+use super::{DecidedBy, RedisStore, RedisStoreInner};
 use crate::direct_store::{ParameterSource, StateReceipt};
 use crate::invalidation::Invalidation;
 use crate::link::{Budget, CallError};
@@ -25,7 +25,7 @@ pub(super) struct PendingRefund {
     _release: Option<ReleaseGuard>,
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Refunds permits that were not taken from Redis. Returns those to refund on Redis, which later decisions take
     /// into account.
     pub(super) fn prepare_refund(

@@ -1,7 +1,7 @@
 //! Charges the grants of local counts when Redis is reachable again: before the next query for their key, and in the
 //! background for all other keys. Also releases permits that were held when Redis became unreachable.
 
-use super::Inner;
+use super::RedisStoreInner;
 use crate::direct_store::ParameterSource;
 use crate::fallback::PendingCharges;
 use crate::link::CallError;
@@ -27,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The polling interval for their completion.
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
-impl Inner {
+impl RedisStoreInner {
     /// Charges the local grants of these keys to Redis, before it is queried for them.
     pub(super) async fn charge_debts_of(
         self: &Arc<Self>,
@@ -153,7 +153,7 @@ impl Inner {
 }
 
 /// Sends pending releases and charges as soon as Redis is up, until there are none.
-async fn resync_task(store: Weak<Inner>) {
+async fn resync_task(store: Weak<RedisStoreInner>) {
     let mut polls = 0_u32;
     loop {
         tokio::time::sleep(RESYNC_EVERY).await;

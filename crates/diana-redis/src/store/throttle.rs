@@ -3,7 +3,7 @@
 //! What this process grants in an outage is owed: the next call for the same key that reaches Redis charges what is
 //! left of it. Keys without further calls from this process are not charged.
 
-use super::Inner;
+use super::RedisStoreInner;
 use crate::fallback::RETRY_AFTER;
 use crate::key::KeySpace;
 use crate::link::{CallError, Counter};
@@ -79,7 +79,7 @@ impl LocalDebts {
     }
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Decides one call: on Redis, or else according to `when_down`.
     pub(super) async fn throttle(
         &self,

@@ -124,16 +124,16 @@ impl Verdict {
     }
 
     /// Returns the queries of a decision whose charges are returned, with their answers.
-    pub(super) fn charged(&self, of: &ScopedDecision, charges: Charges) -> (AskList<'_>, Decision) {
+    pub(super) fn charged(&self, scoped: &ScopedDecision, charges: Charges) -> (AskList<'_>, Decision) {
         let zeroed = &self.unusual.settled_to_zero;
-        let queries = self.limits_in(of.scope).zip(of.decision.answers()).enumerate();
+        let queries = self.limits_in(scoped.scope).zip(scoped.decision.answers()).enumerate();
         let queries = queries.filter(|(index, ((_, limit), _))| {
             (charges == Charges::All || limit.is_returned)
-                && (zeroed.is_empty() || !zeroed.contains(&(of.scope, *index)))
+                && (zeroed.is_empty() || !zeroed.contains(&(scoped.scope, *index)))
         });
         let (asks, answers): (AskList<'_>, SmallVec<[Answer; 8]>) =
             queries.map(|(_, ((matched, limit), answer))| (self.ask(matched, limit), *answer)).unzip();
-        (asks, Decision::from(answers).with_note(of.decision.note()))
+        (asks, Decision::from(answers).with_note(scoped.decision.note()))
     }
 }
 

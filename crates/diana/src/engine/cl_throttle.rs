@@ -42,8 +42,8 @@ impl Default for ThrottleLimits {
 }
 
 impl ThrottleLimits {
-    /// All of them.
-    pub(super) fn all(&self) -> &[Limit] {
+    /// Returns the limit of each key space, by its number.
+    pub(super) fn as_slice(&self) -> &[Limit] {
         &self.0
     }
 }

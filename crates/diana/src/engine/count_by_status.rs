@@ -171,7 +171,7 @@ impl Verdict {
     fn charge_of(&self, index: usize, matched: &MatchedRule, costs: &ActualCost) -> Option<(&CompiledRule, Cost)> {
         let rule = self.rules().rule(matched.rule).filter(|_| is_look(matched))?;
         // A request that a shadow rule would have denied would have had no response.
-        let is_denied = |of: &ScopedDecision| of.scope == Scope::Shadow(index) && !of.decision.is_granted();
+        let is_denied = |scoped: &ScopedDecision| scoped.scope == Scope::Shadow(index) && !scoped.decision.is_granted();
         if self.decisions.iter().any(is_denied) {
             return None;
         }
@@ -193,6 +193,6 @@ impl ActualCost {
     fn charge_of(&self, rule: &Rule, cost: Cost) -> Option<Cost> {
         let count = rule.count.as_ref()?;
         self.status.filter(|status| count.is_about(*status))?;
-        self.of(rule).map_or(Some(cost), |cost| Cost::new(cost).ok())
+        self.cost_for(rule).map_or(Some(cost), |cost| Cost::new(cost).ok())
     }
 }

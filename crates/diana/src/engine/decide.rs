@@ -285,11 +285,11 @@ impl EngineState {
             }
             _ => Vec::new(),
         };
-        if results.iter().any(|(of, _)| of.scope == Scope::Shared && !of.decision.is_granted()) {
+        if results.iter().any(|(scoped, _)| scoped.scope == Scope::Shared && !scoped.decision.is_granted()) {
             self.counts.release_all(verdict, Charges::All);
         }
         let mut results = results.into_iter().map(|(decision, _)| decision).peekable();
-        if let Some(enforced) = results.next_if(|of| !of.scope.is_shadow()) {
+        if let Some(enforced) = results.next_if(|scoped| !scoped.scope.is_shadow()) {
             verdict.add(enforced);
         }
         let is_granted = verdict.is_granted();

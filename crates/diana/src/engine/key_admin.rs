@@ -98,14 +98,14 @@ pub enum KeyAdminError {
 }
 
 /// A key of a rule, given by name.
-struct Named {
+struct NamedKey {
     rules: Arc<RuleSet>,
     rule: usize,
     key: Vec<u8>,
     listed: Option<Listed>,
 }
 
-impl Named {
+impl NamedKey {
     fn limits(&self) -> &[CompiledLimit] {
         self.rules.rules().get(self.rule).map_or(&[], |rule| rule.limits_of_key(&self.key))
     }
@@ -239,7 +239,7 @@ impl Engine {
         async move { self.state.background.run(work).await.unwrap_or(Ok(())) }
     }
 
-    async fn change(&self, named: &Named, operation: KeyOperation) -> Result<(), KeyAdminError> {
+    async fn change(&self, named: &NamedKey, operation: KeyOperation) -> Result<(), KeyAdminError> {
         let (asks, counted_in) = (named.asks(), named.counted_in());
         match operation {
             KeyOperation::Reset => {
@@ -283,14 +283,14 @@ impl Engine {
         Ok(())
     }
 
-    fn named(&self, rule: &str, key: &[&str]) -> Result<Named, KeyAdminError> {
+    fn named(&self, rule: &str, key: &[&str]) -> Result<NamedKey, KeyAdminError> {
         let rules = self.rules();
         let index = rules.rules().iter().position(|known| known.rule().name == rule);
         let index = index.ok_or_else(|| KeyAdminError::NoSuchRule(rule.to_owned()))?;
         let (values, compiled) = (key, &rules.rules()[index]);
         let key = compiled.key_of(values).map_err(KeyAdminError::InvalidKey)?;
         let listed = compiled.list_of(values);
-        let named = Named { rules, rule: index, key, listed };
+        let named = NamedKey { rules, rule: index, key, listed };
         if named.limits().is_empty() {
             return Err(KeyAdminError::NothingToCount(rule.to_owned()));
         }
@@ -302,7 +302,7 @@ impl Engine {
         self.state.shared.as_deref().filter(|_| counted_in == CountedIn::Shared)
     }
 
-    async fn status(&self, named: &Named) -> Result<KeyStatus, StoreError> {
+    async fn status(&self, named: &NamedKey) -> Result<KeyStatus, StoreError> {
         let shared = self.shared_for(named.counted_in());
         let peeked = self.peek_counts(&named.asks(), named.counted_in()).await?;
         let is_fallback = shared.is_some_and(|shared| shared.is_fallback(&peeked));

@@ -128,9 +128,9 @@ impl EngineState {
 
     /// Returns `true` if the shared store was unreachable when it returned a decision of this verdict.
     pub(super) fn has_fallback_decision(&self, verdict: &Verdict) -> bool {
-        verdict
-            .enforced()
-            .any(|of| matches!(of.scope, Scope::Shared | Scope::Look(_)) && self.is_fallback_decision(&of.decision))
+        verdict.enforced().any(|scoped| {
+            matches!(scoped.scope, Scope::Shared | Scope::Look(_)) && self.is_fallback_decision(&scoped.decision)
+        })
     }
 }
 

@@ -248,13 +248,13 @@ pub(super) fn start_release(
     store: &Arc<dyn SharedStore>,
     counts: &Arc<LocalCounts>,
     verdict: &Verdict,
-    of: &ScopedDecision,
+    scoped: &ScopedDecision,
     charges: Charges,
 ) -> Option<BoxFuture<'static, ()>> {
     if charges == Charges::All {
-        counts.cancel_reservations(verdict, of);
+        counts.cancel_reservations(verdict, scoped);
     }
-    let (asks, decision) = verdict.charged(of, charges);
+    let (asks, decision) = verdict.charged(scoped, charges);
     if asks.is_empty() {
         return None;
     }

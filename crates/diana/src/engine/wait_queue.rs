@@ -170,13 +170,13 @@ impl EngineState {
     /// help, or a limit without `wait` denies it.
     pub(super) fn queue_after_denial(&self, verdict: &Verdict, since: Timestamp) -> Option<Ticket> {
         let mut longest = None::<(Retry, Ticket)>;
-        for of in verdict.enforced() {
-            for ((matched, limit), answer) in verdict.limits_in(of.scope).zip(of.decision.answers()) {
+        for scoped in verdict.enforced() {
+            for ((matched, limit), answer) in verdict.limits_in(scoped.scope).zip(scoped.decision.answers()) {
                 let Some(retry) = answer.retry() else { continue };
                 let ticket = self.ticket(verdict, (matched, limit), since)?;
                 let retry_at = match retry {
                     Retry::After(after) => Some(verdict.at() + after),
-                    Retry::WhenReleased if !of.is_local => Some((verdict.at() + POLL_SHARED).min(ticket.deadline)),
+                    Retry::WhenReleased if !scoped.is_local => Some((verdict.at() + POLL_SHARED).min(ticket.deadline)),
                     Retry::WhenReleased => Some(ticket.deadline),
                     Retry::Never => None,
                 }?;

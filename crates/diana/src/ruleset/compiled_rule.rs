@@ -266,7 +266,7 @@ impl CompiledRule {
 
     /// Returns the counters of the matched requests.
     pub fn counted(&self) -> RuleCounts {
-        self.counters.all()
+        self.counters.read()
     }
 
     /// Counts the outcome of a request.

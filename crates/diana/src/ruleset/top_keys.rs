@@ -339,7 +339,7 @@ mod tests {
                     }
                     Step::Top => {
                         for window in [Window::Minute, Window::Hour] {
-                            let top = |of: &KeyRecorder| of.top(KeyOutcome::Denied, window, 10, now);
+                            let top = |recorder: &KeyRecorder| recorder.top(KeyOutcome::Denied, window, 10, now);
                             prop_assert_eq!(top(&fast), top(&plain));
                         }
                     }

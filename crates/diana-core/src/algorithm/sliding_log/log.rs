@@ -34,12 +34,12 @@ pub struct SlidingLogState {
     /// The running total before the first entry.
     before: u64,
     /// In ascending order of time.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
 }
 
 /// A time with grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct LogEntry {
     time: Timestamp,
     /// All permits granted up to and including this time. It wraps around: only differences are meaningful, and those
     /// are less than [`MAX_TOTAL`].
@@ -119,7 +119,7 @@ impl SlidingLogState {
     /// Records `permits` at `now`, in at most `max_entries` entries.
     pub(super) fn record(&mut self, now: Timestamp, permits: u64, max_entries: u64) {
         let free = MAX_TOTAL.saturating_sub(self.used(0));
-        let entry = Entry { time: self.time(now), total: self.total().wrapping_add(permits.min(free)) };
+        let entry = LogEntry { time: self.time(now), total: self.total().wrapping_add(permits.min(free)) };
         let is_full = u64::try_from(self.entries.len()).is_ok_and(|length| length >= max_entries);
         match self.entries.back_mut() {
             // When the log is full no ask is granted, so only a charge can find it full. The newest entry takes it, and
@@ -140,7 +140,7 @@ impl SlidingLogState {
         match newest {
             Some(newest) if newest.time >= now || is_full => 0,
             _ if length < self.entries.capacity() => 0,
-            _ => self.added_slots(length) * size_of::<Entry>(),
+            _ => self.added_slots(length) * size_of::<LogEntry>(),
         }
     }
 
@@ -187,7 +187,7 @@ impl SlidingLogState {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<LogEntry>()
     }
 
     /// The permits granted at the time of the entry at `index`.

@@ -169,7 +169,7 @@ impl Decisions {
 
     /// Returns the decision, if there is only one.
     #[inline]
-    pub(in crate::engine) fn only(&self) -> Option<&ScopedDecision> {
+    pub(in crate::engine) fn single(&self) -> Option<&ScopedDecision> {
         if self.len == 1 { self.slots.first() } else { None }
     }
 }

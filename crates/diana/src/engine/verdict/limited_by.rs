@@ -75,8 +75,8 @@ impl Verdict {
         // Shadow rules are only reported for granted requests.
         let listed = self.matches().denied().iter().filter(|_| self.is_granted());
         let listed = listed.map(|denial| (denial.rule, denial.key_range()));
-        let counted = self.decisions.iter().filter(|of| !of.decision.is_granted());
-        let counted = counted.filter_map(|of| match of.scope {
+        let counted = self.decisions.iter().filter(|scoped| !scoped.decision.is_granted());
+        let counted = counted.filter_map(|scoped| match scoped.scope {
             Scope::Shadow(index) => {
                 self.matches().matched().get(index).map(|matched| (matched.rule, matched.key_range()))
             }

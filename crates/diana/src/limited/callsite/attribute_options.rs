@@ -1,6 +1,6 @@
 //! The options of `#[rate_limit]` and `#[count_limit]`.
 
-use super::{By, Key};
+use super::{By, CallKey};
 use crate::limited::{Cause, Limited};
 use diana_core::{AcquireError, FixedWindow, InitialPermits, Quota, SmoothBursty, TokenBucket, WindowStart};
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl AttributeOptions {
         }
     }
 
-    pub(super) fn limited(&self, key: &Key<'_>, cause: Cause) -> Limited {
+    pub(super) fn limited(&self, key: &CallKey<'_>, cause: Cause) -> Limited {
         Limited::new(self.name, self.prefix, key.to_text(self.by), cause)
             .with_unknown_caller(key.is_unknown_caller(self.by))
     }

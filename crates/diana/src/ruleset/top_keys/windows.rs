@@ -217,8 +217,8 @@ impl Windows {
         let long = (window == Window::Hour).then_some(&self.current_long);
         let live = [Some(&self.current), long].into_iter().flatten();
         let live = live.map(|live| Period { total: live.total(), missed: live.missed(), counters: live.counters() });
-        let closed = closed.iter();
-        live.chain(closed.map(|of| Period { total: of.total, missed: of.missed, counters: &of.counters }))
+        let past = closed.iter();
+        live.chain(past.map(|past| Period { total: past.total, missed: past.missed, counters: &past.counters }))
     }
 }
 
