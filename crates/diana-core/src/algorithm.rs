@@ -101,7 +101,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn refund_rest(&self, state: &mut Self::State, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
         match Cost::new(receipt.cost().get().saturating_sub(used)) {
             Ok(rest) => self.refund(state, now, &Receipt::new(rest, receipt.at()).with_mark(receipt.mark())),
-            // All of it was used.
+            // The whole grant was used.
             Err(_) => Refund::Void,
         }
     }
@@ -112,7 +112,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Migrates a state from the `old` parameters: its usage is kept, clamped to the new capacity.
     fn rescale(&self, state: &mut Self::State, old: &Self, now: Timestamp);
 
-    /// Whether a request waits by a reservation of the algorithm, or in a queue in front of it.
+    /// Returns whether a request waits by a reservation of the algorithm, or in a queue in front of it.
     fn wait_mode(&self) -> WaitMode;
 
     /// The heap memory of `state` in bytes, for the memory bound. A function of the state alone: it must not depend on
@@ -146,7 +146,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         let _ = (state, now, sample);
     }
 
-    /// Whether a key without a state, asked at `now`, has to be migrated over a change of parameters at `changed` as if
+    /// Returns `true` if a key without a state, asked at `now`, has to be migrated over a change of parameters at `changed` as if
     /// it had one. Only Guava's limiters distinguish such a key from a fresh one, and only within the microsecond of
     /// the change.
     fn migrates_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
@@ -159,7 +159,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         None
     }
 
-    /// Whether usage outlives the process, so that a snapshot of the counts includes it. Not so for permits that running
+    /// Returns `true` if usage outlives the process, so that a snapshot of the counts includes it. Not so for permits that running
     /// requests hold.
     fn outlives_process(&self) -> bool {
         true

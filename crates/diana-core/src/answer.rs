@@ -171,7 +171,7 @@ impl Answer {
     }
 
     /// The status of the key; granted permits are already subtracted. It is computed by this call, so that requests for
-    /// which nobody reads it don't pay for it.
+    /// which it is not read don't pay for it.
     #[inline]
     pub fn status(&self) -> Status {
         self.status.get()

@@ -69,7 +69,7 @@ impl Decision {
         self.note
     }
 
-    /// Each limit's answer, in the order of the asks.
+    /// Returns the answer of each limit, in the order of the asks.
     ///
     /// A denied request is not charged: a granted answer in it only means that this limit would have granted it.
     pub fn answers(&self) -> &[Answer] {

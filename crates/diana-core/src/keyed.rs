@@ -21,8 +21,8 @@ use std::time::Duration;
 
 /// One limit for each key: an account, an address, a path.
 ///
-/// Keys are not stored, only a 64-bit keyed hash of each, so a token bucket takes some 20 bytes per key whatever the
-/// key is. Keys that are full again are dropped automatically, and memory is bounded: see [`TableOptions`].
+/// Keys are not stored, only a 64-bit keyed hash of each, so a token bucket takes some 20 bytes per key,
+/// regardless of its length. Keys that are full again are dropped automatically, and memory is bounded: see [`TableOptions`].
 ///
 /// ```
 /// use diana_core::{KeyedLimiter, Quota};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Several limits for one request: all of them are charged, or none.
 ///
-/// Each limit has a name, by which an error says which one denied. A limit counts [all keys together](Self::overall), or
+/// Each limit has a name, by which an error reports the one that denied. A limit counts [all keys together](Self::overall), or
 /// [each key](Self::per_key): an account, an address, a path.
 ///
 /// ```
@@ -52,7 +52,7 @@ pub struct LimitSet {
     time: LimiterClock,
 }
 
-/// What a limit counts.
+/// The keys that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CountedBy {
     Everyone,
@@ -233,7 +233,7 @@ impl LimitSet {
         if self.has(CountedBy::Key) { self.hasher.hash_one(key) } else { 0 }
     }
 
-    /// Wakes those who may wait for permits of `key`.
+    /// Wakes the requests that may wait for permits of `key`.
     fn wake(&self, key: &[u8]) {
         if self.queues.is_empty() {
             return;

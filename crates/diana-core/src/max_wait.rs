@@ -21,9 +21,9 @@ pub struct MaxWait {
 }
 
 impl MaxWait {
-    /// No waiting: granted immediately or denied.
+    /// A request is granted immediately or denied.
     pub const NONE: Self = Self { nanos: 0 };
-    /// No bound (584 years at most).
+    /// The wait has no bound (584 years at most).
     pub const FOREVER: Self = Self { nanos: u64::MAX };
 
     /// Waits at most `wait`.

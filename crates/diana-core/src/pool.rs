@@ -131,7 +131,7 @@ impl<T> Pool<T> {
         self.rebuilt(|settings| settings.max_idle = max)
     }
 
-    /// Returns a pool like this one that closes resources which nobody used for `timeout`. Without a source, they are closed at
+    /// Returns a pool like this one that closes resources that are unused for `timeout`. Without a source, they are closed at
     /// the next use of the pool. The default is to keep them; with a source it is a minute, so that others get its permits. For
     /// setup only.
     #[must_use]
@@ -213,7 +213,7 @@ impl<T> Pool<T> {
         self.fill_async(permit, Some(left), create).await
     }
 
-    /// Drops all idle resources, after a failover, say. Those in use stay.
+    /// Drops all idle resources, for example after a failover. Resources in use stay.
     pub fn clear_idle(&self) {
         // Dropped after the lock is released: closing a connection may take a while.
         let idle = self.shared.stock.lock().take_idle_over(0);
@@ -271,7 +271,7 @@ impl<T> Pool<T> {
         Self::build(name.clone(), settings, permits.clone())
     }
 
-    /// Without an idle resource, a new one. A panic of `create` releases the permits. `timeout` is for the source.
+    /// Returns a new resource, or one that becomes idle first. A panic of `create` releases the permits. `timeout` is for the source.
     #[cfg_attr(not(feature = "async"), expect(unused_variables, reason = "there is no source"))]
     fn fill<E>(
         &self,

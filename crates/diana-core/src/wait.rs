@@ -132,7 +132,7 @@ impl<'a, S: Source + ?Sized> QueuedRequest<'a, S> {
         Step::WaitUntil(retry_at)
     }
 
-    /// The rest of the maximum wait.
+    /// Returns the rest of the maximum wait.
     fn max_wait(&self, now: Timestamp) -> MaxWait {
         MaxWait::up_to(self.deadline.since(now))
     }

@@ -16,7 +16,7 @@ const TIMES: [(u128, &str, &str); 9] = [
     (1, "a nanosecond", "ns"),
 ];
 
-/// What a window allows whose counts are dropped all at once.
+/// The description of a window whose counts are dropped all at once.
 pub(crate) const TWICE: &str = "up to twice that across an edge";
 
 /// Returns a duration as a multiple of the largest unit that divides it.

@@ -35,7 +35,7 @@ struct Kind {
     of_text: fn(&str, usize) -> Option<Arc<dyn ErasedAlgorithm>>,
 }
 
-/// All of them. Their order is specific to this version: no data on Redis depends on it.
+/// The algorithms. Their order is specific to this version: no data on Redis depends on it.
 static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
     Kind::of::<LeakyBucket>(),

@@ -26,7 +26,7 @@ impl<A: ScriptedAlgorithm> Erased<A> {
     }
 }
 
-/// Any [`Erased`] algorithm.
+/// An [`Erased`] algorithm of any type.
 pub(crate) trait ErasedAlgorithm: Debug + Send + Sync {
     fn module(&self) -> &'static Module;
     fn modules(&self) -> ModuleSet;
@@ -119,7 +119,7 @@ impl<A: ScriptedAlgorithm> ErasedAlgorithm for Erased<A> {
     fn migrate(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<StoredState> {
         match other.algorithm().downcast_ref::<A>() {
             Some(old) => self.algorithm.migrate(old, body, now),
-            // Of another kind: the number of permits in use is all that the two kinds have in common.
+            // Two kinds of algorithms have only the number of permits in use in common.
             None => Some(self.algorithm.write(&self.algorithm.occupied(other.used(body, now)?, now), now)),
         }
     }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All limits of one key have the same hash tag, so a Redis Cluster stores them on one node, where one script can
-//! decide over them. Limit and key can't be confused, whatever they contain: `:`, `{`, `}` and `%` are escaped in the
+//! decide over them. Limit and key can't be confused, regardless of their content: `:`, `{`, `}` and `%` are escaped in the
 //! limit's name, and the rest is the key. A key longer than [`MAX_KEY_BYTES`] is replaced by its SHA-256, so that
 //! clients can't fill Redis with long keys. Only keys with a SHA-256 collision would share a count.
 

@@ -71,8 +71,8 @@ impl LeasePools {
     /// Spends all of `items` from blocks, or none. Fetches the next blocks where these run low.
     pub(crate) fn spend(self: &Arc<Self>, items: &[Item], local_now: Timestamp) -> Option<Decision> {
         let mut pools = self.pools.lock();
-        // Only under the active parameters: blocks that were leased under others are released with the next query to
-        // Redis.
+        // Only blocks of the active parameters are used: blocks that were leased under others are released with the next
+        // query to Redis.
         let has = |item: &Item| {
             let pool = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.config, &item.config));
             pool.is_some_and(|pool| pool.has(item.ask.cost, local_now))

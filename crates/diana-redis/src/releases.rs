@@ -43,7 +43,7 @@ pub(crate) struct ReleaseGuard {
     names: Vec<Vec<u8>>,
 }
 
-/// The releases that a query may have overtaken: those of some names with lower numbers than this.
+/// The releases that a query may have overtaken: releases of some names with lower numbers than this.
 #[derive(Debug, Default)]
 pub(crate) struct Overtaken {
     before: u64,
@@ -94,7 +94,7 @@ impl Overtaken {
         self.names.is_empty()
     }
 
-    /// Waits until all of them have reached Redis, or have failed.
+    /// Waits until these releases have reached Redis, or have failed.
     pub(crate) async fn done(self) {
         for mut lowest in self.names {
             // An error means that the sender is dropped: no release is pending.
@@ -134,7 +134,7 @@ mod tests {
         let mut overtaken = Box::pin(pending(b"a").done());
         let third = releases.begin([a].into_iter());
         assert!(!pending(b"a").is_empty() && !pending(b"b").is_empty() && pending(b"c").is_empty());
-        // They may end in any order.
+        // Releases may end in any order.
         drop(second);
         assert_eq!((&mut overtaken).now_or_never(), None);
         drop(first);

@@ -57,7 +57,7 @@ pub(crate) struct Request {
 /// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Reply<'a> {
-    /// Whether it was granted or done, and the state of each ask.
+    /// The request was decided: whether it was granted or done, and the state of each ask.
     Done { granted: bool, states: &'a mut [Value] },
     /// The state of the ask with this index was written under other parameters.
     Changed(usize),
@@ -137,7 +137,7 @@ pub(crate) enum ScriptTime {
 pub(crate) struct Timing {
     /// The script's clock.
     pub(crate) now: ScriptTime,
-    /// In Redis's time, in microseconds.
+    /// The deadline in Redis's time, in microseconds.
     pub(crate) deadline: Option<u64>,
 }
 
@@ -193,9 +193,9 @@ pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
 /// How a command identifies the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ScriptRef {
-    /// By its hash, which is short.
+    /// The hash of the script, which is short.
     Hash,
-    /// By its text, which Redis caches.
+    /// The text of the script, which Redis caches.
     Text,
 }
 

@@ -40,9 +40,9 @@ use tokio::runtime::Handle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecidedBy {
     Redis,
-    /// From leased permits.
+    /// Leased permits decided.
     Lease,
-    /// Without Redis, and [recorded](Fallback::answer) in the fallback under this number.
+    /// Local counts decided, and the fallback [recorded](Fallback::answer) it under this number.
     LocalCounts(u64),
 }
 
@@ -124,7 +124,7 @@ impl RedisStore {
     /// prefix with `{` or `}`, a wrong password, a Redis before 6.2.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         if options.prefix.contains(['{', '}']) {
-            // It would be the hash tag of every name, and a cluster would store all of them on one node.
+            // Braces of a prefix would be the hash tag of every name, and a cluster would store all of them on one node.
             let reason = "`{` and `}` are reserved for the key, the hash tag of a cluster; remove them".to_owned();
             return Err(ConnectError::Prefix { prefix: options.prefix, reason });
         }
@@ -339,7 +339,7 @@ impl RedisStoreInner {
 
     /// Notifies the other instances of changed keys, in case they have cached a denial or hold leases.
     fn publish(&self, invalidation: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
-        // Other instances may listen, whatever this one caches.
+        // Other instances may listen, even if this one caches nothing.
         invalidation::publish(&self.client, invalidation, names);
     }
 

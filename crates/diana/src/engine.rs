@@ -96,7 +96,7 @@ struct ActiveRules {
     state: Arc<EngineState>,
 }
 
-/// What all clones of an engine share, whatever its rules are.
+/// The state that all clones of an engine share, for any rules.
 struct EngineState {
     counts: Arc<LocalCounts>,
     shared: Option<Arc<dyn SharedStore>>,

@@ -59,7 +59,7 @@ impl Apply for Reloader {
             None => local_file,
         };
         if file.store.redis.is_some() != self.engine.has_shared() {
-            // It determines which rules are shared, and a change would reset their counts.
+            // `store.redis` determines which rules are shared, and a change would reset their counts.
             let message = "`store.redis` can't be added or removed while the program runs";
             let problem = Problem::new(Span::default(), message).expected("restart the program, or revert `store`");
             return Err(local.or(remote).map_or_else(|| Document::new("rules", ""), Clone::clone).problems([problem]));

@@ -57,9 +57,9 @@ pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, T
 /// let document = Document::new("diana.yaml", "rules: [{name: search, by: resource, match: {path: /search/**}, limit: 5/s}]");
 /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
 ///
-/// let mut found = Matches::default();
-/// rules.find(&[&Request("/search/shoes")], Purpose::Charge, &mut found);
-/// assert_eq!(found.key(&found.matched()[0]), b"/search/shoes");
+/// let mut matches = Matches::default();
+/// rules.find(&[&Request("/search/shoes")], Purpose::Charge, &mut matches);
+/// assert_eq!(matches.key(&matches.matched()[0]), b"/search/shoes");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl RuleSet {
         self.permissions.as_ref().map(|permissions| permissions.decide(request, &self.identity))
     }
 
-    /// Returns `true` if the file says who may call what.
+    /// Returns `true` if the file has `permissions`.
     #[inline]
     pub fn has_permissions(&self) -> bool {
         self.permissions.is_some()

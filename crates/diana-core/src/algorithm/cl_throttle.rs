@@ -53,7 +53,7 @@ const WHOLE_MICROS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClThrottle {
     limit: u64,
-    /// In nanoseconds, like the following ones.
+    /// The interval in nanoseconds, like the following fields.
     interval: u64,
     span: u64,
     /// Negative for a refund.

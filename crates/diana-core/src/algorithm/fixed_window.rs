@@ -55,7 +55,7 @@ pub struct FixedWindow {
     edges: Edges,
 }
 
-/// What starts a window.
+/// The start of a window.
 ///
 /// ```
 /// use diana_core::{FixedWindow, WindowStart, Quota, Timestamp};
@@ -137,7 +137,7 @@ impl FixedWindow {
         self.quota
     }
 
-    /// What starts a window; `None` for calendar windows.
+    /// Returns the start of a window; `None` for calendar windows.
     pub fn window_start(&self) -> Option<WindowStart> {
         match &self.edges {
             Edges::Starting(start) => Some(*start),
@@ -285,7 +285,7 @@ impl Algorithm for FixedWindow {
             return Refund::Void;
         }
         *state = match state.count.saturating_sub(receipt.cost().get()) {
-            // As if there had been no request: a window started by its first request is removed.
+            // A window started by its first request is removed, as if there had been no request.
             0 => FixedWindowState::default(),
             count => FixedWindowState { count, ..*state },
         };

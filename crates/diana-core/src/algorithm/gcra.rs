@@ -48,7 +48,7 @@ pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     fn saturating_add(self, other: Self) -> Self;
     fn saturating_sub(self, other: Self) -> Self;
     fn wide(self) -> u128;
-    /// The same number; saturates.
+    /// Converts `wide`; saturates.
     fn narrow(wide: u128) -> Self;
     /// The quotient by `divisor`, rounded down.
     fn div_floor(self, divisor: u64) -> Self;
@@ -187,7 +187,7 @@ pub(crate) struct Gcra<T> {
     scale: u64,
     /// Permits that can be in use at once.
     limit: u64,
-    /// The same in ticks.
+    /// The `limit` in ticks.
     capacity: T,
 }
 
@@ -315,7 +315,7 @@ impl<T: Ticks> Gcra<T> {
         Status { limit: self.limit, remaining, reset: self.duration(used) }
     }
 
-    /// The same, computed when it is read.
+    /// Returns the [`status`](Self::status), computed when it is read.
     #[inline(always)]
     pub(crate) fn lazy_status(&self, tat: T, now: Timestamp) -> LazyStatus {
         let used = self.ahead(tat, now).wide();

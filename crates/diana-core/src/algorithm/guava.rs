@@ -104,11 +104,11 @@ pub struct SmoothState {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmoothPrice {
-    /// For stored permits above the threshold.
+    /// The price of stored permits above the threshold.
     pub sloped: u64,
-    /// For stored permits below it.
+    /// The price of stored permits below it.
     pub flat: u64,
-    /// For permits that are not in the store.
+    /// The price of permits that are not in the store.
     pub fresh: u64,
 }
 

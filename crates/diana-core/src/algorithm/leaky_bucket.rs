@@ -66,9 +66,9 @@ pub struct LeakyBucket {
 /// Which queued requests must wait for their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delay {
-    /// Those after the first `n`.
+    /// Requests after the first `n`.
     After(u64),
-    /// None: the queue only bounds the number of grants.
+    /// No requests: the queue only bounds the number of grants.
     Never,
 }
 

@@ -56,7 +56,7 @@ pub use log::SlidingLogState;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
-    /// In the configured order; never empty.
+    /// The windows in the configured order; never empty.
     windows: Box<[Quota]>,
     /// The longest of them, which determines how long an entry is kept; of equal ones the one with the highest limit.
     longest: Quota,

@@ -80,13 +80,13 @@ const DEFAULT_BUCKETS: u64 = 10;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// Nothing: at most the limit in any [`buckets`](SlidingWindow::buckets) adjacent buckets, and up to twice the
+    /// The oldest bucket does not count: at most the limit in any [`buckets`](SlidingWindow::buckets) adjacent buckets, and up to twice the
     /// limit in a window that starts and ends in the middle of one.
     #[default]
     Loose,
-    /// In proportion to the part that the window covers, rounded up: exact if requests are even within a bucket.
+    /// The part that the window covers counts, rounded up: exact if requests are even within a bucket.
     Weighted,
-    /// All of it: never more than the limit in any window of this length.
+    /// The oldest bucket counts fully: never more than the limit in any window of this length.
     Strict,
 }
 

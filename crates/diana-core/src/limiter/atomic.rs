@@ -2,7 +2,7 @@
 //!
 //! # How it works
 //! The state is one word, so taking is a compare-and-swap. The parameters are in separate words beside it, and a
-//! sequence number tells which belong together (a seqlock): it is odd while they change. A taking thread reads the
+//! sequence number identifies those that belong together (a seqlock): it is odd while they change. A taking thread reads the
 //! sequence, everything else, and the sequence again; if both are the same, all values belong together.
 //!
 //! One race is left: a thread may read everything, be descheduled while the parameters change, and then swap in a state

@@ -28,7 +28,7 @@ struct Slow {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredRate {
     pub(crate) quota: Option<Quota>,
-    /// In permits per second.
+    /// The rate in permits per second.
     pub(crate) per_second: Option<f64>,
 }
 

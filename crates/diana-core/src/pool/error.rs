@@ -14,7 +14,7 @@ pub enum PoolError<E> {
     NoneFree {
         /// The pool.
         pool: String,
-        /// What its resources are called.
+        /// The name of its resources.
         resource: String,
         /// The timeout, if it has passed; `None` if the queue was full, or the request did not wait.
         within: Option<Duration>,
@@ -34,7 +34,7 @@ pub enum PoolError<E> {
     NoPermit {
         /// The pool.
         pool: String,
-        /// What its resources are called.
+        /// The name of its resources.
         resource: String,
         /// The timeout, unless the request did not wait.
         within: Option<Duration>,
@@ -47,7 +47,7 @@ pub enum PoolError<E> {
     Create {
         /// The pool.
         pool: String,
-        /// What its resources are called.
+        /// The name of its resources.
         resource: String,
         /// The reason.
         #[source]

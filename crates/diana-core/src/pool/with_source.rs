@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Without a timeout, others would never get the permits of idle resources.
+/// The time after which idle resources are closed, so that other pools get their permits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a request gets.
+/// The resource or permit that a request gets.
 pub(super) enum Obtained<T> {
     Idle(Existing<T>),
     /// The permit of a new resource.
@@ -69,7 +69,7 @@ impl<T> Pool<T> {
             let freed = match waiting.or_permit(source.permits.acquire(max_wait)).await {
                 Ok(Obtained::Permit(permit)) => return Ok(Obtained::Permit(permit)),
                 Ok(Obtained::Idle(existing)) => Some(Freed::Idle(existing)),
-                // Others of this pool may be returned in time.
+                // Other resources of this pool may be returned in time.
                 Err(_) if !left.is_some_and(|left| left.is_zero()) && waiting.is_any_in_use() => match deadline {
                     Some(deadline) => tokio::time::timeout_at(deadline, waiting.freed()).await.ok(),
                     None => Some(waiting.freed().await),
@@ -89,7 +89,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// The same, blocking this thread.
+    /// Blocks this thread until an idle resource or a permit of the source is available.
     pub(super) fn blocking_obtain<E>(
         &self,
         source: &Source<T>,

@@ -6,7 +6,7 @@ use crate::sync::{Arc, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Budget {
     max_bytes: usize,
-    /// With more than this in use, one request could reach the bound; `None` if it always could.
+    /// The use over which one request could reach the bound; `None` if it always could.
     max_ample: Option<usize>,
     used: AtomicUsize,
     /// Bit 0 is set after a reservation failed, until an eighth is free. The rest counts the parts for which it is.

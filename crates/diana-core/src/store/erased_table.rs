@@ -33,7 +33,7 @@ pub(crate) enum KeyChange<'a> {
     Reset,
 }
 
-/// Any [`Table`]; each function is documented there.
+/// A [`Table`] of any algorithm; each function is documented there.
 pub(crate) trait AnyTable: Debug + Send {
     fn query(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait, query: KeyQuery<'_>) -> Answer;
     fn change(&mut self, hash: u64, now: Timestamp, change: KeyChange<'_>);

@@ -168,7 +168,7 @@ impl Limit {
         format!("{:?}", self.inner.algorithm)
     }
 
-    /// What is known about its algorithm besides how it decides.
+    /// Returns the properties of its algorithm.
     pub fn properties(&self) -> Properties<'_> {
         self.inner.algorithm.properties()
     }
@@ -183,7 +183,7 @@ impl Limit {
         self.properties().quota()
     }
 
-    /// Whether waiting requests get a reservation or are queued.
+    /// Returns whether waiting requests get a reservation or are queued.
     pub fn wait_mode(&self) -> WaitMode {
         self.erased().wait_mode()
     }

@@ -348,7 +348,7 @@ impl MemoryStore {
         if let Some((_, known)) = parts.iter().find(|(known, _)| known == bound) {
             return Arc::clone(known);
         }
-        // Those of limits that are gone.
+        // The budgets of dropped limits are removed.
         parts.retain(|(_, budget)| Arc::strong_count(budget) > 1);
         let part = Arc::new(Budget::part_of(&self.budget, bound.bytes()));
         parts.push((bound.clone(), Arc::clone(&part)));

@@ -50,7 +50,7 @@ impl<T> Shards<T> {
         self.hasher.hash_one(key).max(1)
     }
 
-    /// The same for a key of bytes, without the length that `Hash` adds to tell apart the parts of a compound key.
+    /// Hashes a key of bytes, without the length that `Hash` adds to separate the parts of a compound key.
     #[inline(always)]
     pub(crate) fn hash_bytes(&self, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();

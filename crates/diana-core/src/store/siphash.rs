@@ -93,7 +93,7 @@ impl SipHasher {
         self.tail |= value << (8 * used);
         if used + count >= 8 {
             self.compress(self.tail);
-            // All of `value` was written if the tail was empty.
+            // The whole of `value` was written if the tail was empty.
             self.tail = value.checked_shr(bits(8 - used)).unwrap_or(0);
         }
     }

@@ -44,16 +44,16 @@ pub(crate) use saved_keys::SavedKey;
 use tentative_take::BeforeTake;
 pub(crate) use tentative_take::TentativeTake;
 
-/// What happens to new keys when the memory is used up and no entry can be dropped.
+/// The handling of new keys when the memory is used up and no entry can be dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// They share a fixed number of counts. No key is locked out permanently, and no key gets more than the limit.
+    /// New keys share a fixed number of counts. No key is locked out permanently, and no key gets more than the limit.
     #[default]
     Share,
-    /// They are denied with a retry after 10 ms. A charge to them is lost.
+    /// New keys are denied with a retry after 10 ms. A charge to them is lost.
     Deny,
-    /// They are granted and not counted. A charge to them is lost.
+    /// New keys are granted and not counted. A charge to them is lost.
     Allow,
 }
 
@@ -176,7 +176,7 @@ impl<A: Algorithm> Table<A> {
     /// Returns the answer that [`take`](Self::take) would give, with the status before it.
     #[inline(always)]
     pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
-        // Not recorded: a peek at a future time must not advance the time of other requests.
+        // The time is not recorded: a peek at a future time must not advance the time of other requests.
         let now = self.latest.max(now);
         let index = self.touch(hash);
         if let Some(state) = self.segments[index].get(hash) {

@@ -15,7 +15,7 @@ const GROUP_SHIFT: u32 = 58;
 pub struct WaitQueues {
     /// Waiters over all keys; read without the lock, since it is 0 most of the time.
     waiting: AtomicUsize,
-    /// The same for each group of keys, so that a waiter of one key makes few other keys check their queue.
+    /// Waiters of each group of keys, so that a waiter of one key makes few other keys check their queue.
     by_group: Box<[AtomicUsize]>,
     max: usize,
     inner: Mutex<QueuedWaiters>,

@@ -126,7 +126,7 @@ impl ScriptedAlgorithm for Concurrency {
 
 /// A sorted set as the script writes it.
 struct LeaseSet {
-    /// Those that have not ended.
+    /// The leases that have not ended.
     live: Vec<Lease>,
     unit: Duration,
     /// When the last one ends, in microseconds.

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SAMPLE_LIFETIME: Duration = Duration::from_secs(10);
 /// A difference that no latency explains: one of the clocks was set.
 const STEP_MICROS: i64 = 1_000_000;
-/// How old a sample may be for a time that decides: those of heartbeats are replaced in time.
+/// How old a sample may be for a time that decides: samples of heartbeats are replaced in time.
 const MAX_AGE: Duration = Duration::from_secs(12);
 /// The difference over which a time that was computed with the offset does not decide.
 pub(crate) const MAX_DIFFERENCE: Duration = Duration::from_millis(10);
@@ -38,7 +38,7 @@ impl ClockOffset {
         }
     }
 
-    /// Returns by how much the clocks have changed beside each other since the offset was measured, beyond what `latency` explains,
+    /// Returns the drift between the clocks since the offset was measured, as far as `latency` does not explain it,
     /// from a reply that arrived at `now` after it. Over [`MAX_DIFFERENCE`], the offset is measured anew.
     pub(crate) fn difference(&self, redis_micros: u64, now: Timestamp, latency: Duration) -> Duration {
         if self.measured_at.load(Ordering::Relaxed) == 0 {
@@ -56,7 +56,7 @@ impl ClockOffset {
         difference
     }
 
-    /// Like [`redis_micros`](Self::redis_micros), but `None` if the last good sample is old.
+    /// Converts like [`redis_micros`](Self::redis_micros); `None` if the last good sample is old.
     pub(crate) fn recent_redis_micros(&self, now: Timestamp) -> Option<u64> {
         let measured_at = Timestamp::from_nanos(self.measured_at.load(Ordering::Relaxed));
         if now.since(measured_at) > MAX_AGE { None } else { self.redis_micros(now) }

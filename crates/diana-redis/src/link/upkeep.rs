@@ -32,7 +32,7 @@ pub(super) async fn run(link: Weak<LinkInner>) {
             drop(inner);
             // Sleeps without a strong reference, so that the link can be dropped.
             if tokio::time::timeout(HEARTBEAT, wake.notified()).await.is_err() {
-                // Only now: a part that fails repeatedly as soon as it is up must not be probed more often.
+                // The pause restarts only now: a part that fails repeatedly as soon as it is up must not be probed more often.
                 pause = FIRST_PAUSE;
             }
             if let Some(inner) = link.upgrade().filter(|inner| inner.is_all_up()) {

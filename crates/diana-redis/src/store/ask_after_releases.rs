@@ -1,4 +1,4 @@
-//! Queries to Redis that take releases into account: those in flight, and those of permits whose answer was lost.
+//! Queries to Redis that take releases into account: releases in flight, and of permits whose answer was lost.
 
 use super::RedisStoreInner;
 use crate::link::CallError;

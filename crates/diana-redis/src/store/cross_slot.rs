@@ -77,7 +77,7 @@ struct PartialGrantGuard<'a> {
 }
 
 impl PartialGrantGuard<'_> {
-    /// In the background, since the request has waited long enough.
+    /// Refunds in the background, since the request has waited long enough.
     fn refund(&mut self, now: Timestamp) {
         if !self.receipts.is_empty() {
             self.inner.refund_in_background(std::mem::take(&mut self.receipts), now);

@@ -74,7 +74,7 @@ impl RedisStoreInner {
         let context = self.client.context(now);
         let done = self.client.apply_receipts(Op::Refund, &mut refund.receipts, ParameterSource::Own, context).await;
         for (config, name, _) in &refund.receipts {
-            // Again, since a request may have been denied in the meantime.
+            // Invalidates the keys again: a request may have been denied in the meantime.
             self.invalidate(config, name);
         }
         let consumed = refund.receipts.iter().filter(|(config, ..)| !config.algorithm.holds());
@@ -159,7 +159,7 @@ impl RedisStore {
         let (store, inner) = (self.clone(), Arc::clone(&self.inner));
         let done = self.inner.runtime.spawn(async move { inner.refund_on_redis(refund, now).await });
         Box::pin(async move {
-            // Without its runtime there is no connection either.
+            // There is no connection without its runtime.
             done.await.unwrap_or(Err(CallError::Open)).map_err(|error| store.store_error(&error))
         })
     }

@@ -76,7 +76,7 @@ impl RedisStoreInner {
                     while other.changed().await.is_ok() {}
                 }
             };
-            // They may have failed, so the loop checks again.
+            // The releases may have failed, so the loop checks again.
             context.budget.wait_for(ended).await.ok_or_else(|| self.client.runner.link.timed_out())?;
         }
     }
@@ -147,7 +147,7 @@ impl RedisStoreInner {
             }
         };
         let timeout = self.client.runner.link.timeout().min(CLOSE_TIMEOUT);
-        // Those that are not sent by then are lost.
+        // Releases that are not sent by then are lost.
         let _ = tokio::time::timeout(timeout, done).await;
     }
 }

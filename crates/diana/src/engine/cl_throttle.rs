@@ -78,7 +78,7 @@ impl<'a> ThrottleNow<'a> {
 pub struct ThrottleFuture(ThrottleState);
 
 enum ThrottleState {
-    /// It is `None` once it is returned.
+    /// The answer; `None` once it is returned.
     Ready(Option<Answer>),
     Waiting(BoxFuture<'static, Answer>),
 }

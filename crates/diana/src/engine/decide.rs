@@ -14,7 +14,7 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// What a decision may do.
+/// The possible effects of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecideMode {
     /// Returns what would be decided, without waiting; nothing is charged or counted. A request that stands for 0 hits is
@@ -221,7 +221,7 @@ impl EngineState {
             if asks.is_empty() {
                 continue;
             }
-            // Whether a limit is exceeded is not a question of how long a request could wait.
+            // A peek of cost zero asks whether a limit is exceeded, so the maximum wait does not matter.
             asks.iter_mut().filter(|ask| ask.cost == Cost::ZERO).for_each(|ask| ask.max_wait = MaxWait::NONE);
             let (at, max_wait) = (verdict.at(), MaxWait::FOREVER);
             let peeked = match &self.shared {

@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyStatus {
-    /// Each limit that the key has, in the order of the rule.
+    /// The limits of the key, in the order of the rule.
     pub limits: Vec<LimitStatus>,
     /// The store in which it is counted.
     pub counted_in: CountedIn,
@@ -63,7 +63,7 @@ pub enum KeyOperation {
 pub struct KeyChange {
     /// The rule.
     pub rule: String,
-    /// The key as the file's `log_keys` says: as it is, its hash, or `None`. Also `None` for a rule without `by`.
+    /// The key in the format of the file's `log_keys`: as it is, its hash, or `None`. Also `None` for a rule without `by`.
     pub logged_key: Option<String>,
     /// The operation.
     pub operation: KeyOperation,
@@ -222,7 +222,7 @@ impl Engine {
         let mut matches = Matches::default();
         rules.find(requests, Purpose::Charge, &mut matches);
         let engine = self.clone();
-        // It resets a count and charges what is still in use: it must not end between the two.
+        // The refund resets a count and charges what is still in use: it must not end between the two.
         let work = async move {
             let mut result = Ok(());
             // Rules that are charged after the response have charged nothing.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct LimitsGuard {
     engine: Engine,
     decision: Decision,
-    /// What dropping it refunds, if anything.
+    /// The charges that dropping it refunds, if any.
     charged: Option<OwnedAsks>,
     /// Whether this process decided, rather than the shared store.
     is_local: bool,
@@ -20,7 +20,7 @@ pub struct LimitsGuard {
 
 impl Engine {
     /// Decides by limits that are not those of rules, all or nothing and without waiting: in the shared store, if there is
-    /// one, else in this process. A cost of zero only tells whether a limit is exceeded. Dropping the future, or the guard,
+    /// one, else in this process. A cost of zero only asks whether a limit is exceeded. Dropping the future, or the guard,
     /// refunds what was charged.
     ///
     /// ```

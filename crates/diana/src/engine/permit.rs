@@ -153,7 +153,7 @@ impl Permit {
     pub fn settle(&mut self, cost: ActualCost) {
         let verdict = &mut *self.0;
         let Some(state) = verdict.state().cloned().filter(|_| !verdict.unusual.is_peek) else { return };
-        // Not after the request: a client that reads slowly must not delay it.
+        // The charge does not wait for the end of the request: a client that reads slowly must not delay it.
         if let Some(asks) = state.charge_by_status(verdict, &cost) {
             state.charge_shared_later(asks);
         }

@@ -109,7 +109,7 @@ impl<S: Store + 'static> SharedStore for S {
 /// finishes.
 pub(super) struct SharedQuery {
     counts: Arc<LocalCounts>,
-    /// Those of the active rules, all or nothing, then those of each shadow rule.
+    /// The queries of the active rules, all or nothing, then the queries of each shadow rule.
     asks: SmallVec<[(Scope, OwnedAsks); 1]>,
     at: Timestamp,
     has_reserved: bool,

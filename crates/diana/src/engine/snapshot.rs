@@ -191,7 +191,7 @@ impl Snapshot {
     }
 }
 
-/// The rest of a file.
+/// The unread rest of a file.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

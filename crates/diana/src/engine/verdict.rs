@@ -31,7 +31,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// What was decided about a request, and why: granted by every rule, or charged to none. [`Permit`](super::Permit) and
+/// The decision about a request, and its reason: granted by every rule, or charged to none. [`Permit`](super::Permit) and
 /// [`Denial`](super::Denial) own one.
 ///
 /// It keeps the rules that made it alive, so that refunds go to the same limits, even after a reload.
@@ -391,7 +391,7 @@ impl Verdict {
         let denying = |matched: &MatchedRule| DenyingRule { rule: matched.rule, key: matched.key_range() };
         match (self.unusual.denied_by, self.matches().matched()) {
             (Some(by), _) => Some(DenyingRule { rule: by.rule, key: by.key_range() }),
-            // With a single matched rule, it is that one.
+            // The only matched rule denied it.
             (None, [matched]) => Some(denying(matched)),
             (None, all) => {
                 let Reason::Limit(asked) = self.reason()? else { return None };

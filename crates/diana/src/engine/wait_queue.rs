@@ -208,7 +208,7 @@ impl EngineState {
     /// Returns the first non-empty queue among the request's counts, except its own.
     #[cold]
     pub(super) fn busy_queue(&self, verdict: &Verdict, own_queue: Option<u64>, since: Timestamp) -> Option<Ticket> {
-        // Without a shared store, these are all.
+        // The local scope has all queries if there is no shared store.
         let scopes = [verdict.local_scope, Scope::Shared];
         let scopes = if scopes[0] == Scope::Everything { &scopes[..1] } else { &scopes };
         let mut limits = scopes.iter().flat_map(|scope| verdict.limits_in(*scope));

@@ -47,7 +47,7 @@ pub struct Limits {
 #[derive(Debug, Default)]
 struct LimitsParts {
     config: Config,
-    /// By the address of the attribute's static: two functions may have the same path, such as methods of different
+    /// The counts, by the address of the attribute's static: two functions may have the same path, such as methods of different
     /// types.
     call_sites: Mutex<HashMap<usize, Arc<Limit>>>,
     /// The address of the static that uses each name of shared counts.

@@ -48,7 +48,7 @@ enum KeyRepr<'a> {
     Written(Bytes),
 }
 
-/// What a key starts with.
+/// The prefix of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Empty: the whole key is a text, or there is none.

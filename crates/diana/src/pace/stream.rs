@@ -154,7 +154,7 @@ where
     }
 }
 
-/// It is terminated when its source is, not when a limit is exhausted, since that can be reset.
+/// The stream is terminated when its source is, not when a limit is exhausted, since that can be reset.
 impl<S, F> FusedStream for PacedStream<S, F>
 where
     S: FusedStream,

@@ -34,7 +34,7 @@ pub struct CompiledRule {
     simple: Option<(SimpleKey, Cost)>,
     /// The number of the first rule with the same key.
     same_key: u32,
-    /// What a request needs that it matches, for each of `limits`.
+    /// The needs of a request that it matches, for each of `limits`.
     needs: Vec<Needs>,
     /// Where the counts are stored: in this process, if all limits are local.
     counted_in: CountedIn,
@@ -381,7 +381,7 @@ impl CompiledRule {
         }
         if self.denies(view, request) {
             let start = matches.keys.len();
-            // Only for the log: the request is denied, whether it has a key or not.
+            // The key is only for the log: the request is denied even without one.
             let _ = rule.by.key(request, &mut matches.keys);
             matches.deny(number, DenyReason::Listed, start);
             return expressions;
@@ -521,9 +521,9 @@ fn simple(rule: &Rule) -> Option<(SimpleKey, Cost)> {
 /// When the keys of requests are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordsKeys {
-    /// Always.
+    /// Keys are always recorded.
     Always,
-    /// Only for the log.
+    /// Keys are recorded only for the log.
     ForLog,
 }
 
@@ -539,9 +539,9 @@ pub(super) enum Subject {
 /// How many requests a request stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hits {
-    /// As many, to charge them. If there are none, nothing is asked.
+    /// The number of requests to charge. If it is 0, no limit is queried.
     Charge(u64),
-    /// As many, to peek. If there are none, the question is whether the limit is exceeded.
+    /// The number of requests to peek. If it is 0, the query is whether the limit is exceeded.
     Peek(u64),
 }
 

@@ -13,7 +13,7 @@ use diana_rules::rule::{CostOf, Missing};
 pub struct Explained {
     /// The result of each rule, by its index.
     pub rules: Vec<ExplainedRule>,
-    /// The same result as of [`RuleSet::find`], but without the index: every rule was evaluated.
+    /// The result of [`RuleSet::find`], without the index: every rule was evaluated.
     pub matches: Matches,
 }
 

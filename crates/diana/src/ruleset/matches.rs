@@ -15,7 +15,7 @@ pub struct Matches {
     uncharged: Vec<MatchedRule>,
     denied: Vec<DeniedBy>,
     charged: Vec<ChargedRule>,
-    /// If several requests are decided together: the matches of each.
+    /// The matches of each request, if several are decided together.
     parts: Vec<PartMatches>,
     pub(super) keys: KeyBytes,
     /// The last simple key of the request: the number of its `by`, and its position.
@@ -100,7 +100,7 @@ pub struct ChargedRule {
     pub by: u32,
     /// The cost of the request.
     pub cost: Cost,
-    /// Whether it is charged, or the rule that charges it only counts requests.
+    /// The mode of the rule that charges it: a shadow rule only counts requests.
     pub mode: Mode,
     pub(super) key: KeyRange,
 }
@@ -169,7 +169,7 @@ impl Matches {
         &self.matched
     }
 
-    /// What the decision needs.
+    /// Returns the needs of the decision.
     #[inline]
     pub fn needs(&self) -> Needs {
         self.needs

@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 pub struct SlidingLogState {
     /// The running total before the first entry.
     before: u64,
-    /// In ascending order of time.
+    /// The entries in ascending order of time.
     entries: VecDeque<LogEntry>,
 }
 

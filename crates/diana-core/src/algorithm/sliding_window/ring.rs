@@ -77,7 +77,7 @@ impl SlidingWindowState {
     #[inline]
     pub(super) fn used(&self, current: u64) -> u64 {
         if current == self.newest {
-            // All of it, in any order: the fast path for a busy key.
+            // The whole ring, in any order: the fast path for a busy key.
             return self.ring.iter().fold(0, |sum, count| sum.saturating_add(*count));
         }
         self.counts(current).fold(0, |sum, (_, count)| sum.saturating_add(count))

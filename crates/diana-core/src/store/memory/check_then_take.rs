@@ -146,7 +146,7 @@ impl MemoryStore {
     }
 }
 
-/// What the ask at `index` is charged: the highest cost and the shortest maximum wait of all asks with its count.
+/// Returns the charge of the ask at `index`: the highest cost and the shortest maximum wait of all asks with its count.
 fn charge_of(asks: &[Ask<'_>], locations: &Locations, index: usize) -> (Cost, MaxWait) {
     let same = asks.iter().zip(locations).filter(|(_, location)| location.same_as == Some(index));
     let Ask { cost, max_wait, .. } = asks[index];

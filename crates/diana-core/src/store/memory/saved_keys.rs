@@ -11,7 +11,7 @@ use super::MemoryStore;
 use crate::{Limit, LocalStore as _, Timestamp};
 use std::fmt;
 
-/// The keys of the hash by which a store identifies keys. A secret: who knows it can choose keys that share a count.
+/// The keys of the hash by which a store identifies keys. A secret: with it, a client can choose keys that share a count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashSecret(pub [u64; 2]);
 

@@ -31,7 +31,7 @@ impl<A: Algorithm> Table<A> {
     /// Changes the parameters. Each key's usage is migrated, clamped, when its segment is next touched. Setting the
     /// same parameters again changes nothing.
     pub(crate) fn change(&mut self, algorithm: A, now: Timestamp) {
-        // Not recorded as seen: the first call with the changed limit may be a peek at a future time.
+        // The time is not recorded: the first call with the changed limit may be a peek at a future time.
         let now = self.latest.max(now);
         if algorithm == self.algorithm {
             return;

@@ -1,4 +1,4 @@
-//! A table is a map from keys to the algorithm's states, whatever its size, its age and its changes.
+//! A table is a map from keys to the algorithm's states, regardless of its size, its age and its changes.
 
 use super::super::budget::Budget;
 use super::limit_change::MAX_PAST;
@@ -298,7 +298,7 @@ fn an_earlier_time_restores_nothing() {
         assert!(!table.take_one(7, earlier), "{back} ms back");
         assert!(!table.take_one(7, T0));
     }
-    // The same after a change to another kind of table at an earlier time.
+    // A change to another kind of table at an earlier time restores nothing either.
     let usage = table.drain(Timestamp::EPOCH);
     let (mut other, _) = super::tests::table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
     other.adopt(usage, Timestamp::EPOCH);

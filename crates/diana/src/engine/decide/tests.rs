@@ -40,7 +40,7 @@ fn decide(engine: &Engine, request: &SyntheticRequest, plan: Option<Plan>) -> (A
     (AcquireFuture::decide_as_planned(engine, verdict, DecideMode::Deny), engine_plan)
 }
 
-/// What anybody sees of a verdict.
+/// The visible parts of a verdict.
 fn shown(verdict: &Verdict) -> String {
     let limits = verdict.checked_limits().map(|limit| format!("{} {:?}", limit.limit.name(), limit.answer));
     let denied_by = verdict.denied_by().map(|rule| rule.name.clone());

@@ -4,7 +4,7 @@
 //! - Of each key, one denial a minute is logged at once, and of each rule at most
 //!   [`MAX_LOGGED`](crate::ruleset::MAX_LOGGED). The others are counted, and logged together with
 //!   [`Engine::log_denied_minutes`](crate::Engine::log_denied_minutes).
-//! - Keys are written as the file's `log_keys` says.
+//! - Keys are written in the format of the file's `log_keys`.
 
 use super::Verdict;
 use crate::RuleSet;
@@ -25,7 +25,7 @@ pub struct LimitedBy<'a> {
     pub key: &'a [u8],
 }
 
-/// What happened to a request that is logged.
+/// The outcome of a request that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum LoggedOutcome {
     Denied,

@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResponseClass {
-    /// Normally; its latency is a measure of the service's load.
+    /// The response is normal; its latency is a measure of the service's load.
     Ok,
-    /// With a timeout or a server error (5xx).
+    /// The response is a timeout or a server error (5xx).
     Overloaded,
 }
 

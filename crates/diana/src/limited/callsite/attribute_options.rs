@@ -14,7 +14,7 @@ pub struct AttributeOptions {
     pub prefix: usize,
     /// The name of the `Limits` instance, or `None` for the default.
     pub instance: Option<&'static str>,
-    /// What keys start with.
+    /// The prefix of keys.
     pub by: By,
     /// Whether there is more than one key.
     pub keys: Keys,

@@ -68,7 +68,7 @@ impl SharedCallSite {
     }
 }
 
-/// Without the `redis` feature there is no shared store; every call fails with an error.
+/// Fails with an error at every call: there is no shared store without the `redis` feature.
 #[cfg(not(feature = "redis"))]
 impl SharedCallSite {
     /// Creates a call site that was not called yet.

@@ -56,12 +56,12 @@ pub(super) struct SpaceSaving {
     /// The number of the current short period, for new counters.
     period: u64,
     total: u64,
-    /// By how much the count of a key may be too low, since a merged period had no counter for it.
+    /// The amount by which the count of a key may be too low, since a merged period had no counter for it.
     missed: u64,
     counters: Vec<Counter>,
     /// The number of a counter, plus one, at the slot of its hash or one of those after it; 0 is an empty slot.
     index: [u8; SLOTS],
-    /// No count is lower.
+    /// The lower bound of all counts.
     floor: u64,
     /// Where the search for the lowest count goes on.
     cursor: usize,
@@ -120,7 +120,7 @@ impl SpaceSaving {
         &self.counters
     }
 
-    /// By how much a count may be too low, since a merged period had no counter for its key.
+    /// Returns by how much a count may be too low, since a merged period had no counter for its key.
     pub(super) fn missed(&self) -> u64 {
         self.missed
     }
