@@ -85,7 +85,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         self.take(&mut state.clone(), now, cost, max_wait)
     }
 
-    /// The status of the key at `now`.
+    /// Returns the status of the key at `now`.
     fn status(&self, state: &Self::State, now: Timestamp) -> Status;
 
     /// Charges `cost` unconditionally, even over the limit: corrects an estimated cost.
@@ -115,19 +115,19 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Returns whether a request waits by a reservation of the algorithm, or in a queue in front of it.
     fn wait_mode(&self) -> WaitMode;
 
-    /// The heap memory of `state` in bytes, for the memory bound. A function of the state alone: it must not depend on
+    /// Returns the heap memory of `state` in bytes, for the memory bound. It depends on the state alone, not on
     /// the parameters.
     fn heap_bytes(&self, _state: &Self::State) -> usize {
         0
     }
 
-    /// The bytes that a grant at `now` would add to the heap memory of `state`, so that a store without free memory can
+    /// Returns the bytes that a grant at `now` would add to the heap memory of `state`, so that a store without free memory can
     /// deny before the state is copied. 0 if unknown: then the store undoes the grant afterwards.
     fn heap_growth(&self, _state: &Self::State, _now: Timestamp) -> usize {
         0
     }
 
-    /// [`take`](Self::take), with the status after it.
+    /// Takes like [`take`](Self::take), and returns the status after it.
     #[inline(always)]
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let outcome = self.take(state, now, cost, max_wait);

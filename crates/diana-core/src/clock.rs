@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 /// 1. [`now`](Self::now) never goes back, on any thread.
 /// 2. [`park`](Self::park) may return early (the caller checks again), but not much later than asked.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The current time.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
     /// Waits until this thread is unparked, or `timeout` has passed.

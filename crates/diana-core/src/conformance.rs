@@ -71,7 +71,7 @@ pub async fn run<S: Store>(options: &SuiteOptions, make: impl AsyncFn() -> S) ->
     report
 }
 
-/// The names of the algorithms, as [`SuiteOptions::without`] accepts them.
+/// Returns the names of the algorithms, as [`SuiteOptions::without`] accepts them.
 pub fn algorithms() -> impl Iterator<Item = &'static str> {
     let mut names = algorithm_cases::cases().iter().map(Case::name).collect::<Vec<_>>();
     names.dedup();

@@ -190,24 +190,24 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         self.queues.wake_all();
     }
 
-    /// The configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
+    /// Returns the configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
     /// total, concurrency), or several (a log of several windows).
     pub fn quota(&self) -> Option<Quota> {
         self.rate.lock().quota
     }
 
-    /// The configured rate of each key in permits per second, also after [`set`](Self::set); `None` if the algorithm
+    /// Returns the configured rate of each key in permits per second, also after [`set`](Self::set); `None` if the algorithm
     /// has none (a total, concurrency), or several.
     pub fn rate(&self) -> Option<f64> {
         self.rate.lock().per_second
     }
 
-    /// The current status of `key`.
+    /// Returns the current status of `key`.
     pub fn status(&self, key: &K) -> Status {
         Source::status(self, self.shards.hash(key), self.time.now())
     }
 
-    /// The number of stored keys.
+    /// Returns the number of stored keys.
     pub fn len(&self) -> usize {
         self.shards.lock_each().map(|keys| keys.len()).sum()
     }
@@ -217,7 +217,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         self.len() == 0
     }
 
-    /// The memory of the keys in bytes.
+    /// Returns the memory of the keys in bytes.
     pub fn memory_used(&self) -> usize {
         self.budget.used()
     }

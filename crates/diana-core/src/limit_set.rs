@@ -204,7 +204,7 @@ impl LimitSet {
         self.queues.wake(self.queue(key));
     }
 
-    /// The name and the current status of each limit, for `key`.
+    /// Returns the name and the current status of each limit, for `key`.
     pub fn status(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> impl Iterator<Item = (&str, Status)> {
         let asks = self.asks(key.as_ref(), Cost::ONE);
         let peeked = LocalStore::peek(&self.store, &asks, self.time.now(), MaxWait::NONE);
@@ -228,7 +228,7 @@ impl LimitSet {
         self.limits.iter().any(|(_, known)| *known == counted_by)
     }
 
-    /// The queue of the requests of `key`.
+    /// Returns the queue of the requests of `key`.
     fn queue(&self, key: &[u8]) -> u64 {
         if self.has(CountedBy::Key) { self.hasher.hash_one(key) } else { 0 }
     }
@@ -336,12 +336,12 @@ pub struct LimitSetPermit<'a> {
 }
 
 impl LimitSetPermit<'_> {
-    /// How long the request waited.
+    /// Returns how long the request waited.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// The name and the status of each limit when the permits were taken; they are already subtracted.
+    /// Returns the name and the status of each limit when the permits were taken; they are already subtracted.
     pub fn status(&self) -> impl Iterator<Item = (&str, Status)> {
         self.set.names().zip(self.decision.answers().iter().map(Answer::status))
     }

@@ -31,13 +31,13 @@ impl MaxWait {
         Self { nanos: saturating_nanos(wait) }
     }
 
-    /// The longest accepted wait, in nanoseconds.
+    /// Returns the longest accepted wait, in nanoseconds.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.nanos
     }
 
-    /// The longest accepted wait.
+    /// Returns the longest accepted wait.
     pub const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.nanos)
     }

@@ -18,7 +18,7 @@ pub trait PermitSource: Send + Sync + 'static {
     /// Takes a permit, waiting for at most `max_wait`. Dropping the future takes none.
     fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>>;
 
-    /// The number of permits for all that share them, if it is known.
+    /// Returns the number of permits for all that share them, if it is known.
     fn limit(&self) -> Option<u64>;
 
     /// Runs a task that closes idle resources.

@@ -229,7 +229,7 @@ impl<T> Pool<T> {
         Ok(())
     }
 
-    /// The maximum number of resources: its own size, or the limit of its source if that is smaller.
+    /// Returns the maximum number of resources: its own size, or the limit of its source if that is smaller.
     pub fn size(&self) -> u64 {
         let own_size = self.shared.permits.limit();
         #[cfg(feature = "async")]
@@ -239,19 +239,19 @@ impl<T> Pool<T> {
         own_size
     }
 
-    /// The number of resources in use.
+    /// Returns the number of resources in use.
     pub fn in_use(&self) -> u64 {
         let permits = &self.shared.permits;
         // After `resize` more may be in use than there are permits; while one is created, fewer.
         permits.limit().saturating_sub(permits.available()).max(self.shared.stock.lock().in_use())
     }
 
-    /// The number of idle resources.
+    /// Returns the number of idle resources.
     pub fn idle(&self) -> usize {
         self.shared.stock.lock().idle()
     }
 
-    /// The number of queued requests.
+    /// Returns the number of queued requests.
     pub fn waiting(&self) -> usize {
         let queued = self.shared.permits.waiting();
         #[cfg(feature = "async")]

@@ -41,7 +41,7 @@ pub(crate) trait Source: Send + Sync {
         self.take(key, now, cost, MaxWait::NONE)
     }
 
-    /// The answer for a request that does not wait behind the queued ones.
+    /// Returns the answer for a request that does not wait behind the queued ones.
     #[cold]
     fn denied_by_queue(&self, key: u64, now: Timestamp) -> Answer {
         let status = self.status(key, now);

@@ -49,7 +49,7 @@ pub fn per(period: Duration) -> String {
     }
 }
 
-/// `at most 10 in any minute`, of a limit of which so many may pass at once.
+/// Describes a limit of which `at_once` may pass at once, as in `at most 10 in any minute`.
 pub(crate) fn at_most(quota: Quota, at_once: u64) -> String {
     format!("at most {} in any {}", at_once.saturating_add(quota.permits()), period(quota.period()))
 }

@@ -50,7 +50,7 @@ static KINDS: &[Kind] = &[
     Kind::of::<Concurrency>(),
 ];
 
-/// The scripts of all algorithms, in the order of [`KINDS`].
+/// Returns the scripts of all algorithms, in the order of [`KINDS`].
 pub(crate) fn modules() -> Vec<&'static Module> {
     KINDS.iter().map(|kind| kind.module).collect()
 }

@@ -174,7 +174,7 @@ impl Link {
         waiting.later(Budget { until: fresh.until - self.batch_window(), ..fresh })
     }
 
-    /// An eighth of the timeout: requests that arrive within it are batched together.
+    /// Returns an eighth of the timeout: requests that arrive within it are batched together.
     pub(crate) fn batch_window(&self) -> Duration {
         self.inner.timeout / 8
     }

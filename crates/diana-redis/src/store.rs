@@ -420,7 +420,7 @@ impl Store for RedisStore {
         self.spawn_refund(asks, decision, now)
     }
 
-    /// A third of [`Options::permits_for`], so that one call may be lost.
+    /// Returns a third of [`Options::permits_for`], so that one call may be lost.
     fn extend_every(&self) -> Option<Duration> {
         Some(self.permits_for() / 3)
     }

@@ -138,7 +138,7 @@ impl RuleSet {
         }
     }
 
-    /// All rules, in the order of the file.
+    /// Returns all rules, in the order of the file.
     pub fn rules(&self) -> &[CompiledRule] {
         &self.rules
     }
@@ -148,7 +148,7 @@ impl RuleSet {
         self.rules.get(number as usize)
     }
 
-    /// How logs write the keys of requests.
+    /// Returns how logs write the keys of requests.
     pub fn log_keys(&self) -> LoggedKeys {
         self.log_keys
     }
@@ -163,7 +163,7 @@ impl RuleSet {
         self.has_load
     }
 
-    /// The sources of the standard keys.
+    /// Returns the sources of the standard keys.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -179,7 +179,7 @@ impl RuleSet {
         self.permissions.is_some()
     }
 
-    /// The headers that the rules and `identity` read.
+    /// Returns the headers that the rules and `identity` read.
     pub fn read_headers(&self) -> &ReadHeaders {
         &self.read_headers
     }

@@ -55,7 +55,7 @@ impl MinInterval {
         }
     }
 
-    /// The minimum time between two grants.
+    /// Returns the minimum time between two grants.
     pub fn interval(&self) -> Duration {
         Duration::from_nanos(self.nanos)
     }
@@ -166,7 +166,7 @@ impl IntervalState {
         Self { next_free: next_free.as_nanos() }
     }
 
-    /// The next free time.
+    /// Returns the next free time.
     pub fn next_free(&self) -> Timestamp {
         Timestamp::from_nanos(self.next_free)
     }

@@ -46,7 +46,7 @@ pub enum Restores<'a> {
 }
 
 impl Properties<'_> {
-    /// The quota of the limit; `None` if it has none, or several.
+    /// Returns the quota of the limit; `None` if it has none, or several.
     pub fn quota(&self) -> Option<Quota> {
         match self.restores {
             Restores::Continuously(quota) | Restores::InSteps(quota) | Restores::InWindows(&[quota]) => Some(quota),
@@ -55,7 +55,7 @@ impl Properties<'_> {
         }
     }
 
-    /// The rate of the limit in permits per second; `None` if it has none, or several.
+    /// Returns the rate of the limit in permits per second; `None` if it has none, or several.
     pub fn rate(&self) -> Option<f64> {
         match self.restores {
             Restores::AtRate(rate) => Some(rate),

@@ -57,7 +57,7 @@ impl Case {
         (self.make)(Create::New(label), Strictness::Plain)
     }
 
-    /// `limit`, changed to this case.
+    /// Changes `limit` to this case.
     pub(super) fn changed(&self, limit: &Limit, strictness: Strictness) -> Limit {
         (self.make)(Create::From(limit), strictness)
     }

@@ -75,7 +75,7 @@ impl Model {
         Decision::new(answers)
     }
 
-    /// The state of a key: created if it is new, migrated if the limit has changed.
+    /// Returns the state of a key: created if it is new, migrated if the limit has changed.
     fn key(&mut self, limit: &Limit, key: &[u8], now: Timestamp) -> &mut dyn AnyState {
         let algorithm = limit.erased();
         let new = || KeyState { version: limit.version(), state: algorithm.new_state(now) };
@@ -91,7 +91,7 @@ impl Model {
     }
 }
 
-/// The first ask with the same count.
+/// Returns the first ask with the same count.
 fn first_of(asks: &[Ask<'_>], index: usize) -> usize {
     asks.iter().position(|ask| ask.same_count(&asks[index])).unwrap_or(index)
 }

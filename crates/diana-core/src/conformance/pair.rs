@@ -107,7 +107,7 @@ impl<S: Store> Pair<S> {
         if holds { Ok(()) } else { Err(difference()) }
     }
 
-    /// The store's answer, or a failure if it returned an error.
+    /// Returns the store's answer, or a failure if it returned an error.
     pub(super) fn check_error<T>(
         &self,
         operation: impl Fn() -> String,

@@ -45,7 +45,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }

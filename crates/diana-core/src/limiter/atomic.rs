@@ -126,7 +126,7 @@ impl AtomicBucket {
     }
 }
 
-/// The mask of the words of one generation: 0 for the first, then multiples of the golden ratio, which are far apart.
+/// Returns the mask of the words of one generation: 0 for the first, then multiples of the golden ratio, which are far apart.
 fn mask(sequence: u64) -> u64 {
     sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

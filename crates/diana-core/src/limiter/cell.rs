@@ -130,7 +130,7 @@ impl Cell {
         }
     }
 
-    /// The rate that the limit was configured with.
+    /// Returns the rate that the limit was configured with.
     pub(crate) fn rate(&self) -> ConfiguredRate {
         self.slow.lock().rate
     }

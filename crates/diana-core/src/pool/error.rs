@@ -55,7 +55,7 @@ pub enum PoolError<E> {
     },
 }
 
-/// `200 ms`, `1.5 s`
+/// Formats a time as in `200 ms` and `1.5 s`.
 fn spaced(time: Duration) -> String {
     let text = format!("{time:?}");
     let unit = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());

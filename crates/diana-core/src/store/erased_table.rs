@@ -232,7 +232,7 @@ impl Keys {
         }
     }
 
-    /// [`AnyTable::query`], which is inlined for packed tables: most callers know the query.
+    /// Calls [`AnyTable::query`], which is inlined for packed tables: most callers know the query.
     #[inline(always)]
     pub(crate) fn query(
         &mut self,

@@ -74,7 +74,7 @@ impl Eq for MemoryBound {}
 pub struct LimitId(u64);
 
 impl LimitId {
-    /// Its number; limits are numbered in the order of their creation.
+    /// Returns its number; limits are numbered in the order of their creation.
     #[inline]
     pub(crate) fn number(self) -> u64 {
         self.0
@@ -138,17 +138,17 @@ impl Limit {
         Self { inner: Arc::new(LimitParts { id: *id, version, name: name.clone(), algorithm, memory }) }
     }
 
-    /// The identity shared by this limit and its changed versions.
+    /// Returns the identity shared by this limit and its changed versions.
     pub fn id(&self) -> LimitId {
         self.inner.id
     }
 
-    /// The version of the limit: 0 when created, higher with each change.
+    /// Returns the version of the limit: 0 when created, higher with each change.
     pub fn version(&self) -> u64 {
         self.inner.version
     }
 
-    /// The display name.
+    /// Returns the display name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -158,12 +158,12 @@ impl Limit {
         self.inner.algorithm.downcast()
     }
 
-    /// The algorithm as `Any`.
+    /// Returns the algorithm as `Any`.
     pub fn any_algorithm(&self) -> &dyn Any {
         self.erased().as_any()
     }
 
-    /// The algorithm and its parameters as text, by which a snapshot recognises a limit that has not changed.
+    /// Returns the algorithm and its parameters as text, by which a snapshot recognises a limit that has not changed.
     pub fn parameters(&self) -> String {
         format!("{:?}", self.inner.algorithm)
     }
@@ -173,12 +173,12 @@ impl Limit {
         self.inner.algorithm.properties()
     }
 
-    /// The permits that a new key can take at once.
+    /// Returns the permits that a new key can take at once.
     pub fn capacity(&self) -> u64 {
         self.erased().capacity()
     }
 
-    /// The quota that it was configured with; `None` if its algorithm has none, or several.
+    /// Returns the quota that it was configured with; `None` if its algorithm has none, or several.
     pub fn quota(&self) -> Option<Quota> {
         self.properties().quota()
     }

@@ -42,7 +42,7 @@ pub struct TableOptions {
 }
 
 impl Default for TableOptions {
-    /// 64 MiB (some three million token buckets), shared counts when that is full, 64 shards.
+    /// Has 64 MiB (some three million token buckets), shared counts when that is full, and 64 shards.
     fn default() -> Self {
         Self { memory: 64 << 20, on_full: OnFull::default(), shards: 64, hash_secret: None }
     }
@@ -172,7 +172,7 @@ impl MemoryStore {
         }
     }
 
-    /// The number of stored keys over all limits.
+    /// Returns the number of stored keys over all limits.
     pub fn len(&self) -> usize {
         self.shards.lock_each().map(|shard| shard.limits.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
     }
@@ -182,7 +182,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// The memory of the keys in bytes.
+    /// Returns the memory of the keys in bytes.
     pub fn memory_used(&self) -> usize {
         self.budget.used()
     }
@@ -296,7 +296,7 @@ impl MemoryStore {
         }
     }
 
-    /// The keys of `limit` in a shard, for a change: if memory is short, this also scans for keys to drop.
+    /// Returns the keys of `limit` in a shard, for a change: if memory is short, this also scans for keys to drop.
     #[inline(always)]
     fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         if self.budget.is_short() {
@@ -305,7 +305,7 @@ impl MemoryStore {
         self.keys_for_read(shard, limit, now)
     }
 
-    /// The keys of `limit` in a shard: created if they are new, changed if the limit has changed.
+    /// Returns the keys of `limit` in a shard: created if they are new, changed if the limit has changed.
     ///
     /// A read may be for a future time, so it drops nothing.
     #[inline(always)]

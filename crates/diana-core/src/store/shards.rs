@@ -34,17 +34,17 @@ impl<T> Shards<T> {
         Self { shards, hasher }
     }
 
-    /// The keys of the hash.
+    /// Returns the keys of the hash.
     pub(crate) fn hash_secret(&self) -> [u64; 2] {
         self.hasher.get()
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     pub(crate) fn len(&self) -> usize {
         self.shards.len()
     }
 
-    /// The 64-bit hash of `key`. Never 0, which marks an empty slot.
+    /// Returns the 64-bit hash of `key`. Never 0, which marks an empty slot.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         self.hasher.hash_one(key).max(1)
@@ -58,7 +58,7 @@ impl<T> Shards<T> {
         hasher.finish().max(1)
     }
 
-    /// The index of the shard of a hash.
+    /// Returns the index of the shard of a hash.
     #[inline(always)]
     pub(crate) fn index(&self, hash: u64) -> usize {
         (hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)

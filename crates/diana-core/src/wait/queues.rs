@@ -45,7 +45,7 @@ impl WaitQueues {
         Self { max, ..self }
     }
 
-    /// The number of waiters over all keys.
+    /// Returns the number of waiters over all keys.
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
@@ -76,7 +76,7 @@ impl WaitQueues {
         self.join_up_to(usize::MAX, key, waker)
     }
 
-    /// [`join`](Self::join) if the queue of `key` has fewer than `max` waiters.
+    /// Joins like [`join`](Self::join), if the queue of `key` has fewer than `max` waiters.
     pub fn join_up_to(&self, max: usize, key: u64, waker: &Waker) -> Option<(u64, bool)> {
         let waker = waker.clone();
         let mut inner = self.inner.lock();

@@ -42,7 +42,7 @@ impl ScriptedAlgorithm for FixedWindow {
         is_too_fine.then(|| format!("a window of {quota} is too long to be counted to the nanosecond on Redis"))
     }
 
-    /// `quota`, `quota+first`, or `limit/unit@zone`.
+    /// Returns `quota`, `quota+first`, or `limit/unit@zone`.
     fn parameters(&self) -> String {
         let quota = self.quota();
         match (self.dates(), self.window_start()) {

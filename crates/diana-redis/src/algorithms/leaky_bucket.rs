@@ -23,7 +23,7 @@ impl ScriptedAlgorithm for LeakyBucket {
         unsupported_reason(&self.quota(), capacity(self))
     }
 
-    /// `quota,queue,delay`.
+    /// Returns `quota,queue,delay`.
     fn parameters(&self) -> String {
         let delay = self.undelayed().map_or_else(|| NODELAY.to_owned(), |permits| permits.to_string());
         format!("{},{},{delay}", quota_text(&self.quota()), self.queue_length())

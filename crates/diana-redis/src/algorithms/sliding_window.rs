@@ -93,7 +93,7 @@ impl ScriptedAlgorithm for SlidingWindow {
         Some(SlidingWindowState::from_counts(self, counts(numbers.text(0)?)?))
     }
 
-    /// Corrected if the clock was set back.
+    /// Reads the state, corrected if the clock was set back.
     fn read(&self, body: &Body, now: Timestamp) -> Option<SlidingWindowState> {
         let Body::Text(text) = body else { return None };
         let counts = counts(text)?;

@@ -94,7 +94,7 @@ impl ScriptedAlgorithm for TokenBucket {
         format_time(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 
-    /// The stored time under the new parameters, and every lease unchanged: its holder continues to spend it until it
+    /// Returns the stored time under the new parameters, and every lease unchanged: its holder continues to spend it until it
     /// ends.
     fn migrate(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
         let Body::Text(text) = body else { return None };

@@ -22,7 +22,7 @@ impl RedisStoreInner {
         result
     }
 
-    /// A release that is in flight when Redis is queried may arrive after the query: a request that is denied for that
+    /// Asks Redis. A release that is in flight may arrive after the query: a request that is denied for that
     /// reason is retried when the release is done.
     async fn ask_after_releases(
         self: &Arc<Self>,

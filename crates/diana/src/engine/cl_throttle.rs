@@ -25,7 +25,7 @@ impl KeySpace {
         (number < KEY_SPACES).then_some(Self(number))
     }
 
-    /// The number of the key space.
+    /// Returns the number of the key space.
     pub fn number(self) -> u8 {
         self.0
     }

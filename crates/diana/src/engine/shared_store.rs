@@ -134,7 +134,7 @@ impl SharedQuery {
         }
     }
 
-    /// A query about limits that are not those of rules, without waiting.
+    /// Returns a query about limits that are not those of rules, without waiting.
     fn of_limits(asks: &[Ask<'_>], counts: &Arc<LocalCounts>, at: Timestamp) -> Self {
         let asks = asks.iter().map(|ask| ask.with_max_wait(MaxWait::NONE)).collect();
         let asks = SmallVec::from_iter([(Scope::Shared, OwnedAsks::copied(&asks))]);

@@ -158,7 +158,7 @@ impl Snapshot {
             .map_or_else(|| Err(SnapshotError::Damaged { path: path() }), |snapshot| Ok(Some(snapshot)))
     }
 
-    /// When the counts were saved.
+    /// Returns when the counts were saved.
     pub fn saved_at(&self) -> Timestamp {
         self.saved_at
     }
@@ -337,7 +337,7 @@ impl Engine {
         Ok(size)
     }
 
-    /// The limits that are counted in this process. A rule that counts other keys than before starts with new counts, so
+    /// Returns the limits that are counted in this process. A rule that counts other keys than before starts with new counts, so
     /// their names include the keys.
     fn snapshot_limits(&self) -> Vec<(String, Limit)> {
         let rules = self.rules();

@@ -90,7 +90,7 @@ static NO_RULES: LazyLock<RuleSet> = LazyLock::new(|| RuleSet::new(&RuleFile::de
 const BAD_REQUEST: u16 = 400;
 
 impl Verdict {
-    /// An empty verdict, for a request that starts now.
+    /// Returns an empty verdict, for a request that starts now.
     #[inline]
     pub(super) fn start(rules: Rules, at: Timestamp, local_scope: Scope) -> RecycledVerdict {
         let mut verdict = RecycledVerdict::new();
@@ -100,7 +100,7 @@ impl Verdict {
         verdict
     }
 
-    /// An unused box.
+    /// Returns an unused box.
     fn empty() -> Self {
         Self {
             rules: None,

@@ -188,12 +188,12 @@ impl CompiledRule {
         self.same_key = rule;
     }
 
-    /// Where its counts are stored: in this process, if all its limits are local.
+    /// Returns where its counts are stored: in this process, if all its limits are local.
     pub fn counted_in(&self) -> CountedIn {
         self.counted_in
     }
 
-    /// The rule as in the file.
+    /// Returns the rule as in the file.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
@@ -208,7 +208,7 @@ impl CompiledRule {
         self.limits.get(index as usize).map_or(&[], |limits| limits)
     }
 
-    /// The limit on the bytes of bodies, with one bucket per key. Bodies are charged chunk by chunk.
+    /// Returns the limit on the bytes of bodies, with one bucket per key. Bodies are charged chunk by chunk.
     pub fn bandwidth(&self) -> Option<&Limit> {
         self.bandwidth.as_ref()
     }
@@ -575,7 +575,7 @@ pub(super) enum Expressions {
     Failed,
 }
 
-/// The limit on the bytes of bodies; the existing limit is kept or changed.
+/// Returns the limit on the bytes of bodies; the existing limit is kept or changed.
 fn bandwidth(rule: &Rule, known: Option<&CompiledRule>) -> Option<Limit> {
     let rate = rule.bandwidth.as_ref()?.rate;
     let before = known.and_then(|known| Some((known.bandwidth.as_ref()?, known.rule.bandwidth.as_ref()?.rate)));

@@ -164,7 +164,7 @@ impl fmt::Display for Resource {
 }
 
 impl Matches {
-    /// The rules that count the request, in the order of the file.
+    /// Returns the rules that count the request, in the order of the file.
     pub fn matched(&self) -> &[MatchedRule] {
         &self.matched
     }
@@ -175,18 +175,18 @@ impl Matches {
         self.needs
     }
 
-    /// The rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
+    /// Returns the rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
     /// actual cost turns out to be higher. Their `cost` is meaningless.
     pub fn uncharged(&self) -> &[MatchedRule] {
         &self.uncharged
     }
 
-    /// The rules that deny the request regardless of their counts.
+    /// Returns the rules that deny the request regardless of their counts.
     pub fn denied(&self) -> &[DeniedBy] {
         &self.denied
     }
 
-    /// The rules that the request charges.
+    /// Returns the rules that the request charges.
     pub fn charged(&self) -> &[ChargedRule] {
         &self.charged
     }

@@ -24,7 +24,7 @@ pub struct TimeDebtState {
 }
 
 impl TimeDebtState {
-    /// The debt at `now`.
+    /// Returns the debt at `now`.
     pub fn debt(&self, now: Timestamp) -> Duration {
         Duration::from_nanos(self.nanos(now))
     }

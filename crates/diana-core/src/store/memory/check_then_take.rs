@@ -153,7 +153,7 @@ fn charge_of(asks: &[Ask<'_>], locations: &Locations, index: usize) -> (Cost, Ma
     same.fold((cost, max_wait), |(cost, max_wait), (ask, _)| (cost.max(ask.cost), max_wait.min(ask.max_wait)))
 }
 
-/// The locked shard of a location.
+/// Returns the locked shard of a location.
 fn shard_of<'a>(locked: &'a mut Locked<'_>, location: &Location) -> &'a mut Shard {
     let locked_shard = locked.iter_mut().find(|(shard, _)| *shard == location.shard);
     locked_shard.map_or_else(|| unreachable!("the shard of every location was locked"), |(_, shard)| shard)

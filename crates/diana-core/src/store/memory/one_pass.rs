@@ -242,7 +242,7 @@ impl Request<'_, '_> {
 }
 
 impl Locked<'_, '_> {
-    /// The shard with this index, which must be locked.
+    /// Returns the shard with this index, which must be locked.
     #[inline(always)]
     fn shard(&mut self, index: usize) -> &mut Shard {
         match self {

@@ -38,7 +38,7 @@ pub fn saved_key_count(piece: &[u64]) -> usize {
 }
 
 impl MemoryStore {
-    /// The keys of the hash; a store that loads saved keys must be [created](super::TableOptions::hash_secret) with them.
+    /// Returns the keys of the hash; a store that loads saved keys must be [created](super::TableOptions::hash_secret) with them.
     pub fn hash_secret(&self) -> HashSecret {
         HashSecret(self.shards.hash_secret())
     }

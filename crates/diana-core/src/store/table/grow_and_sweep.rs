@@ -56,7 +56,7 @@ impl<A: Algorithm> Table<A> {
         Ok(())
     }
 
-    /// A new key's share of the scan for states to drop; a segment is swept when enough checks are paid.
+    /// Pays a new key's share of the scan for states to drop; a segment is swept when enough checks are paid.
     pub(crate) fn sweep_some(&mut self, now: Timestamp) {
         let now = self.latest.max(now);
         self.sweep_credit += CHECKS_PER_INSERT;

@@ -70,7 +70,7 @@ impl<A: Algorithm> Table<A> {
         self.account(before, after);
     }
 
-    /// The state at `now` of a key without an entry.
+    /// Returns the state at `now` of a key without an entry.
     #[inline]
     pub(super) fn fresh(&self, now: Timestamp) -> A::State {
         match self.past.last() {
@@ -79,7 +79,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// An idle key's state after all changes at this time: the same whether it was stored or dropped.
+    /// Returns an idle key's state after all changes at this time: the same whether it was stored or dropped.
     #[cold]
     fn fresh_through_changes(&self, now: Timestamp) -> A::State {
         let first = self.past.iter().position(|past| self.algorithm.migrates_fresh(past.until, now));

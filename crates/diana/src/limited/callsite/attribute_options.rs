@@ -110,7 +110,7 @@ pub(super) fn invalid_limit(error: impl std::error::Error) -> Cause {
     Cause::InvalidLimit { problem: error.to_string().into() }
 }
 
-/// Why a limiter did not grant the call.
+/// Returns why a limiter did not grant the call.
 pub(super) fn denial_cause(error: AcquireError) -> Cause {
     match error.retry() {
         Some(retry) => Cause::Exhausted { retry },

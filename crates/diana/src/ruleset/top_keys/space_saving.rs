@@ -44,7 +44,7 @@ impl Counter {
         Self { hash, count, error: 0, since, text, length, is_cut: key.len() > MAX_TEXT }
     }
 
-    /// The key, or as much of it as is kept.
+    /// Returns the key, or as much of it as is kept.
     pub(super) fn text(&self) -> &[u8] {
         &self.text[..usize::from(self.length)]
     }
@@ -110,12 +110,12 @@ impl SpaceSaving {
         (self.total, self.missed, self.floor, self.cursor) = (0, 0, 0, 0);
     }
 
-    /// The sum of all weights.
+    /// Returns the sum of all weights.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The counters, in no order.
+    /// Returns the counters, in no order.
     pub(super) fn counters(&self) -> &[Counter] {
         &self.counters
     }
@@ -242,7 +242,7 @@ mod tests {
         Ok(())
     }
 
-    /// A few frequent keys among many rare ones.
+    /// Returns a few frequent keys among many rare ones.
     fn keys() -> impl Strategy<Value = Vec<(u64, u64)>> {
         let key = prop_oneof![0..10_u64, 0..80_u64, 0..10_000_u64];
         prop::collection::vec((key, 1..5_u64), 0..3_000)
