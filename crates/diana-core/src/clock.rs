@@ -11,7 +11,7 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::saturating_nanos;
 use std::fmt::Debug;
 // Not from `crate::sync`: the model checkers' `Arc` does not support `dyn`.
-use std::sync::{Arc as Shared, OnceLock};
+use std::sync::{Arc as StdArc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Reads the time, and parks a thread until a time.
@@ -80,12 +80,12 @@ impl Clock for SystemClock {
 pub(crate) enum LimiterClock {
     #[default]
     System,
-    Other(Shared<dyn Clock>),
+    Other(StdArc<dyn Clock>),
 }
 
 impl LimiterClock {
     pub(crate) fn from_clock(clock: impl Clock) -> Self {
-        Self::Other(Shared::new(clock))
+        Self::Other(StdArc::new(clock))
     }
 
     #[inline(always)]

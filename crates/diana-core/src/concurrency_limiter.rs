@@ -210,7 +210,7 @@ pub enum PermitError {
     TooMany {
         /// The resource.
         resource: String,
-        /// The number of permits asked for.
+        /// The number of requested permits.
         requested: u64,
         /// The size of the pool.
         limit: u64,

@@ -28,7 +28,7 @@ pub trait PermitSource: Send + Sync + 'static {
     fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>);
 }
 
-/// A limit whose permits are taken for good, such as by each message of a paced stream.
+/// A limit whose permits are consumed, such as by each message of a paced stream.
 pub trait RateSource: Send + Sync + 'static {
     /// Takes `permits`, and completes when they can be used. Dropping the future takes none.
     fn take(&self, permits: u64) -> BoxFuture<'_, Result<(), TakeError>>;
@@ -49,7 +49,7 @@ pub enum TakeError {
         /// The capacity, if more was requested than is ever granted at once.
         capacity: Option<u64>,
     },
-    /// The limit can't be asked, or its permits can't be taken for good.
+    /// The limit can't be asked, or its permits can't be consumed.
     #[error("{0}")]
     Failed(String),
 }

@@ -30,7 +30,7 @@ use crate::sync::{Arc, Mutex};
 use crate::{Clock, ConcurrencyLimiter, ConcurrencyPermit, InvalidQuota, PermitError, Timestamp};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc as Shared;
+use std::sync::Arc as StdArc;
 use std::time::Duration;
 use stock::{Existing, Stock};
 
@@ -84,7 +84,7 @@ struct PoolState<T> {
 }
 
 /// Returns whether an idle resource is still usable.
-type Check<T> = Shared<dyn Fn(&mut T) -> bool + Send + Sync>;
+type Check<T> = StdArc<dyn Fn(&mut T) -> bool + Send + Sync>;
 
 struct Settings<T> {
     resource: Box<str>,
@@ -143,7 +143,7 @@ impl<T> Pool<T> {
     /// `false`. For setup only.
     #[must_use]
     pub fn with_check(self, is_usable: impl Fn(&mut T) -> bool + Send + Sync + 'static) -> Self {
-        self.rebuilt(|settings| settings.check = Some(Shared::new(is_usable)))
+        self.rebuilt(|settings| settings.check = Some(StdArc::new(is_usable)))
     }
 
     /// Returns a pool like this one on another clock. For setup only.

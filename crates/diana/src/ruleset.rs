@@ -352,12 +352,12 @@ impl RuleSet {
     }
 }
 
-/// Why the rules of a request are looked for.
+/// The purpose of a search for the rules of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To charge them. A request that stands for 0 hits charges nothing.
+    /// The rules are charged. A request that stands for 0 hits charges nothing.
     Charge,
-    /// To read what is left: a request that stands for 0 hits has a cost of [zero](diana_core::Cost::ZERO).
+    /// The remaining permits are read: a request that stands for 0 hits has a cost of [zero](diana_core::Cost::ZERO).
     Peek,
 }
 

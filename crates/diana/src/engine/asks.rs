@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 /// Queries of a request.
 pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 16]>;
 
-/// Which queries of a request are meant.
+/// A selection of the queries of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// All queries of active rules, local or shared.

@@ -188,7 +188,7 @@ impl ActualCost {
         self.status.is_none()
     }
 
-    /// Returns what a rule with `count` is charged after the response; `None` if its status is not meant, or the actual
+    /// Returns the charge of a rule with `count` after the response; `None` if `count` ignores its status, or the actual
     /// cost is 0.
     fn charge_of(&self, rule: &Rule, cost: Cost) -> Option<Cost> {
         let count = rule.count.as_ref()?;
