@@ -62,7 +62,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The state of one key. Its `Default` only fills empty slots; [`fresh`](Self::fresh) initialises a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;
 
-    /// Returns what is known about the algorithm besides how it decides.
+    /// Returns the properties of the algorithm besides how it decides.
     fn properties(&self) -> Properties<'_> {
         Properties::default()
     }

@@ -10,7 +10,7 @@ use crate::Timestamp;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::saturating_nanos;
 use std::fmt::Debug;
-// Not from `crate::sync`: the model checkers' `Arc` does not support `dyn`.
+// The `Arc` of `crate::sync` does not support `dyn` under the model checkers.
 use std::sync::{Arc as StdArc, OnceLock};
 use std::time::{Duration, SystemTime};
 

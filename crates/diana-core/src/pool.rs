@@ -345,7 +345,7 @@ impl<T> Pool<T> {
         None
     }
 
-    /// Closes what was idle for too long.
+    /// Closes the resources that were idle for too long.
     fn close_expired(&self) {
         let PoolState { settings, permits, stock, .. } = &*self.shared;
         let Some(timeout) = settings.idle_timeout else { return };

@@ -62,7 +62,7 @@ pub(crate) struct StateCache {
     clocks: Clocks,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
-    /// For each shard, how often an entry was invalidated: a reply to a query that was sent before may be outdated.
+    /// The number of invalidations of each shard: a reply to a query that was sent before may be outdated.
     invalidations: [AtomicU64; SHARDS],
 }
 

@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As returned by CLUSTER KEYSLOT.
+        // CLUSTER KEYSLOT returns these numbers.
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"diana:each-account:{foo}"), 12_182);
         assert_eq!(slot(b"{}foo"), slot(b"{}foo"));

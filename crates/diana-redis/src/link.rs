@@ -324,7 +324,7 @@ impl LinkInner {
         *self.connection.write() = Some(connection.clone());
     }
 
-    /// Compares the clocks by a reply to what was sent at `began`, which has just arrived.
+    /// Compares the clocks by a reply that has just arrived, to a command that was sent at `began`.
     fn watch_clocks(&self, breaker: &Breaker, redis_micros: u64, began: Timestamp) {
         let now = self.clock.now();
         let difference = breaker.offset.difference(redis_micros, now, now.since(began));

@@ -61,12 +61,12 @@ pub enum WhenDown {
 }
 
 impl WhenDown {
-    /// Returns `true` if this process counts meanwhile.
+    /// Returns `true` if this process counts while Redis is unreachable.
     pub(crate) fn is_local(self) -> bool {
         matches!(self, Self::Local | Self::LocalFull)
     }
 
-    /// Returns the number by which a limit is divided, of so many instances.
+    /// Returns the number of shares into which `instances` divide a limit.
     pub(crate) fn shares(self, instances: u64) -> u64 {
         if self == Self::LocalFull { 1 } else { instances }
     }

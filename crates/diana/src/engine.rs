@@ -90,7 +90,7 @@ impl fmt::Debug for WeakEngine {
     }
 }
 
-/// The active rules, and what they count in: all that a decision needs, and its permit, which may outlive the engine.
+/// The active rules and the state of their counts, for decisions and for permits, which may outlive the engine.
 struct ActiveRules {
     rules: Arc<RuleSet>,
     state: Arc<EngineState>,
@@ -366,7 +366,7 @@ impl Engine {
         self.state.counts.park_until(time);
     }
 
-    /// Logs, for each rule, what was denied in the last minute and was not logged at once. Call it every few seconds; it also
+    /// Logs, for each rule, the denials of the last minute that were not logged at once. Call it every few seconds; it also
     /// frees the memory of keys that were not seen for an hour.
     pub fn log_denied_minutes(&self) {
         verdict::log_denied_minutes(&self.rules(), self.now());

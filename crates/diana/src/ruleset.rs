@@ -239,7 +239,7 @@ impl RuleSet {
             let Some(number) = self.number(&before.rule(denied.rule)?.rule().name) else { continue };
             self.rule(number).filter(|rule| rule.rule().mode == Mode::Shadow)?;
             let start = migrated.keys.len();
-            // With another `by`, the key is unknown.
+            // The key is unknown if `by` differs.
             if before.rule(denied.rule)?.rule().by == self.rule(number)?.rule().by {
                 migrated.keys.extend_from_slice(matches.key_at(denied.key_range()));
             }

@@ -194,9 +194,9 @@ pub(crate) struct Gcra<T> {
 /// When a request that fits may proceed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Departure<T> {
-    /// As soon as its segment ends within the capacity; it may reserve a later segment (token bucket).
+    /// It proceeds as soon as its segment ends within the capacity; it may reserve a later segment (token bucket).
     Fits,
-    /// When its segment starts, or `grace` ticks earlier; over the capacity it is denied (leaky bucket).
+    /// It proceeds when its segment starts, or `grace` ticks earlier; over the capacity it is denied (leaky bucket).
     Queued { grace: T },
 }
 

@@ -144,7 +144,7 @@ impl RefillingBucket {
         if state.missing == 0 || (missing == 0 && !keeps_phase) {
             return RefillingState { missing: 0, stepped: now, granted: now };
         }
-        // Not later than `now`, so nothing saturates.
+        // The step is not later than `now`, so nothing saturates.
         let stepped = state.stepped + Duration::from_nanos(steps.saturating_mul(every));
         RefillingState { missing, stepped, granted: state.granted.max(now) }
     }

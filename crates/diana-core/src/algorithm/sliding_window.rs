@@ -262,7 +262,7 @@ impl SlidingWindow {
         let Some((bucket, count)) = freeing else { return u128::MAX };
         let early = match self.edge {
             Edge::Loose | Edge::Strict => 0,
-            // This much of it may still be covered by the window.
+            // The window may still cover this much of it.
             Edge::Weighted => {
                 let covered = (max_used - remaining).saturating_mul(self.width.into()) / u128::from(count);
                 covered.min(self.width.into())

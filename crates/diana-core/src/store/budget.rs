@@ -13,7 +13,7 @@ pub(crate) struct Budget {
     short: AtomicUsize,
     /// The number of parts that are nearly used up.
     tight_parts: AtomicUsize,
-    /// The budget that this one is a part of: what is used here is used there as well.
+    /// The budget that this one is a part of: use of the part is use of the whole.
     whole: Option<Arc<Budget>>,
 }
 

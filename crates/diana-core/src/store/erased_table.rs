@@ -217,7 +217,7 @@ impl Keys {
         if (**self).change_to(algorithm_of_keys, now) {
             self.set_budget(budget);
         } else {
-            // Another kind of algorithm: only the permits in use can be migrated.
+            // Only the permits in use can be migrated to another kind of algorithm.
             let usage = self.drain(now);
             *self = Self::new(algorithm, on_full, Arc::clone(budget));
             self.adopt(usage, now);

@@ -167,7 +167,7 @@ impl Verdict {
         shadows.map(|(index, _)| index).collect()
     }
 
-    /// Returns what a rule is charged after the response.
+    /// Returns the charge of a rule after the response.
     fn charge_of(&self, index: usize, matched: &MatchedRule, costs: &ActualCost) -> Option<(&CompiledRule, Cost)> {
         let rule = self.rules().rule(matched.rule).filter(|_| is_look(matched))?;
         // A request that a shadow rule would have denied would have had no response.

@@ -17,7 +17,7 @@ mod tests;
 /// The possible effects of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecideMode {
-    /// Returns what would be decided, without waiting; nothing is charged or counted. A request that stands for 0 hits is
+    /// Returns the decision that would be made, without waiting; nothing is charged or counted. A request that stands for 0 hits is
     /// denied only if a limit is exceeded, that is, more is in use than it allows.
     Peek,
     /// Charges, and denies a request that would have to be queued. A time that a limit has reserved is not waited for: it is

@@ -209,7 +209,7 @@ impl Engine {
     }
 
     /// Refunds the cost of requests to every rule that matches them, up to the usage of each key: as
-    /// [`refund_key`](Self::refund_key), for requests that did not use what they were charged. Dropping the future does not
+    /// [`refund_key`](Self::refund_key), for requests that did not use their charges. Dropping the future does not
     /// cancel it.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// A granted request: owns what it was charged, and the permits that it holds while it runs.
+/// A granted request: owns its charges, and the permits that it holds while it runs.
 ///
 /// Dropping it means that the request is finished, and releases its concurrency permits. Local counts are updated
 /// immediately. The shared store is updated in the background, but later decisions of this process already take it into

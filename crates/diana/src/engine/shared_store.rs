@@ -134,7 +134,7 @@ impl SharedQuery {
         }
     }
 
-    /// Returns a query about limits that are not those of rules, without waiting.
+    /// Returns a query about limits that belong to no rule, without waiting.
     fn of_limits(asks: &[Ask<'_>], counts: &Arc<LocalCounts>, at: Timestamp) -> Self {
         let asks = asks.iter().map(|ask| ask.with_max_wait(MaxWait::NONE)).collect();
         let asks = SmallVec::from_iter([(Scope::Shared, OwnedAsks::copied(&asks))]);
@@ -192,7 +192,7 @@ impl<'e> InFlightQuery<'e> {
         Self { store, counts, background, at: verdict.at(), query: Some(query) }
     }
 
-    /// Starts a query about limits that are not those of rules, without waiting.
+    /// Starts a query about limits that belong to no rule, without waiting.
     pub(super) fn of_limits(
         asks: &[Ask<'_>],
         at: Timestamp,

@@ -433,7 +433,7 @@ impl Verdict {
         self.rules.as_ref().map_or_else(|| &*NO_RULES, |rules| &*rules.rules)
     }
 
-    /// Returns what the rules count in.
+    /// Returns the state in which the rules count.
     pub(super) fn state(&self) -> Option<&Arc<EngineState>> {
         self.rules.as_ref().map(|rules| &rules.state)
     }

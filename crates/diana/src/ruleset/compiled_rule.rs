@@ -299,7 +299,7 @@ impl CompiledRule {
         self.keys.as_ref().map_or_else(TopKeys::default, |keys| keys.top(outcome, window, limit, now))
     }
 
-    /// Returns what was denied in the last minute that is over, if not all of it was to be logged at once; each minute
+    /// Returns the denials of the last minute that is over, if not all of them were to be logged at once; each minute
     /// once. Call it every few seconds: it also frees memory.
     pub fn denied_minute(&self, now: Timestamp) -> Option<DeniedMinute> {
         self.keys.as_ref()?.finish_minute(now).filter(|_| self.rule.log != LogLevel::Off)
@@ -485,7 +485,7 @@ impl CompiledRule {
     }
 }
 
-/// Returns what a request needs that matches a rule, and these of its limits.
+/// Returns the needs of a request that matches a rule, and these of its limits.
 fn needs(rule: &Rule, counted_in: CountedIn, limits: &[CompiledLimit]) -> Needs {
     let has = |is_so: fn(&CompiledLimit) -> bool| limits.iter().any(is_so);
     [
@@ -603,7 +603,7 @@ fn compile_limits(
     let (known, before) = known.unwrap_or((&[], &[]));
     let pairs = match rule.counted_in {
         CountedIn::Local => previous_limits::closest(limits, before),
-        // In the shared store, a limit is identified by its name, which contains its position.
+        // The shared store identifies a limit by its name, which contains its position.
         CountedIn::Shared => previous_limits::by_index(limits, before),
     };
     let compiled = limits.iter().enumerate().zip(pairs).map(|((index, limit), pair)| {

@@ -155,7 +155,7 @@ impl SlidingLogState {
         }
     }
 
-    /// Removes `permits` from the entry at `index`, at most what it has.
+    /// Removes `permits` from the entry at `index`, at most all of its permits.
     pub(super) fn refund(&mut self, index: usize, permits: u64) {
         let granted = self.permits_at(index);
         let returned = granted.min(permits);

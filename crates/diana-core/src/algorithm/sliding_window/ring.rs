@@ -105,7 +105,7 @@ impl SlidingWindowState {
         self.change(current, |count| count.saturating_add(permits));
     }
 
-    /// Removes `permits` from `bucket`, at most what it has; returns how many were removed.
+    /// Removes `permits` from `bucket`, at most all of its permits; returns how many were removed.
     pub(super) fn refund(&mut self, bucket: u64, current: u64, permits: u64) -> u64 {
         let granted = self.counts(current).find(|(other, _)| *other == bucket).map_or(0, |(_, count)| count);
         let returned = granted.min(permits);

@@ -205,7 +205,7 @@ impl<A: Algorithm> Table<A> {
         self.account(freed + old, new);
     }
 
-    /// Releases memory that a state has allocated and does not use: a clone has just what it needs.
+    /// Releases memory that a state has allocated and does not use: a clone has only the memory that it needs.
     pub(super) fn compact(&mut self, hash: u64) {
         let index = self.index(hash);
         let Some(state) = self.segments[index].get_mut(hash) else { return };

@@ -111,7 +111,7 @@ impl Verdict {
         !self.unusual.to_log.is_empty()
     }
 
-    /// Logs what is to be logged about it, as events of `tracing`. Front ends call this once for each verdict.
+    /// Logs its outcomes, as events of `tracing`. Front ends call this once for each verdict.
     #[cold]
     pub fn log(&self, request: &LoggedRequest<'_>) {
         for entry in &self.unusual.to_log {
@@ -175,12 +175,12 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Logs, for each rule, what was denied in the last minute and was not logged at once.
+/// Logs, for each rule, the denials of the last minute that were not logged at once.
 pub(in crate::engine) fn log_denied_minutes(rules: &RuleSet, now: Timestamp) {
     for rule in rules.rules() {
         let Some(minute) = rule.denied_minute(now) else { continue };
         let (name, denied) = (&rule.rule().name, minute.denied);
-        // Of a long key only the beginning is known, which is no key.
+        // Only the beginning of a long key is known, which is no key.
         let heaviest = minute.heaviest.as_ref().filter(|top| !top.is_cut);
         let key = heaviest.and_then(|top| rules.log_keys().show(&rule.rule().by, &top.key));
         let key = key.as_deref().map(tracing::field::debug);
