@@ -50,7 +50,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// The name of the limit that denied, in a [`LimitSet`](crate::LimitSet).
+    /// Returns the name of the limit that denied, in a [`LimitSet`](crate::LimitSet).
     pub fn limit(&self) -> Option<&str> {
         match self {
             Self::Denied { limit, .. } => limit.as_deref(),
@@ -58,7 +58,7 @@ impl AcquireError {
         }
     }
 
-    /// When a denied request would be granted; `None` if the error is not a denial.
+    /// Returns when a denied request would be granted; `None` if the error is not a denial.
     pub const fn retry(&self) -> Option<Retry> {
         match self {
             Self::Denied { retry, .. } => Some(*retry),

@@ -62,7 +62,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The state of one key. Its `Default` only fills empty slots; [`fresh`](Self::fresh) initialises a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;
 
-    /// Returns what is known about the algorithm besides how it decides.
+    /// Returns the properties of the algorithm besides how it decides.
     fn properties(&self) -> Properties<'_> {
         Properties::default()
     }
@@ -85,7 +85,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         self.take(&mut state.clone(), now, cost, max_wait)
     }
 
-    /// The status of the key at `now`.
+    /// Returns the status of the key at `now`.
     fn status(&self, state: &Self::State, now: Timestamp) -> Status;
 
     /// Charges `cost` unconditionally, even over the limit: corrects an estimated cost.
@@ -101,7 +101,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn refund_rest(&self, state: &mut Self::State, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
         match Cost::new(receipt.cost().get().saturating_sub(used)) {
             Ok(rest) => self.refund(state, now, &Receipt::new(rest, receipt.at()).with_mark(receipt.mark())),
-            // All of it was used.
+            // The whole grant was used.
             Err(_) => Refund::Void,
         }
     }
@@ -112,22 +112,22 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Migrates a state from the `old` parameters: its usage is kept, clamped to the new capacity.
     fn rescale(&self, state: &mut Self::State, old: &Self, now: Timestamp);
 
-    /// Whether a request waits by a reservation of the algorithm, or in a queue in front of it.
+    /// Returns whether a request waits by a reservation of the algorithm, or in a queue in front of it.
     fn wait_mode(&self) -> WaitMode;
 
-    /// The heap memory of `state` in bytes, for the memory bound. A function of the state alone: it must not depend on
+    /// Returns the heap memory of `state` in bytes, for the memory bound. It depends on the state alone, not on
     /// the parameters.
     fn heap_bytes(&self, _state: &Self::State) -> usize {
         0
     }
 
-    /// The bytes that a grant at `now` would add to the heap memory of `state`, so that a store without free memory can
+    /// Returns the bytes that a grant at `now` would add to the heap memory of `state`, so that a store without free memory can
     /// deny before the state is copied. 0 if unknown: then the store undoes the grant afterwards.
     fn heap_growth(&self, _state: &Self::State, _now: Timestamp) -> usize {
         0
     }
 
-    /// [`take`](Self::take), with the status after it.
+    /// Takes like [`take`](Self::take), and returns the status after it.
     #[inline(always)]
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let outcome = self.take(state, now, cost, max_wait);
@@ -146,7 +146,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         let _ = (state, now, sample);
     }
 
-    /// Whether a key without a state, asked at `now`, has to be migrated over a change of parameters at `changed` as if
+    /// Returns `true` if a key without a state, asked at `now`, has to be migrated over a change of parameters at `changed` as if
     /// it had one. Only Guava's limiters distinguish such a key from a fresh one, and only within the microsecond of
     /// the change.
     fn migrates_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
@@ -159,7 +159,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         None
     }
 
-    /// Whether usage outlives the process, so that a snapshot of the counts includes it. Not so for permits that running
+    /// Returns `true` if usage outlives the process, so that a snapshot of the counts includes it. Not so for permits that running
     /// requests hold.
     fn outlives_process(&self) -> bool {
         true

@@ -133,7 +133,7 @@ impl Outcome {
         matches!(self, Self::Granted { .. })
     }
 
-    /// How long a granted request must wait; `None` if it was denied.
+    /// Returns how long a granted request must wait; `None` if it was denied.
     pub const fn wait(&self) -> Option<Duration> {
         match self {
             Self::Granted { wait, .. } => Some(*wait),
@@ -141,7 +141,7 @@ impl Outcome {
         }
     }
 
-    /// When a denied request would be granted; `None` if it was granted.
+    /// Returns when a denied request would be granted; `None` if it was granted.
     pub const fn retry(&self) -> Option<Retry> {
         match self {
             Self::Granted { .. } => None,
@@ -149,7 +149,7 @@ impl Outcome {
         }
     }
 
-    /// The receipt of a granted request; `None` if it was denied.
+    /// Returns the receipt of a granted request; `None` if it was denied.
     pub const fn receipt(&self) -> Option<Receipt> {
         match self {
             Self::Granted { receipt, .. } => Some(*receipt),
@@ -170,8 +170,8 @@ impl Answer {
         Self { outcome, status }
     }
 
-    /// The status of the key; granted permits are already subtracted. It is computed by this call, so that requests for
-    /// which nobody reads it don't pay for it.
+    /// Returns the status of the key; granted permits are already subtracted. It is computed by this call, so that requests for
+    /// which it is not read don't pay for it.
     #[inline]
     pub fn status(&self) -> Status {
         self.status.get()
@@ -193,17 +193,17 @@ impl Answer {
         self.outcome.is_granted()
     }
 
-    /// How long a granted request must wait; `None` if it was denied.
+    /// Returns how long a granted request must wait; `None` if it was denied.
     pub const fn wait(&self) -> Option<Duration> {
         self.outcome.wait()
     }
 
-    /// When a denied request would be granted; `None` if it was granted.
+    /// Returns when a denied request would be granted; `None` if it was granted.
     pub const fn retry(&self) -> Option<Retry> {
         self.outcome.retry()
     }
 
-    /// The receipt of a granted request; `None` if it was denied.
+    /// Returns the receipt of a granted request; `None` if it was denied.
     pub const fn receipt(&self) -> Option<Receipt> {
         self.outcome.receipt()
     }
@@ -217,7 +217,7 @@ impl LazyStatus {
         Self { limit, remaining_or_interval: remaining, reset_or_used, reset_nanos, scale: 0 }
     }
 
-    /// The status of a bucket of `limit` permits of `interval` ticks each, of which `used` ticks are in use; a nanosecond
+    /// Returns the status of a bucket of `limit` permits of `interval` ticks each, of which `used` ticks are in use; a nanosecond
     /// has `scale` ticks. `None` if these numbers are too large to store.
     #[inline(always)]
     pub(crate) fn of_bucket(limit: u64, interval: u64, used: u128, scale: u64) -> Option<Self> {
@@ -243,7 +243,7 @@ impl LazyStatus {
     }
 }
 
-/// The permits that remain, if the capacity in ticks needs more than 64 bits.
+/// Returns the permits that remain, if the capacity in ticks needs more than 64 bits.
 #[cold]
 fn wide_remaining(limit: u64, interval: u64, used: u64) -> Option<u64> {
     let capacity = u128::from(limit) * u128::from(interval);
@@ -290,19 +290,19 @@ impl Receipt {
         self
     }
 
-    /// The number of permits taken.
+    /// Returns the number of permits taken.
     #[inline]
     pub const fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// The time of the grant.
+    /// Returns the time of the grant.
     #[inline]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// The data that the algorithm attached with [`with_mark`](Self::with_mark).
+    /// Returns the data that the algorithm attached with [`with_mark`](Self::with_mark).
     #[inline]
     #[allow(clippy::cast_lossless, reason = "`From` is not const")]
     pub const fn mark(&self) -> u128 {

@@ -10,8 +10,8 @@ use crate::Timestamp;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::saturating_nanos;
 use std::fmt::Debug;
-// Not from `crate::sync`: the model checkers' `Arc` does not support `dyn`.
-use std::sync::{Arc as Shared, OnceLock};
+// The `Arc` of `crate::sync` does not support `dyn` under the model checkers.
+use std::sync::{Arc as StdArc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Reads the time, and parks a thread until a time.
@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 /// 1. [`now`](Self::now) never goes back, on any thread.
 /// 2. [`park`](Self::park) may return early (the caller checks again), but not much later than asked.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The current time.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
     /// Waits until this thread is unparked, or `timeout` has passed.
@@ -80,12 +80,12 @@ impl Clock for SystemClock {
 pub(crate) enum LimiterClock {
     #[default]
     System,
-    Other(Shared<dyn Clock>),
+    Other(StdArc<dyn Clock>),
 }
 
 impl LimiterClock {
     pub(crate) fn from_clock(clock: impl Clock) -> Self {
-        Self::Other(Shared::new(clock))
+        Self::Other(StdArc::new(clock))
     }
 
     #[inline(always)]

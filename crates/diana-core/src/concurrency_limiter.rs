@@ -107,27 +107,27 @@ impl ConcurrencyLimiter {
         Ok(())
     }
 
-    /// The size of the pool.
+    /// Returns the size of the pool.
     pub fn limit(&self) -> u64 {
         self.pool.limiter.status().limit
     }
 
-    /// The number of free permits.
+    /// Returns the number of free permits.
     pub fn available(&self) -> u64 {
         self.pool.limiter.status().remaining
     }
 
-    /// The number of queued requests.
+    /// Returns the number of queued requests.
     pub fn waiting(&self) -> usize {
         self.pool.limiter.waiting()
     }
 
-    /// The maximum number of queued requests.
+    /// Returns the maximum number of queued requests.
     pub fn max_waiting(&self) -> usize {
         self.pool.max_waiting
     }
 
-    /// The time of the pool's clock.
+    /// Returns the time of the pool's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.pool.limiter.time().now()
     }
@@ -171,7 +171,7 @@ pub struct ConcurrencyPermit {
 }
 
 impl ConcurrencyPermit {
-    /// The number of permits in this guard.
+    /// Returns the number of permits in this guard.
     pub fn count(&self) -> u64 {
         self.receipt.cost().get()
     }
@@ -210,7 +210,7 @@ pub enum PermitError {
     TooMany {
         /// The resource.
         resource: String,
-        /// The number of permits asked for.
+        /// The number of requested permits.
         requested: u64,
         /// The size of the pool.
         limit: u64,

@@ -54,7 +54,7 @@ pub use suite_options::SuiteOptions;
 ///
 /// The stores may share a server, as long as none sees the counts of another.
 pub async fn run<S: Store>(options: &SuiteOptions, make: impl AsyncFn() -> S) -> Report {
-    let cases = algorithm_cases::all().into_iter().filter(|case| !options.excludes(case.name())).collect::<Vec<_>>();
+    let cases = algorithm_cases::cases().into_iter().filter(|case| !options.excludes(case.name())).collect::<Vec<_>>();
     let mut report = Report::default();
     for check in Check::EACH {
         for case in &cases {
@@ -71,9 +71,9 @@ pub async fn run<S: Store>(options: &SuiteOptions, make: impl AsyncFn() -> S) ->
     report
 }
 
-/// The names of the algorithms, as [`SuiteOptions::without`] accepts them.
+/// Returns the names of the algorithms, as [`SuiteOptions::without`] accepts them.
 pub fn algorithms() -> impl Iterator<Item = &'static str> {
-    let mut names = algorithm_cases::all().iter().map(Case::name).collect::<Vec<_>>();
+    let mut names = algorithm_cases::cases().iter().map(Case::name).collect::<Vec<_>>();
     names.dedup();
     names.into_iter()
 }

@@ -54,7 +54,7 @@ impl Cost {
         }
     }
 
-    /// The number of permits.
+    /// Returns the number of permits.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0

@@ -69,7 +69,7 @@ impl Decision {
         self.note
     }
 
-    /// Each limit's answer, in the order of the asks.
+    /// Returns the answer of each limit, in the order of the asks.
     ///
     /// A denied request is not charged: a granted answer in it only means that this limit would have granted it.
     pub fn answers(&self) -> &[Answer] {
@@ -82,7 +82,7 @@ impl Decision {
         self.answers.iter().all(Answer::is_granted)
     }
 
-    /// How long a granted request must wait: the longest wait of all limits. `None` if it was denied.
+    /// Returns how long a granted request must wait: the longest wait of all limits. `None` if it was denied.
     #[inline]
     pub fn wait(&self) -> Option<Duration> {
         if let [only] = &self.answers[..] {
@@ -91,12 +91,12 @@ impl Decision {
         self.answers.iter().try_fold(Duration::ZERO, |longest, answer| Some(longest.max(answer.wait()?)))
     }
 
-    /// When all limits would grant a denied request, as far as is known now. `None` if it was granted.
+    /// Returns when all limits would grant a denied request, as far as is known now. `None` if it was granted.
     pub fn retry(&self) -> Option<Retry> {
         self.answers.iter().filter_map(Answer::retry).reduce(Retry::later)
     }
 
-    /// The index of the binding ask: in a denied request the one with the latest retry, in a granted one the one with
+    /// Returns the index of the binding ask: in a denied request the one with the latest retry, in a granted one the one with
     /// the fewest permits remaining. `None` if there were no asks.
     pub fn binding(&self) -> Option<usize> {
         let denied = self.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, answer.retry()?)));
@@ -106,7 +106,7 @@ impl Decision {
         })
     }
 
-    /// The outcome of one ask.
+    /// Returns the outcome of one ask.
     pub fn outcome(&self, ask: usize) -> Option<Outcome> {
         self.answers.get(ask).map(|answer| answer.outcome)
     }

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 /// One limit for each key: an account, an address, a path.
 ///
-/// Keys are not stored, only a 64-bit keyed hash of each, so a token bucket takes some 20 bytes per key whatever the
-/// key is. Keys that are full again are dropped automatically, and memory is bounded: see [`TableOptions`].
+/// Keys are not stored, only a 64-bit keyed hash of each, so a token bucket takes some 20 bytes per key,
+/// regardless of its length. Keys that are full again are dropped automatically, and memory is bounded: see [`TableOptions`].
 ///
 /// ```
 /// use diana_core::{KeyedLimiter, Quota};
@@ -81,7 +81,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Returns the same limits, unused, on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        self.shards.each().for_each(|mut keys| keys.restart());
+        self.shards.lock_each().for_each(|mut keys| keys.restart());
         Self { time: LimiterClock::from_clock(clock), ..self }
     }
 
@@ -183,33 +183,33 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         let wait_mode = usize::from(algorithm.wait_mode() == WaitMode::Queue);
         // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
         self.wait_mode.fetch_max(wait_mode, Ordering::AcqRel);
-        for mut keys in self.shards.each() {
+        for mut keys in self.shards.lock_each() {
             keys.change_to(algorithm, self.options.full(), &self.budget, self.time.now());
         }
         self.wait_mode.store(wait_mode, Ordering::Release);
         self.queues.wake_all();
     }
 
-    /// The configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
+    /// Returns the configured quota of each key, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a
     /// total, concurrency), or several (a log of several windows).
     pub fn quota(&self) -> Option<Quota> {
         self.rate.lock().quota
     }
 
-    /// The configured rate of each key in permits per second, also after [`set`](Self::set); `None` if the algorithm
+    /// Returns the configured rate of each key in permits per second, also after [`set`](Self::set); `None` if the algorithm
     /// has none (a total, concurrency), or several.
     pub fn rate(&self) -> Option<f64> {
         self.rate.lock().per_second
     }
 
-    /// The current status of `key`.
+    /// Returns the current status of `key`.
     pub fn status(&self, key: &K) -> Status {
         Source::status(self, self.shards.hash(key), self.time.now())
     }
 
-    /// The number of stored keys.
+    /// Returns the number of stored keys.
     pub fn len(&self) -> usize {
-        self.shards.each().map(|keys| keys.len()).sum()
+        self.shards.lock_each().map(|keys| keys.len()).sum()
     }
 
     /// Returns `true` if no key is stored.
@@ -217,7 +217,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         self.len() == 0
     }
 
-    /// The memory of the keys in bytes.
+    /// Returns the memory of the keys in bytes.
     pub fn memory_used(&self) -> usize {
         self.budget.used()
     }
@@ -225,7 +225,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Scans all keys and drops those that equal a fresh one. Insertions do so incrementally; this is for idle times.
     pub fn reclaim(&self) {
         let now = self.time.now();
-        self.shards.each().for_each(|mut keys| keys.reclaim(now));
+        self.shards.lock_each().for_each(|mut keys| keys.reclaim(now));
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Several limits for one request: all of them are charged, or none.
 ///
-/// Each limit has a name, by which an error says which one denied. A limit counts [all keys together](Self::overall), or
+/// Each limit has a name, by which an error reports the one that denied. A limit counts [all keys together](Self::overall), or
 /// [each key](Self::per_key): an account, an address, a path.
 ///
 /// ```
@@ -52,7 +52,7 @@ pub struct LimitSet {
     time: LimiterClock,
 }
 
-/// What a limit counts.
+/// The keys that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CountedBy {
     Everyone,
@@ -204,7 +204,7 @@ impl LimitSet {
         self.queues.wake(self.queue(key));
     }
 
-    /// The name and the current status of each limit, for `key`.
+    /// Returns the name and the current status of each limit, for `key`.
     pub fn status(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> impl Iterator<Item = (&str, Status)> {
         let asks = self.asks(key.as_ref(), Cost::ONE);
         let peeked = LocalStore::peek(&self.store, &asks, self.time.now(), MaxWait::NONE);
@@ -228,12 +228,12 @@ impl LimitSet {
         self.limits.iter().any(|(_, known)| *known == counted_by)
     }
 
-    /// The queue of the requests of `key`.
+    /// Returns the queue of the requests of `key`.
     fn queue(&self, key: &[u8]) -> u64 {
         if self.has(CountedBy::Key) { self.hasher.hash_one(key) } else { 0 }
     }
 
-    /// Wakes those who may wait for permits of `key`.
+    /// Wakes the requests that may wait for permits of `key`.
     fn wake(&self, key: &[u8]) {
         if self.queues.is_empty() {
             return;
@@ -336,12 +336,12 @@ pub struct LimitSetPermit<'a> {
 }
 
 impl LimitSetPermit<'_> {
-    /// How long the request waited.
+    /// Returns how long the request waited.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// The name and the status of each limit when the permits were taken; they are already subtracted.
+    /// Returns the name and the status of each limit when the permits were taken; they are already subtracted.
     pub fn status(&self) -> impl Iterator<Item = (&str, Status)> {
         self.set.names().zip(self.decision.answers().iter().map(Answer::status))
     }

@@ -147,7 +147,7 @@ impl Limiter {
         Ok(thread::acquire(self, KEY, Cost::new(n)?, max_wait))
     }
 
-    /// [`check_n`](Self::check_n) for a caller that was due at `since` but was woken late.
+    /// Checks like [`check_n`](Self::check_n), for a caller that was due at `since` but was woken late.
     ///
     /// A waiting caller is always woken a little late: timers are coarse and the machine has other work. If more
     /// permits are refilled meanwhile than the burst can store, the excess is lost, and the throughput falls below the
@@ -247,7 +247,7 @@ impl Limiter {
         self.queues.wake(KEY);
     }
 
-    /// The configured quota, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a total,
+    /// Returns the configured quota, also after [`set`](Self::set); `None` if the algorithm has none (Guava's, a total,
     /// concurrency), or several (a log of several windows).
     ///
     /// ```
@@ -266,18 +266,18 @@ impl Limiter {
         self.cell.rate().quota
     }
 
-    /// The configured rate in permits per second, also after [`set`](Self::set); `None` if the algorithm has none (a
+    /// Returns the configured rate in permits per second, also after [`set`](Self::set); `None` if the algorithm has none (a
     /// total, concurrency), or several.
     pub fn rate(&self) -> Option<f64> {
         self.cell.rate().per_second
     }
 
-    /// The limit's current status.
+    /// Returns the limit's current status.
     pub fn status(&self) -> Status {
         self.cell.status(self.time.now())
     }
 
-    /// The clock of this limit.
+    /// Returns the clock of this limit.
     ///
     /// ```
     /// use diana_core::{Limiter, ManualClock, Quota, Timestamp};
@@ -291,7 +291,7 @@ impl Limiter {
         self.time.as_clock()
     }
 
-    /// The number of queued requests. Those with a reservation are not queued.
+    /// Returns the number of queued requests. Those with a reservation are not queued.
     pub fn waiting(&self) -> usize {
         self.queues.len()
     }

@@ -21,9 +21,9 @@ pub struct MaxWait {
 }
 
 impl MaxWait {
-    /// No waiting: granted immediately or denied.
+    /// A request is granted immediately or denied.
     pub const NONE: Self = Self { nanos: 0 };
-    /// No bound (584 years at most).
+    /// The wait has no bound (584 years at most).
     pub const FOREVER: Self = Self { nanos: u64::MAX };
 
     /// Waits at most `wait`.
@@ -31,13 +31,13 @@ impl MaxWait {
         Self { nanos: saturating_nanos(wait) }
     }
 
-    /// The longest accepted wait, in nanoseconds.
+    /// Returns the longest accepted wait, in nanoseconds.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.nanos
     }
 
-    /// The longest accepted wait.
+    /// Returns the longest accepted wait.
     pub const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.nanos)
     }

@@ -18,7 +18,7 @@ pub trait PermitSource: Send + Sync + 'static {
     /// Takes a permit, waiting for at most `max_wait`. Dropping the future takes none.
     fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>>;
 
-    /// The number of permits for all who share them, if it is known.
+    /// Returns the number of permits for all that share them, if it is known.
     fn limit(&self) -> Option<u64>;
 
     /// Runs a task that closes idle resources.
@@ -28,7 +28,7 @@ pub trait PermitSource: Send + Sync + 'static {
     fn block_on(&self, work: Pin<&mut dyn Future<Output = ()>>);
 }
 
-/// A limit whose permits are taken for good, such as by each message of a paced stream.
+/// A limit whose permits are consumed, such as by each message of a paced stream.
 pub trait RateSource: Send + Sync + 'static {
     /// Takes `permits`, and completes when they can be used. Dropping the future takes none.
     fn take(&self, permits: u64) -> BoxFuture<'_, Result<(), TakeError>>;
@@ -49,13 +49,13 @@ pub enum TakeError {
         /// The capacity, if more was requested than is ever granted at once.
         capacity: Option<u64>,
     },
-    /// The limit can't be asked, or its permits can't be taken for good.
+    /// The limit can't be asked, or its permits can't be consumed.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Both: each resource holds a permit of the first source, such as the allotment of an application, and one of the second, such as
-/// the total of all applications. Tasks run on the runtime of the first.
+/// Combines two sources: each resource holds a permit of the first, such as the allotment of an application, and one of the second,
+/// such as the total of all applications. Tasks run on the runtime of the first.
 impl<A: PermitSource, B: PermitSource> PermitSource for (A, B) {
     fn acquire(&self, max_wait: MaxWait) -> BoxFuture<'_, Result<SourcePermit, SourceError>> {
         Box::pin(async move {
@@ -87,7 +87,7 @@ impl<A: PermitSource, B: PermitSource> PermitSource for (A, B) {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// All permits are in use. The text says which limit denied, and why.
+    /// All permits are in use. The text names the limit that denied, and the reason.
     #[error("{0}")]
     Denied(String),
     /// The limit can't be asked, or its permits can't be held.

@@ -30,7 +30,7 @@ use crate::sync::{Arc, Mutex};
 use crate::{Clock, ConcurrencyLimiter, ConcurrencyPermit, InvalidQuota, PermitError, Timestamp};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc as Shared;
+use std::sync::Arc as StdArc;
 use std::time::Duration;
 use stock::{Existing, Stock};
 
@@ -84,7 +84,7 @@ struct PoolState<T> {
 }
 
 /// Returns whether an idle resource is still usable.
-type Check<T> = Shared<dyn Fn(&mut T) -> bool + Send + Sync>;
+type Check<T> = StdArc<dyn Fn(&mut T) -> bool + Send + Sync>;
 
 struct Settings<T> {
     resource: Box<str>,
@@ -131,7 +131,7 @@ impl<T> Pool<T> {
         self.rebuilt(|settings| settings.max_idle = max)
     }
 
-    /// Returns a pool like this one that closes resources which nobody used for `timeout`. Without a source, they are closed at
+    /// Returns a pool like this one that closes resources that are unused for `timeout`. Without a source, they are closed at
     /// the next use of the pool. The default is to keep them; with a source it is a minute, so that others get its permits. For
     /// setup only.
     #[must_use]
@@ -143,7 +143,7 @@ impl<T> Pool<T> {
     /// `false`. For setup only.
     #[must_use]
     pub fn with_check(self, is_usable: impl Fn(&mut T) -> bool + Send + Sync + 'static) -> Self {
-        self.rebuilt(|settings| settings.check = Some(Shared::new(is_usable)))
+        self.rebuilt(|settings| settings.check = Some(StdArc::new(is_usable)))
     }
 
     /// Returns a pool like this one on another clock. For setup only.
@@ -213,7 +213,7 @@ impl<T> Pool<T> {
         self.fill_async(permit, Some(left), create).await
     }
 
-    /// Drops all idle resources, after a failover, say. Those in use stay.
+    /// Drops all idle resources, for example after a failover. Resources in use stay.
     pub fn clear_idle(&self) {
         // Dropped after the lock is released: closing a connection may take a while.
         let idle = self.shared.stock.lock().take_idle_over(0);
@@ -229,29 +229,29 @@ impl<T> Pool<T> {
         Ok(())
     }
 
-    /// The maximum number of resources: its own size, or the limit of its source if that is smaller.
+    /// Returns the maximum number of resources: its own size, or the limit of its source if that is smaller.
     pub fn size(&self) -> u64 {
-        let own = self.shared.permits.limit();
+        let own_size = self.shared.permits.limit();
         #[cfg(feature = "async")]
         if let Some(limit) = self.shared.settings.source.as_ref().and_then(|source| source.permits.limit()) {
-            return own.min(limit);
+            return own_size.min(limit);
         }
-        own
+        own_size
     }
 
-    /// The number of resources in use.
+    /// Returns the number of resources in use.
     pub fn in_use(&self) -> u64 {
         let permits = &self.shared.permits;
         // After `resize` more may be in use than there are permits; while one is created, fewer.
         permits.limit().saturating_sub(permits.available()).max(self.shared.stock.lock().in_use())
     }
 
-    /// The number of idle resources.
+    /// Returns the number of idle resources.
     pub fn idle(&self) -> usize {
         self.shared.stock.lock().idle()
     }
 
-    /// The number of queued requests.
+    /// Returns the number of queued requests.
     pub fn waiting(&self) -> usize {
         let queued = self.shared.permits.waiting();
         #[cfg(feature = "async")]
@@ -271,7 +271,7 @@ impl<T> Pool<T> {
         Self::build(name.clone(), settings, permits.clone())
     }
 
-    /// Without an idle resource, a new one. A panic of `create` releases the permits. `timeout` is for the source.
+    /// Returns a new resource, or one that becomes idle first. A panic of `create` releases the permits. `timeout` is for the source.
     #[cfg_attr(not(feature = "async"), expect(unused_variables, reason = "there is no source"))]
     fn fill<E>(
         &self,
@@ -345,7 +345,7 @@ impl<T> Pool<T> {
         None
     }
 
-    /// Closes what was idle for too long.
+    /// Closes the resources that were idle for too long.
     fn close_expired(&self) {
         let PoolState { settings, permits, stock, .. } = &*self.shared;
         let Some(timeout) = settings.idle_timeout else { return };

@@ -42,7 +42,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `permits` in every `period`; the burst is `permits`.
+    /// Allows `permits` in every `period`; the burst is `permits`.
     pub fn new(permits: u64, period: Duration) -> Result<Self, InvalidQuota> {
         check_count("permits", permits)?;
         let period_nanos = u64::try_from(period.as_nanos()).map_err(|_| InvalidQuota::PeriodTooLong(period))?;
@@ -52,17 +52,17 @@ impl Quota {
         Ok(Self { permits, period_nanos, burst: permits })
     }
 
-    /// `permits` in every second.
+    /// Allows `permits` in every second.
     pub fn per_second(permits: u64) -> Result<Self, InvalidQuota> {
         Self::new(permits, Duration::from_secs(1))
     }
 
-    /// `permits` in every minute.
+    /// Allows `permits` in every minute.
     pub fn per_minute(permits: u64) -> Result<Self, InvalidQuota> {
         Self::new(permits, Duration::from_secs(60))
     }
 
-    /// `permits` in every hour.
+    /// Allows `permits` in every hour.
     pub fn per_hour(permits: u64) -> Result<Self, InvalidQuota> {
         Self::new(permits, Duration::from_secs(3_600))
     }
@@ -73,7 +73,7 @@ impl Quota {
         Ok(Self { burst, ..self })
     }
 
-    /// The quota with these values, which a macro has checked.
+    /// Returns the quota with these values, which a macro has checked.
     #[doc(hidden)]
     pub const fn checked(permits: u64, period: Duration, burst: u64) -> Self {
         // A checked period fits.
@@ -83,22 +83,22 @@ impl Quota {
         Self { permits, period_nanos, burst }
     }
 
-    /// The number of permits in one [`period`](Self::period).
+    /// Returns the number of permits in one [`period`](Self::period).
     pub const fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// The period of [`permits`](Self::permits).
+    /// Returns the period of [`permits`](Self::permits).
     pub const fn period(&self) -> Duration {
         Duration::from_nanos(self.period_nanos)
     }
 
-    /// The number of permits that can be granted at once after an idle period.
+    /// Returns the number of permits that can be granted at once after an idle period.
     pub const fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// The rate in permits per second, rounded to a float: for display. [`interval`](Self::interval) is exact.
+    /// Returns the rate in permits per second, rounded to a float: for display. [`interval`](Self::interval) is exact.
     ///
     /// ```
     /// use diana_core::Quota;
@@ -111,7 +111,7 @@ impl Quota {
         self.permits as f64 / self.period().as_secs_f64()
     }
 
-    /// The time per permit in nanoseconds, as a fraction in lowest terms: the exact rate.
+    /// Returns the time per permit in nanoseconds, as a fraction in lowest terms: the exact rate.
     ///
     /// ```
     /// use diana_core::Quota;

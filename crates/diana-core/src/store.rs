@@ -134,7 +134,7 @@ pub trait LocalStore: Send + Sync {
         self.change(&[Ask::one(limit, key)], now, Change::Reset);
     }
 
-    /// Called when `limit` is no longer used: its data in this process may be dropped.
+    /// Reports that `limit` is no longer used: its data in this process may be dropped.
     fn forget(&self, limit: &Limit) {
         let _ = limit;
     }
@@ -227,7 +227,7 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// How often the store needs [`Change::Extend`] for permits in use; `None` if they do not expire.
+    /// Returns how often the store needs [`Change::Extend`] for permits in use; `None` if they do not expire.
     fn extend_every(&self) -> Option<std::time::Duration> {
         None
     }
@@ -244,7 +244,7 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Called when this process no longer uses `limit`: its data in this process may be dropped. Shared data is kept.
+    /// Reports that this process no longer uses `limit`: its data in this process may be dropped. Shared data is kept.
     fn forget(&self, limit: &Limit) {
         let _ = limit;
     }
@@ -258,7 +258,7 @@ pub trait Store: Send + Sync {
 
 /// Notified by a store when [another process has reset a key](Store::on_reset).
 pub trait ResetListener: Send + Sync {
-    /// Called when another process has, or may have, reset a key. Must not block.
+    /// Reports that another process has, or may have, reset a key. Must not block.
     fn key_reset(&self);
 }
 

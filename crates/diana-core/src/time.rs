@@ -27,22 +27,22 @@ impl Timestamp {
     /// The latest timestamp, in the year 2554.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The time `nanos` nanoseconds after the epoch.
+    /// Returns the time `nanos` nanoseconds after the epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The time `micros` microseconds after the epoch; [`MAX`](Self::MAX) at most.
+    /// Returns the time `micros` microseconds after the epoch; [`MAX`](Self::MAX) at most.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// The time `millis` milliseconds after the epoch; [`MAX`](Self::MAX) at most.
+    /// Returns the time `millis` milliseconds after the epoch; [`MAX`](Self::MAX) at most.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// The time `secs` seconds after the epoch; [`MAX`](Self::MAX) at most.
+    /// Returns the time `secs` seconds after the epoch; [`MAX`](Self::MAX) at most.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
@@ -52,12 +52,12 @@ impl Timestamp {
         self.0
     }
 
-    /// Whole microseconds since the epoch.
+    /// Returns whole microseconds since the epoch.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// The duration since `earlier`; zero if `earlier` is not earlier.
+    /// Returns the duration since `earlier`; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -66,7 +66,7 @@ impl Timestamp {
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
-    /// The time `later` after this one; [`MAX`](Self::MAX) at most.
+    /// Returns the time `later` after this one; [`MAX`](Self::MAX) at most.
     fn add(self, later: Duration) -> Self {
         Self(self.0.saturating_add(saturating_nanos(later)))
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// A duration in nanoseconds, `u64::MAX` (584 years) at most.
+/// Returns a duration in nanoseconds, `u64::MAX` (584 years) at most.
 pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -41,7 +41,7 @@ pub(crate) trait Source: Send + Sync {
         self.take(key, now, cost, MaxWait::NONE)
     }
 
-    /// The answer for a request that does not wait behind the queued ones.
+    /// Returns the answer for a request that does not wait behind the queued ones.
     #[cold]
     fn denied_by_queue(&self, key: u64, now: Timestamp) -> Answer {
         let status = self.status(key, now);
@@ -132,7 +132,7 @@ impl<'a, S: Source + ?Sized> QueuedRequest<'a, S> {
         Step::WaitUntil(retry_at)
     }
 
-    /// The rest of the maximum wait.
+    /// Returns the rest of the maximum wait.
     fn max_wait(&self, now: Timestamp) -> MaxWait {
         MaxWait::up_to(self.deadline.since(now))
     }

@@ -16,7 +16,7 @@ const TIMES: [(u128, &str, &str); 9] = [
     (1, "a nanosecond", "ns"),
 ];
 
-/// What a window allows whose counts are dropped all at once.
+/// The description of a window whose counts are dropped all at once.
 pub(crate) const TWICE: &str = "up to twice that across an edge";
 
 /// Returns a duration as a multiple of the largest unit that divides it.
@@ -49,7 +49,7 @@ pub fn per(period: Duration) -> String {
     }
 }
 
-/// `at most 10 in any minute`, of a limit of which so many may pass at once.
+/// Describes a limit of which `at_once` may pass at once, as in `at most 10 in any minute`.
 pub(crate) fn at_most(quota: Quota, at_once: u64) -> String {
     format!("at most {} in any {}", at_once.saturating_add(quota.permits()), period(quota.period()))
 }

@@ -105,7 +105,7 @@ impl<'a> Check<'a> {
                 match #whole {
                     #part => {
                         use #callsite::{WriteDisplay as _, WriteNothing as _, WritePlain as _};
-                        let mut #key = #callsite::Key::new();
+                        let mut #key = #callsite::CallKey::new();
                         (&&&#part).write(&mut #key);
                         #then
                     }
@@ -118,10 +118,10 @@ impl<'a> Check<'a> {
             By::User => quote!(by_user),
         };
         if limit.key.is_empty() {
-            return quote!({ let #key = #callsite::Key::#constructor(); #then });
+            return quote!({ let #key = #callsite::CallKey::#constructor(); #then });
         }
         let parts = write_pieces(&limit.key, key);
-        quote!({ let mut #key = #callsite::Key::#constructor(); #parts #then })
+        quote!({ let mut #key = #callsite::CallKey::#constructor(); #parts #then })
     }
 
     /// Generates the static, and the check of a rule.

@@ -35,7 +35,7 @@ struct Kind {
     of_text: fn(&str, usize) -> Option<Arc<dyn ErasedAlgorithm>>,
 }
 
-/// All of them. Their order is specific to this version: no data on Redis depends on it.
+/// The algorithms. Their order is specific to this version: no data on Redis depends on it.
 static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
     Kind::of::<LeakyBucket>(),
@@ -50,7 +50,7 @@ static KINDS: &[Kind] = &[
     Kind::of::<Concurrency>(),
 ];
 
-/// The scripts of all algorithms, in the order of [`KINDS`].
+/// Returns the scripts of all algorithms, in the order of [`KINDS`].
 pub(crate) fn modules() -> Vec<&'static Module> {
     KINDS.iter().map(|kind| kind.module).collect()
 }
@@ -63,8 +63,8 @@ impl Kind {
 
 /// Returns the limit's algorithm with its script, or why it can't be stored on Redis.
 pub(crate) fn scripted_algorithm(limit: &Limit) -> LookupResult {
-    let found = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
-    found.unwrap_or_else(|| Err("the algorithm has no Redis script; count it in process".to_owned()))
+    let scripted = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
+    scripted.unwrap_or_else(|| Err("the algorithm has no Redis script; count it in process".to_owned()))
 }
 
 /// Returns the algorithm that wrote `parameters` at the head of a state.

@@ -135,7 +135,7 @@ impl Batches {
         queue.calls += 1;
         // A runtime that has shut down drops the worker immediately, and its `Drop` takes the lock.
         drop(queue);
-        // In a separate task, so that the first request may be cancelled without affecting the others.
+        // A separate task runs the call, so that the first request may be cancelled without affecting the others.
         self.runtime.spawn(Worker { batches: self.clone(), is_counted: true }.work());
     }
 

@@ -62,20 +62,20 @@ pub(crate) struct StateCache {
     clocks: Clocks,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
-    /// For each shard, how often an entry was invalidated: a reply to a query that was sent before may be outdated.
+    /// The number of invalidations of each shard: a reply to a query that was sent before may be outdated.
     invalidations: [AtomicU64; SHARDS],
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    states: HashMap<Vec<u8>, Entry>,
+    states: HashMap<Vec<u8>, ReportedState>,
     bytes: usize,
     swept: Timestamp,
 }
 
 /// A state as Redis reported it.
 #[derive(Debug)]
-struct Entry {
+struct ReportedState {
     /// The parameters of the state.
     config: Arc<LimitConfig>,
     state: Arc<ErasedCachedState>,
@@ -163,14 +163,14 @@ impl StateCache {
             if !is_cached && !should_cache {
                 continue;
             }
-            let Some(seen) = &item.seen else { continue };
+            let Some(view) = &item.view else { continue };
             if self.invalidations[index].load(Ordering::Acquire) != query.invalidations[index] {
                 // This entry may have been invalidated, and the reply may be older than that.
                 shard.remove(&item.name);
                 continue;
             }
-            match item.config.algorithm.cache_state(seen, &item.ask) {
-                Some(state) => shard.put(item, state, seen.at, query.at, is_granted),
+            match item.config.algorithm.cache_state(view, &item.ask) {
+                Some(state) => shard.put(item, state, view.at, query.at, is_granted),
                 None => shard.remove(&item.name),
             }
         }
@@ -222,15 +222,15 @@ fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
         if answer.status().remaining >= item.ask.cost.get() {
             return false;
         }
-        let next = |seen: &ScriptView| {
+        let next = |view: &ScriptView| {
             let algorithm = &item.config.algorithm;
-            algorithm.answer_from_cache(&algorithm.cache_state(seen, &item.ask)?, &item.ask, seen.at)
+            algorithm.answer_from_cache(&algorithm.cache_state(view, &item.ask)?, &item.ask, view.at)
         };
-        item.seen.as_ref().and_then(next).is_some_and(|next| !next.is_granted())
+        item.view.as_ref().and_then(next).is_some_and(|next| !next.is_granted())
     })
 }
 
-impl Entry {
+impl ReportedState {
     fn is_valid(&self, config: &Arc<LimitConfig>, local_now: Timestamp) -> bool {
         Arc::ptr_eq(&self.config, config) && self.sent_at <= local_now && local_now.since(self.sent_at) < MAX_AGE
     }
@@ -256,8 +256,8 @@ impl Shard {
             }
         }
         self.bytes += bytes;
-        let entry = Entry { config: Arc::clone(&item.config), state: Arc::new(state), at, sent_at, is_granted, bytes };
-        self.states.insert(item.name.clone(), entry);
+        let (config, state) = (Arc::clone(&item.config), Arc::new(state));
+        self.states.insert(item.name.clone(), ReportedState { config, state, at, sent_at, is_granted, bytes });
     }
 
     fn has_room(&self, bytes: usize) -> bool {

@@ -53,7 +53,7 @@ pub(crate) type StateReceipt = (Arc<LimitConfig>, Vec<u8>, Receipt);
 #[derive(Debug)]
 pub(crate) struct Items {
     pub(crate) items: SmallVec<[Item; 2]>,
-    /// For each ask, the index of its item.
+    /// The index of the item of each ask.
     indexes: SmallVec<[usize; 4]>,
 }
 
@@ -84,7 +84,7 @@ impl Client {
 
     /// Converts the asks to items: each count once, with the highest cost and the lowest maximum wait.
     pub(crate) fn items(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Items, StoreError> {
-        // In whole microseconds, Redis's resolution: a finer value could be granted in this process and denied on
+        // Redis's resolution is whole microseconds: a finer value could be granted in this process and denied on
         // Redis.
         let whole = |max_wait: MaxWait| MaxWait::up_to(Duration::from_micros(max_wait.as_nanos() / 1_000));
         let (mut items, mut indexes) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
@@ -113,7 +113,7 @@ impl Client {
                 stored,
                 min_expiry: config.min_expiry,
             };
-            items.push(Item { config, name, ask, seen: None });
+            items.push(Item { config, name, ask, view: None });
         }
         Ok(Items { items, indexes })
     }
@@ -165,9 +165,9 @@ impl Client {
                     let item = items.get_mut(index).ok_or_else(CallError::invalid_reply)?;
                     item.config = self.migrate(&item.config, &item.name, ParameterSource::Own, context).await?;
                 }
-                Reply::Done { granted, seen } => {
+                Reply::Done { granted, states } => {
                     let effect = if granted && op == Op::Take { Effect::Taken } else { Effect::None };
-                    let answers = answers(items, seen, now, effect).ok_or_else(CallError::invalid_reply)?;
+                    let answers = answers(items, states, now, effect).ok_or_else(CallError::invalid_reply)?;
                     let agrees = answers.iter().all(Answer::is_granted) == granted;
                     return if agrees { Ok(answers) } else { Err(CallError::disagreement()) };
                 }
@@ -187,8 +187,8 @@ impl Client {
             let (now, mut reply) = self.run(Op::Charge, Request::asks(Op::Charge, items), context).await?;
             match Reply::parse(&mut reply).ok_or_else(CallError::invalid_reply)? {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
-                Reply::Done { seen, .. } => {
-                    let receipts = items.iter().zip(&*seen).map(|(item, seen)| match seen {
+                Reply::Done { states, .. } => {
+                    let receipts = items.iter().zip(&*states).map(|(item, state)| match state {
                         Value::Array(numbers) => item.config.algorithm.charged(Numbers(numbers), &item.ask, now),
                         _ => None,
                     });
@@ -217,7 +217,7 @@ impl Client {
             stored,
             min_expiry: config.min_expiry,
         };
-        Item { config, name, ask, seen: None }
+        Item { config, name, ask, view: None }
     }
 
     /// Refunds the receipts, or extends the time for which their permits are held; as many of them as possible. Returns
@@ -278,8 +278,8 @@ impl Client {
         match Reply::parse(&mut reply).ok_or_else(CallError::invalid_reply)? {
             Reply::Failed(reason) => Err(CallError::Unanswerable(reason.to_owned())),
             Reply::Changed(_) => Ok(None),
-            Reply::Done { seen, .. } => {
-                let Some(Value::Array(numbers)) = seen.first() else { return Err(CallError::invalid_reply()) };
+            Reply::Done { states, .. } => {
+                let Some(Value::Array(numbers)) = states.first() else { return Err(CallError::invalid_reply()) };
                 let numbers = Numbers(numbers);
                 // The size is the last number.
                 let size = numbers.0.len().checked_sub(1).and_then(|last| numbers.whole(last));

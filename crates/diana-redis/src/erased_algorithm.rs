@@ -26,7 +26,7 @@ impl<A: ScriptedAlgorithm> Erased<A> {
     }
 }
 
-/// Any [`Erased`] algorithm.
+/// An [`Erased`] algorithm of any type.
 pub(crate) trait ErasedAlgorithm: Debug + Send + Sync {
     fn module(&self) -> &'static Module;
     fn modules(&self) -> ModuleSet;
@@ -39,7 +39,7 @@ pub(crate) trait ErasedAlgorithm: Debug + Send + Sync {
     fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
     fn answer(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer>;
     /// Returns the deny cache's entry for the state that a script read, after the effect of the ask.
-    fn cache_state(&self, seen: &ScriptView, ask: &AskArgs) -> Option<ErasedCachedState>;
+    fn cache_state(&self, view: &ScriptView, ask: &AskArgs) -> Option<ErasedCachedState>;
     /// Returns the answer from a cached entry at `now`, without effect. `None` if the entry is not sufficient.
     fn answer_from_cache(&self, cached: &ErasedCachedState, ask: &AskArgs, now: Timestamp) -> Option<Answer>;
     /// Migrates `body`, a state of `other`, to these parameters.
@@ -97,8 +97,8 @@ impl<A: ScriptedAlgorithm> ErasedAlgorithm for Erased<A> {
         self.algorithm.answer_to(numbers, ask, now, effect)
     }
 
-    fn cache_state(&self, seen: &ScriptView, ask: &AskArgs) -> Option<ErasedCachedState> {
-        let cached = self.algorithm.cached_state(Numbers(&seen.numbers), ask, seen.at, seen.effect)?;
+    fn cache_state(&self, view: &ScriptView, ask: &AskArgs) -> Option<ErasedCachedState> {
+        let cached = self.algorithm.cached_state(Numbers(&view.numbers), ask, view.at, view.effect)?;
         let heap_bytes = match &cached {
             CachedState::State(state) => self.algorithm.heap_bytes(state),
             CachedState::Report(_) => 0,
@@ -119,7 +119,7 @@ impl<A: ScriptedAlgorithm> ErasedAlgorithm for Erased<A> {
     fn migrate(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<StoredState> {
         match other.algorithm().downcast_ref::<A>() {
             Some(old) => self.algorithm.migrate(old, body, now),
-            // Of another kind: the number of permits in use is all that the two kinds have in common.
+            // Two kinds of algorithms have only the number of permits in use in common.
             None => Some(self.algorithm.write(&self.algorithm.occupied(other.used(body, now)?, now), now)),
         }
     }
@@ -150,7 +150,7 @@ impl<A: ScriptedAlgorithm> ErasedAlgorithm for Erased<A> {
     }
 
     fn status(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Status> {
-        Some(self.algorithm.status(&self.algorithm.seen(numbers, now)?, now))
+        Some(self.algorithm.status(&self.algorithm.parse_state(numbers, now)?, now))
     }
 
     fn divided(&self, limit: &Limit, instances: u64) -> Limit {

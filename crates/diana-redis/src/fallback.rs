@@ -137,8 +137,8 @@ impl Fallback {
     fn used(&self, config: &Arc<LimitConfig>, name: &[u8], instances: u64, now: Timestamp) -> u64 {
         let share = self.shares.lock().get(&config.limit.id()).map(|share| share.limit.clone());
         let limit = share.unwrap_or_else(|| self.limit(config, instances));
-        let seen = self.counts.peek(&[Ask::one(&limit, name)], now, MaxWait::NONE);
-        seen.answers().first().map_or(0, |answer| answer.status().limit.saturating_sub(answer.status().remaining))
+        let peeked = self.counts.peek(&[Ask::one(&limit, name)], now, MaxWait::NONE);
+        peeked.answers().first().map_or(0, |answer| answer.status().limit.saturating_sub(answer.status().remaining))
     }
 
     /// Removes the share of a limit that is no longer used.

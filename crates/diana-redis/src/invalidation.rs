@@ -45,7 +45,7 @@ pub(crate) fn publish(client: &Arc<Client>, invalidation: Invalidation, names: i
     });
 }
 
-/// The channel on which changes are published.
+/// Returns the channel on which changes are published.
 pub(crate) fn channel(client: &Client) -> String {
     format!("{}:returned", client.prefix)
 }

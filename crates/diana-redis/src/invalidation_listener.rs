@@ -50,7 +50,7 @@ impl Listeners {
         if let Some(leases) = self.leases.upgrade() {
             leases.drop_blocks(name);
         }
-        // Only now: a notified listener queries the store again.
+        // Listeners are notified last: a notified listener queries the store again.
         if let Some(listeners) = self.listeners.upgrade() {
             listeners.notify();
         }

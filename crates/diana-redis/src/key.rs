@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All limits of one key have the same hash tag, so a Redis Cluster stores them on one node, where one script can
-//! decide over them. Limit and key can't be confused, whatever they contain: `:`, `{`, `}` and `%` are escaped in the
+//! decide over them. Limit and key can't be confused, regardless of their content: `:`, `{`, `}` and `%` are escaped in the
 //! limit's name, and the rest is the key. A key longer than [`MAX_KEY_BYTES`] is replaced by its SHA-256, so that
 //! clients can't fill Redis with long keys. Only keys with a SHA-256 collision would share a count.
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As returned by CLUSTER KEYSLOT.
+        // CLUSTER KEYSLOT returns these numbers.
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"diana:each-account:{foo}"), 12_182);
         assert_eq!(slot(b"{}foo"), slot(b"{}foo"));

@@ -71,8 +71,8 @@ impl LeasePools {
     /// Spends all of `items` from blocks, or none. Fetches the next blocks where these run low.
     pub(crate) fn spend(self: &Arc<Self>, items: &[Item], local_now: Timestamp) -> Option<Decision> {
         let mut pools = self.pools.lock();
-        // Only under the active parameters: blocks that were leased under others are released with the next query to
-        // Redis.
+        // Only blocks of the active parameters are used: blocks that were leased under others are released with the next
+        // query to Redis.
         let has = |item: &Item| {
             let pool = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.config, &item.config));
             pool.is_some_and(|pool| pool.has(item.ask.cost, local_now))
@@ -192,10 +192,10 @@ impl LeasePools {
     ) -> (Option<Block>, Option<diana_core::Status>) {
         let context = self.client.context(item.ask.local_now);
         // At most half of the remaining permits, so that one instance never takes all of them.
-        let Ok(seen) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), context).await else {
+        let Ok(answers) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), context).await else {
             return (None, None);
         };
-        let remaining = seen.first().map_or(0, |answer| answer.status().remaining);
+        let remaining = answers.first().map_or(0, |answer| answer.status().remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
         item.ask.cost = cost;
         item.ask.ticket = self.client.ticket();

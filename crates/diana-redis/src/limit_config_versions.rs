@@ -3,7 +3,7 @@
 //! # Which parameters count
 //! A limit's states contain the parameters under which they were written. A process that finds different parameters
 //! migrates the state to its own. While a new configuration is rolled out, gateways with the old and the new one
-//! migrate states back and forth, and each time clamped values are lost. No clock can tell which of the two is newer:
+//! migrate states back and forth, and each time clamped values are lost. No clock shows which of the two is newer:
 //! an old gateway that is restarted starts later. So configurations may be numbered; states contain the number too, and
 //! a process that finds a higher number uses the parameters that belong to it.
 

@@ -127,7 +127,7 @@ impl SharedLimiter {
         Ok(SharedPermit::new(self, key.as_ref(), grant.into_decision()))
     }
 
-    /// [`acquire`](Self::acquire), blocking this thread.
+    /// Acquires like [`acquire`](Self::acquire), blocking this thread.
     ///
     /// The store's runtime must be driven by other threads meanwhile, as a multi-threaded runtime is.
     ///
@@ -137,7 +137,7 @@ impl SharedLimiter {
         self.store.runtime().block_on(self.acquire(key, n))
     }
 
-    /// [`acquire_timeout`](Self::acquire_timeout), blocking this thread.
+    /// Acquires like [`acquire_timeout`](Self::acquire_timeout), blocking this thread.
     ///
     /// # Panics
     /// Within an async task, which must not block.

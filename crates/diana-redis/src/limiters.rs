@@ -33,11 +33,11 @@ pub struct SharedLimiters {
     store: RedisStore,
     max_limiters: usize,
     idle_timeout: Duration,
-    limiters: Mutex<HashMap<Box<str>, Entry>>,
+    limiters: Mutex<HashMap<Box<str>, NamedLimiter>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct NamedLimiter {
     limiter: SharedLimiter,
     last_used: Timestamp,
 }
@@ -72,7 +72,7 @@ impl SharedLimiters {
         // Rare enough to scan all of them: only when a limiter is created.
         self.make_room(&mut limiters, now);
         let limiter = SharedLimiter::new(&self.store, name, algorithm());
-        limiters.insert(name.into(), Entry { limiter: limiter.clone(), last_used: now });
+        limiters.insert(name.into(), NamedLimiter { limiter: limiter.clone(), last_used: now });
         limiter
     }
 
@@ -86,7 +86,7 @@ impl SharedLimiters {
         self.len() == 0
     }
 
-    fn make_room(&self, limiters: &mut HashMap<Box<str>, Entry>, now: Timestamp) {
+    fn make_room(&self, limiters: &mut HashMap<Box<str>, NamedLimiter>, now: Timestamp) {
         let mut dropped = Vec::new();
         limiters.retain(|_, entry| {
             let is_idle = now.since(entry.last_used) >= self.idle_timeout;

@@ -42,10 +42,10 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The link to Redis. Clones share the connection, which is closed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    inner: Arc<Inner>,
+    inner: Arc<LinkInner>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct LinkInner {
     target: Target,
     prefix: String,
     timeout: Duration,
@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     log_throttle: LogThrottle,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for LinkInner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("target", &self.target).field("timeout", &self.timeout).finish_non_exhaustive()
     }
@@ -110,7 +110,7 @@ impl Link {
         for breaker in &breakers {
             breaker.take_down(0, Outage { since: clock.now(), reason: "not connected yet".to_owned() });
         }
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(LinkInner {
             target,
             prefix: prefix.to_owned(),
             timeout,
@@ -174,7 +174,7 @@ impl Link {
         waiting.later(Budget { until: fresh.until - self.batch_window(), ..fresh })
     }
 
-    /// An eighth of the timeout: requests that arrive within it are batched together.
+    /// Returns an eighth of the timeout: requests that arrive within it are batched together.
     pub(crate) fn batch_window(&self) -> Duration {
         self.inner.timeout / 8
     }
@@ -296,7 +296,7 @@ impl Link {
     }
 }
 
-impl Inner {
+impl LinkInner {
     fn registry_index(&self) -> usize {
         if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 }
     }
@@ -324,7 +324,7 @@ impl Inner {
         *self.connection.write() = Some(connection.clone());
     }
 
-    /// Compares the clocks by a reply to what was sent at `began`, which has just arrived.
+    /// Compares the clocks by a reply that has just arrived, to a command that was sent at `began`.
     fn watch_clocks(&self, breaker: &Breaker, redis_micros: u64, began: Timestamp) {
         let now = self.clock.now();
         let difference = breaker.offset.difference(redis_micros, now, now.since(began));

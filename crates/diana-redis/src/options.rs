@@ -48,11 +48,11 @@ pub enum TimeSource {
 #[non_exhaustive]
 pub enum WhenDown {
     /// Each instance uses its own counts, with the limit divided by the number of instances last seen alive (at least
-    /// 1). The permits that they granted are charged when Redis is reachable again, as far as they are still in use.
+    /// 1). The granted permits are charged when Redis is reachable again, as far as they are still in use.
     #[default]
     Local,
-    /// Each instance uses its own counts, with the whole limit: so together they grant up to the limit for each instance. What they
-    /// granted is charged likewise.
+    /// Each instance uses its own counts, with the whole limit: so together they grant up to the limit for each instance. Their
+    /// grants are charged likewise.
     LocalFull,
     /// Every request is granted.
     Allow,
@@ -61,12 +61,12 @@ pub enum WhenDown {
 }
 
 impl WhenDown {
-    /// Returns `true` if this process counts meanwhile.
+    /// Returns `true` if this process counts while Redis is unreachable.
     pub(crate) fn is_local(self) -> bool {
         matches!(self, Self::Local | Self::LocalFull)
     }
 
-    /// Returns the number by which a limit is divided, of so many instances.
+    /// Returns the number of shares into which `instances` divide a limit.
     pub(crate) fn shares(self, instances: u64) -> u64 {
         if self == Self::LocalFull { 1 } else { instances }
     }
@@ -77,7 +77,7 @@ impl WhenDown {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DenyCache {
-    /// For a second at most. A refund or reset invalidates the entry.
+    /// Denials are cached for a second at most. A refund or reset invalidates the entry.
     #[default]
     On,
     /// Each request queries Redis.
@@ -95,12 +95,12 @@ pub enum DenyCache {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leases {
-    /// No leases.
+    /// Keys lease no permits.
     #[default]
     Off,
-    /// The number of permits that a busy key uses in about a tenth of a second.
+    /// Busy keys lease the permits that they use in about a tenth of a second.
     Auto,
-    /// This number of permits at a time, for keys with more than one request per second.
+    /// Keys with more than one request per second lease this number of permits at a time.
     Of(u64),
 }
 

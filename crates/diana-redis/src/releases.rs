@@ -43,7 +43,7 @@ pub(crate) struct ReleaseGuard {
     names: Vec<Vec<u8>>,
 }
 
-/// The releases that a query may have overtaken: those of some names with lower numbers than this.
+/// The releases that a query may have overtaken: releases of some names with lower numbers than this.
 #[derive(Debug, Default)]
 pub(crate) struct Overtaken {
     before: u64,
@@ -74,15 +74,15 @@ impl Releases {
     }
 
     /// Returns the pending releases for those of `items` whose permits are held.
-    pub(crate) fn of(&self, items: &[Item]) -> Overtaken {
+    pub(crate) fn pending_for(&self, items: &[Item]) -> Overtaken {
         let mut held = items.iter().filter(|item| item.config.algorithm.holds()).peekable();
         if held.peek().is_none() {
             return Overtaken::default();
         }
-        self.of_names(held.map(|item| &item.name[..]))
+        self.pending_for_names(held.map(|item| &item.name[..]))
     }
 
-    fn of_names<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Overtaken {
+    fn pending_for_names<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Overtaken {
         let pending = self.pending.lock();
         let names = names.filter_map(|name| Some(pending.by_name.get(name)?.lowest.subscribe())).collect();
         Overtaken { before: pending.next, names }
@@ -94,7 +94,7 @@ impl Overtaken {
         self.names.is_empty()
     }
 
-    /// Waits until all of them have reached Redis, or have failed.
+    /// Waits until these releases have reached Redis, or have failed.
     pub(crate) async fn done(self) {
         for mut lowest in self.names {
             // An error means that the sender is dropped: no release is pending.
@@ -127,20 +127,20 @@ mod tests {
     fn a_query_waits_for_the_releases_that_began_before_it() {
         let releases = Arc::<Releases>::default();
         assert!(releases.begin(std::iter::empty()).is_none());
-        let of = |name: &'static [u8]| releases.of_names([name].into_iter());
+        let pending = |name: &'static [u8]| releases.pending_for_names([name].into_iter());
         let (a, b) = (b"a".to_vec(), b"b".to_vec());
         let first = releases.begin([a.clone(), b].into_iter());
         let second = releases.begin([a.clone()].into_iter());
-        let mut overtaken = Box::pin(of(b"a").done());
+        let mut overtaken = Box::pin(pending(b"a").done());
         let third = releases.begin([a].into_iter());
-        assert!(!of(b"a").is_empty() && !of(b"b").is_empty() && of(b"c").is_empty());
-        // They may end in any order.
+        assert!(!pending(b"a").is_empty() && !pending(b"b").is_empty() && pending(b"c").is_empty());
+        // Releases may end in any order.
         drop(second);
         assert_eq!((&mut overtaken).now_or_never(), None);
         drop(first);
         assert_eq!((&mut overtaken).now_or_never(), Some(()));
-        assert!(!of(b"a").is_empty() && of(b"b").is_empty());
-        let overtaken = of(b"a").done();
+        assert!(!pending(b"a").is_empty() && pending(b"b").is_empty());
+        let overtaken = pending(b"a").done();
         drop(third);
         assert_eq!(overtaken.now_or_never(), Some(()));
         assert!(releases.pending.lock().by_name.is_empty());

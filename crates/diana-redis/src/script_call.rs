@@ -43,7 +43,7 @@ pub(crate) struct Item {
     pub(crate) name: Vec<u8>,
     pub(crate) ask: AskArgs,
     /// The state that the script read, after the reply.
-    pub(crate) seen: Option<ScriptView>,
+    pub(crate) view: Option<ScriptView>,
 }
 
 /// A request in the format of decide.lua.
@@ -57,8 +57,8 @@ pub(crate) struct Request {
 /// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Reply<'a> {
-    /// Whether it was granted or done, and the state of each ask.
-    Done { granted: bool, seen: &'a mut [Value] },
+    /// The request was decided: whether it was granted or done, and the state of each ask.
+    Done { granted: bool, states: &'a mut [Value] },
     /// The state of the ask with this index was written under other parameters.
     Changed(usize),
     /// The script could not decide, for this reason.
@@ -100,14 +100,14 @@ impl Request {
         request
     }
 
-    fn add(&mut self, config: &LimitConfig, name: Vec<u8>, own: impl FnOnce(&dyn ErasedAlgorithm, &mut Args)) {
+    fn add(&mut self, config: &LimitConfig, name: Vec<u8>, add_args: impl FnOnce(&dyn ErasedAlgorithm, &mut Args)) {
         self.names.push(name);
         self.modules = self.modules.and(config.algorithm.modules());
         self.args.push(config.algorithm.module().name);
         self.args.push(config.algorithm.parameters());
         self.args.push(&config.since);
         let mut arguments = Args::default();
-        own(&*config.algorithm, &mut arguments);
+        add_args(&*config.algorithm, &mut arguments);
         self.args.push(arguments.len());
         self.args.extend(&arguments);
     }
@@ -137,7 +137,7 @@ pub(crate) enum ScriptTime {
 pub(crate) struct Timing {
     /// The script's clock.
     pub(crate) now: ScriptTime,
-    /// In Redis's time, in microseconds.
+    /// The deadline in Redis's time, in microseconds.
     pub(crate) deadline: Option<u64>,
 }
 
@@ -193,9 +193,9 @@ pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
 /// How a command identifies the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ScriptRef {
-    /// By its hash, which is short.
+    /// The hash of the script, which is short.
     Hash,
-    /// By its text, which Redis caches.
+    /// The text of the script, which Redis caches.
     Text,
 }
 
@@ -259,7 +259,7 @@ impl<'a> Reply<'a> {
             _ => return None,
         };
         match reply.split_first_mut()? {
-            (Value::Int(granted @ (0 | 1)), seen) => Some(Self::Done { granted: *granted == 1, seen }),
+            (Value::Int(granted @ (0 | 1)), states) => Some(Self::Done { granted: *granted == 1, states }),
             (Value::Int(ask), []) => usize::try_from(ask.checked_neg()?).ok()?.checked_sub(1).map(Self::Changed),
             _ => None,
         }
@@ -270,15 +270,15 @@ impl<'a> Reply<'a> {
 /// `None` if the reply is invalid.
 pub(crate) fn answers(
     items: &mut [Item],
-    seen: &mut [Value],
+    states: &mut [Value],
     now: Timestamp,
     effect: Effect,
 ) -> Option<SmallVec<[Answer; 8]>> {
-    let each = items.iter_mut().enumerate().map(|(index, item)| {
-        let Value::Array(numbers) = seen.get_mut(index)? else { return None };
+    let answers = items.iter_mut().enumerate().map(|(index, item)| {
+        let Value::Array(numbers) = states.get_mut(index)? else { return None };
         let answer = item.config.algorithm.answer(Numbers(numbers), &item.ask, now, effect)?;
-        item.seen = Some(ScriptView { at: now, numbers: std::mem::take(numbers), effect });
+        item.view = Some(ScriptView { at: now, numbers: std::mem::take(numbers), effect });
         Some(answer)
     });
-    each.collect()
+    answers.collect()
 }

@@ -54,13 +54,13 @@ pub(crate) trait ScriptedAlgorithm: Algorithm {
     fn extend_args(&self, _args: &mut Args, _receipt: &Receipt, _permits_for: Duration) {}
 
     /// Parses the state that the script read. Not needed where [`answer_to`](Self::answer_to) does not use it.
-    fn seen(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
+    fn parse_state(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
         None
     }
 
     /// Computes the algorithm's answer from the state that the script read. `None` if the state is invalid.
     fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
-        Some(self.answer_to_state(self.seen(numbers, now)?, ask, now, effect))
+        Some(self.answer_to_state(self.parse_state(numbers, now)?, ask, now, effect))
     }
 
     /// Computes the algorithm's answer from `state`.
@@ -80,7 +80,7 @@ pub(crate) trait ScriptedAlgorithm: Algorithm {
         now: Timestamp,
         effect: Effect,
     ) -> Option<CachedState<Self::State>> {
-        let mut state = self.seen(numbers, now)?;
+        let mut state = self.parse_state(numbers, now)?;
         if effect == Effect::Taken {
             let _ = self.take(&mut state, now, ask.cost, ask.max_wait);
         }
@@ -112,7 +112,7 @@ pub(crate) trait ScriptedAlgorithm: Algorithm {
         self.migrate_state(old, body, now)
     }
 
-    /// The same, for algorithms whose state is all that is stored.
+    /// Migrates like [`migrate`](Self::migrate), for algorithms that store only their state.
     fn migrate_state(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
         let mut state = old.read(body, now)?;
         self.rescale(&mut state, old, now);
@@ -136,7 +136,7 @@ pub(crate) fn with_mark(mut answer: Answer, mark: u128) -> Answer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskArgs {
     pub(crate) cost: Cost,
-    /// In whole microseconds, Redis's resolution.
+    /// The maximum wait in whole microseconds, Redis's resolution.
     pub(crate) max_wait: MaxWait,
     /// The time of this process's clock: an estimate of Redis's, for algorithms that need the date.
     pub(crate) local_now: Timestamp,
@@ -224,7 +224,7 @@ impl ErasedCachedState {
 /// How an algorithm leases blocks of permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leasing {
-    /// Not supported.
+    /// The algorithm leases no permits.
     None,
     /// The state records each block until it ends, so that permits refilled in the meantime are not granted twice.
     ByScript,

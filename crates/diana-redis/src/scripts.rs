@@ -104,11 +104,11 @@ impl Scripts {
 /// The part of a script that calls the algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Driver {
-    /// For any requests: decide.lua.
+    /// Runs any requests: decide.lua.
     Many,
-    /// For one ask that takes by Redis's clock, the most frequent case: decide_one.lua, at two thirds of the cost.
+    /// Runs one ask that takes by Redis's clock, the most frequent case: decide_one.lua, at two thirds of the cost.
     One,
-    /// The same with a time that is provided.
+    /// Runs one ask that takes at a provided time.
     OneAt,
 }
 

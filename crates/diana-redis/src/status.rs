@@ -23,7 +23,7 @@ pub struct LinkStatus {
     pub leased: u64,
     /// Instances that were last seen alive, including this one.
     pub instances: u64,
-    /// By how much the clocks of Redis and of this process changed beside each other, as far as the last heartbeat shows.
+    /// The drift between the clocks of Redis and of this process, as of the last heartbeat.
     pub clock_difference: Duration,
     /// Limits for which this process adopted a newer [configuration](diana_core::Store::configure) of other instances.
     pub adopted: u64,

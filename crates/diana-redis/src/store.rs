@@ -40,9 +40,9 @@ use tokio::runtime::Handle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecidedBy {
     Redis,
-    /// From leased permits.
+    /// Leased permits decided.
     Lease,
-    /// Without Redis, and [recorded](Fallback::answer) in the fallback under this number.
+    /// Local counts decided, and the fallback [recorded](Fallback::answer) it under this number.
     LocalCounts(u64),
 }
 
@@ -84,7 +84,7 @@ impl DecidedBy {
 /// ```
 #[derive(Clone)]
 pub struct RedisStore {
-    inner: Arc<Inner>,
+    inner: Arc<RedisStoreInner>,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -94,7 +94,7 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-struct Inner {
+struct RedisStoreInner {
     client: Arc<Client>,
     fallback: Fallback,
     deny_cache: Option<Arc<StateCache>>,
@@ -124,7 +124,7 @@ impl RedisStore {
     /// prefix with `{` or `}`, a wrong password, a Redis before 6.2.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         if options.prefix.contains(['{', '}']) {
-            // It would be the hash tag of every name, and a cluster would store all of them on one node.
+            // Braces of a prefix would be the hash tag of every name, and a cluster would store all of them on one node.
             let reason = "`{` and `}` are reserved for the key, the hash tag of a cluster; remove them".to_owned();
             return Err(ConnectError::Prefix { prefix: options.prefix, reason });
         }
@@ -148,7 +148,7 @@ impl RedisStore {
         if let Some(leases) = &leases {
             tokio::spawn(release_periodically(Arc::downgrade(leases)));
         }
-        let inner = Inner {
+        let inner = RedisStoreInner {
             client,
             leases,
             fallback: Fallback::new(options.when_down),
@@ -249,7 +249,7 @@ async fn release_periodically(leases: Weak<LeasePools>) {
     }
 }
 
-impl Drop for Inner {
+impl Drop for RedisStoreInner {
     fn drop(&mut self) {
         if let Some(leases) = self.leases.take() {
             self.runtime.spawn(async move { leases.release_blocks(ReleaseScope::All).await });
@@ -257,7 +257,7 @@ impl Drop for Inner {
     }
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Returns the time for local data: this process's clock, or the time that the caller provided.
     fn local_now(&self, now: Timestamp) -> Timestamp {
         match self.times {
@@ -339,7 +339,7 @@ impl Inner {
 
     /// Notifies the other instances of changed keys, in case they have cached a denial or hold leases.
     fn publish(&self, invalidation: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
-        // Other instances may listen, whatever this one caches.
+        // Other instances may listen, even if this one caches nothing.
         invalidation::publish(&self.client, invalidation, names);
     }
 
@@ -420,7 +420,7 @@ impl Store for RedisStore {
         self.spawn_refund(asks, decision, now)
     }
 
-    /// A third of [`Options::permits_for`], so that one call may be lost.
+    /// Returns a third of [`Options::permits_for`], so that one call may be lost.
     fn extend_every(&self) -> Option<Duration> {
         Some(self.permits_for() / 3)
     }
@@ -441,7 +441,7 @@ impl Store for RedisStore {
     }
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Charges one item: on Redis, or in this process while Redis is unreachable.
     async fn charge(self: &Arc<Self>, item: &mut Item, now: Timestamp) {
         let context = self.client.context(now);
@@ -465,8 +465,8 @@ impl Inner {
             return Ok(Ok(()));
         }
         let items = self.client.items(asks, now, MaxWait::NONE)?;
-        let own = items.gather(decision);
-        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.config.algorithm.holds());
+        let gathered = items.gather(decision);
+        let held = items.items.into_iter().zip(gathered.answers()).filter(|(item, _)| item.config.algorithm.holds());
         let held = held.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?)));
         let mut held = held.collect::<Vec<_>>();
         Ok(self.client.apply_receipts(Op::Extend, &mut held, ParameterSource::Own, self.client.context(now)).await)

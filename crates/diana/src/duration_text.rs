@@ -16,8 +16,8 @@ pub(crate) fn time(duration: Duration) -> String {
     // Rounding up may reach a larger unit: an hour less a few nanoseconds is not 60 minutes.
     let smaller = UNITS.into_iter().skip(1).map(|(unit, _)| unit).chain([1]);
     let reaches = |unit: u128, smaller: u128| (nanos * 1_000).div_ceil(smaller) * smaller >= unit * 1_000;
-    let found = UNITS.into_iter().zip(smaller).find(|((unit, _), smaller)| reaches(*unit, *smaller));
-    let (unit, name) = found.map_or((1, "ns"), |(unit, _)| unit);
+    let largest = UNITS.into_iter().zip(smaller).find(|((unit, _), smaller)| reaches(*unit, *smaller));
+    let (unit, name) = largest.map_or((1, "ns"), |(unit, _)| unit);
     let thousandths = (nanos * 1_000).div_ceil(unit);
     let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
     let rest = format!("{rest:03}");

@@ -90,13 +90,13 @@ impl fmt::Debug for WeakEngine {
     }
 }
 
-/// The active rules, and what they count in: all that a decision needs, and its permit, which may outlive the engine.
+/// The active rules and the state of their counts, for decisions and for permits, which may outlive the engine.
 struct ActiveRules {
     rules: Arc<RuleSet>,
     state: Arc<EngineState>,
 }
 
-/// What all clones of an engine share, whatever its rules are.
+/// The state that all clones of an engine share, for any rules.
 struct EngineState {
     counts: Arc<LocalCounts>,
     shared: Option<Arc<dyn SharedStore>>,
@@ -306,8 +306,8 @@ impl Engine {
     fn move_keys(&self, moves: &[Move<'_>]) {
         let now = self.now();
         let status = |limit, key: &[u8]| {
-            let seen = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, MaxWait::NONE);
-            seen.answers().first().map(diana_core::Answer::status)
+            let peeked = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, MaxWait::NONE);
+            peeked.answers().first().map(diana_core::Answer::status)
         };
         for Move { key, from, to } in moves {
             let (Some(before), Some(after)) = (status(from, key), status(to, key)) else { continue };
@@ -366,7 +366,7 @@ impl Engine {
         self.state.counts.park_until(time);
     }
 
-    /// Logs, for each rule, what was denied in the last minute and was not logged at once. Call it every few seconds; it also
+    /// Logs, for each rule, the denials of the last minute that were not logged at once. Call it every few seconds; it also
     /// frees the memory of keys that were not seen for an hour.
     pub fn log_denied_minutes(&self) {
         verdict::log_denied_minutes(&self.rules(), self.now());

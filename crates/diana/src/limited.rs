@@ -6,7 +6,7 @@
 //!  async fn search(..) ──────▶ │ call site │ ─────────────────────────────▶ │ Limits │ counts and clock
 //!        │                     └───────────┘                                └────────┘
 //!        │  the key of the call      │ every call
-//!        └──────────▶ Key ──────────▶│──▶ granted: the body runs, after its wait
+//!        └──────────▶ CallKey ──────▶│──▶ granted: the body runs, after its wait
 //!            Caller's ip, user,      └──▶ `Limited`: an error of the function's own type, or the result of `on_limit`
 //!            the arguments
 //! ```

@@ -54,7 +54,7 @@ pub use sink::{PacedSink, SinkError, SinkExt};
 pub use stream::{PacedStream, StreamExt};
 pub use throttled::Throttled;
 
-/// The default cost of an item.
-fn one<T>(_: &T) -> u64 {
+/// Returns the default cost of an item.
+fn unit_cost<T>(_: &T) -> u64 {
     1
 }

@@ -50,16 +50,16 @@ impl Reloader {
 
 impl Apply for Reloader {
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems> {
-        let own = match local {
+        let local_file = match local {
             Some(document) => RuleFile::read(document, &self.registry)?,
             None => RuleFile::default(),
         };
         let file = match remote {
-            Some(document) => own.with_remote(document, &self.registry)?,
-            None => own,
+            Some(document) => local_file.with_remote(document, &self.registry)?,
+            None => local_file,
         };
         if file.store.redis.is_some() != self.engine.has_shared() {
-            // It determines which rules are shared, and a change would reset their counts.
+            // `store.redis` determines which rules are shared, and a change would reset their counts.
             let message = "`store.redis` can't be added or removed while the program runs";
             let problem = Problem::new(Span::default(), message).expected("restart the program, or revert `store`");
             return Err(local.or(remote).map_or_else(|| Document::new("rules", ""), Clone::clone).problems([problem]));

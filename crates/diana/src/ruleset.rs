@@ -57,9 +57,9 @@ pub use top_keys::{DeniedMinute, KeyOutcome, MAX_LOGGED, MAX_RECORDED, TopKey, T
 /// let document = Document::new("diana.yaml", "rules: [{name: search, by: resource, match: {path: /search/**}, limit: 5/s}]");
 /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
 ///
-/// let mut found = Matches::default();
-/// rules.find(&[&Request("/search/shoes")], Purpose::Charge, &mut found);
-/// assert_eq!(found.key(&found.matched()[0]), b"/search/shoes");
+/// let mut matches = Matches::default();
+/// rules.find(&[&Request("/search/shoes")], Purpose::Charge, &mut matches);
+/// assert_eq!(matches.key(&matches.matched()[0]), b"/search/shoes");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl RuleSet {
         }
     }
 
-    /// All rules, in the order of the file.
+    /// Returns all rules, in the order of the file.
     pub fn rules(&self) -> &[CompiledRule] {
         &self.rules
     }
@@ -148,7 +148,7 @@ impl RuleSet {
         self.rules.get(number as usize)
     }
 
-    /// How logs write the keys of requests.
+    /// Returns how logs write the keys of requests.
     pub fn log_keys(&self) -> LoggedKeys {
         self.log_keys
     }
@@ -163,7 +163,7 @@ impl RuleSet {
         self.has_load
     }
 
-    /// The sources of the standard keys.
+    /// Returns the sources of the standard keys.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -173,13 +173,13 @@ impl RuleSet {
         self.permissions.as_ref().map(|permissions| permissions.decide(request, &self.identity))
     }
 
-    /// Returns `true` if the file says who may call what.
+    /// Returns `true` if the file has `permissions`.
     #[inline]
     pub fn has_permissions(&self) -> bool {
         self.permissions.is_some()
     }
 
-    /// The headers that the rules and `identity` read.
+    /// Returns the headers that the rules and `identity` read.
     pub fn read_headers(&self) -> &ReadHeaders {
         &self.read_headers
     }
@@ -220,38 +220,38 @@ impl RuleSet {
     ///
     /// `None` if a rule has another `by` now, or if a shadow rule that would have denied the request is now enforced:
     /// then the request itself must be evaluated again.
-    pub fn migrate_matches(&self, before: &Self, found: &Matches) -> Option<Matches> {
+    pub fn migrate_matches(&self, before: &Self, matches: &Matches) -> Option<Matches> {
         let mut migrated = Matches::default();
-        let counted = found.matched().iter().map(|applied| (applied, Some(applied.cost)));
-        for (applied, cost) in counted.chain(found.uncharged().iter().map(|applied| (applied, None))) {
+        let counted = matches.matched().iter().map(|applied| (applied, Some(applied.cost)));
+        for (applied, cost) in counted.chain(matches.uncharged().iter().map(|applied| (applied, None))) {
             let old = before.rule(applied.rule)?;
             let Some(number) = self.number(&old.rule().name) else { continue };
             let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
-            rule.apply_key(number, found.key(applied), cost, &mut migrated);
+            rule.apply_key(number, matches.key(applied), cost, &mut migrated);
         }
-        for charged in found.charged() {
+        for charged in matches.charged() {
             let old = before.rule(charged.by)?;
             let Some(number) = self.number(&old.rule().name) else { continue };
             let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
-            rule.apply_key(number, found.charged_key(charged), Some(charged.cost), &mut migrated);
+            rule.apply_key(number, matches.charged_key(charged), Some(charged.cost), &mut migrated);
         }
-        for denied in found.denied() {
+        for denied in matches.denied() {
             let Some(number) = self.number(&before.rule(denied.rule)?.rule().name) else { continue };
             self.rule(number).filter(|rule| rule.rule().mode == Mode::Shadow)?;
             let start = migrated.keys.len();
-            // With another `by`, the key is unknown.
+            // The key is unknown if `by` differs.
             if before.rule(denied.rule)?.rule().by == self.rule(number)?.rule().by {
-                migrated.keys.extend_from_slice(found.key_at(denied.key_range()));
+                migrated.keys.extend_from_slice(matches.key_at(denied.key_range()));
             }
             migrated.deny(number, denied.why, start);
         }
-        migrated.keep_parts_of(found);
+        migrated.keep_parts_of(matches);
         Some(migrated)
     }
 
     /// Returns `true` if a rule is for requests of this domain from Envoy.
     pub fn knows_domain(&self, domain: &str) -> bool {
-        self.rules.iter().any(|rule| rule.rule().matches.domains().iter().any(|own| **own == *domain))
+        self.rules.iter().any(|rule| rule.rule().matches.domains().iter().any(|known| **known == *domain))
     }
 
     /// Returns a rule by its name.
@@ -298,66 +298,66 @@ impl RuleSet {
         self.rules.iter().flat_map(CompiledRule::all_limits)
     }
 
-    /// Adds the rules that match a request to `found`, with its key and its cost for each. `found` must be
+    /// Adds the rules that match a request to `matches`, with its key and its cost for each. `matches` must be
     /// [clear](Matches::clear).
     ///
     /// Several requests are decided together, such as the descriptors of one request from Envoy: a rule that matches several
     /// of them with the same key is charged once, at the highest cost.
-    pub fn find(&self, requests: &[&dyn Attributes], purpose: Purpose, found: &mut Matches) {
-        debug_assert!(found.is_clear(), "the matches of another request are left");
+    pub fn find(&self, requests: &[&dyn Attributes], purpose: Purpose, matches: &mut Matches) {
+        debug_assert!(matches.is_clear(), "the matches of another request are left");
         for request in requests {
             if requests.len() > 1 {
-                found.begin_part();
+                matches.begin_part();
             }
-            self.find_more(*request, Hits::of(*request, purpose), found);
+            self.find_more(*request, Hits::of(*request, purpose), matches);
         }
     }
 
     #[inline]
-    fn find_more(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
+    fn find_more(&self, request: &dyn Attributes, hits: Hits, matches: &mut Matches) {
         if !self.reads_identity && (self.identity.is_empty() || !request.passes_names()) {
-            self.find_for(request, hits, found);
+            self.find_for(request, hits, matches);
         } else {
-            self.find_identified(request, hits, found);
+            self.find_identified(request, hits, matches);
         }
     }
 
     /// Finds the rules that match a request with the names of `identity`.
     #[inline(never)]
-    fn find_identified(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
+    fn find_identified(&self, request: &dyn Attributes, hits: Hits, matches: &mut Matches) {
         if request.passes_names() {
             let identified = Some(self.identity.of(request));
-            self.find_for(&PassedIdentity { request, identity: &self.identity, identified }, hits, found);
+            self.find_for(&PassedIdentity { request, identity: &self.identity, identified }, hits, matches);
         } else {
-            self.find_for(&self.identity.of(&Normalised(request)), hits, found);
+            self.find_for(&self.identity.of(&Normalised(request)), hits, matches);
         }
     }
 
-    fn find_for(&self, request: &dyn Attributes, hits: Hits, found: &mut Matches) {
-        let seen = RequestView::new(request, self.needed);
-        found.candidates.clear();
-        found.last_key = None;
-        self.index.candidates(&seen, &mut found.candidates);
+    fn find_for(&self, request: &dyn Attributes, hits: Hits, matches: &mut Matches) {
+        let view = RequestView::new(request, self.needed);
+        matches.candidates.clear();
+        matches.last_key = None;
+        self.index.candidates(&view, &mut matches.candidates);
         // The cost of several hits, and a rule that was added for another part, are not simple.
-        let is_one = hits == Hits::Charge(1) && !found.has_parts();
+        let is_one = hits == Hits::Charge(1) && !matches.has_parts();
         let mut next = 0;
-        while let Some(candidate) = found.candidates.get(next).copied() {
+        while let Some(candidate) = matches.candidates.get(next).copied() {
             next += 1;
             let Some(rule) = self.rule(candidate.rule) else { continue };
             let is_simple = is_one && candidate.indexed == IndexedMatch::HostAndPath;
-            if !(is_simple && rule.apply_simple(candidate.rule, request, found)) {
-                check_and_apply(rule, candidate, &seen, hits, found);
+            if !(is_simple && rule.apply_simple(candidate.rule, request, matches)) {
+                add_if_match(rule, candidate, &view, hits, matches);
             }
         }
     }
 }
 
-/// Why the rules of a request are looked for.
+/// The purpose of a search for the rules of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To charge them. A request that stands for 0 hits charges nothing.
+    /// The rules are charged. A request that stands for 0 hits charges nothing.
     Charge,
-    /// To read what is left: a request that stands for 0 hits has a cost of [zero](diana_core::Cost::ZERO).
+    /// The remaining permits are read: a request that stands for 0 hits has a cost of [zero](diana_core::Cost::ZERO).
     Peek,
 }
 
@@ -375,9 +375,9 @@ fn set_same_keys(rules: &mut [CompiledRule]) {
 
 /// Adds a rule that the index has found, if its other conditions match, too.
 #[inline(never)]
-fn check_and_apply(rule: &CompiledRule, candidate: Candidate, seen: &RequestView<'_>, hits: Hits, found: &mut Matches) {
-    let Ok(when) = rule.rule().matches.check(seen, candidate.indexed) else { return };
-    let applied = rule.apply(candidate.rule, seen, Subject::Request, hits, found);
+fn add_if_match(rule: &CompiledRule, candidate: Candidate, view: &RequestView<'_>, hits: Hits, matches: &mut Matches) {
+    let Ok(when) = rule.rule().matches.check(view, candidate.indexed) else { return };
+    let applied = rule.apply(candidate.rule, view, Subject::Request, hits, matches);
     if applied == Expressions::Failed || when == When::Failed {
         rule.count_failure();
     }

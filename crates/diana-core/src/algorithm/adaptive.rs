@@ -62,7 +62,7 @@ impl Adaptive {
 }
 
 impl Default for Adaptive {
-    /// From 1 to 1,000 permits, initially 20.
+    /// Creates a limit of 1 to 1,000 permits, initially 20.
     fn default() -> Self {
         Self { gradient: Gradient2::new(1, 20, 1_000) }
     }
@@ -159,7 +159,7 @@ impl Algorithm for Adaptive {
         WaitMode::Queue
     }
 
-    /// Nothing in use: permits counted by another kind of limit are not in flight, and would never be released.
+    /// Returns an unused state: permits counted by another kind of limit are not in flight, and would never be released.
     fn occupied(&self, _used: u64, now: Timestamp) -> AdaptiveState {
         self.fresh(now)
     }
@@ -180,7 +180,7 @@ pub struct AdaptiveState {
 }
 
 impl AdaptiveState {
-    /// The permits in flight.
+    /// Returns the permits in flight.
     pub fn permits(&self) -> u64 {
         self.permits
     }

@@ -52,7 +52,7 @@ pub(crate) struct CalendarZone {
 }
 
 impl Calendar {
-    /// The length of the window without a clock change; a month is 30 days.
+    /// Returns the length of the window without a clock change; a month is 30 days.
     pub(crate) const fn usual_length(self) -> Duration {
         let days = match self {
             Self::Day => 1,
@@ -62,7 +62,7 @@ impl Calendar {
         Duration::from_secs(days * 86_400)
     }
 
-    /// The first day of the next window.
+    /// Returns the first day of the next window.
     fn next(self, today: Date) -> Option<Date> {
         match self {
             Self::Day => today.tomorrow(),
@@ -75,8 +75,8 @@ impl Calendar {
 
 impl CalendarZone {
     pub(crate) fn new(unit: Calendar, zone: &str) -> Result<Self, InvalidWindow> {
-        let found = TimeZone::get(zone).ok().filter(|found| !found.is_unknown());
-        let zone = found.ok_or_else(|| InvalidWindow::TimeZone(zone.to_owned()))?;
+        let known_zone = TimeZone::get(zone).ok().filter(|zone| !zone.is_unknown());
+        let zone = known_zone.ok_or_else(|| InvalidWindow::TimeZone(zone.to_owned()))?;
         Ok(Self { unit, zone })
     }
 
@@ -84,12 +84,12 @@ impl CalendarZone {
         self.unit
     }
 
-    /// The zone's name in the database.
+    /// Returns the zone's name in the database.
     pub(crate) fn name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// The end of the window around `now`; `None` outside the calendar's range.
+    /// Returns the end of the window around `now`; `None` outside the calendar's range.
     pub(crate) fn ends(&self, now: Timestamp) -> Option<Timestamp> {
         let instant = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
         let next = self.unit.next(self.zone.to_datetime(instant).date())?;

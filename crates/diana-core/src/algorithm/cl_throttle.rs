@@ -53,7 +53,7 @@ const WHOLE_MICROS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClThrottle {
     limit: u64,
-    /// In nanoseconds, like the following ones.
+    /// The interval in nanoseconds, like the following fields.
     interval: u64,
     span: u64,
     /// Negative for a refund.
@@ -120,17 +120,17 @@ impl ClThrottle {
         Ok(Self { limit, interval: interval.unsigned_abs(), span: span.unsigned_abs(), cost })
     }
 
-    /// The permits that can be granted at once: `max_burst + 1`.
+    /// Returns the permits that can be granted at once: `max_burst + 1`.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The debt up to which requests are granted.
+    /// Returns the debt up to which requests are granted.
     pub fn span(&self) -> Duration {
         Duration::from_nanos(self.span)
     }
 
-    /// The time that the request adds to the debt, in nanoseconds; negative for a refund.
+    /// Returns the time that the request adds to the debt, in nanoseconds; negative for a refund.
     pub fn cost_nanos(&self) -> i64 {
         self.cost
     }
@@ -168,7 +168,7 @@ impl ClThrottle {
         Answer::new(outcome, Status { limit: self.limit, remaining, reset: Duration::from_nanos(debt) })
     }
 
-    /// The permits in `free` nanoseconds of the span.
+    /// Returns the permits in `free` nanoseconds of the span.
     #[inline]
     fn remaining(&self, free: u64) -> u64 {
         if self.interval < WHOLE_MICROS {
@@ -196,7 +196,7 @@ impl ClThrottle {
 }
 
 impl Answer {
-    /// The five integers of redis-cell's reply to a [`ClThrottle`] call: limited, limit, remaining, retry_after,
+    /// Returns the five integers of redis-cell's reply to a [`ClThrottle`] call: limited, limit, remaining, retry_after,
     /// reset_after.
     ///
     /// Times are in seconds, rounded up if they have at least a millisecond more; `retry_after` is -1 if there is none.

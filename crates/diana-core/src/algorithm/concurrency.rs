@@ -96,17 +96,17 @@ impl Concurrency {
         Self { delay_nanos: saturating_nanos(unit), ..self }
     }
 
-    /// The number of permits that may be in flight without a wait.
+    /// Returns the number of permits that may be in flight without a wait.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The assumed duration of a request until the first one finishes.
+    /// Returns the assumed duration of a request until the first one finishes.
     pub fn first_delay(&self) -> Duration {
         Duration::from_nanos(self.delay_nanos)
     }
 
-    /// The maximum number of permits in flight, including those admitted after a wait.
+    /// Returns the maximum number of permits in flight, including those admitted after a wait.
     pub const fn capacity(&self) -> u64 {
         self.limit + self.burst
     }
@@ -201,7 +201,7 @@ impl Algorithm for Concurrency {
         WaitMode::Queue
     }
 
-    /// Nothing in use: permits counted by another kind of limit are not in flight, and would never be released.
+    /// Returns an unused state: permits counted by another kind of limit are not in flight, and would never be released.
     fn occupied(&self, _used: u64, now: Timestamp) -> ConcurrencyState {
         self.fresh(now)
     }
@@ -222,12 +222,12 @@ impl ConcurrencyState {
         Self { permits, unit_nanos: saturating_nanos(unit) }
     }
 
-    /// The permits in flight.
+    /// Returns the permits in flight.
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// The recent duration of a request.
+    /// Returns the recent duration of a request.
     pub fn unit(&self) -> Duration {
         Duration::from_nanos(self.unit_nanos)
     }

@@ -22,7 +22,7 @@ pub enum InvalidWindow {
     /// A sliding log without windows.
     #[error("a sliding log needs at least one window, such as `5/min`")]
     NoWindows,
-    /// No buckets, or more than [`MAX_BUCKETS`].
+    /// The number of buckets is 0, or more than [`MAX_BUCKETS`].
     #[error("buckets {0}: must be a whole number from 1 to {MAX_BUCKETS}")]
     Buckets(u64),
     /// A precision of zero.

@@ -34,7 +34,7 @@ use crate::{
 use crate::{InvalidQuota, InvalidWindow};
 use std::time::Duration;
 
-/// At most `quota.permits()` in each window of `quota.period()`. The quota's burst is not used.
+/// Allows at most `quota.permits()` in each window of `quota.period()`. The quota's burst is not used.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, FixedWindow, MaxWait, Quota, Retry, Timestamp};
@@ -55,7 +55,7 @@ pub struct FixedWindow {
     edges: Edges,
 }
 
-/// What starts a window.
+/// The start of a window.
 ///
 /// ```
 /// use diana_core::{FixedWindow, WindowStart, Quota, Timestamp};
@@ -98,7 +98,7 @@ enum Edges {
 }
 
 impl FixedWindow {
-    /// At most `quota.permits()` in each window of `quota.period()`, counted from the epoch.
+    /// Allows at most `quota.permits()` in each window of `quota.period()`, counted from the epoch.
     pub fn new(quota: Quota) -> Self {
         Self { quota, edges: Edges::Starting(WindowStart::OnTheClock) }
     }
@@ -108,7 +108,7 @@ impl FixedWindow {
         Self { edges: Edges::Starting(start), ..self }
     }
 
-    /// At most `limit` in each day, week or month of a time zone, such as `Europe/Berlin`.
+    /// Allows at most `limit` in each day, week or month of a time zone, such as `Europe/Berlin`.
     ///
     /// ```
     /// use diana_core::{Calendar, FixedWindow};
@@ -132,12 +132,12 @@ impl FixedWindow {
         Ok(Self { quota, edges: Edges::Calendar(CalendarZone::new(unit, zone)?) })
     }
 
-    /// The limit and the window's length; for a calendar window the usual length (a month is 30 days).
+    /// Returns the limit and the window's length; for a calendar window the usual length (a month is 30 days).
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// What starts a window; `None` for calendar windows.
+    /// Returns the start of a window; `None` for calendar windows.
     pub fn window_start(&self) -> Option<WindowStart> {
         match &self.edges {
             Edges::Starting(start) => Some(*start),
@@ -146,7 +146,7 @@ impl FixedWindow {
         }
     }
 
-    /// The calendar unit and the name of its time zone, for calendar windows.
+    /// Returns the calendar unit and the name of its time zone, for calendar windows.
     ///
     /// ```
     /// use diana_core::{Calendar, FixedWindow};
@@ -164,7 +164,7 @@ impl FixedWindow {
         }
     }
 
-    /// When a permit taken from a fresh state at `now` is restored: the end of the window around `now`.
+    /// Returns when a permit taken from a fresh state at `now` is restored: the end of the window around `now`.
     pub fn restored_at(&self, now: Timestamp) -> Timestamp {
         let length = self.quota.period_nanos();
         match &self.edges {
@@ -178,7 +178,7 @@ impl FixedWindow {
         }
     }
 
-    /// The window at `now`: that of the state, or a new one.
+    /// Returns the window at `now`: that of the state, or a new one.
     #[inline]
     fn current(&self, state: &FixedWindowState, now: Timestamp) -> FixedWindowState {
         if state.is_over(now) { FixedWindowState { ends: self.restored_at(now), count: 0 } } else { *state }
@@ -191,12 +191,12 @@ impl FixedWindowState {
         Self { ends, count }
     }
 
-    /// The end of the window.
+    /// Returns the end of the window.
     pub fn ends(&self) -> Timestamp {
         self.ends
     }
 
-    /// The granted permits of the window; more than the limit after a `charge`.
+    /// Returns the granted permits of the window; more than the limit after a `charge`.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -285,7 +285,7 @@ impl Algorithm for FixedWindow {
             return Refund::Void;
         }
         *state = match state.count.saturating_sub(receipt.cost().get()) {
-            // As if there had been no request: a window started by its first request is removed.
+            // A window started by its first request is removed, as if there had been no request.
             0 => FixedWindowState::default(),
             count => FixedWindowState { count, ..*state },
         };
@@ -296,7 +296,7 @@ impl Algorithm for FixedWindow {
         state.is_over(now)
     }
 
-    /// The count of the current window moves to the window of the new parameters at `now`.
+    /// Moves the count of the current window to the window of the new parameters at `now`.
     fn rescale(&self, state: &mut FixedWindowState, old: &Self, now: Timestamp) {
         if state.is_over(now) {
             *state = FixedWindowState::default();

@@ -34,7 +34,7 @@ use std::time::Duration;
 /// A number of ticks: one word, or two.
 pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     const ZERO: Self;
-    /// A time in ticks of `1 / scale` nanoseconds, if it fits.
+    /// Returns a time in ticks of `1 / scale` nanoseconds, if it fits.
     fn from_time(now: Timestamp, scale: u64) -> Option<Self>;
     /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up; saturates.
     fn nanos(self, scale: u64) -> u64 {
@@ -42,15 +42,15 @@ pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     }
     /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up.
     fn wide_nanos(self, scale: u64) -> u128;
-    /// `count × interval`, if it fits.
+    /// Returns `count × interval`, if it fits.
     fn product(count: u64, interval: u64) -> Option<Self>;
     fn checked_add(self, other: Self) -> Option<Self>;
     fn saturating_add(self, other: Self) -> Self;
     fn saturating_sub(self, other: Self) -> Self;
     fn wide(self) -> u128;
-    /// The same number; saturates.
+    /// Converts `wide`; saturates.
     fn narrow(wide: u128) -> Self;
-    /// The quotient by `divisor`, rounded down.
+    /// Returns the quotient by `divisor`, rounded down.
     fn div_floor(self, divisor: u64) -> Self;
 }
 
@@ -145,7 +145,7 @@ impl Ticks for u128 {
 pub(crate) struct WideTicks([u64; 2]);
 
 impl WideTicks {
-    /// The halves, the higher one first.
+    /// Returns the halves, the higher one first.
     pub(crate) fn words(self) -> [u64; 2] {
         self.0
     }
@@ -187,21 +187,21 @@ pub(crate) struct Gcra<T> {
     scale: u64,
     /// Permits that can be in use at once.
     limit: u64,
-    /// The same in ticks.
+    /// The `limit` in ticks.
     capacity: T,
 }
 
 /// When a request that fits may proceed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Departure<T> {
-    /// As soon as its segment ends within the capacity; it may reserve a later segment (token bucket).
+    /// It proceeds as soon as its segment ends within the capacity; it may reserve a later segment (token bucket).
     Fits,
-    /// When its segment starts, or `grace` ticks earlier; over the capacity it is denied (leaky bucket).
+    /// It proceeds when its segment starts, or `grace` ticks earlier; over the capacity it is denied (leaky bucket).
     Queued { grace: T },
 }
 
 impl Gcra<u64> {
-    /// The parameters for `interval` whole nanoseconds per permit; the capacity is known to fit.
+    /// Returns the parameters for `interval` whole nanoseconds per permit; the capacity is known to fit.
     #[inline(always)]
     pub(crate) fn whole(interval: u64, limit: u64) -> Self {
         Self { interval, scale: 1, limit, capacity: interval.wrapping_mul(limit) }
@@ -209,7 +209,7 @@ impl Gcra<u64> {
 }
 
 impl<T: Ticks> Gcra<T> {
-    /// The parameters of `quota` with a capacity of `limit` permits, if they fit the number type.
+    /// Returns the parameters of `quota` with a capacity of `limit` permits, if they fit the number type.
     pub(crate) fn new(quota: &Quota, limit: u64) -> Option<Self> {
         let (interval, scale) = quota.interval();
         let capacity = T::product(limit, interval)?;
@@ -230,7 +230,7 @@ impl<T: Ticks> Gcra<T> {
         self.limit
     }
 
-    /// `permits` as ticks; saturates.
+    /// Returns `permits` as ticks; saturates.
     pub(crate) fn ticks_of(&self, permits: u64) -> T {
         T::product(permits, self.interval).unwrap_or_else(|| T::narrow(u128::MAX))
     }
@@ -307,7 +307,7 @@ impl<T: Ticks> Gcra<T> {
         Refund::Returned
     }
 
-    /// The number of permits that fit now, and the time until everything is refilled.
+    /// Returns the number of permits that fit now, and the time until everything is refilled.
     #[inline(always)]
     pub(crate) fn status(&self, tat: T, now: Timestamp) -> Status {
         let used = self.ahead(tat, now);
@@ -315,7 +315,7 @@ impl<T: Ticks> Gcra<T> {
         Status { limit: self.limit, remaining, reset: self.duration(used) }
     }
 
-    /// The same, computed when it is read.
+    /// Returns the [`status`](Self::status), computed when it is read.
     #[inline(always)]
     pub(crate) fn lazy_status(&self, tat: T, now: Timestamp) -> LazyStatus {
         let used = self.ahead(tat, now).wide();
@@ -329,7 +329,7 @@ impl<T: Ticks> Gcra<T> {
         self.ahead(tat, now) == T::ZERO
     }
 
-    /// How far ahead of now usage may run, in ticks.
+    /// Returns how far ahead of now usage may run, in ticks.
     #[inline(always)]
     pub(crate) fn capacity(&self) -> T {
         self.capacity
@@ -356,7 +356,7 @@ impl<T: Ticks> Gcra<T> {
         T::from_time(now, self.scale)
     }
 
-    /// The end of the axis: the last timestamp, unless the capacity alone takes half of the time until then.
+    /// Returns the end of the axis: the last timestamp, unless the capacity alone takes half of the time until then.
     #[inline(always)]
     fn end(&self) -> T {
         match (self.time(Timestamp::MAX), self.time(Timestamp::from_nanos(u64::MAX / 2))) {

@@ -104,11 +104,11 @@ pub struct SmoothState {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmoothPrice {
-    /// For stored permits above the threshold.
+    /// The price of stored permits above the threshold.
     pub sloped: u64,
-    /// For stored permits below it.
+    /// The price of stored permits below it.
     pub flat: u64,
-    /// For permits that are not in the store.
+    /// The price of permits that are not in the store.
     pub fresh: u64,
 }
 
@@ -118,29 +118,29 @@ impl SmoothState {
         Self { stored: stored_permits, next_free_micros: next_free_micros.min(END) }
     }
 
-    /// The state before the grant of `receipt`, which a refund restores.
+    /// Returns the state before the grant of `receipt`, which a refund restores.
     pub fn before(receipt: &Receipt) -> Self {
         algorithm::state_of(receipt.mark())
     }
 
-    /// The permits stored when the state was last updated; idle time since then is not included.
+    /// Returns the permits stored when the state was last updated; idle time since then is not included.
     pub fn stored_permits(&self) -> f64 {
         self.stored
     }
 
-    /// When the next request may proceed, in microseconds.
+    /// Returns when the next request may proceed, in microseconds.
     pub fn next_free_micros(&self) -> u64 {
         self.next_free_micros
     }
 }
 
 impl SmoothPrice {
-    /// The sum; saturates.
+    /// Returns the sum; saturates.
     pub fn micros(&self) -> u64 {
         self.checked_micros().unwrap_or(END)
     }
 
-    /// The sum; `None` if it does not fit Java's `long`.
+    /// Returns the sum; `None` if it does not fit Java's `long`.
     ///
     /// Guava's sum turns negative in that case, so that a huge request *moves `next_free` back* and the next one is
     /// granted immediately. This depends on the cost of a request, and every warming-up limiter below 976/s has such
@@ -159,7 +159,7 @@ impl SmoothRate {
         MICROS_PER_SECOND / self.stable_interval
     }
 
-    /// The configured permits per second.
+    /// Returns the configured permits per second.
     pub fn nominal_rate(&self) -> f64 {
         self.nominal_rate
     }
@@ -169,7 +169,7 @@ impl SmoothRate {
         self.stable_interval
     }
 
-    /// The size of the store.
+    /// Returns the size of the store.
     pub fn max_permits(&self) -> f64 {
         self.max_permits
     }
@@ -179,13 +179,13 @@ impl SmoothRate {
         self.cool_down_interval
     }
 
-    /// The price curve of stored permits, if they are not free: the number above which they cost more than fresh ones,
+    /// Returns the price curve of stored permits, if they are not free: the number above which they cost more than fresh ones,
     /// and by how many microseconds each further one does. Guava's `thresholdPermits` and `slope`.
     pub fn threshold_and_slope(&self) -> Option<(f64, f64)> {
         self.curve.map(|curve| (curve.threshold, curve.slope))
     }
 
-    /// The state of a limiter created at `now`.
+    /// Returns the state of a limiter created at `now`.
     pub fn fresh(&self, now: u64) -> SmoothState {
         SmoothState { stored: self.initial_permits, next_free_micros: now.min(END) }
     }
@@ -203,7 +203,7 @@ impl SmoothRate {
         due.then(|| self.acquire(state, now, cost))
     }
 
-    /// The price of taking `cost` at `now`, which the next request pays.
+    /// Returns the price of taking `cost` at `now`, which the next request pays.
     pub fn price(&self, state: &SmoothState, now: u64, cost: Cost) -> SmoothPrice {
         self.price_of(self.settled(*state, now).stored, cost).0
     }
@@ -255,7 +255,7 @@ impl SmoothRate {
         before
     }
 
-    /// An updated state minus `cost`.
+    /// Returns an updated state minus `cost`.
     fn spent(&self, before: SmoothState, cost: Cost) -> SmoothState {
         let (price, from_store) = self.price_of(before.stored, cost);
         SmoothState {
@@ -264,7 +264,7 @@ impl SmoothRate {
         }
     }
 
-    /// The price of `cost`, and how many permits of it come from the store.
+    /// Returns the price of `cost`, and how many permits of it come from the store.
     fn price_of(&self, stored: f64, cost: Cost) -> (SmoothPrice, f64) {
         let required = cost.get() as f64;
         let from_store = java_min(required, stored);
@@ -280,7 +280,7 @@ impl SmoothRate {
 }
 
 impl PriceCurve {
-    /// The price of taking `taken` from the top of `stored`: the sloped and the flat part of the area under the curve.
+    /// Returns the price of taking `taken` from the top of `stored`: the sloped and the flat part of the area under the curve.
     fn price(&self, stored: f64, taken: f64, stable_interval: f64) -> (u64, u64) {
         let interval_at = |above: f64| stable_interval + above * self.slope;
         let above = stored - self.threshold;
@@ -294,12 +294,12 @@ impl PriceCurve {
     }
 }
 
-/// Java's `Math.min`: NaN if either is. Rust's `min` prefers the number.
+/// Returns Java's `Math.min`: NaN if either is. Rust's `min` prefers the number.
 fn java_min(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
 }
 
-/// Java's `(long)`, but never negative: no request moves `next_free` back.
+/// Converts like Java's `(long)`, but never to a negative number: no request moves `next_free` back.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "truncation is intended")]
 fn whole_micros(micros: f64) -> u64 {
     (micros as u64).min(END)

@@ -66,9 +66,9 @@ pub struct LeakyBucket {
 /// Which queued requests must wait for their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delay {
-    /// Those after the first `n`.
+    /// Requests after the first `n`.
     After(u64),
-    /// None: the queue only bounds the number of grants.
+    /// No requests: the queue only bounds the number of grants.
     Never,
 }
 
@@ -128,17 +128,17 @@ impl LeakyBucket {
         Self::build(self.quota, self.queue, Delay::Never)
     }
 
-    /// The quota whose rate this bucket uses.
+    /// Returns the quota whose rate this bucket uses.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// The length of the queue in permits, as set by [`with_queue`](Self::with_queue).
+    /// Returns the length of the queue in permits, as set by [`with_queue`](Self::with_queue).
     pub fn queue_length(&self) -> u64 {
         self.queue
     }
 
-    /// How many queued permits proceed immediately, as set by [`with_delay`](Self::with_delay), or `None` for all of
+    /// Returns how many queued permits proceed immediately, as set by [`with_delay`](Self::with_delay), or `None` for all of
     /// them ([`without_delay`](Self::without_delay)).
     ///
     /// ```
@@ -163,7 +163,7 @@ impl LeakyBucket {
         Self { quota, queue, delay, gcra }
     }
 
-    /// When a request proceeds: when its turn starts, or earlier by the turns of the undelayed permits.
+    /// Returns when a request proceeds: when its turn starts, or earlier by the turns of the undelayed permits.
     #[inline]
     fn departure(&self) -> Departure<u128> {
         let grace = match self.delay {
@@ -265,7 +265,7 @@ impl LeakyBucketState {
         Self(ticks.into())
     }
 
-    /// When the last turn ends.
+    /// Returns when the last turn ends.
     pub fn ticks(&self) -> u128 {
         self.0.get()
     }

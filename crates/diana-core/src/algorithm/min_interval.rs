@@ -23,7 +23,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A minimum time between two grants, whatever their cost.
+/// A minimum time between two grants, regardless of their cost.
 ///
 /// With a maximum wait it reserves: the answer contains the wait, and later requests wait longer.
 ///
@@ -55,7 +55,7 @@ impl MinInterval {
         }
     }
 
-    /// The minimum time between two grants.
+    /// Returns the minimum time between two grants.
     pub fn interval(&self) -> Duration {
         Duration::from_nanos(self.nanos)
     }
@@ -104,7 +104,7 @@ impl Algorithm for MinInterval {
         Status { limit: 1, remaining: u64::from(reset.is_zero()), reset }
     }
 
-    /// Counts as one grant, whatever the cost.
+    /// Counts as one grant, regardless of the cost.
     fn charge(&self, state: &mut IntervalState, now: Timestamp, _cost: Cost) {
         state.next_free = state.next_free.max(now.as_nanos()).saturating_add(self.nanos);
     }
@@ -156,7 +156,7 @@ impl Algorithm for MinInterval {
 /// An external store reads and writes it as that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntervalState {
-    /// In nanoseconds.
+    /// The time in nanoseconds.
     next_free: u64,
 }
 
@@ -166,7 +166,7 @@ impl IntervalState {
         Self { next_free: next_free.as_nanos() }
     }
 
-    /// The next free time.
+    /// Returns the next free time.
     pub fn next_free(&self) -> Timestamp {
         Timestamp::from_nanos(self.next_free)
     }

@@ -1,5 +1,5 @@
-//! What an algorithm tells about itself, besides how it decides: headers, descriptions, warnings and corrections of a cost
-//! are derived from it, so none of them knows the algorithms.
+//! The properties of an algorithm, besides how it decides. Headers, descriptions, warnings and corrections of a cost are
+//! derived from them, and depend on no algorithm.
 
 use crate::Quota;
 use std::time::Duration;
@@ -23,30 +23,30 @@ pub struct Properties<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Restores<'a> {
-    /// In a way that is not one of the others.
+    /// Permits return in another way.
     #[default]
     Otherwise,
-    /// One by one, at a rate.
+    /// Permits return one by one, at a rate.
     Continuously(Quota),
-    /// Those of a whole period at once.
+    /// The permits of a whole period return at once.
     InSteps(Quota),
-    /// One by one, at this number of permits per second.
+    /// Permits return one by one, at this number per second.
     AtRate(f64),
-    /// When they leave the window. Several windows all apply.
+    /// Permits return when they leave the window. Several windows all apply.
     InWindows(&'a [Quota]),
-    /// This long after each grant, whatever its cost.
+    /// A grant is possible this long after the last one, regardless of its cost.
     AfterInterval(Duration),
-    /// When the requests that use them have finished.
+    /// Permits return when the requests that use them have finished.
     WhenReleased {
         /// The permits that may be in use before requests are delayed or denied.
         limit: u64,
     },
-    /// Only by a reset.
+    /// Permits return only by a reset.
     Never,
 }
 
 impl Properties<'_> {
-    /// The quota of the limit; `None` if it has none, or several.
+    /// Returns the quota of the limit; `None` if it has none, or several.
     pub fn quota(&self) -> Option<Quota> {
         match self.restores {
             Restores::Continuously(quota) | Restores::InSteps(quota) | Restores::InWindows(&[quota]) => Some(quota),
@@ -55,7 +55,7 @@ impl Properties<'_> {
         }
     }
 
-    /// The rate of the limit in permits per second; `None` if it has none, or several.
+    /// Returns the rate of the limit in permits per second; `None` if it has none, or several.
     pub fn rate(&self) -> Option<f64> {
         match self.restores {
             Restores::AtRate(rate) => Some(rate),

@@ -89,7 +89,7 @@ impl RefillingState {
         Self { missing, stepped, granted }
     }
 
-    /// The state right after the grant of `receipt`, from which a refund is computed.
+    /// Returns the state right after the grant of `receipt`, from which a refund is computed.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, Quota, RefillingBucket, RefillingState, Timestamp};
@@ -105,17 +105,17 @@ impl RefillingState {
         Self { missing, stepped, granted: receipt.at() }
     }
 
-    /// The number of missing tokens; more than the capacity after a `charge`.
+    /// Returns the number of missing tokens; more than the capacity after a `charge`.
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// The refill step that [`missing`](Self::missing) includes.
+    /// Returns the refill step that [`missing`](Self::missing) includes.
     pub fn stepped(&self) -> Timestamp {
         self.stepped
     }
 
-    /// The last grant.
+    /// Returns the last grant.
     pub fn granted(&self) -> Timestamp {
         self.granted
     }
@@ -128,12 +128,12 @@ impl RefillingBucket {
         Self { quota, phase_ttl: refills.saturating_mul(quota.period_nanos()) }
     }
 
-    /// The quota of this bucket.
+    /// Returns the quota of this bucket.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// The state at `now`: refilled up to the last step, or with a phase that starts now.
+    /// Returns the state at `now`: refilled up to the last step, or with a phase that starts now.
     #[inline]
     fn advance(&self, state: &RefillingState, now: Timestamp) -> RefillingState {
         let every = self.quota.period_nanos();
@@ -144,12 +144,12 @@ impl RefillingBucket {
         if state.missing == 0 || (missing == 0 && !keeps_phase) {
             return RefillingState { missing: 0, stepped: now, granted: now };
         }
-        // Not later than `now`, so nothing saturates.
+        // The step is not later than `now`, so nothing saturates.
         let stepped = state.stepped + Duration::from_nanos(steps.saturating_mul(every));
         RefillingState { missing, stepped, granted: state.granted.max(now) }
     }
 
-    /// When an updated bucket will have `tokens` more, in nanoseconds.
+    /// Returns when an updated bucket will have `tokens` more, in nanoseconds.
     fn refilled_at(&self, current: &RefillingState, tokens: u64) -> u128 {
         let refills = u128::from(tokens.div_ceil(self.quota.permits()));
         u128::from(current.stepped.as_nanos()) + refills * u128::from(self.quota.period_nanos())
@@ -269,7 +269,7 @@ fn nanos_between(earlier: Timestamp, later: Timestamp) -> u64 {
     later.as_nanos().saturating_sub(earlier.as_nanos())
 }
 
-/// The data of a refund: the refill step of the grant, and the missing tokens after it.
+/// Returns the data of a refund: the refill step of the grant, and the missing tokens after it.
 fn mark(state: &RefillingState) -> u128 {
     (u128::from(state.stepped.as_nanos()) << 64) | u128::from(state.missing)
 }

@@ -56,7 +56,7 @@ pub use log::SlidingLogState;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
-    /// In the configured order; never empty.
+    /// The windows in the configured order; never empty.
     windows: Box<[Quota]>,
     /// The longest of them, which determines how long an entry is kept; of equal ones the one with the highest limit.
     longest: Quota,
@@ -65,12 +65,12 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// At most `quota.permits()` in every span of `quota.period()`.
+    /// Allows at most `quota.permits()` in every span of `quota.period()`.
     pub fn new(quota: Quota) -> Self {
         Self { windows: Box::new([quota]), longest: quota, limit: quota.permits() }
     }
 
-    /// Several windows over one log: a request must fit all of them.
+    /// Applies several windows to one log: a request must fit all of them.
     pub fn several(windows: impl IntoIterator<Item = Quota>) -> Result<Self, InvalidWindow> {
         let windows: Box<[Quota]> = windows.into_iter().collect();
         let longest = windows.iter().max_by_key(|quota| (quota.period(), quota.permits()));
@@ -81,22 +81,22 @@ impl SlidingLog {
         }
     }
 
-    /// The windows, in the configured order.
+    /// Returns the windows, in the configured order.
     pub fn windows(&self) -> &[Quota] {
         &self.windows
     }
 
-    /// The lowest limit of the windows: the permits that a fresh key can take at once.
+    /// Returns the lowest limit of the windows: the permits that a fresh key can take at once.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The most entries that a key can have: the limit of the longest window.
+    /// Returns the most entries that a key can have: the limit of the longest window.
     pub fn max_entries(&self) -> u64 {
         self.longest.permits()
     }
 
-    /// The usage of each window at `now`, in the configured order.
+    /// Returns the usage of each window at `now`, in the configured order.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, Quota, SlidingLog, Timestamp};
@@ -113,7 +113,7 @@ impl SlidingLog {
         self.windows.iter().map(move |window| (*window, state.used(state.first_in(window, now))))
     }
 
-    /// The grants in the longest window up to `now`, newest first: each time with its number of permits.
+    /// Returns the grants in the longest window up to `now`, newest first: each time with its number of permits.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, Quota, SlidingLog, Timestamp};
@@ -131,7 +131,7 @@ impl SlidingLog {
         state.newest_first(state.first_in(&self.longest, now))
     }
 
-    /// The outcome of an ask: denied until all windows allow it.
+    /// Returns the outcome of an ask: denied until all windows allow it.
     fn decide(&self, state: &SlidingLogState, now: Timestamp, cost: Cost) -> Outcome {
         if cost.get() > self.limit {
             return Outcome::never();
@@ -186,7 +186,7 @@ impl Algorithm for SlidingLog {
         self.decide(state, now, cost)
     }
 
-    /// The status of the window with the least remaining; of several such, the one with the latest reset.
+    /// Returns the status of the window with the least remaining; of several such, the one with the latest reset.
     fn status(&self, state: &SlidingLogState, now: Timestamp) -> Status {
         let each = self.windows.iter().map(|window| {
             let first = state.first_in(window, now);

@@ -80,13 +80,13 @@ const DEFAULT_BUCKETS: u64 = 10;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// Nothing: at most the limit in any [`buckets`](SlidingWindow::buckets) adjacent buckets, and up to twice the
+    /// The oldest bucket does not count: at most the limit in any [`buckets`](SlidingWindow::buckets) adjacent buckets, and up to twice the
     /// limit in a window that starts and ends in the middle of one.
     #[default]
     Loose,
-    /// In proportion to the part that the window covers, rounded up: exact if requests are even within a bucket.
+    /// The part that the window covers counts, rounded up: exact if requests are even within a bucket.
     Weighted,
-    /// All of it: never more than the limit in any window of this length.
+    /// The oldest bucket counts fully: never more than the limit in any window of this length.
     Strict,
 }
 
@@ -164,22 +164,22 @@ impl SlidingWindow {
         self
     }
 
-    /// How much the oldest bucket counts, which the window covers only in part.
+    /// Returns how much the oldest bucket counts, which the window covers only in part.
     pub fn edge(&self) -> Edge {
         self.edge
     }
 
-    /// The configured limit and window length.
+    /// Returns the configured limit and window length.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// The number of buckets.
+    /// Returns the number of buckets.
     pub fn buckets(&self) -> u64 {
         self.buckets
     }
 
-    /// The number of buckets that may count at a time: one more than [`buckets`](Self::buckets) if the oldest one
+    /// Returns the number of buckets that may count at a time: one more than [`buckets`](Self::buckets) if the oldest one
     /// counts, which the window covers only in part.
     ///
     /// ```
@@ -194,12 +194,12 @@ impl SlidingWindow {
         self.buckets + u64::from(self.edge != Edge::Loose)
     }
 
-    /// The length of one bucket.
+    /// Returns the length of one bucket.
     pub fn precision(&self) -> Duration {
         Duration::from_nanos(self.width)
     }
 
-    /// When a permit taken from a fresh state at `now` is restored: when the bucket of `now` no longer counts.
+    /// Returns when a permit taken from a fresh state at `now` is restored: when the bucket of `now` no longer counts.
     pub fn restored_at(&self, now: Timestamp) -> Timestamp {
         Timestamp::from_nanos(u64::try_from(self.expires_at(self.bucket(now))).unwrap_or(u64::MAX))
     }
@@ -213,13 +213,13 @@ impl SlidingWindow {
         time.as_nanos() / self.width
     }
 
-    /// When `bucket` no longer counts, in nanoseconds.
+    /// Returns when `bucket` no longer counts, in nanoseconds.
     #[inline]
     fn expires_at(&self, bucket: u64) -> u128 {
         (u128::from(bucket) + u128::from(self.counted_buckets())) * u128::from(self.width)
     }
 
-    /// The position of `now`, for a key in `state`.
+    /// Returns the position of `now`, for a key in `state`.
     #[inline]
     fn position(&self, state: &SlidingWindowState, now: Timestamp) -> Position {
         let bucket = self.bucket(now);
@@ -229,7 +229,7 @@ impl SlidingWindow {
         Position { current, covered: self.width - into }
     }
 
-    /// How much of the count of `bucket` is in use.
+    /// Returns how much of the count of `bucket` is in use.
     #[inline]
     fn counted(&self, position: &Position, bucket: u64, count: u64) -> u64 {
         if self.edge == Edge::Weighted && bucket.checked_add(self.buckets) == Some(position.current) {
@@ -239,7 +239,7 @@ impl SlidingWindow {
         }
     }
 
-    /// The permits in use.
+    /// Returns the permits in use.
     #[inline]
     fn used(&self, state: &SlidingWindowState, position: &Position) -> u64 {
         match self.edge {
@@ -250,7 +250,7 @@ impl SlidingWindow {
         }
     }
 
-    /// When no more than `max_used` will be in use, in nanoseconds, if more is in use now.
+    /// Returns when no more than `max_used` will be in use, in nanoseconds, if more is in use now.
     fn freed_at(&self, state: &SlidingWindowState, position: &Position, max_used: u64) -> u128 {
         // When this bucket leaves the window, and not when the one before it does.
         let (counts, max_used) = (|| state.counts(position.current), u128::from(max_used));
@@ -262,7 +262,7 @@ impl SlidingWindow {
         let Some((bucket, count)) = freeing else { return u128::MAX };
         let early = match self.edge {
             Edge::Loose | Edge::Strict => 0,
-            // This much of it may still be covered by the window.
+            // The window may still cover this much of it.
             Edge::Weighted => {
                 let covered = (max_used - remaining).saturating_mul(self.width.into()) / u128::from(count);
                 covered.min(self.width.into())
@@ -271,7 +271,7 @@ impl SlidingWindow {
         self.expires_at(bucket) - early
     }
 
-    /// The outcome of an ask, and its bucket.
+    /// Returns the outcome of an ask, and its bucket.
     fn decide(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost) -> (Outcome, u64) {
         let position = self.position(state, now);
         let Some(max_used) = self.quota.permits().checked_sub(cost.get()) else {
@@ -285,7 +285,7 @@ impl SlidingWindow {
         (outcome, position.current)
     }
 
-    /// `state` with `excess` less in use, oldest first.
+    /// Returns `state` with `excess` less in use, oldest first.
     fn without_oldest(&self, state: &SlidingWindowState, position: &Position, mut excess: u64) -> SlidingWindowState {
         let mut kept = SlidingWindowState::default();
         for (bucket, count) in state.counts(position.current) {
@@ -305,7 +305,7 @@ impl SlidingWindow {
         kept
     }
 
-    /// The last nanosecond of `bucket`: the time of a bucket's usage if the buckets change.
+    /// Returns the last nanosecond of `bucket`: the time of a bucket's usage if the buckets change.
     fn last_nanos(&self, bucket: u64) -> u64 {
         bucket.saturating_mul(self.width).saturating_add(self.width - 1)
     }
@@ -320,7 +320,7 @@ struct Position {
     covered: u64,
 }
 
-/// `count × covered / width`, rounded up: usage is an integer, so a fraction of a permit counts as one.
+/// Returns `count × covered / width`, rounded up: usage is an integer, so a fraction of a permit counts as one.
 fn share(count: u64, covered: u64, width: u64) -> u64 {
     narrow((u128::from(count) * u128::from(covered)).div_ceil(u128::from(width)))
 }

@@ -100,7 +100,7 @@ impl SmoothBursty {
         Self::build(self.smooth.nominal_rate, saved_seconds, self.initial)
     }
 
-    /// The limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
+    /// Returns the limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, SmoothBursty, Timestamp};
@@ -137,17 +137,17 @@ impl SmoothBursty {
         self.smooth.rate()
     }
 
-    /// How many seconds' worth of permits can be stored.
+    /// Returns how many seconds' worth of permits can be stored.
     pub fn saved_seconds(&self) -> f64 {
         self.saved_seconds
     }
 
-    /// The stored permits of a fresh key.
+    /// Returns the stored permits of a fresh key.
     pub fn initial_permits(&self) -> InitialPermits {
         self.initial
     }
 
-    /// The arithmetic in microseconds, and Guava's own numbers.
+    /// Returns the arithmetic in microseconds, and Guava's own numbers.
     pub fn in_micros(&self) -> &SmoothRate {
         &self.smooth
     }

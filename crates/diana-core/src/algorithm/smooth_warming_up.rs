@@ -94,7 +94,7 @@ impl SmoothWarmingUp {
         Self::build(self.smooth.nominal_rate, self.warm_up_micros, cold_factor)
     }
 
-    /// The limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
+    /// Returns the limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
     ///
     /// ```
     /// use diana_core::SmoothWarmingUp;
@@ -112,17 +112,17 @@ impl SmoothWarmingUp {
         self.smooth.rate()
     }
 
-    /// How long it takes to warm up, and to cool down.
+    /// Returns how long it takes to warm up, and to cool down.
     pub fn warm_up(&self) -> Duration {
         Duration::from_micros(self.warm_up_micros)
     }
 
-    /// The cold interval as a multiple of the stable one.
+    /// Returns the cold interval as a multiple of the stable one.
     pub fn cold_factor(&self) -> f64 {
         self.cold_factor
     }
 
-    /// The arithmetic in microseconds, and Guava's own numbers.
+    /// Returns the arithmetic in microseconds, and Guava's own numbers.
     pub fn in_micros(&self) -> &SmoothRate {
         &self.smooth
     }

@@ -59,7 +59,7 @@ impl TokenBucket {
         Self { quota, gcra }
     }
 
-    /// The quota of this bucket.
+    /// Returns the quota of this bucket.
     pub fn quota(&self) -> Quota {
         self.quota
     }
@@ -148,7 +148,7 @@ impl BucketState {
         Self(ticks.into())
     }
 
-    /// When the bucket will be full.
+    /// Returns when the bucket will be full.
     pub fn ticks(&self) -> u128 {
         self.0.get()
     }
@@ -161,7 +161,7 @@ impl BucketState {
 pub(crate) struct PackedBucket(Gcra<u64>);
 
 impl PackedBucket {
-    /// The nanoseconds per permit, and the capacity in permits.
+    /// Returns the nanoseconds per permit, and the capacity in permits.
     pub(crate) fn parameters(&self) -> (u64, u64) {
         (self.0.interval(), self.0.limit())
     }

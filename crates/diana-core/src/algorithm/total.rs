@@ -46,7 +46,7 @@ impl Total {
         Ok(Self { limit })
     }
 
-    /// The total number of permits.
+    /// Returns the total number of permits.
     pub fn limit(&self) -> u64 {
         self.limit
     }
@@ -96,7 +96,7 @@ impl Algorithm for Total {
         Refund::Returned
     }
 
-    /// Never, even after a refund of everything: a total must remember that the key was seen.
+    /// Returns `false`, even after a refund of everything: a total must remember that the key was seen.
     fn is_fresh(&self, _state: &TotalState, _now: Timestamp) -> bool {
         false
     }
@@ -105,7 +105,6 @@ impl Algorithm for Total {
         state.used = state.used.min(self.limit);
     }
 
-    /// The head of the queue asks once, gets `Never`, and returns: no request waits.
     fn encode(&self, state: &TotalState, words: &mut Vec<u64>) -> bool {
         words.extend([state.used]);
         true
@@ -116,6 +115,7 @@ impl Algorithm for Total {
         Some(TotalState { used: word })
     }
 
+    /// The head of the queue asks once, gets `Never`, and returns: no request waits.
     fn wait_mode(&self) -> WaitMode {
         WaitMode::Queue
     }
@@ -135,7 +135,7 @@ impl TotalState {
         Self { used }
     }
 
-    /// The number of used permits.
+    /// Returns the number of used permits.
     pub fn used(&self) -> u64 {
         self.used
     }

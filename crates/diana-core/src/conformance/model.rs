@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 /// One state for each limit and key.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    keys: BTreeMap<(LimitId, Vec<u8>), Key>,
+    keys: BTreeMap<(LimitId, Vec<u8>), KeyState>,
 }
 
 #[derive(Debug)]
-struct Key {
+struct KeyState {
     version: u64,
     state: Box<dyn AnyState>,
 }
@@ -25,11 +25,11 @@ impl Model {
         if !peeked.is_granted() {
             return peeked;
         }
-        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).take(now, cost, own.min(max_wait)))
+        self.answer(asks, |model, ask, cost, max| model.key(ask.limit, ask.key, now).take(now, cost, max.min(max_wait)))
     }
 
     pub(super) fn peek(&mut self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).peek(now, cost, own.min(max_wait)))
+        self.answer(asks, |model, ask, cost, max| model.key(ask.limit, ask.key, now).peek(now, cost, max.min(max_wait)))
     }
 
     pub(super) fn refund(&mut self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
@@ -56,7 +56,7 @@ impl Model {
     fn answer(
         &mut self,
         asks: &[Ask<'_>],
-        mut each: impl FnMut(&mut Self, &Ask<'_>, Cost, MaxWait) -> Answer,
+        mut answer_one: impl FnMut(&mut Self, &Ask<'_>, Cost, MaxWait) -> Answer,
     ) -> Decision {
         let mut answers: Vec<Answer> = Vec::new();
         for (index, ask) in asks.iter().enumerate() {
@@ -67,7 +67,7 @@ impl Model {
                     let same = || asks.iter().filter(|other| other.same_count(ask));
                     let cost = same().map(|other| other.cost).fold(ask.cost, Ord::max);
                     let max_wait = same().map(|other| other.max_wait).fold(ask.max_wait, Ord::min);
-                    each(self, ask, cost, max_wait)
+                    answer_one(self, ask, cost, max_wait)
                 }
             };
             answers.push(answer);
@@ -75,10 +75,10 @@ impl Model {
         Decision::new(answers)
     }
 
-    /// The state of a key: created if it is new, migrated if the limit has changed.
+    /// Returns the state of a key: created if it is new, migrated if the limit has changed.
     fn key(&mut self, limit: &Limit, key: &[u8], now: Timestamp) -> &mut dyn AnyState {
         let algorithm = limit.erased();
-        let new = || Key { version: limit.version(), state: algorithm.new_state(now) };
+        let new = || KeyState { version: limit.version(), state: algorithm.new_state(now) };
         let key = self.keys.entry((limit.id(), key.to_vec())).or_insert_with(new);
         if key.version < limit.version() {
             key.version = limit.version();
@@ -91,7 +91,7 @@ impl Model {
     }
 }
 
-/// The first ask with the same count.
+/// Returns the first ask with the same count.
 fn first_of(asks: &[Ask<'_>], index: usize) -> usize {
     asks.iter().position(|ask| ask.same_count(&asks[index])).unwrap_or(index)
 }

@@ -70,7 +70,7 @@ impl<S: Store> Pair<S> {
     pub(super) async fn reset(&mut self, limit: &Limit, key: &[u8]) -> Comparison {
         self.model.reset(limit, key, self.now);
         let done = self.store.reset(limit, key, self.now).await;
-        self.check_error(|| format!("reset of {:?} of `{}`", Key(key), limit.name()), done)
+        self.check_error(|| format!("reset of {:?} of `{}`", KeyText(key), limit.name()), done)
     }
 
     /// Asks for one permit at a time until one is denied; returns how many were granted. (At most one hundred.)
@@ -107,7 +107,7 @@ impl<S: Store> Pair<S> {
         if holds { Ok(()) } else { Err(difference()) }
     }
 
-    /// The store's answer, or a failure if it returned an error.
+    /// Returns the store's answer, or a failure if it returned an error.
     pub(super) fn check_error<T>(
         &self,
         operation: impl Fn() -> String,
@@ -154,9 +154,9 @@ impl<S: Store> Pair<S> {
 }
 
 /// A key in readable form.
-struct Key<'a>(&'a [u8]);
+struct KeyText<'a>(&'a [u8]);
 
-impl Debug for Key<'_> {
+impl Debug for KeyText<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.len() {
             0..=40 => write!(f, "\"{}\"", self.0.escape_ascii()),
@@ -173,7 +173,7 @@ pub(super) fn describe_asks(asks: &[Ask<'_>]) -> String {
             MaxWait::FOREVER => String::new(),
             max_wait => format!(" ({max_wait:?})"),
         };
-        format!("{} of `{}`{version} for {:?}{max_wait}", ask.cost.get(), ask.limit.name(), Key(ask.key))
+        format!("{} of `{}`{version} for {:?}{max_wait}", ask.cost.get(), ask.limit.name(), KeyText(ask.key))
     };
     format!("[{}]", asks.iter().map(each).collect::<Vec<_>>().join(", "))
 }

@@ -50,12 +50,12 @@ impl Report {
         self.failures().next().is_none()
     }
 
-    /// All checks.
+    /// Returns all checks.
     pub fn checks(&self) -> &[Checked] {
         &self.checks
     }
 
-    /// The failures, in the order of the checks.
+    /// Returns the failures, in the order of the checks.
     pub fn failures(&self) -> impl Iterator<Item = &Failure> {
         self.checks.iter().filter_map(|checked| checked.result.as_ref().err())
     }

@@ -45,7 +45,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
@@ -88,23 +88,23 @@ impl Script<'_> {
                     pair.refund(&self.asks(&asks), &both).await?;
                 }
                 9 => {
-                    let ask = self.one(&mut random, pair.options.unit());
+                    let ask = self.random_ask(&mut random, pair.options.unit());
                     pair.charge(self.asks(&[ask])[0]).await?;
                 }
                 10 if random.below(3) == 0 => {
-                    let ScriptedAsk { limit, key, .. } = self.one(&mut random, pair.options.unit());
+                    let ScriptedAsk { limit, key, .. } = self.random_ask(&mut random, pair.options.unit());
                     pair.reset(&self.limits[limit], self.keys[key]).await?;
                     // The effect of a receipt after a reset is specific to each store: one that counts permits in
                     // flight accepts it, one that identifies each permit does not.
                     granted.retain(|granted| granted.asks.iter().all(|ask| (ask.limit, ask.key) != (limit, key)));
                 }
                 11 | 12 => {
-                    let asks = self.several(&mut random, pair.options.unit());
+                    let asks = self.random_asks(&mut random, pair.options.unit());
                     let max_wait = random.max_wait(pair.options.unit());
                     pair.peek(&self.asks(&asks), max_wait).await?;
                 }
                 _ => {
-                    let asks = self.several(&mut random, pair.options.unit());
+                    let asks = self.random_asks(&mut random, pair.options.unit());
                     let max_wait = random.max_wait(pair.options.unit());
                     let both = pair.decide(&self.asks(&asks), max_wait).await?;
                     // Refunds of denials are tried as well: they have no effect.
@@ -120,7 +120,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    fn one(&self, random: &mut Random, unit: Duration) -> ScriptedAsk {
+    fn random_ask(&self, random: &mut Random, unit: Duration) -> ScriptedAsk {
         let (limit, key) = (random.index(self.limits.len()), random.index(self.keys.len()));
         let cost = random.cost();
         // Most asks have no shorter maximum wait than their request.
@@ -128,9 +128,9 @@ impl Script<'_> {
         ScriptedAsk { limit, key, cost, max_wait }
     }
 
-    fn several(&self, random: &mut Random, unit: Duration) -> Vec<ScriptedAsk> {
+    fn random_asks(&self, random: &mut Random, unit: Duration) -> Vec<ScriptedAsk> {
         let count = 1 + random.below(self.max_asks);
-        (0..count).map(|_| self.one(random, unit)).collect()
+        (0..count).map(|_| self.random_ask(random, unit)).collect()
     }
 
     fn asks(&self, asks: &[ScriptedAsk]) -> Vec<Ask<'_>> {

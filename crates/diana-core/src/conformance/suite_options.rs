@@ -76,7 +76,7 @@ impl SuiteOptions {
         Timestamp::from_nanos(self.start.as_nanos().div_ceil(tick).saturating_mul(tick))
     }
 
-    /// The time step of the checks: a millisecond, or the whole ticks that are at least that long.
+    /// Returns the time step of the checks: a millisecond, or the whole ticks that are at least that long.
     pub(super) fn unit(&self) -> Duration {
         let tick = saturating_nanos(self.tick);
         Duration::from_nanos(1_000_000_u64.div_ceil(tick).saturating_mul(tick))

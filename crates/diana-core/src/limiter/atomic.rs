@@ -2,7 +2,7 @@
 //!
 //! # How it works
 //! The state is one word, so taking is a compare-and-swap. The parameters are in separate words beside it, and a
-//! sequence number tells which belong together (a seqlock): it is odd while they change. A taking thread reads the
+//! sequence number identifies those that belong together (a seqlock): it is odd while they change. A taking thread reads the
 //! sequence, everything else, and the sequence again; if both are the same, all values belong together.
 //!
 //! One race is left: a thread may read everything, be descheduled while the parameters change, and then swap in a state
@@ -126,7 +126,7 @@ impl AtomicBucket {
     }
 }
 
-/// The mask of the words of one generation: 0 for the first, then multiples of the golden ratio, which are far apart.
+/// Returns the mask of the words of one generation: 0 for the first, then multiples of the golden ratio, which are far apart.
 fn mask(sequence: u64) -> u64 {
     sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

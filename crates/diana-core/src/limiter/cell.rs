@@ -28,7 +28,7 @@ struct Slow {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredRate {
     pub(crate) quota: Option<Quota>,
-    /// In permits per second.
+    /// The rate in permits per second.
     pub(crate) per_second: Option<f64>,
 }
 
@@ -130,7 +130,7 @@ impl Cell {
         }
     }
 
-    /// The rate that the limit was configured with.
+    /// Returns the rate that the limit was configured with.
     pub(crate) fn rate(&self) -> ConfiguredRate {
         self.slow.lock().rate
     }

@@ -14,7 +14,7 @@ pub enum PoolError<E> {
     NoneFree {
         /// The pool.
         pool: String,
-        /// What its resources are called.
+        /// The name of its resources.
         resource: String,
         /// The timeout, if it has passed; `None` if the queue was full, or the request did not wait.
         within: Option<Duration>,
@@ -34,7 +34,7 @@ pub enum PoolError<E> {
     NoPermit {
         /// The pool.
         pool: String,
-        /// What its resources are called.
+        /// The name of its resources.
         resource: String,
         /// The timeout, unless the request did not wait.
         within: Option<Duration>,
@@ -47,7 +47,7 @@ pub enum PoolError<E> {
     Create {
         /// The pool.
         pool: String,
-        /// What its resources are called.
+        /// The name of its resources.
         resource: String,
         /// The reason.
         #[source]
@@ -55,7 +55,7 @@ pub enum PoolError<E> {
     },
 }
 
-/// `200 ms`, `1.5 s`
+/// Formats a time as in `200 ms` and `1.5 s`.
 fn spaced(time: Duration) -> String {
     let text = format!("{time:?}");
     let unit = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());

@@ -21,9 +21,9 @@ pub(super) struct Existing<T> {
 /// The resources that exist, and the idle ones of them.
 pub(super) struct Stock<T> {
     existing: u64,
-    /// The last one was used last, and is used next: those that are not needed stay idle.
+    /// The last one was used last, and is used next: resources that are not needed stay idle.
     idle: Vec<(Existing<T>, Timestamp)>,
-    /// Each takes an idle resource before any later request does.
+    /// The queue: each waiter takes an idle resource before any later request does.
     #[cfg(feature = "async")]
     waiters: VecDeque<Waiter>,
     /// How many resources were closed.
@@ -104,7 +104,7 @@ impl<T> Stock<T> {
 
     /// Takes those that have been idle for `timeout`. Returns them, and when the next one will be, if one is left.
     pub(super) fn take_expired(&mut self, now: Timestamp, timeout: Duration) -> (Vec<Existing<T>>, Option<Duration>) {
-        // They are in the order of their last use.
+        // Idle resources are in the order of their last use.
         let expired = self.idle.partition_point(|(_, since)| now.since(*since) >= timeout);
         let removed = self.take_oldest(expired);
         (removed, self.idle.first().map(|(_, since)| timeout.saturating_sub(now.since(*since))))
@@ -115,7 +115,7 @@ impl<T> Stock<T> {
     }
 }
 
-/// What a waiting request gets.
+/// The resource that a waiting request gets.
 #[cfg(feature = "async")]
 pub(super) enum Freed<T> {
     Idle(Existing<T>),
@@ -140,7 +140,7 @@ impl<T> Stock<T> {
 
     /// Returns a ticket if fewer than `max` requests wait.
     pub(super) fn join(&mut self, max: usize) -> Option<u64> {
-        // One that need not wait for the source is never queued.
+        // A request that need not wait for the source is never queued.
         if self.waiters.len() > max {
             return None;
         }
@@ -167,7 +167,7 @@ impl<T> Stock<T> {
         Poll::Pending
     }
 
-    /// The same, and also completes when a resource was closed since the ticket was issued.
+    /// Polls for an idle resource; also completes when a resource was closed since the ticket was issued.
     pub(super) fn poll_freed(&mut self, ticket: u64, context: &Context<'_>) -> Poll<Freed<T>> {
         match self.poll_idle(ticket, context) {
             Poll::Ready(existing) => Poll::Ready(Freed::Idle(existing)),

@@ -5,15 +5,15 @@ use super::{PermitSource, Pool, PoolError, PoolState, SourceError, SourcePermit}
 use crate::{MAX_PERMITS, MaxWait};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc as Shared, Weak};
+use std::sync::{Arc as StdArc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Without a timeout, others would never get the permits of idle resources.
+/// The time after which idle resources are closed, so that other pools get their permits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a request gets.
+/// The resource or permit that a request gets.
 pub(super) enum Obtained<T> {
     Idle(Existing<T>),
     /// The permit of a new resource.
@@ -31,7 +31,7 @@ impl<T: Send + 'static> Pool<T> {
     #[must_use]
     pub fn from_source(name: impl Into<Box<str>>, source: impl PermitSource) -> Self {
         let pool = Self::new(name, MAX_PERMITS).unwrap_or_else(|_| unreachable!("the maximum is valid"));
-        let source: Shared<dyn PermitSource> = Shared::new(source);
+        let source: StdArc<dyn PermitSource> = StdArc::new(source);
         pool.rebuilt(|settings| {
             settings.source = Some(Source { permits: source, sweep: start_sweep::<T> });
             settings.idle_timeout = Some(IDLE_TIMEOUT);
@@ -41,13 +41,13 @@ impl<T: Send + 'static> Pool<T> {
 
 /// A source, and how to start the task that closes idle resources.
 pub(super) struct Source<T> {
-    pub(super) permits: Shared<dyn PermitSource>,
-    sweep: fn(&Shared<PoolState<T>>, &dyn PermitSource),
+    pub(super) permits: StdArc<dyn PermitSource>,
+    sweep: fn(&StdArc<PoolState<T>>, &dyn PermitSource),
 }
 
 impl<T> Clone for Source<T> {
     fn clone(&self) -> Self {
-        Self { permits: Shared::clone(&self.permits), sweep: self.sweep }
+        Self { permits: StdArc::clone(&self.permits), sweep: self.sweep }
     }
 }
 
@@ -69,7 +69,7 @@ impl<T> Pool<T> {
             let freed = match waiting.or_permit(source.permits.acquire(max_wait)).await {
                 Ok(Obtained::Permit(permit)) => return Ok(Obtained::Permit(permit)),
                 Ok(Obtained::Idle(existing)) => Some(Freed::Idle(existing)),
-                // Others of this pool may be returned in time.
+                // Other resources of this pool may be returned in time.
                 Err(_) if !left.is_some_and(|left| left.is_zero()) && waiting.is_any_in_use() => match deadline {
                     Some(deadline) => tokio::time::timeout_at(deadline, waiting.freed()).await.ok(),
                     None => Some(waiting.freed().await),
@@ -89,7 +89,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// The same, blocking this thread.
+    /// Blocks this thread until an idle resource or a permit of the source is available.
     pub(super) fn blocking_obtain<E>(
         &self,
         source: &Source<T>,
@@ -132,12 +132,12 @@ impl<T> Pool<T> {
     }
 }
 
-fn start_sweep<T: Send + 'static>(pool: &Shared<PoolState<T>>, source: &dyn PermitSource) {
+fn start_sweep<T: Send + 'static>(pool: &StdArc<PoolState<T>>, source: &dyn PermitSource) {
     let Some(timeout) = pool.settings.idle_timeout else { return };
     if std::mem::replace(&mut pool.stock.lock().is_swept, true) {
         return;
     }
-    source.spawn(Box::pin(sweep(Shared::downgrade(pool), timeout)));
+    source.spawn(Box::pin(sweep(StdArc::downgrade(pool), timeout)));
 }
 
 /// Closes idle resources after their timeout, until none is idle.

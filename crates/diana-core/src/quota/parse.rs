@@ -4,7 +4,7 @@ use super::{InvalidQuota, Quota, greatest_common_divisor};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Each unit: its nanoseconds, its printed name, and all accepted names.
+/// The units: nanoseconds, printed name, and all accepted names.
 const UNITS: &[(u64, &str, &[&str])] = &[
     (1, "ns", &["ns", "nano", "nanos", "nanosecond", "nanoseconds"]),
     (1_000, "us", &["us", "µs", "micro", "micros", "microsecond", "microseconds"]),

@@ -6,14 +6,14 @@ use crate::sync::{Arc, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Budget {
     max_bytes: usize,
-    /// With more than this in use, one request could reach the bound; `None` if it always could.
+    /// The use over which one request could reach the bound; `None` if it always could.
     max_ample: Option<usize>,
     used: AtomicUsize,
     /// Bit 0 is set after a reservation failed, until an eighth is free. The rest counts the parts for which it is.
     short: AtomicUsize,
     /// The number of parts that are nearly used up.
     tight_parts: AtomicUsize,
-    /// The budget that this one is a part of: what is used here is used there as well.
+    /// The budget that this one is a part of: use of the part is use of the whole.
     whole: Option<Arc<Budget>>,
 }
 

@@ -10,7 +10,7 @@ use crate::{Algorithm, Properties, Quota, Timestamp, WaitMode};
 use std::any::Any;
 use std::fmt::Debug;
 
-/// Any [`Algorithm`]. Implemented for all of them.
+/// An [`Algorithm`] of any type. Implemented for every algorithm.
 pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn is_equal(&self, other: &dyn AnyAlgorithm) -> bool;

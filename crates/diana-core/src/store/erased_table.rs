@@ -33,7 +33,7 @@ pub(crate) enum KeyChange<'a> {
     Reset,
 }
 
-/// Any [`Table`]; each function is documented there.
+/// A [`Table`] of any algorithm; each function is documented there.
 pub(crate) trait AnyTable: Debug + Send {
     fn query(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait, query: KeyQuery<'_>) -> Answer;
     fn change(&mut self, hash: u64, now: Timestamp, change: KeyChange<'_>);
@@ -217,7 +217,7 @@ impl Keys {
         if (**self).change_to(algorithm_of_keys, now) {
             self.set_budget(budget);
         } else {
-            // Another kind of algorithm: only the permits in use can be migrated.
+            // Only the permits in use can be migrated to another kind of algorithm.
             let usage = self.drain(now);
             *self = Self::new(algorithm, on_full, Arc::clone(budget));
             self.adopt(usage, now);
@@ -232,7 +232,7 @@ impl Keys {
         }
     }
 
-    /// [`AnyTable::query`], which is inlined for packed tables: most callers know the query.
+    /// Calls [`AnyTable::query`], which is inlined for packed tables: most callers know the query.
     #[inline(always)]
     pub(crate) fn query(
         &mut self,

@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Clone)]
 pub struct Limit {
-    inner: Arc<Inner>,
+    inner: Arc<LimitParts>,
 }
 
-struct Inner {
+struct LimitParts {
     id: LimitId,
     version: u64,
     name: Box<str>,
@@ -74,7 +74,7 @@ impl Eq for MemoryBound {}
 pub struct LimitId(u64);
 
 impl LimitId {
-    /// Its number; limits are numbered in the order of their creation.
+    /// Returns its number; limits are numbered in the order of their creation.
     #[inline]
     pub(crate) fn number(self) -> u64 {
         self.0
@@ -105,8 +105,8 @@ impl Limit {
     /// Creates a limit with a name for display.
     pub fn new(name: impl Into<Box<str>>, algorithm: impl Into<DynAlgorithm>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = LimitId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { inner: Arc::new(Inner { id, version: 0, name: name.into(), algorithm: algorithm.into(), memory: None }) }
+        let (id, name, algorithm) = (LimitId(NEXT.fetch_add(1, Ordering::Relaxed)), name.into(), algorithm.into());
+        Self { inner: Arc::new(LimitParts { id, version: 0, name, algorithm, memory: None }) }
     }
 
     /// Returns the same limit with other parameters or another algorithm. A store that receives it migrates each key's
@@ -134,21 +134,21 @@ impl Limit {
         // Numbered over all limits, so that of two changes of the same limit the later one is used.
         static CHANGES: AtomicU64 = AtomicU64::new(1);
         let version = CHANGES.fetch_add(1, Ordering::Relaxed);
-        let Inner { id, name, .. } = &*self.inner;
-        Self { inner: Arc::new(Inner { id: *id, version, name: name.clone(), algorithm, memory }) }
+        let LimitParts { id, name, .. } = &*self.inner;
+        Self { inner: Arc::new(LimitParts { id: *id, version, name: name.clone(), algorithm, memory }) }
     }
 
-    /// The identity shared by this limit and its changed versions.
+    /// Returns the identity shared by this limit and its changed versions.
     pub fn id(&self) -> LimitId {
         self.inner.id
     }
 
-    /// The version of the limit: 0 when created, higher with each change.
+    /// Returns the version of the limit: 0 when created, higher with each change.
     pub fn version(&self) -> u64 {
         self.inner.version
     }
 
-    /// The display name.
+    /// Returns the display name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -158,32 +158,32 @@ impl Limit {
         self.inner.algorithm.downcast()
     }
 
-    /// The algorithm as `Any`.
+    /// Returns the algorithm as `Any`.
     pub fn any_algorithm(&self) -> &dyn Any {
         self.erased().as_any()
     }
 
-    /// The algorithm and its parameters as text, by which a snapshot recognises a limit that has not changed.
+    /// Returns the algorithm and its parameters as text, by which a snapshot recognises a limit that has not changed.
     pub fn parameters(&self) -> String {
         format!("{:?}", self.inner.algorithm)
     }
 
-    /// What is known about its algorithm besides how it decides.
+    /// Returns the properties of its algorithm.
     pub fn properties(&self) -> Properties<'_> {
         self.inner.algorithm.properties()
     }
 
-    /// The permits that a new key can take at once.
+    /// Returns the permits that a new key can take at once.
     pub fn capacity(&self) -> u64 {
         self.erased().capacity()
     }
 
-    /// The quota that it was configured with; `None` if its algorithm has none, or several.
+    /// Returns the quota that it was configured with; `None` if its algorithm has none, or several.
     pub fn quota(&self) -> Option<Quota> {
         self.properties().quota()
     }
 
-    /// Whether waiting requests get a reservation or are queued.
+    /// Returns whether waiting requests get a reservation or are queued.
     pub fn wait_mode(&self) -> WaitMode {
         self.erased().wait_mode()
     }

@@ -81,7 +81,7 @@ impl Versions {
         self.before.push((std::mem::replace(&mut self.newest, limit.clone()), now));
     }
 
-    /// The changes to versions that are newer than `version`.
+    /// Returns the changes to versions that are newer than `version`.
     fn path(&self, version: u64) -> Path {
         let new_versions = self.before.iter().skip(1).map(|(limit, _)| limit).chain([&self.newest]);
         let changes = new_versions.zip(&self.before).map(|(limit, (_, at))| (limit.clone(), *at));

@@ -42,7 +42,7 @@ pub struct TableOptions {
 }
 
 impl Default for TableOptions {
-    /// 64 MiB (some three million token buckets), shared counts when that is full, 64 shards.
+    /// Has 64 MiB (some three million token buckets), shared counts when that is full, and 64 shards.
     fn default() -> Self {
         Self { memory: 64 << 20, on_full: OnFull::default(), shards: 64, hash_secret: None }
     }
@@ -172,9 +172,9 @@ impl MemoryStore {
         }
     }
 
-    /// The number of stored keys over all limits.
+    /// Returns the number of stored keys over all limits.
     pub fn len(&self) -> usize {
-        self.shards.each().map(|shard| shard.limits.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
+        self.shards.lock_each().map(|shard| shard.limits.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
     }
 
     /// Returns `true` if no key is stored.
@@ -182,7 +182,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// The memory of the keys in bytes.
+    /// Returns the memory of the keys in bytes.
     pub fn memory_used(&self) -> usize {
         self.budget.used()
     }
@@ -202,7 +202,7 @@ impl MemoryStore {
     /// ```
     pub fn usage(&self) -> HashMap<LimitId, KeyUsage> {
         let mut usage = HashMap::<LimitId, KeyUsage>::new();
-        for shard in self.shards.each() {
+        for shard in self.shards.lock_each() {
             for (limit, LimitKeys { keys, .. }) in &shard.limits {
                 let sum = usage.entry(*limit).or_default();
                 sum.keys += keys.len();
@@ -214,7 +214,7 @@ impl MemoryStore {
 
     /// Scans all entries and drops those that equal a fresh one. Insertions do it incrementally; use it at idle times.
     pub fn reclaim(&self, now: Timestamp) {
-        for mut shard in self.shards.each() {
+        for mut shard in self.shards.lock_each() {
             shard.limits.values_mut().for_each(|limit| limit.keys.reclaim(now));
         }
     }
@@ -296,7 +296,7 @@ impl MemoryStore {
         }
     }
 
-    /// The keys of `limit` in a shard, for a change: if memory is short, this also scans for keys to drop.
+    /// Returns the keys of `limit` in a shard, for a change: if memory is short, this also scans for keys to drop.
     #[inline(always)]
     fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         if self.budget.is_short() {
@@ -305,7 +305,7 @@ impl MemoryStore {
         self.keys_for_read(shard, limit, now)
     }
 
-    /// The keys of `limit` in a shard: created if they are new, changed if the limit has changed.
+    /// Returns the keys of `limit` in a shard: created if they are new, changed if the limit has changed.
     ///
     /// A read may be for a future time, so it drops nothing.
     #[inline(always)]
@@ -348,7 +348,7 @@ impl MemoryStore {
         if let Some((_, known)) = parts.iter().find(|(known, _)| known == bound) {
             return Arc::clone(known);
         }
-        // Those of limits that are gone.
+        // The budgets of dropped limits are removed.
         parts.retain(|(_, budget)| Arc::strong_count(budget) > 1);
         let part = Arc::new(Budget::part_of(&self.budget, bound.bytes()));
         parts.push((bound.clone(), Arc::clone(&part)));
@@ -394,7 +394,7 @@ impl LocalStore for MemoryStore {
 
     /// Drops all counts of a limit that is no longer used.
     fn forget(&self, limit: &Limit) {
-        for mut shard in self.shards.each() {
+        for mut shard in self.shards.lock_each() {
             shard.limits.remove(&limit.id());
             shard.order.retain(|id| *id != limit.id());
         }

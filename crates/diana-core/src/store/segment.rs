@@ -68,7 +68,7 @@ impl<S: Default> Segment<S> {
         Self { slots, homes, len: 0, version, depth, swept: Timestamp::EPOCH }
     }
 
-    /// The usual size in bytes of a segment with `homes` homes.
+    /// Returns the usual size in bytes of a segment with `homes` homes.
     pub(crate) fn bytes_of(homes: u32) -> usize {
         slots_for(homes) * size_of::<Slot<S>>()
     }
@@ -85,14 +85,14 @@ impl<S: Default> Segment<S> {
         self.homes
     }
 
-    /// The state of the key with `hash`.
+    /// Returns the state of the key with `hash`.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut S> {
         let index = self.search(hash).ok()?;
         Some(&mut self.slots[index].state)
     }
 
-    /// The state of the key with `hash`.
+    /// Returns the state of the key with `hash`.
     #[inline]
     pub(crate) fn get(&self, hash: u64) -> Option<&S> {
         let index = self.search(hash).ok()?;
@@ -151,7 +151,7 @@ impl<S: Default> Segment<S> {
         self.len = len;
     }
 
-    /// All keys and their states, in hash order.
+    /// Returns all keys and their states, in hash order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut S)> {
         self.slots.iter_mut().filter(|slot| slot.hash != 0).map(|slot| (slot.hash, &mut slot.state))
     }
@@ -191,24 +191,24 @@ impl<S: Default> Segment<S> {
         self.slots.iter().map(|slot| slot.hash).filter(|hash| *hash != 0)
     }
 
-    /// The next larger size: double while small, then by a quarter. `None` if that is too large, and it must split.
+    /// Returns the next larger size: double while small, then by a quarter. `None` if that is too large, and it must split.
     pub(crate) fn next_homes(&self) -> Option<u32> {
         let homes = if self.homes < 64 { (self.homes * 2).max(MIN_HOMES) } else { self.homes + self.homes / 4 };
         (homes <= MAX_HOMES).then_some(homes)
     }
 
-    /// The bytes of the next larger size, or of both halves of a split.
+    /// Returns the bytes of the next larger size, or of both halves of a split.
     pub(crate) fn bytes_to_grow(&self) -> usize {
         let half = Self::homes_for(self.len / 2 + 1);
         self.next_homes().map_or(2 * Self::bytes_of(half), Self::bytes_of)
     }
 
-    /// The size at which `len` keys take three quarters of the homes.
+    /// Returns the size at which `len` keys take three quarters of the homes.
     pub(crate) fn homes_for(len: u32) -> u32 {
         (len + len / 3 + 1).max(MIN_HOMES)
     }
 
-    /// The slot of the key with `hash`, or the slot at which to insert it.
+    /// Returns the slot of the key with `hash`, or the slot at which to insert it.
     #[inline(always)]
     fn search(&self, hash: u64) -> Result<usize, usize> {
         let mut index = home(hash, self.homes);
@@ -251,7 +251,7 @@ impl<S: Default> SegmentBuilder<S> {
     }
 }
 
-/// The number of slots for `homes` homes.
+/// Returns the number of slots for `homes` homes.
 fn slots_for(homes: u32) -> usize {
     homes as usize + (homes as usize / 8).clamp(4, 24)
 }
@@ -261,7 +261,7 @@ fn home(hash: u64, homes: u32) -> usize {
     ((order(hash) * u64::from(homes)) >> 32) as usize
 }
 
-/// The sort key of the entries; the other half of the hash selects the shard and the segment.
+/// Returns the sort key of the entries; the other half of the hash selects the shard and the segment.
 #[inline(always)]
 fn order(hash: u64) -> u64 {
     hash & 0xffff_ffff

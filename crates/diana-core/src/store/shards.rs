@@ -34,23 +34,23 @@ impl<T> Shards<T> {
         Self { shards, hasher }
     }
 
-    /// The keys of the hash.
+    /// Returns the keys of the hash.
     pub(crate) fn hash_secret(&self) -> [u64; 2] {
         self.hasher.get()
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     pub(crate) fn len(&self) -> usize {
         self.shards.len()
     }
 
-    /// The 64-bit hash of `key`. Never 0, which marks an empty slot.
+    /// Returns the 64-bit hash of `key`. Never 0, which marks an empty slot.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         self.hasher.hash_one(key).max(1)
     }
 
-    /// The same for a key of bytes, without the length that `Hash` adds to tell apart the parts of a compound key.
+    /// Hashes a key of bytes, without the length that `Hash` adds to separate the parts of a compound key.
     #[inline(always)]
     pub(crate) fn hash_bytes(&self, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
@@ -58,7 +58,7 @@ impl<T> Shards<T> {
         hasher.finish().max(1)
     }
 
-    /// The index of the shard of a hash.
+    /// Returns the index of the shard of a hash.
     #[inline(always)]
     pub(crate) fn index(&self, hash: u64) -> usize {
         (hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)
@@ -77,7 +77,7 @@ impl<T> Shards<T> {
     }
 
     /// Locks each shard in turn.
-    pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
+    pub(crate) fn lock_each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
         self.shards.iter().map(|shard| shard.0.lock())
     }
 }

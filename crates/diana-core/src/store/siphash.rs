@@ -19,7 +19,7 @@ impl SipKeys {
         Self(first, second)
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub(crate) fn get(&self) -> [u64; 2] {
         [self.0, self.1]
     }
@@ -93,7 +93,7 @@ impl SipHasher {
         self.tail |= value << (8 * used);
         if used + count >= 8 {
             self.compress(self.tail);
-            // All of `value` was written if the tail was empty.
+            // The whole of `value` was written if the tail was empty.
             self.tail = value.checked_shr(bits(8 - used)).unwrap_or(0);
         }
     }
@@ -151,7 +151,7 @@ impl Hasher for SipHasher {
     }
 }
 
-/// The bytes after the last whole word of `bytes`, as a number. It reads words that overlap, rather than single bytes.
+/// Returns the bytes after the last whole word of `bytes`, as a number. It reads words that overlap, rather than single bytes.
 #[inline(always)]
 fn last_bytes(bytes: &[u8]) -> u64 {
     let count = bytes.len() % 8;
@@ -167,7 +167,7 @@ fn last_bytes(bytes: &[u8]) -> u64 {
     byte(0) | byte(count / 2) | byte(count.saturating_sub(1))
 }
 
-/// The number of bits of `bytes` bytes, at most 8.
+/// Returns the number of bits of `bytes` bytes, at most 8.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "at most 8")]
 fn bits(bytes: usize) -> u32 {
@@ -179,7 +179,7 @@ mod tests {
     use super::SipKeys;
     use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 
-    /// std's implementation; without `RandomState`, its keys are 0.
+    /// Hashes with std's implementation; without `RandomState`, its keys are 0.
     fn of_std(key: &(impl Hash + ?Sized)) -> u64 {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);

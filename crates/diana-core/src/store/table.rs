@@ -44,16 +44,16 @@ pub(crate) use saved_keys::SavedKey;
 use tentative_take::BeforeTake;
 pub(crate) use tentative_take::TentativeTake;
 
-/// What happens to new keys when the memory is used up and no entry can be dropped.
+/// The handling of new keys when the memory is used up and no entry can be dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// They share a fixed number of counts. No key is locked out permanently, and no key gets more than the limit.
+    /// New keys share a fixed number of counts. No key is locked out permanently, and no key gets more than the limit.
     #[default]
     Share,
-    /// They are denied with a retry after 10 ms. A charge to them is lost.
+    /// New keys are denied with a retry after 10 ms. A charge to them is lost.
     Deny,
-    /// They are granted and not counted. A charge to them is lost.
+    /// New keys are granted and not counted. A charge to them is lost.
     Allow,
 }
 
@@ -119,12 +119,12 @@ impl<A: Algorithm> Table<A> {
         std::mem::replace(&mut self.budget, Arc::clone(budget)).release(self.bytes);
     }
 
-    /// The number of stored keys.
+    /// Returns the number of stored keys.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The memory of its keys in bytes.
+    /// Returns the memory of its keys in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -149,7 +149,7 @@ impl<A: Algorithm> Table<A> {
         self.check_growth(hash, now, answer, before, after)
     }
 
-    /// [`take`](Self::take) for a caller that was due at `since` but was woken late; the wait counts from `since`. If
+    /// Takes like [`take`](Self::take), for a caller that was due at `since` but was woken late; the wait counts from `since`. If
     /// the algorithm queues, the state has heap memory, or the key has no state, it is asked as of now.
     pub(crate) fn take_since(
         &mut self,
@@ -176,7 +176,7 @@ impl<A: Algorithm> Table<A> {
     /// Returns the answer that [`take`](Self::take) would give, with the status before it.
     #[inline(always)]
     pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
-        // Not recorded: a peek at a future time must not advance the time of other requests.
+        // The time is not recorded: a peek at a future time must not advance the time of other requests.
         let now = self.latest.max(now);
         let index = self.touch(hash);
         if let Some(state) = self.segments[index].get(hash) {
@@ -277,7 +277,7 @@ impl<A: Algorithm> Table<A> {
         self.latest
     }
 
-    /// The segment of `hash`, migrated to the current parameters.
+    /// Returns the segment of `hash`, migrated to the current parameters.
     #[inline]
     fn touch(&mut self, hash: u64) -> usize {
         let index = self.index(hash);
@@ -297,7 +297,7 @@ impl<A: Algorithm> Table<A> {
         self.directory[bits & (self.directory.len() - 1)] as usize
     }
 
-    /// [`take`](Self::take) for a key without an entry.
+    /// Takes like [`take`](Self::take), for a key without an entry.
     #[cold]
     #[inline(never)]
     fn take_new(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
@@ -342,7 +342,7 @@ impl<A: Algorithm> Table<A> {
         self.denied_full(now)
     }
 
-    /// The answer of a peek at a key with a state.
+    /// Returns the answer of a peek at a key with a state.
     #[inline(always)]
     fn peek_entry(&self, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let peeked = peek_state(&self.algorithm, state, now, cost, max_wait);
@@ -350,7 +350,7 @@ impl<A: Algorithm> Table<A> {
         if growth > 0 && !self.budget.has_room(growth) { self.without_growth(peeked, now) } else { peeked }
     }
 
-    /// The answer if a grant would need more memory than is free.
+    /// Returns the answer if a grant would need more memory than is free.
     #[cold]
     fn without_growth(&self, peeked: Answer, now: Timestamp) -> Answer {
         match self.on_full {
@@ -366,7 +366,7 @@ impl<A: Algorithm> Table<A> {
         Answer::new(outcome, Status { remaining: 0, ..fresh })
     }
 
-    /// Called after a state's heap memory has changed: undoes a grant that exceeded the memory bound.
+    /// Undoes a grant that exceeded the memory bound, after a state's heap memory has changed.
     #[cold]
     fn check_growth(&mut self, hash: u64, now: Timestamp, answer: Answer, before: usize, after: usize) -> Answer {
         let fits = self.account(before, after);
@@ -379,7 +379,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// The cell of `hash`, if it is in use.
+    /// Returns the cell of `hash`, if it is in use.
     fn cell_in_use(&self, hash: u64, now: Timestamp) -> Option<usize> {
         let cell = cell_of(hash);
         let state = &self.cells.as_ref()?[cell];
@@ -393,7 +393,7 @@ impl<A: Algorithm> Drop for Table<A> {
     }
 }
 
-/// A shared cell; all of them are created when the first one is needed.
+/// Returns a shared cell; all of them are created when the first one is needed.
 fn cell_mut<'a, A: Algorithm>(
     cells: &'a mut Option<Box<[A::State]>>,
     algorithm: &A,
@@ -403,7 +403,7 @@ fn cell_mut<'a, A: Algorithm>(
     &mut cells.get_or_insert_with(|| (0..CELLS).map(|_| algorithm.fresh(now)).collect())[cell]
 }
 
-/// The outcome of an ask, with the status before it.
+/// Returns the outcome of an ask, with the status before it.
 #[inline(always)]
 fn peek_state<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
     Answer::new(algorithm.peek(state, now, cost, max_wait), algorithm.status(state, now))

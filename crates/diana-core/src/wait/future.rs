@@ -15,7 +15,7 @@ pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost
     acquire_since(source, key, cost, max_wait, source.time().now()).await
 }
 
-/// [`acquire`] as of `since`, if the algorithm can count from a past time. The wait counts from `since`.
+/// Acquires like [`acquire`] as of `since`, if the algorithm can count from a past time. The wait counts from `since`.
 pub(crate) async fn acquire_since<S: Source + ?Sized>(
     source: &S,
     key: u64,
@@ -69,7 +69,7 @@ async fn sleep_until<S: Source + ?Sized>(source: &S, end: Timestamp) {
     }
 }
 
-/// The instant `wait` from now on tokio's clock; at most a month, the maximum of its timer. The waiter checks again.
+/// Returns the instant `wait` from now on tokio's clock; at most a month, the maximum of its timer. The waiter checks again.
 fn tokio_deadline(wait: Duration) -> tokio::time::Instant {
     const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
     tokio::time::Instant::now() + wait.min(MONTH)

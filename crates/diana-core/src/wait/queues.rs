@@ -15,14 +15,14 @@ const GROUP_SHIFT: u32 = 58;
 pub struct WaitQueues {
     /// Waiters over all keys; read without the lock, since it is 0 most of the time.
     waiting: AtomicUsize,
-    /// The same for each group of keys, so that a waiter of one key makes few other keys check their queue.
+    /// Waiters of each group of keys, so that a waiter of one key makes few other keys check their queue.
     by_group: Box<[AtomicUsize]>,
     max: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<QueuedWaiters>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct QueuedWaiters {
     next_ticket: u64,
     by_key: HashMap<u64, VecDeque<Waiter>>,
 }
@@ -37,7 +37,7 @@ impl WaitQueues {
     /// Creates queues for at max `max` waiters in all.
     pub fn new(max: usize) -> Self {
         let by_group = (0..GROUPS).map(|_| AtomicUsize::new(0)).collect();
-        Self { waiting: AtomicUsize::new(0), by_group, max, inner: Mutex::new(Inner::default()) }
+        Self { waiting: AtomicUsize::new(0), by_group, max, inner: Mutex::new(QueuedWaiters::default()) }
     }
 
     /// Returns empty queues with another bound.
@@ -45,7 +45,7 @@ impl WaitQueues {
         Self { max, ..self }
     }
 
-    /// The number of waiters over all keys.
+    /// Returns the number of waiters over all keys.
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
@@ -76,7 +76,7 @@ impl WaitQueues {
         self.join_up_to(usize::MAX, key, waker)
     }
 
-    /// [`join`](Self::join) if the queue of `key` has fewer than `max` waiters.
+    /// Joins like [`join`](Self::join), if the queue of `key` has fewer than `max` waiters.
     pub fn join_up_to(&self, max: usize, key: u64, waker: &Waker) -> Option<(u64, bool)> {
         let waker = waker.clone();
         let mut inner = self.inner.lock();

@@ -11,7 +11,7 @@ pub(crate) fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, max_
     acquire_since(source, key, cost, max_wait, source.time().now())
 }
 
-/// [`acquire`] as of `since`, if the algorithm can count from a past time. The wait counts from `since`.
+/// Acquires like [`acquire`] as of `since`, if the algorithm can count from a past time. The wait counts from `since`.
 pub(crate) fn acquire_since<S: Source + ?Sized>(
     source: &S,
     key: u64,

@@ -67,13 +67,13 @@ impl ScriptedAlgorithm for Concurrency {
         args.push(self.first_delay().as_nanos());
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<ConcurrencyState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<ConcurrencyState> {
         Some(ConcurrencyState::new(numbers.whole(0)?, Duration::from_nanos(numbers.whole(1)?)))
     }
 
     fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let mut state = self.seen(numbers, now)?;
-        let seen = state;
+        let mut state = self.parse_state(numbers, now)?;
+        let before = state;
         let mut answer = Algorithm::answer(self, &mut state, now, ask.cost, max_wait(ask));
         if let Outcome::Granted { wait, .. } = answer.outcome {
             // The time is when the request proceeds, so that its duration can be computed when it finishes; the mark
@@ -82,7 +82,7 @@ impl ScriptedAlgorithm for Concurrency {
             answer.outcome = Outcome::Granted { wait, receipt };
         }
         if effect == Effect::None {
-            answer = answer.with_status(self.status(&seen, now));
+            answer = answer.with_status(self.status(&before, now));
         }
         Some(answer)
     }
@@ -126,7 +126,7 @@ impl ScriptedAlgorithm for Concurrency {
 
 /// A sorted set as the script writes it.
 struct LeaseSet {
-    /// Those that have not ended.
+    /// The leases that have not ended.
     live: Vec<Lease>,
     unit: Duration,
     /// When the last one ends, in microseconds.

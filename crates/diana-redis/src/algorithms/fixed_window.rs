@@ -42,7 +42,7 @@ impl ScriptedAlgorithm for FixedWindow {
         is_too_fine.then(|| format!("a window of {quota} is too long to be counted to the nanosecond on Redis"))
     }
 
-    /// `quota`, `quota+first`, or `limit/unit@zone`.
+    /// Returns `quota`, `quota+first`, or `limit/unit@zone`.
     fn parameters(&self) -> String {
         let quota = self.quota();
         match (self.dates(), self.window_start()) {
@@ -109,12 +109,12 @@ impl ScriptedAlgorithm for FixedWindow {
 
     /// The receipt is marked with the creation time of the state, so that it is void after a reset.
     fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let answer = self.answer_to_state(self.seen(numbers, now)?, ask, now, effect);
+        let answer = self.answer_to_state(self.parse_state(numbers, now)?, ask, now, effect);
         let ends = answer.receipt().map_or(0, |receipt| receipt.mark());
         Some(with_mark(answer, mark(numbers.whole(2)?, ends)))
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<FixedWindowState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<FixedWindowState> {
         Some(FixedWindowState::new(Timestamp::from_micros(numbers.whole(0)?), numbers.whole(1)?))
     }
 

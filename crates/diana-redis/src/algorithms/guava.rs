@@ -44,7 +44,7 @@ pub(super) fn refund_args(smooth: &SmoothRate, args: &mut Args, receipt: &Receip
     }
 }
 
-pub(super) fn seen(numbers: Numbers<'_>) -> Option<SmoothState> {
+pub(super) fn parse_state(numbers: Numbers<'_>) -> Option<SmoothState> {
     Some(SmoothState::new(numbers.real(0)?, numbers.whole(1)?))
 }
 
@@ -67,7 +67,7 @@ pub(super) fn write<A: Algorithm<State = SmoothState>>(
 ) -> StoredState {
     let next_free = state.next_free_micros().min(END);
     let ahead = next_free.saturating_sub(now.as_micros()).div_ceil(1_000_000);
-    // It resets when it is paid and full, which equals a new key.
+    // The state resets when it is paid and full, which equals a new key.
     let fresh_at = (now + algorithm.status(state, now).reset).as_nanos().div_ceil(1_000).min(END);
     let body = Body::Text(format!("{:?} {next_free} {ahead}", state.stored_permits()));
     StoredState { body: (!algorithm.is_fresh(state, now)).then_some(body), fresh_at: Some(fresh_at) }

@@ -23,7 +23,7 @@ impl ScriptedAlgorithm for LeakyBucket {
         unsupported_reason(&self.quota(), capacity(self))
     }
 
-    /// `quota,queue,delay`.
+    /// Returns `quota,queue,delay`.
     fn parameters(&self) -> String {
         let delay = self.undelayed().map_or_else(|| NODELAY.to_owned(), |permits| permits.to_string());
         format!("{},{},{delay}", quota_text(&self.quota()), self.queue_length())
@@ -64,7 +64,7 @@ impl ScriptedAlgorithm for LeakyBucket {
         args.push(fractions.denominator());
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<LeakyBucketState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<LeakyBucketState> {
         let time = Time { micros: numbers.whole(0)?, numerator: numbers.whole(1)? };
         Some(LeakyBucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }

@@ -47,7 +47,7 @@ impl ScriptedAlgorithm for MinInterval {
         args.push(fractions(self).denominator());
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<IntervalState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<IntervalState> {
         state_at(self, Time { micros: numbers.whole(0)?, numerator: numbers.whole(1)? })
     }
 

@@ -49,7 +49,7 @@ impl ScriptedAlgorithm for RefillingBucket {
         args.push(after.missing().min(MAX_PERMITS));
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<RefillingState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<RefillingState> {
         let [missing, stepped, granted] = [numbers.whole(0)?, numbers.whole(1)?, numbers.whole(2)?];
         Some(RefillingState::new(missing, Timestamp::from_micros(stepped), Timestamp::from_micros(granted)))
     }

@@ -50,7 +50,7 @@ impl ScriptedAlgorithm for SlidingLog {
         self.take_args(args, ask);
     }
 
-    /// A charge is in the window from now on, whatever the state was before.
+    /// A charge is in the window from now on, regardless of the state before.
     fn charged(&self, _numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
         Some(Receipt::new(ask.cost, now).with_mark(u128::from(now.as_nanos())))
     }

@@ -78,7 +78,7 @@ impl ScriptedAlgorithm for SlidingWindow {
         self.take_args(args, ask);
     }
 
-    /// A charge is in the window from now on, whatever the state was before.
+    /// A charge is in the window from now on, regardless of the state before.
     fn charged(&self, _numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp) -> Option<Receipt> {
         Some(Receipt::new(ask.cost, now).with_mark(u128::from(now.as_nanos())))
     }
@@ -89,11 +89,11 @@ impl ScriptedAlgorithm for SlidingWindow {
         push(self, args);
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SlidingWindowState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SlidingWindowState> {
         Some(SlidingWindowState::from_counts(self, counts(numbers.text(0)?)?))
     }
 
-    /// Corrected if the clock was set back.
+    /// Reads the state, corrected if the clock was set back.
     fn read(&self, body: &Body, now: Timestamp) -> Option<SlidingWindowState> {
         let Body::Text(text) = body else { return None };
         let counts = counts(text)?;

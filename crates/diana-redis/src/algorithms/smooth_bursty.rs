@@ -46,8 +46,8 @@ impl ScriptedAlgorithm for SmoothBursty {
         guava::refund_args(self.in_micros(), args, receipt);
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SmoothState> {
-        guava::seen(numbers)
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SmoothState> {
+        guava::parse_state(numbers)
     }
 
     fn read(&self, body: &Body, now: Timestamp) -> Option<SmoothState> {

@@ -43,8 +43,8 @@ impl ScriptedAlgorithm for SmoothWarmingUp {
         guava::refund_args(self.in_micros(), args, receipt);
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SmoothState> {
-        guava::seen(numbers)
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SmoothState> {
+        guava::parse_state(numbers)
     }
 
     fn read(&self, body: &Body, now: Timestamp) -> Option<SmoothState> {

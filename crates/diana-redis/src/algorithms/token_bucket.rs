@@ -59,7 +59,7 @@ impl ScriptedAlgorithm for TokenBucket {
         args.push(fractions.denominator());
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<BucketState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<BucketState> {
         let time = Time { micros: numbers.whole(0)?, numerator: numbers.whole(1)? };
         Some(BucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }
@@ -67,7 +67,7 @@ impl ScriptedAlgorithm for TokenBucket {
     /// While permits are leased, a receipt is computed without them: they are not part of the stored time, and are
     /// refilled separately.
     fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let answer = self.answer_to_state(self.seen(numbers, now)?, ask, now, effect);
+        let answer = self.answer_to_state(self.parse_state(numbers, now)?, ask, now, effect);
         let (Some(micros), Some(numerator)) = (numbers.whole(2), numbers.whole(3)) else { return Some(answer) };
         let bare = Time { micros, numerator };
         let mut bare = BucketState::from_ticks(fractions(&self.quota()).ticks(bare));
@@ -94,7 +94,7 @@ impl ScriptedAlgorithm for TokenBucket {
         format_time(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 
-    /// The stored time under the new parameters, and every lease unchanged: its holder continues to spend it until it
+    /// Returns the stored time under the new parameters, and every lease unchanged: its holder continues to spend it until it
     /// ends.
     fn migrate(&self, old: &Self, body: &Body, now: Timestamp) -> Option<StoredState> {
         let Body::Text(text) = body else { return None };

@@ -41,11 +41,11 @@ impl ScriptedAlgorithm for Total {
 
     /// The receipt is marked with the creation time of the state, so that it is void after a reset.
     fn answer_to(&self, numbers: Numbers<'_>, ask: &AskArgs, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let answer = self.answer_to_state(self.seen(numbers, now)?, ask, now, effect);
+        let answer = self.answer_to_state(self.parse_state(numbers, now)?, ask, now, effect);
         Some(with_mark(answer, u128::from(numbers.whole(1)?)))
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<TotalState> {
+    fn parse_state(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<TotalState> {
         numbers.whole(0).map(TotalState::new)
     }
 

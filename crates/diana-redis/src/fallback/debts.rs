@@ -71,7 +71,7 @@ struct Charging {
 #[derive(Clone, Copy, Debug)]
 struct Charged {
     number: u64,
-    /// For the part that is not refunded. `None` if there is none, or if the algorithm can't refund a charge.
+    /// The receipt for the part that is not refunded. `None` if there is none, or if the algorithm can't refund a charge.
     receipt: Option<Receipt>,
 }
 
@@ -186,7 +186,7 @@ impl Debts {
     /// Removes the debts of keys that have no permits in use any more, to make room for others.
     pub(super) fn prune(&self, used: impl Fn(&Arc<LimitConfig>, &[u8]) -> u64) {
         let mut records = self.records.lock();
-        // Not necessary while there is enough room.
+        // Pruning is not necessary while there is enough room.
         if records.owed.len() < MAX_DEBTS / 2 {
             return;
         }
@@ -221,10 +221,10 @@ impl Charged {
     /// Refunds up to `cost` of the remaining charge. Returns a receipt for that part.
     fn refund(&mut self, cost: u64) -> Option<Receipt> {
         let receipt = self.receipt?;
-        let of = |cost| Cost::new(cost).ok().map(|cost| Receipt::new(cost, receipt.at()).with_mark(receipt.mark()));
+        let with = |cost| Cost::new(cost).ok().map(|cost| Receipt::new(cost, receipt.at()).with_mark(receipt.mark()));
         let remaining = receipt.cost().get();
-        self.receipt = of(remaining.saturating_sub(cost));
-        of(remaining.min(cost))
+        self.receipt = with(remaining.saturating_sub(cost));
+        with(remaining.min(cost))
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
         let min_expiry = Duration::ZERO;
         let ask =
             AskArgs { cost: cost(granted), max_wait, local_now, ticket: 0, permits_for, stored: None, min_expiry };
-        debts.add(&[Item { config, name: b"x".to_vec(), ask, seen: None }])
+        debts.add(&[Item { config, name: b"x".to_vec(), ask, view: None }])
     }
 
     /// Begins to charge the key.
@@ -342,7 +342,7 @@ mod tests {
         let charged = receipts(&pending);
         assert!(pending.complete(charged).0.is_empty());
         assert!(debts.is_empty());
-        // No more than was charged, for each.
+        // A refund returns no more than was charged, for each.
         assert_eq!([refund(&debts, 3, first), refund(&debts, 3, first)], [Some(3), Some(1)]);
         assert_eq!([refund(&debts, 3, second), refund(&debts, 3, second)], [Some(3), None]);
         debts.reset(b"x");

@@ -47,7 +47,7 @@ pub(super) struct Block {
     pub(super) until: Timestamp,
     /// When it was requested.
     pub(super) requested_at: Timestamp,
-    /// If it was taken like a request, the receipt for the unspent permits.
+    /// The receipt for the unspent permits, if the block was taken like a request.
     pub(super) receipt: Option<Receipt>,
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Debug)]
 pub struct SharedGrant {
     grant: Grant,
-    /// What the store needs for a refund.
+    /// The decision, which the store needs for a refund.
     decision: Decision,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SAMPLE_LIFETIME: Duration = Duration::from_secs(10);
 /// A difference that no latency explains: one of the clocks was set.
 const STEP_MICROS: i64 = 1_000_000;
-/// How old a sample may be for a time that decides: those of heartbeats are replaced in time.
+/// How old a sample may be for a time that decides: samples of heartbeats are replaced in time.
 const MAX_AGE: Duration = Duration::from_secs(12);
 /// The difference over which a time that was computed with the offset does not decide.
 pub(crate) const MAX_DIFFERENCE: Duration = Duration::from_millis(10);
@@ -23,25 +23,25 @@ pub(crate) const MAX_DIFFERENCE: Duration = Duration::from_millis(10);
 pub(crate) struct ClockOffset {
     micros: AtomicI64,
     /// When it was measured, in nanoseconds; 0 if never.
-    seen: AtomicU64,
+    measured_at: AtomicU64,
 }
 
 impl ClockOffset {
     /// Updates the offset from a reply that arrived at `now` and contains Redis's time `redis_micros`.
     pub(crate) fn learn(&self, redis_micros: u64, now: Timestamp) {
         let sample = signed(redis_micros) - signed(now.as_micros());
-        let (best, seen) = (self.micros.load(Ordering::Relaxed), self.seen.load(Ordering::Relaxed));
-        let is_old = now.since(Timestamp::from_nanos(seen)) > SAMPLE_LIFETIME;
-        if seen == 0 || sample > best || is_old || best - sample > STEP_MICROS {
+        let (best, measured_at) = (self.micros.load(Ordering::Relaxed), self.measured_at.load(Ordering::Relaxed));
+        let is_old = now.since(Timestamp::from_nanos(measured_at)) > SAMPLE_LIFETIME;
+        if measured_at == 0 || sample > best || is_old || best - sample > STEP_MICROS {
             self.micros.store(sample, Ordering::Relaxed);
-            self.seen.store(now.as_nanos().max(1), Ordering::Relaxed);
+            self.measured_at.store(now.as_nanos().max(1), Ordering::Relaxed);
         }
     }
 
-    /// Returns by how much the clocks have changed beside each other since the offset was measured, beyond what `latency` explains,
+    /// Returns the drift between the clocks since the offset was measured, as far as `latency` does not explain it,
     /// from a reply that arrived at `now` after it. Over [`MAX_DIFFERENCE`], the offset is measured anew.
     pub(crate) fn difference(&self, redis_micros: u64, now: Timestamp, latency: Duration) -> Duration {
-        if self.seen.load(Ordering::Relaxed) == 0 {
+        if self.measured_at.load(Ordering::Relaxed) == 0 {
             return Duration::ZERO;
         }
         let sample = signed(redis_micros) - signed(now.as_micros());
@@ -51,20 +51,20 @@ impl ClockOffset {
         let ahead = (sample - best).max((best - sample).saturating_sub(latency)).max(0);
         let difference = Duration::from_micros(ahead.unsigned_abs());
         if difference > MAX_DIFFERENCE {
-            self.seen.store(0, Ordering::Relaxed);
+            self.measured_at.store(0, Ordering::Relaxed);
         }
         difference
     }
 
-    /// Like [`redis_micros`](Self::redis_micros), but `None` if the last good sample is old.
+    /// Converts like [`redis_micros`](Self::redis_micros); `None` if the last good sample is old.
     pub(crate) fn recent_redis_micros(&self, now: Timestamp) -> Option<u64> {
-        let seen = Timestamp::from_nanos(self.seen.load(Ordering::Relaxed));
-        if now.since(seen) > MAX_AGE { None } else { self.redis_micros(now) }
+        let measured_at = Timestamp::from_nanos(self.measured_at.load(Ordering::Relaxed));
+        if now.since(measured_at) > MAX_AGE { None } else { self.redis_micros(now) }
     }
 
     /// Converts this process's time to Redis's, in microseconds; `None` before the first sample.
     pub(crate) fn redis_micros(&self, time: Timestamp) -> Option<u64> {
-        if self.seen.load(Ordering::Relaxed) == 0 {
+        if self.measured_at.load(Ordering::Relaxed) == 0 {
             return None;
         }
         u64::try_from(signed(time.as_micros()) + self.micros.load(Ordering::Relaxed)).ok()

@@ -41,7 +41,7 @@ async fn send_with_redirects(connection: &mut ClusterConnection, cmd: &Cmd) -> R
         let Err(error) = &reply else { break };
         reply = match (error.kind(), address(error)) {
             (ErrorKind::Server(ServerErrorKind::Ask), Some(node)) => send_asking(connection, cmd, node).await,
-            // By now the client knows which node has the slot.
+            // The client has learned which node has the slot.
             (ErrorKind::Server(ServerErrorKind::Moved), _) => {
                 connection.req_packed_command(cmd).await.and_then(into_result)
             }

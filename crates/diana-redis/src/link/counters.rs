@@ -51,11 +51,11 @@ pub(crate) enum Counter {
 
 impl Counters {
     pub(crate) fn count(&self, counter: Counter) {
-        self.of(counter).fetch_add(1, Ordering::Relaxed);
+        self.atomic(counter).fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self, counter: Counter) -> u64 {
-        self.of(counter).load(Ordering::Relaxed)
+        self.atomic(counter).load(Ordering::Relaxed)
     }
 
     /// Returns the difference of the clocks at the last heartbeat.
@@ -75,8 +75,8 @@ impl Counters {
 
     /// Updates how many instances were seen alive. A lower number is accepted only after it was seen for
     /// `accepted_after`.
-    pub(crate) fn learn_instances(&self, seen: u64, now: Timestamp, accepted_after: Duration) {
-        self.instances.lock().learn(seen, now, accepted_after);
+    pub(crate) fn learn_instances(&self, alive: u64, now: Timestamp, accepted_after: Duration) {
+        self.instances.lock().learn(alive, now, accepted_after);
     }
 
     /// Restarts the time for which a lower number must be seen: there was an outage.
@@ -84,7 +84,7 @@ impl Counters {
         self.instances.lock().fewer_since = None;
     }
 
-    fn of(&self, counter: Counter) -> &AtomicU64 {
+    fn atomic(&self, counter: Counter) -> &AtomicU64 {
         match counter {
             Counter::Command => &self.commands,
             Counter::Wait => &self.waits,

@@ -31,7 +31,7 @@ pub(crate) enum CallError {
     /// Redis works, but this request can't be answered.
     #[error("{0}")]
     Unanswerable(String),
-    /// The same, but a retry may succeed. Nothing was taken.
+    /// Redis works, and this request can't be answered now, but a retry may succeed. Nothing was taken.
     #[error("{0}")]
     Transient(String),
 }

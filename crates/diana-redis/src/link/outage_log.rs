@@ -1,11 +1,11 @@
 //! Parts of Redis that go down and come up, and what the log has about it: one warning when the first part goes down,
 //! and one when all are up again, with the duration. A cluster has many parts, and one node takes down a third of them.
 
-use super::Inner;
+use super::LinkInner;
 use super::breaker::{Breaker, Outage};
 use diana_core::{Clock, Timestamp};
 
-impl Inner {
+impl LinkInner {
     /// Takes a part down, if this is still the generation in which it failed.
     pub(super) fn take_down(&self, breaker: &Breaker, generation: u64, reason: &str) {
         let since = self.clock.now();

@@ -31,7 +31,7 @@ fn redact_rest(rest: &str) -> String {
     }
 }
 
-/// In the URL of a Unix domain socket, the password is in the query.
+/// Redacts the URL of a Unix domain socket, whose password is in the query.
 fn before_query(rest: &str) -> String {
     rest.split_once('?').map_or_else(|| rest.to_owned(), |(before, _)| format!("{before}?***"))
 }

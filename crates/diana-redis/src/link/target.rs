@@ -34,7 +34,7 @@ impl Target {
         let redacted = without_password(url);
         let (scheme, rest) = split_scheme(url).ok_or("missing scheme")?;
         if scheme.starts_with("rediss") {
-            // Without one the client panics. An error means that the program has installed its own, which works too.
+            // The client panics without a crypto provider. An error means that the program has installed its own, which works too.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let address = match scheme {
@@ -172,7 +172,7 @@ fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a st
     let plain = scheme.split('+').next().unwrap_or("redis");
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if path.contains('@') {
-        // Then the apparent host is the beginning of the password, which must not be shown.
+        // The apparent host is the beginning of the password, which must not be shown.
         return Err("unexpected `@` after `/`; write a `/` in the password as `%2F`".to_owned());
     }
     let (user, hosts) = match authority.rsplit_once('@') {

@@ -3,7 +3,7 @@
 //! Requests never probe. So none waits while Redis is unreachable, and when it is reachable again each instance opens
 //! one connection and makes one small write, at a random time, before its first request.
 
-use super::Inner;
+use super::LinkInner;
 use super::connection::Connection;
 use crate::link::error::CallError;
 use diana_core::Clock;
@@ -23,7 +23,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// Runs until the link is dropped.
-pub(super) async fn run(link: Weak<Inner>) {
+pub(super) async fn run(link: Weak<LinkInner>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let Some(inner) = link.upgrade() else { return };
@@ -32,7 +32,7 @@ pub(super) async fn run(link: Weak<Inner>) {
             drop(inner);
             // Sleeps without a strong reference, so that the link can be dropped.
             if tokio::time::timeout(HEARTBEAT, wake.notified()).await.is_err() {
-                // Only now: a part that fails repeatedly as soon as it is up must not be probed more often.
+                // The pause restarts only now: a part that fails repeatedly as soon as it is up must not be probed more often.
                 pause = FIRST_PAUSE;
             }
             if let Some(inner) = link.upgrade().filter(|inner| inner.is_all_up()) {
@@ -51,7 +51,7 @@ pub(super) async fn run(link: Weak<Inner>) {
 }
 
 /// Registers the instance over the current connection.
-async fn heartbeat(inner: &Inner) {
+async fn heartbeat(inner: &LinkInner) {
     let Some(generation) = inner.registry_breaker().up() else { return };
     let Some(mut connection) = inner.connection() else { return };
     if let Err(error) = announce(inner, &mut connection).await {
@@ -60,7 +60,7 @@ async fn heartbeat(inner: &Inner) {
 }
 
 /// Probes the parts that are down, over a new connection.
-async fn reconnect_once(inner: &Inner) {
+async fn reconnect_once(inner: &LinkInner) {
     let mut connection = match inner.connect().await {
         Ok(connection) => connection,
         Err(error) => {
@@ -95,7 +95,7 @@ async fn reconnect_once(inner: &Inner) {
 }
 
 /// Brings a part up if the write over this connection succeeded; the connection is used from then on.
-fn finish_probe(inner: &Inner, index: usize, written: Result<(), CallError>, connection: &Connection) {
+fn finish_probe(inner: &LinkInner, index: usize, written: Result<(), CallError>, connection: &Connection) {
     let Some(breaker) = inner.breakers.get(index) else { return };
     match written {
         Ok(()) => {
@@ -107,7 +107,7 @@ fn finish_probe(inner: &Inner, index: usize, written: Result<(), CallError>, con
 }
 
 /// Sends a heartbeat. Updates the number of instances and the clock offset from the reply.
-pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Result<(), CallError> {
+pub(super) async fn announce(inner: &LinkInner, connection: &mut Connection) -> Result<(), CallError> {
     let mut cmd = redis::cmd("EVAL");
     let name = format!("{}:instances", inner.prefix);
     cmd.arg(include_str!("../../scripts/announce.lua")).arg(1).arg(&name);

@@ -1,13 +1,13 @@
-//! Queries to Redis that take releases into account: those in flight, and those of permits whose answer was lost.
+//! Queries to Redis that take releases into account: releases in flight, and of permits whose answer was lost.
 
-use super::Inner;
+use super::RedisStoreInner;
 use crate::link::CallError;
 use crate::script_call::{Item, Op};
 use crate::script_runner::CallContext;
 use diana_core::{Answer, Decision};
 use std::sync::Arc;
 
-impl Inner {
+impl RedisStoreInner {
     /// Queries Redis. Releases a permit that Redis may have granted without its answer arriving.
     pub(super) async fn ask_redis(
         self: &Arc<Self>,
@@ -22,7 +22,7 @@ impl Inner {
         result
     }
 
-    /// A release that is in flight when Redis is queried may arrive after the query: a request that is denied for that
+    /// Asks Redis. A release that is in flight may arrive after the query: a request that is denied for that
     /// reason is retried when the release is done.
     async fn ask_after_releases(
         self: &Arc<Self>,
@@ -30,7 +30,7 @@ impl Inner {
         items: &mut [Item],
         context: CallContext,
     ) -> Result<Decision, CallError> {
-        let released = self.releases.of(items);
+        let released = self.releases.pending_for(items);
         let decision = self.ask_all(op, items, context).await?;
         let denies = |(item, answer): (&Item, &Answer)| item.config.algorithm.holds() && !answer.is_granted();
         if released.is_empty() || !items.iter().zip(decision.answers()).any(denies) {

@@ -1,6 +1,6 @@
 //! Requests over keys on different nodes of a cluster.
 
-use super::Inner;
+use super::RedisStoreInner;
 use crate::direct_store::StateReceipt;
 use crate::key::slot;
 use crate::link::CallError;
@@ -11,7 +11,7 @@ use diana_core::{Answer, Decision, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-impl Inner {
+impl RedisStoreInner {
     /// Takes or peeks at all of `items`, on any nodes.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
@@ -56,8 +56,8 @@ impl Inner {
                 taken.refund(context.now);
                 op = Op::Peek;
                 // The permits taken before are refunded, so those states return to their previous values.
-                for seen in items.iter_mut().filter_map(|item| item.seen.as_mut()) {
-                    seen.effect = Effect::None;
+                for view in items.iter_mut().filter_map(|item| item.view.as_mut()) {
+                    view.effect = Effect::None;
                 }
             }
         }
@@ -72,12 +72,12 @@ impl Inner {
 /// The permits that a request across slots has taken so far. Refunds them on drop: when a later part denies or fails,
 /// or the caller stops waiting.
 struct PartialGrantGuard<'a> {
-    inner: &'a Arc<Inner>,
+    inner: &'a Arc<RedisStoreInner>,
     receipts: Vec<StateReceipt>,
 }
 
 impl PartialGrantGuard<'_> {
-    /// In the background, since the request has waited long enough.
+    /// Refunds in the background, since the request has waited long enough.
     fn refund(&mut self, now: Timestamp) {
         if !self.receipts.is_empty() {
             self.inner.refund_in_background(std::mem::take(&mut self.receipts), now);

@@ -1,7 +1,7 @@
 //! Refunds, to the source of the permits; and releases that wait until Redis is reachable again.
 
 use super::resync::MAX_CALLS;
-use super::{DecidedBy, Inner, RedisStore};
+use super::{DecidedBy, RedisStore, RedisStoreInner};
 use crate::direct_store::{ParameterSource, StateReceipt};
 use crate::invalidation::Invalidation;
 use crate::link::{Budget, CallError};
@@ -25,7 +25,7 @@ pub(super) struct PendingRefund {
     _release: Option<ReleaseGuard>,
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Refunds permits that were not taken from Redis. Returns those to refund on Redis, which later decisions take
     /// into account.
     pub(super) fn prepare_refund(
@@ -38,17 +38,17 @@ impl Inner {
             return Ok(None);
         }
         let items = self.client.items(asks, now, MaxWait::NONE)?;
-        let own = items.gather(decision);
+        let gathered = items.gather(decision);
         let receipts = match (DecidedBy::of(decision), &self.leases) {
             (DecidedBy::LocalCounts(number), _) => {
-                self.fallback.refund(&items.items, (&own, number), self.instances(), now)
+                self.fallback.refund(&items.items, (&gathered, number), self.instances(), now)
             }
             (DecidedBy::Lease, Some(leases)) => {
-                leases.refund(&items.items, &own);
+                leases.refund(&items.items, &gathered);
                 Vec::new()
             }
             _ => {
-                let taken = items.items.into_iter().zip(own.answers());
+                let taken = items.items.into_iter().zip(gathered.answers());
                 taken.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?))).collect()
             }
         };
@@ -74,7 +74,7 @@ impl Inner {
         let context = self.client.context(now);
         let done = self.client.apply_receipts(Op::Refund, &mut refund.receipts, ParameterSource::Own, context).await;
         for (config, name, _) in &refund.receipts {
-            // Again, since a request may have been denied in the meantime.
+            // Invalidates the keys again: a request may have been denied in the meantime.
             self.invalidate(config, name);
         }
         let consumed = refund.receipts.iter().filter(|(config, ..)| !config.algorithm.holds());
@@ -159,7 +159,7 @@ impl RedisStore {
         let (store, inner) = (self.clone(), Arc::clone(&self.inner));
         let done = self.inner.runtime.spawn(async move { inner.refund_on_redis(refund, now).await });
         Box::pin(async move {
-            // Without its runtime there is no connection either.
+            // There is no connection without its runtime.
             done.await.unwrap_or(Err(CallError::Open)).map_err(|error| store.store_error(&error))
         })
     }

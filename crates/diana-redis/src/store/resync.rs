@@ -1,7 +1,7 @@
 //! Charges the grants of local counts when Redis is reachable again: before the next query for their key, and in the
 //! background for all other keys. Also releases permits that were held when Redis became unreachable.
 
-use super::Inner;
+use super::RedisStoreInner;
 use crate::direct_store::ParameterSource;
 use crate::fallback::PendingCharges;
 use crate::link::CallError;
@@ -27,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The polling interval for their completion.
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
-impl Inner {
+impl RedisStoreInner {
     /// Charges the local grants of these keys to Redis, before it is queried for them.
     pub(super) async fn charge_debts_of(
         self: &Arc<Self>,
@@ -76,7 +76,7 @@ impl Inner {
                     while other.changed().await.is_ok() {}
                 }
             };
-            // They may have failed, so the loop checks again.
+            // The releases may have failed, so the loop checks again.
             context.budget.wait_for(ended).await.ok_or_else(|| self.client.runner.link.timed_out())?;
         }
     }
@@ -147,13 +147,13 @@ impl Inner {
             }
         };
         let timeout = self.client.runner.link.timeout().min(CLOSE_TIMEOUT);
-        // Those that are not sent by then are lost.
+        // Releases that are not sent by then are lost.
         let _ = tokio::time::timeout(timeout, done).await;
     }
 }
 
 /// Sends pending releases and charges as soon as Redis is up, until there are none.
-async fn resync_task(store: Weak<Inner>) {
+async fn resync_task(store: Weak<RedisStoreInner>) {
     let mut polls = 0_u32;
     loop {
         tokio::time::sleep(RESYNC_EVERY).await;

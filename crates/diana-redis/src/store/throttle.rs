@@ -3,7 +3,7 @@
 //! What this process grants in an outage is owed: the next call for the same key that reaches Redis charges what is
 //! left of it. Keys without further calls from this process are not charged.
 
-use super::Inner;
+use super::RedisStoreInner;
 use crate::fallback::RETRY_AFTER;
 use crate::key::KeySpace;
 use crate::link::{CallError, Counter};
@@ -60,8 +60,8 @@ impl LocalDebts {
             self.debts.reclaim(now);
             self.is_owed.store(!self.debts.is_empty(), Ordering::Release);
         }
-        let seen = LocalStore::peek(&self.debts, &[Ask::one(&self.limit, name)], now, MaxWait::NONE);
-        let debt = seen.answers().first().map_or(Duration::ZERO, |answer| answer.status().reset);
+        let peeked = LocalStore::peek(&self.debts, &[Ask::one(&self.limit, name)], now, MaxWait::NONE);
+        let debt = peeked.answers().first().map_or(Duration::ZERO, |answer| answer.status().reset);
         if debt.is_zero() {
             return debt;
         }
@@ -79,7 +79,7 @@ impl LocalDebts {
     }
 }
 
-impl Inner {
+impl RedisStoreInner {
     /// Decides one call: on Redis, or else according to `when_down`.
     pub(super) async fn throttle(
         &self,

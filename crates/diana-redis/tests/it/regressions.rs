@@ -67,8 +67,8 @@ async fn a_dropped_store_and_a_changed_limit_release_blocks() {
     used += u64::from(ask(&leasing, &larger, "x").await.is_granted());
     drop(leasing);
     let remaining = async || {
-        let seen = plain.peek(&[Ask::one(&larger, "x")], now(), MaxWait::NONE).await.unwrap();
-        seen.answers()[0].status().remaining
+        let peeked = plain.peek(&[Ask::one(&larger, "x")], now(), MaxWait::NONE).await.unwrap();
+        peeked.answers()[0].status().remaining
     };
     let began = now();
     while remaining().await + used != 101 {
@@ -183,8 +183,8 @@ async fn an_invalid_state_does_not_affect_other_states() {
             task.await.unwrap();
         }
     }
-    let seen = store.peek(&[Ask::one(&pool, "x")], now(), MaxWait::NONE).await.unwrap();
-    assert_eq!(seen.answers()[0].status().remaining, 10, "no permit is in use");
+    let peeked = store.peek(&[Ask::one(&pool, "x")], now(), MaxWait::NONE).await.unwrap();
+    assert_eq!(peeked.answers()[0].status().remaining, 10, "no permit is in use");
 }
 
 #[tokio::test]

@@ -100,8 +100,8 @@ pub(crate) async fn granted_without_waiting(store: &RedisStore, limit: &Limit, k
 
 /// Returns the remaining permits of `key`, from Redis.
 pub(crate) async fn remaining(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
-    let seen = store.peek(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap();
-    seen.answers()[0].status().remaining
+    let peeked = store.peek(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap();
+    peeked.answers()[0].status().remaining
 }
 
 /// Returns a store that is subscribed to invalidations, and whose script Redis has cached: from then on its cache is

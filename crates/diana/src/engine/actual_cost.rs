@@ -75,7 +75,7 @@ impl ActualCost {
 
 impl ActualCost {
     /// Returns the actual cost for a rule: 0 if the response is refunded, `None` if it is not counted.
-    pub(super) fn of(&self, rule: &Rule) -> Option<u64> {
+    pub(super) fn cost_for(&self, rule: &Rule) -> Option<u64> {
         if let Some(count) = &rule.count {
             let is_about = self.status.is_some_and(|status| count.is_about(status));
             match count.then {
@@ -106,15 +106,15 @@ struct Corrections<'a> {
 }
 
 impl<'a> Corrections<'a> {
-    fn of(verdict: &'a Verdict, of: &ScopedDecision, costs: &ActualCost) -> Self {
+    fn of(verdict: &'a Verdict, scoped: &ScopedDecision, costs: &ActualCost) -> Self {
         let mut all = Self::default();
-        let zeroed = &verdict.unusual.settled_to_zero;
-        for (index, ((matched, limit), answer)) in verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate() {
+        let (zeroed, limits) = (&verdict.unusual.settled_to_zero, verdict.limits_in(scoped.scope));
+        for (index, ((matched, limit), answer)) in limits.zip(scoped.decision.answers()).enumerate() {
             let rule = verdict.rules().rule(matched.rule).map(crate::ruleset::CompiledRule::rule);
-            let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
-            let is_empty = zeroed.contains(&(of.scope, index));
+            let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.cost_for(rule));
+            let is_empty = zeroed.contains(&(scoped.scope, index));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {
-                all.zeroed.extend(is_empty.then_some((of.scope, index)));
+                all.zeroed.extend(is_empty.then_some((scoped.scope, index)));
                 all.after.push(*answer);
                 continue;
             };
@@ -135,7 +135,7 @@ impl<'a> Corrections<'a> {
             match Cost::new(cost) {
                 Ok(cost) => all.after.push(granted(cost).with_status(status)),
                 Err(_) => {
-                    all.zeroed.push((of.scope, index));
+                    all.zeroed.push((scoped.scope, index));
                     all.after.push(answer.with_status(status));
                 }
             }
@@ -179,14 +179,14 @@ impl Verdict {
             return;
         }
         for index in 0..self.decisions.len() {
-            let of = &self.decisions[index];
-            if of.scope.is_shadow() || self.is_look(of.scope) {
+            let scoped = &self.decisions[index];
+            if scoped.scope.is_shadow() || self.is_look(scoped.scope) {
                 continue;
             }
-            let after = Corrections::of(self, of, costs).after;
-            let answers = of.decision.answers().iter().zip(after);
+            let after = Corrections::of(self, scoped, costs).after;
+            let answers = scoped.decision.answers().iter().zip(after);
             let answers = answers.map(|(answer, after)| answer.with_status(after.status()));
-            let expected = Decision::new(answers).with_note(of.decision.note());
+            let expected = Decision::new(answers).with_note(scoped.decision.note());
             self.decisions[index].decision = expected;
         }
     }
@@ -210,8 +210,8 @@ impl EngineState {
         }
         let now = self.counts.now();
         for index in 0..verdict.decisions.len() {
-            let of = &verdict.decisions[index];
-            if of.decision.is_granted() && !verdict.is_look(of.scope) {
+            let scoped = &verdict.decisions[index];
+            if scoped.decision.is_granted() && !verdict.is_look(scoped.scope) {
                 self.settle_one(verdict, index, costs, now).await;
             }
         }
@@ -228,7 +228,7 @@ impl EngineState {
         for index in 0..free {
             let (matched, before) = (&verdict.matches().uncharged()[index], verdict.unusual.charged_free[index]);
             let Some(rule) = verdict.rules().rule(matched.rule) else { continue };
-            let Some(cost) = costs.of(rule.rule()) else { continue };
+            let Some(cost) = costs.cost_for(rule.rule()) else { continue };
             // Earlier charges stay, since there is no receipt for them.
             let Ok(more) = Cost::new(cost.saturating_sub(before)) else { continue };
             for limit in rule.limits(matched).iter().filter(|limit| is_settled(limit)) {
@@ -247,11 +247,11 @@ impl EngineState {
 
     /// Corrects one decision, in the store that made it.
     async fn settle_one(&self, verdict: &mut Verdict, index: usize, costs: &ActualCost, now: Timestamp) {
-        let of = &verdict.decisions[index];
-        let (scope, note) = (of.scope, of.decision.note());
-        let Corrections { charged, returned, answers, zeroed, mut after } = Corrections::of(verdict, of, costs);
+        let scoped = &verdict.decisions[index];
+        let (scope, note) = (scoped.scope, scoped.decision.note());
+        let Corrections { charged, returned, answers, zeroed, mut after } = Corrections::of(verdict, scoped, costs);
         let refunded = Decision::from(answers).with_note(note);
-        match self.shared.as_ref().filter(|_| !of.is_local) {
+        match self.shared.as_ref().filter(|_| !scoped.is_local) {
             Some(shared) => {
                 // If the store is unreachable, the estimate stays.
                 if !returned.is_empty() {
@@ -277,10 +277,10 @@ impl EngineState {
 
     /// Reads the current status of the keys of a decision.
     fn read_statuses(&self, verdict: &Verdict, scope: Scope, after: &mut [Answer], now: Timestamp) {
-        let seen = LocalStore::peek(&self.counts.store, &verdict.asks(scope), now, MaxWait::FOREVER);
-        for ((answer, seen), (_, limit)) in after.iter_mut().zip(seen.answers()).zip(verdict.limits_in(scope)) {
+        let peeked = LocalStore::peek(&self.counts.store, &verdict.asks(scope), now, MaxWait::FOREVER);
+        for ((answer, current), (_, limit)) in after.iter_mut().zip(peeked.answers()).zip(verdict.limits_in(scope)) {
             if is_settled(limit) {
-                *answer = answer.with_status(seen.status());
+                *answer = answer.with_status(current.status());
             }
         }
     }

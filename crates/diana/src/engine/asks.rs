@@ -7,21 +7,21 @@ use diana_core::{Answer, Ask, Cost, Decision, Limit, MaxWait};
 use diana_rules::rule::{CountedIn, Mode};
 use smallvec::SmallVec;
 
-/// Some queries of a request.
+/// Queries of a request.
 pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 16]>;
 
-/// Which queries of a request are meant.
+/// A selection of the queries of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// All of active rules, local or shared.
+    /// All queries of active rules, local or shared.
     Everything,
-    /// Those of active rules that are counted in this process.
+    /// The queries of active rules that are counted in this process.
     Local,
-    /// Those of active rules that are counted in the shared store.
+    /// The queries of active rules that are counted in the shared store.
     Shared,
-    /// Those of the matched rule at this index, active or not.
+    /// The queries of the matched rule at this index, active or not.
     Shadow(usize),
-    /// Those of active rules that are only looked at, since they are charged after the response, and counted there.
+    /// The queries of active rules that are charged only after the response, in this store, and are peeked before it.
     Look(CountedIn),
 }
 
@@ -58,7 +58,7 @@ impl Scope {
 pub(super) struct ScopedDecision {
     pub(super) scope: Scope,
     pub(super) decision: Decision,
-    /// Whether it was made in this process: because the limits are counted here, or because the shared store failed.
+    /// Whether this process made it: because the limits are counted here, or because the shared store failed.
     pub(super) is_local: bool,
 }
 
@@ -124,16 +124,16 @@ impl Verdict {
     }
 
     /// Returns the queries of a decision whose charges are returned, with their answers.
-    pub(super) fn charged(&self, of: &ScopedDecision, charges: Charges) -> (AskList<'_>, Decision) {
+    pub(super) fn charged(&self, scoped: &ScopedDecision, charges: Charges) -> (AskList<'_>, Decision) {
         let zeroed = &self.unusual.settled_to_zero;
-        let queries = self.limits_in(of.scope).zip(of.decision.answers()).enumerate();
+        let queries = self.limits_in(scoped.scope).zip(scoped.decision.answers()).enumerate();
         let queries = queries.filter(|(index, ((_, limit), _))| {
             (charges == Charges::All || limit.is_returned)
-                && (zeroed.is_empty() || !zeroed.contains(&(of.scope, *index)))
+                && (zeroed.is_empty() || !zeroed.contains(&(scoped.scope, *index)))
         });
         let (asks, answers): (AskList<'_>, SmallVec<[Answer; 8]>) =
             queries.map(|(_, ((matched, limit), answer))| (self.ask(matched, limit), *answer)).unzip();
-        (asks, Decision::from(answers).with_note(of.decision.note()))
+        (asks, Decision::from(answers).with_note(scoped.decision.note()))
     }
 }
 

@@ -77,6 +77,6 @@ fn charges(verdict: &Verdict, counted_in: CountedIn) -> impl Iterator<Item = (&C
     limits.filter(move |(_, limit)| limit.counted_in == counted_in)
 }
 
-fn asks<'a>(charges: impl Iterator<Item = (&'a ChargedRule, &'a CompiledLimit)>, found: &'a Matches) -> AskList<'a> {
-    charges.map(|(charged, limit)| Ask::new(&limit.limit, found.charged_key(charged), charged.cost)).collect()
+fn asks<'a>(charges: impl Iterator<Item = (&'a ChargedRule, &'a CompiledLimit)>, matches: &'a Matches) -> AskList<'a> {
+    charges.map(|(charged, limit)| Ask::new(&limit.limit, matches.charged_key(charged), charged.cost)).collect()
 }

@@ -25,7 +25,7 @@ impl KeySpace {
         (number < KEY_SPACES).then_some(Self(number))
     }
 
-    /// The number of the key space.
+    /// Returns the number of the key space.
     pub fn number(self) -> u8 {
         self.0
     }
@@ -42,8 +42,8 @@ impl Default for ThrottleLimits {
 }
 
 impl ThrottleLimits {
-    /// All of them.
-    pub(super) fn all(&self) -> &[Limit] {
+    /// Returns the limit of each key space, by its number.
+    pub(super) fn as_slice(&self) -> &[Limit] {
         &self.0
     }
 }
@@ -78,7 +78,7 @@ impl<'a> ThrottleNow<'a> {
 pub struct ThrottleFuture(ThrottleState);
 
 enum ThrottleState {
-    /// It is `None` once it is returned.
+    /// The answer; `None` once it is returned.
     Ready(Option<Answer>),
     Waiting(BoxFuture<'static, Answer>),
 }

@@ -108,24 +108,24 @@ impl EngineState {
     /// store, which is updated later.
     fn report_charges_by_status(&self, verdict: &mut Verdict, costs: &ActualCost) {
         for index in 0..verdict.decisions.len() {
-            let of = &verdict.decisions[index];
-            if !matches!(of.scope, Scope::Look(_)) {
+            let scoped = &verdict.decisions[index];
+            if !matches!(scoped.scope, Scope::Look(_)) {
                 continue;
             }
-            let is_local = of.is_local;
-            let seen = is_local
+            let is_local = scoped.is_local;
+            let statuses = is_local
                 .then(|| {
-                    LocalStore::peek(&self.counts.store, &verdict.asks(of.scope), self.counts.now(), MaxWait::NONE)
+                    LocalStore::peek(&self.counts.store, &verdict.asks(scoped.scope), self.counts.now(), MaxWait::NONE)
                 })
-                .map(|seen| seen.answers().iter().map(Answer::status).collect::<SmallVec<[Status; 2]>>());
-            let limits = verdict.limits_in(of.scope).zip(of.decision.answers()).enumerate();
+                .map(|peeked| peeked.answers().iter().map(Answer::status).collect::<SmallVec<[Status; 2]>>());
+            let limits = verdict.limits_in(scoped.scope).zip(scoped.decision.answers()).enumerate();
             let answers = limits.map(|(index, ((matched, limit), answer))| {
                 let rule = verdict.rules().rule(matched.rule).map(CompiledRule::rule);
                 let cost = rule.and_then(|rule| costs.charge_of(rule, matched.cost)).map_or(0, Cost::get);
-                let seen = seen.as_ref().and_then(|seen| seen.get(index).copied());
-                answer.with_status(seen.unwrap_or_else(|| corrected(&limit.limit, answer.status(), 0, cost)))
+                let status = statuses.as_ref().and_then(|statuses| statuses.get(index).copied());
+                answer.with_status(status.unwrap_or_else(|| corrected(&limit.limit, answer.status(), 0, cost)))
             });
-            let after = Decision::new(answers).with_note(of.decision.note());
+            let after = Decision::new(answers).with_note(scoped.decision.note());
             verdict.decisions[index].decision = after;
         }
     }
@@ -167,11 +167,11 @@ impl Verdict {
         shadows.map(|(index, _)| index).collect()
     }
 
-    /// Returns what a rule is charged after the response.
+    /// Returns the charge of a rule after the response.
     fn charge_of(&self, index: usize, matched: &MatchedRule, costs: &ActualCost) -> Option<(&CompiledRule, Cost)> {
         let rule = self.rules().rule(matched.rule).filter(|_| is_look(matched))?;
         // A request that a shadow rule would have denied would have had no response.
-        let is_denied = |of: &ScopedDecision| of.scope == Scope::Shadow(index) && !of.decision.is_granted();
+        let is_denied = |scoped: &ScopedDecision| scoped.scope == Scope::Shadow(index) && !scoped.decision.is_granted();
         if self.decisions.iter().any(is_denied) {
             return None;
         }
@@ -188,11 +188,11 @@ impl ActualCost {
         self.status.is_none()
     }
 
-    /// Returns what a rule with `count` is charged after the response; `None` if its status is not meant, or the actual
+    /// Returns the charge of a rule with `count` after the response; `None` if `count` ignores its status, or the actual
     /// cost is 0.
     fn charge_of(&self, rule: &Rule, cost: Cost) -> Option<Cost> {
         let count = rule.count.as_ref()?;
         self.status.filter(|status| count.is_about(*status))?;
-        self.of(rule).map_or(Some(cost), |cost| Cost::new(cost).ok())
+        self.cost_for(rule).map_or(Some(cost), |cost| Cost::new(cost).ok())
     }
 }

@@ -14,10 +14,10 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// What a decision may do.
+/// The possible effects of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecideMode {
-    /// Returns what would be decided, without waiting; nothing is charged or counted. A request that stands for 0 hits is
+    /// Returns the decision that would be made, without waiting; nothing is charged or counted. A request that stands for 0 hits is
     /// denied only if a limit is exceeded, that is, more is in use than it allows.
     Peek,
     /// Charges, and denies a request that would have to be queued. A time that a limit has reserved is not waited for: it is
@@ -221,7 +221,7 @@ impl EngineState {
             if asks.is_empty() {
                 continue;
             }
-            // Whether a limit is exceeded is not a question of how long a request could wait.
+            // A peek of cost zero asks whether a limit is exceeded, so the maximum wait does not matter.
             asks.iter_mut().filter(|ask| ask.cost == Cost::ZERO).for_each(|ask| ask.max_wait = MaxWait::NONE);
             let (at, max_wait) = (verdict.at(), MaxWait::FOREVER);
             let peeked = match &self.shared {
@@ -285,11 +285,11 @@ impl EngineState {
             }
             _ => Vec::new(),
         };
-        if results.iter().any(|(of, _)| of.scope == Scope::Shared && !of.decision.is_granted()) {
+        if results.iter().any(|(scoped, _)| scoped.scope == Scope::Shared && !scoped.decision.is_granted()) {
             self.counts.release_all(verdict, Charges::All);
         }
         let mut results = results.into_iter().map(|(decision, _)| decision).peekable();
-        if let Some(enforced) = results.next_if(|of| !of.scope.is_shadow()) {
+        if let Some(enforced) = results.next_if(|scoped| !scoped.scope.is_shadow()) {
             verdict.add(enforced);
         }
         let is_granted = verdict.is_granted();

@@ -14,13 +14,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// Each rule, in the order of the file.
+    /// The rules, in the order of the file.
     pub rules: Vec<RuleExplanation>,
-    /// What `permissions` say about the request, if the file has them.
+    /// The result of `permissions` for the request, if the file has them.
     pub permission: Option<PermissionExplanation>,
 }
 
-/// What `permissions` say about a request.
+/// The result of `permissions` for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PermissionExplanation {
@@ -44,7 +44,7 @@ pub struct RuleExplanation {
     pub key: String,
     /// Its cost.
     pub cost: u64,
-    /// Each limit, by name, and its answer.
+    /// The limits by name, and their answers.
     pub limits: Vec<(String, Answer)>,
     /// Whether the rule is enforced.
     pub mode: Mode,
@@ -63,7 +63,7 @@ impl Engine {
             reason: permission.to_string(),
         });
         let mut verdict = Verdict::start(rules, self.now(), self.state.local_scope());
-        verdict.matches = explained.found;
+        verdict.matches = explained.matches;
         async move {
             let mut explanation = Explanation { rules: Vec::new(), permission };
             for (number, result) in explained.rules.into_iter().enumerate() {

@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyStatus {
-    /// Each limit that the key has, in the order of the rule.
+    /// The limits of the key, in the order of the rule.
     pub limits: Vec<LimitStatus>,
     /// The store in which it is counted.
     pub counted_in: CountedIn,
@@ -63,7 +63,7 @@ pub enum KeyOperation {
 pub struct KeyChange {
     /// The rule.
     pub rule: String,
-    /// The key as the file's `log_keys` says: as it is, its hash, or `None`. Also `None` for a rule without `by`.
+    /// The key in the format of the file's `log_keys`: as it is, its hash, or `None`. Also `None` for a rule without `by`.
     pub logged_key: Option<String>,
     /// The operation.
     pub operation: KeyOperation,
@@ -98,14 +98,14 @@ pub enum KeyAdminError {
 }
 
 /// A key of a rule, given by name.
-struct Named {
+struct NamedKey {
     rules: Arc<RuleSet>,
     rule: usize,
     key: Vec<u8>,
     listed: Option<Listed>,
 }
 
-impl Named {
+impl NamedKey {
     fn limits(&self) -> &[CompiledLimit] {
         self.rules.rules().get(self.rule).map_or(&[], |rule| rule.limits_of_key(&self.key))
     }
@@ -209,7 +209,7 @@ impl Engine {
     }
 
     /// Refunds the cost of requests to every rule that matches them, up to the usage of each key: as
-    /// [`refund_key`](Self::refund_key), for requests that did not use what they were charged. Dropping the future does not
+    /// [`refund_key`](Self::refund_key), for requests that did not use their charges. Dropping the future does not
     /// cancel it.
     ///
     /// # Errors
@@ -219,16 +219,16 @@ impl Engine {
         requests: &[&dyn Attributes],
     ) -> impl Future<Output = Result<(), KeyAdminError>> + Send + use<'e> {
         let rules = self.rules();
-        let mut found = Matches::default();
-        rules.find(requests, Purpose::Charge, &mut found);
+        let mut matches = Matches::default();
+        rules.find(requests, Purpose::Charge, &mut matches);
         let engine = self.clone();
-        // It resets a count and charges what is still in use: it must not end between the two.
+        // The refund resets a count and charges what is still in use: it must not end between the two.
         let work = async move {
             let mut result = Ok(());
             // Rules that are charged after the response have charged nothing.
-            for matched in found.matched().iter().filter(|matched| matched.charged_at == ChargedAt::Request) {
+            for matched in matches.matched().iter().filter(|matched| matched.charged_at == ChargedAt::Request) {
                 let Some(rule) = rules.rule(matched.rule) else { continue };
-                let (limits, key) = (rule.limits(matched), found.key(matched));
+                let (limits, key) = (rule.limits(matched), matches.key(matched));
                 result = engine.refund_limits(limits, key, matched.counted_in, matched.cost).await;
                 if result.is_err() {
                     break;
@@ -239,7 +239,7 @@ impl Engine {
         async move { self.state.background.run(work).await.unwrap_or(Ok(())) }
     }
 
-    async fn change(&self, named: &Named, operation: KeyOperation) -> Result<(), KeyAdminError> {
+    async fn change(&self, named: &NamedKey, operation: KeyOperation) -> Result<(), KeyAdminError> {
         let (asks, counted_in) = (named.asks(), named.counted_in());
         match operation {
             KeyOperation::Reset => {
@@ -283,14 +283,14 @@ impl Engine {
         Ok(())
     }
 
-    fn named(&self, rule: &str, key: &[&str]) -> Result<Named, KeyAdminError> {
+    fn named(&self, rule: &str, key: &[&str]) -> Result<NamedKey, KeyAdminError> {
         let rules = self.rules();
         let index = rules.rules().iter().position(|known| known.rule().name == rule);
         let index = index.ok_or_else(|| KeyAdminError::NoSuchRule(rule.to_owned()))?;
-        let (values, own) = (key, &rules.rules()[index]);
-        let key = own.key_of(values).map_err(KeyAdminError::InvalidKey)?;
-        let listed = own.list_of(values);
-        let named = Named { rules, rule: index, key, listed };
+        let (values, compiled) = (key, &rules.rules()[index]);
+        let key = compiled.key_of(values).map_err(KeyAdminError::InvalidKey)?;
+        let listed = compiled.list_of(values);
+        let named = NamedKey { rules, rule: index, key, listed };
         if named.limits().is_empty() {
             return Err(KeyAdminError::NothingToCount(rule.to_owned()));
         }
@@ -302,12 +302,12 @@ impl Engine {
         self.state.shared.as_deref().filter(|_| counted_in == CountedIn::Shared)
     }
 
-    async fn status(&self, named: &Named) -> Result<KeyStatus, StoreError> {
+    async fn status(&self, named: &NamedKey) -> Result<KeyStatus, StoreError> {
         let shared = self.shared_for(named.counted_in());
-        let seen = self.peek_counts(&named.asks(), named.counted_in()).await?;
-        let is_fallback = shared.is_some_and(|shared| shared.is_fallback(&seen));
+        let peeked = self.peek_counts(&named.asks(), named.counted_in()).await?;
+        let is_fallback = shared.is_some_and(|shared| shared.is_fallback(&peeked));
         let counted_in = if shared.is_some() { CountedIn::Shared } else { CountedIn::Local };
-        let limits = named.limits().iter().zip(seen.answers()).map(|(limit, answer)| LimitStatus {
+        let limits = named.limits().iter().zip(peeked.answers()).map(|(limit, answer)| LimitStatus {
             name: limit.limit.name().to_owned(),
             limit: answer.status().limit,
             remaining: answer.status().remaining,

@@ -99,20 +99,20 @@ impl LocalCounts {
     }
 
     /// Removes the reservations of a cancelled request, local or shared.
-    pub(super) fn cancel_reservations(&self, verdict: &Verdict, of: &ScopedDecision) {
+    pub(super) fn cancel_reservations(&self, verdict: &Verdict, scoped: &ScopedDecision) {
         if verdict.matches().needs().has(Needs::RESERVATIONS) {
-            let bounds = verdict.limits_in(of.scope).map(|(_, limit)| limit.reserved);
+            let bounds = verdict.limits_in(scoped.scope).map(|(_, limit)| limit.reserved);
             let mut reservations = self.reservations.lock();
-            reservations.remove(self, &verdict.asks(of.scope), bounds, &of.decision, verdict.at());
+            reservations.remove(self, &verdict.asks(scoped.scope), bounds, &scoped.decision, verdict.at());
         }
     }
 
     /// Returns charges to the local counts, and wakes the waiters.
-    pub(super) fn release(&self, verdict: &Verdict, of: &ScopedDecision, charges: Charges) {
+    pub(super) fn release(&self, verdict: &Verdict, scoped: &ScopedDecision, charges: Charges) {
         if charges == Charges::All {
-            self.cancel_reservations(verdict, of);
+            self.cancel_reservations(verdict, scoped);
         }
-        let (asks, decision) = verdict.charged(of, charges);
+        let (asks, decision) = verdict.charged(scoped, charges);
         self.refund(&asks, &decision);
     }
 

@@ -6,13 +6,13 @@ use super::{Engine, EngineState, KeySpace, ThrottleFuture, ThrottleNow, Verdict}
 use diana_core::{Ask, ClThrottle, Cost, Decision, Limit, LocalStore, MaxWait, Query};
 use std::sync::Arc;
 
-/// A decision by limits that are not those of rules. Dropping it refunds what was charged, unless it is [kept](Self::keep).
+/// A decision by limits that belong to no rule. Dropping it refunds its charges, unless it is [kept](Self::keep).
 #[derive(Debug)]
 #[must_use = "dropping it refunds what was charged"]
 pub struct LimitsGuard {
     engine: Engine,
     decision: Decision,
-    /// What dropping it refunds, if anything.
+    /// The charges that dropping it refunds, if any.
     charged: Option<OwnedAsks>,
     /// Whether this process decided, rather than the shared store.
     is_local: bool,
@@ -20,8 +20,8 @@ pub struct LimitsGuard {
 
 impl Engine {
     /// Decides by limits that are not those of rules, all or nothing and without waiting: in the shared store, if there is
-    /// one, else in this process. A cost of zero only tells whether a limit is exceeded. Dropping the future, or the guard,
-    /// refunds what was charged.
+    /// one, else in this process. A cost of zero only asks whether a limit is exceeded. Dropping the future, or the guard,
+    /// refunds the charges.
     ///
     /// ```
     /// use diana::rules::{Document, Registry, RuleFile};
@@ -65,7 +65,7 @@ impl Engine {
         LimitsGuard { engine: self.clone(), decision, charged, is_local }
     }
 
-    /// Drops the counts of such a limit in this process, and what is known of it; those in a shared store stay.
+    /// Drops the counts and other data of such a limit in this process; counts in a shared store stay.
     pub fn forget_limit(&self, limit: &Limit) {
         LocalStore::forget(self.local(), limit);
         if let Some(shared) = &self.state.shared {
@@ -128,9 +128,9 @@ impl EngineState {
 
     /// Returns `true` if the shared store was unreachable when it returned a decision of this verdict.
     pub(super) fn has_fallback_decision(&self, verdict: &Verdict) -> bool {
-        verdict
-            .enforced()
-            .any(|of| matches!(of.scope, Scope::Shared | Scope::Look(_)) && self.is_fallback_decision(&of.decision))
+        verdict.enforced().any(|scoped| {
+            matches!(scoped.scope, Scope::Shared | Scope::Look(_)) && self.is_fallback_decision(&scoped.decision)
+        })
     }
 }
 
@@ -145,7 +145,7 @@ impl LimitsGuard {
         self.engine.state.is_fallback_decision(&self.decision)
     }
 
-    /// Keeps what was charged.
+    /// Keeps the charges.
     pub fn keep(mut self) {
         self.charged = None;
     }

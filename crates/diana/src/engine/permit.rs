@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// A granted request: owns what it was charged, and the permits that it holds while it runs.
+/// A granted request: owns its charges, and the permits that it holds while it runs.
 ///
 /// Dropping it means that the request is finished, and releases its concurrency permits. Local counts are updated
 /// immediately. The shared store is updated in the background, but later decisions of this process already take it into
@@ -153,7 +153,7 @@ impl Permit {
     pub fn settle(&mut self, cost: ActualCost) {
         let verdict = &mut *self.0;
         let Some(state) = verdict.state().cloned().filter(|_| !verdict.unusual.is_peek) else { return };
-        // Not after the request: a client that reads slowly must not delay it.
+        // The charge does not wait for the end of the request: a client that reads slowly must not delay it.
         if let Some(asks) = state.charge_by_status(verdict, &cost) {
             state.charge_shared_later(asks);
         }
@@ -162,14 +162,14 @@ impl Permit {
         }
         let settlement = match verdict.unusual.settlement.take() {
             Some(mut earlier) => {
-                for (of, before) in verdict.decisions.iter_mut().zip(&earlier.before) {
-                    of.decision = before.clone();
+                for (scoped, before) in verdict.decisions.iter_mut().zip(&earlier.before) {
+                    scoped.decision = before.clone();
                 }
                 earlier.cost = earlier.cost.and(cost);
                 earlier
             }
             None => {
-                let before = verdict.decisions.iter().map(|of| of.decision.clone()).collect();
+                let before = verdict.decisions.iter().map(|scoped| scoped.decision.clone()).collect();
                 Box::new(Settlement { cost, before })
             }
         };
@@ -292,12 +292,12 @@ impl EngineState {
         cost: Option<ActualCost>,
     ) -> Option<BoxFuture<'static, ()>> {
         let mut releases = SmallVec::<[BoxFuture<'static, ()>; 1]>::new();
-        for of in verdict.granted() {
-            match self.shared.as_ref().filter(|_| !of.is_local) {
+        for scoped in verdict.granted() {
+            match self.shared.as_ref().filter(|_| !scoped.is_local) {
                 Some(store) => {
-                    releases.extend(shared_store::start_release(store, &self.counts, &verdict, of, charges));
+                    releases.extend(shared_store::start_release(store, &self.counts, &verdict, scoped, charges));
                 }
-                None => self.counts.release(&verdict, of, charges),
+                None => self.counts.release(&verdict, scoped, charges),
             }
         }
         // If the request was not carried out, everything is refunded, so there is nothing to correct.

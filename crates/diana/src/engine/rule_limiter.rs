@@ -102,7 +102,7 @@ impl PermitSource for RuleLimiter {
                 let deciding = self.engine.decide_by(&self.rule, &self.call(1), DecideMode::Deny).map_err(failed)?;
                 return match deciding.await {
                     Ok(permit) if permit.wait() == Some(Duration::ZERO) => self.permit(permit),
-                    // It would have to wait.
+                    // The request would have to wait.
                     Ok(permit) => {
                         let problem = permit.to_string();
                         drop(permit.provisional());

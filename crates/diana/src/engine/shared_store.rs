@@ -109,7 +109,7 @@ impl<S: Store + 'static> SharedStore for S {
 /// finishes.
 pub(super) struct SharedQuery {
     counts: Arc<LocalCounts>,
-    /// Those of the active rules, all or nothing, then those of each shadow rule.
+    /// The queries of the active rules, all or nothing, then the queries of each shadow rule.
     asks: SmallVec<[(Scope, OwnedAsks); 1]>,
     at: Timestamp,
     has_reserved: bool,
@@ -134,7 +134,7 @@ impl SharedQuery {
         }
     }
 
-    /// A query about limits that are not those of rules, without waiting.
+    /// Returns a query about limits that belong to no rule, without waiting.
     fn of_limits(asks: &[Ask<'_>], counts: &Arc<LocalCounts>, at: Timestamp) -> Self {
         let asks = asks.iter().map(|ask| ask.with_max_wait(MaxWait::NONE)).collect();
         let asks = SmallVec::from_iter([(Scope::Shared, OwnedAsks::copied(&asks))]);
@@ -192,7 +192,7 @@ impl<'e> InFlightQuery<'e> {
         Self { store, counts, background, at: verdict.at(), query: Some(query) }
     }
 
-    /// Starts a query about limits that are not those of rules, without waiting.
+    /// Starts a query about limits that belong to no rule, without waiting.
     pub(super) fn of_limits(
         asks: &[Ask<'_>],
         at: Timestamp,
@@ -248,13 +248,13 @@ pub(super) fn start_release(
     store: &Arc<dyn SharedStore>,
     counts: &Arc<LocalCounts>,
     verdict: &Verdict,
-    of: &ScopedDecision,
+    scoped: &ScopedDecision,
     charges: Charges,
 ) -> Option<BoxFuture<'static, ()>> {
     if charges == Charges::All {
-        counts.cancel_reservations(verdict, of);
+        counts.cancel_reservations(verdict, scoped);
     }
-    let (asks, decision) = verdict.charged(of, charges);
+    let (asks, decision) = verdict.charged(scoped, charges);
     if asks.is_empty() {
         return None;
     }

@@ -158,7 +158,7 @@ impl Snapshot {
             .map_or_else(|| Err(SnapshotError::Damaged { path: path() }), |snapshot| Ok(Some(snapshot)))
     }
 
-    /// When the counts were saved.
+    /// Returns when the counts were saved.
     pub fn saved_at(&self) -> Timestamp {
         self.saved_at
     }
@@ -191,7 +191,7 @@ impl Snapshot {
     }
 }
 
-/// The rest of a file.
+/// The unread rest of a file.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -337,15 +337,15 @@ impl Engine {
         Ok(size)
     }
 
-    /// The limits that are counted in this process. A rule that counts other keys than before starts with new counts, so
+    /// Returns the limits that are counted in this process. A rule that counts other keys than before starts with new counts, so
     /// their names include the keys.
     fn snapshot_limits(&self) -> Vec<(String, Limit)> {
         let rules = self.rules();
         let named = rules.local_limits().map(|(by, limit)| (format!("{} by {by:?}", limit.name()), limit.clone()));
         let mut limits = named.collect::<Vec<_>>();
         if self.state.shared.is_none() {
-            limits
-                .extend(self.state.throttle_limits.all().iter().map(|limit| (limit.name().to_owned(), limit.clone())));
+            let throttle_limits = self.state.throttle_limits.as_slice().iter();
+            limits.extend(throttle_limits.map(|limit| (limit.name().to_owned(), limit.clone())));
         }
         limits
     }

@@ -31,7 +31,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// What was decided about a request, and why: granted by every rule, or charged to none. [`Permit`](super::Permit) and
+/// The decision about a request, and its reason: granted by every rule, or charged to none. [`Permit`](super::Permit) and
 /// [`Denial`](super::Denial) own one.
 ///
 /// It keeps the rules that made it alive, so that refunds go to the same limits, even after a reload.
@@ -90,7 +90,7 @@ static NO_RULES: LazyLock<RuleSet> = LazyLock::new(|| RuleSet::new(&RuleFile::de
 const BAD_REQUEST: u16 = 400;
 
 impl Verdict {
-    /// An empty verdict, for a request that starts now.
+    /// Returns an empty verdict, for a request that starts now.
     #[inline]
     pub(super) fn start(rules: Rules, at: Timestamp, local_scope: Scope) -> RecycledVerdict {
         let mut verdict = RecycledVerdict::new();
@@ -100,7 +100,7 @@ impl Verdict {
         verdict
     }
 
-    /// An unused box.
+    /// Returns an unused box.
     fn empty() -> Self {
         Self {
             rules: None,
@@ -252,25 +252,25 @@ impl Verdict {
     #[inline]
     fn only_answer(&self) -> Option<&Answer> {
         match self.plan {
-            Plan::OneLimit => self.decisions.only()?.decision.answers().first(),
+            Plan::OneLimit => self.decisions.single()?.decision.answers().first(),
             Plan::Nothing | Plan::Limits | Plan::Steps => None,
         }
     }
 
     /// Returns the decisions of active rules: the local and the shared one.
     fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.enforced().map(|of| &of.decision)
+        self.enforced().map(|scoped| &scoped.decision)
     }
 
     pub(super) fn enforced(&self) -> impl Iterator<Item = &ScopedDecision> {
-        self.decisions.iter().filter(|of| !of.scope.is_shadow())
+        self.decisions.iter().filter(|scoped| !scoped.scope.is_shadow())
     }
 
     /// Returns the decisions that charged the request: none if it was denied.
     pub(super) fn granted(&self) -> impl Iterator<Item = &ScopedDecision> {
         let has_charged = self.is_granted() && !self.unusual.is_peek;
         let decisions = if has_charged { &self.decisions[..] } else { &[] };
-        decisions.iter().filter(|of| of.decision.is_granted() && !self.is_look(of.scope))
+        decisions.iter().filter(|scoped| scoped.decision.is_granted() && !self.is_look(scoped.scope))
     }
 
     /// Returns how long a granted request must wait; `None` if it was denied.
@@ -337,7 +337,7 @@ impl Verdict {
     /// with the answer "granted" are not the reason.
     pub fn checked_limits(&self) -> impl Iterator<Item = CheckedLimit<'_>> {
         let only = self.only_limit();
-        let several = only.is_none().then(|| self.enforced().flat_map(|of| self.answers_of(of)));
+        let several = only.is_none().then(|| self.enforced().flat_map(|scoped| self.answers_of(scoped)));
         only.into_iter().chain(several.into_iter().flatten())
     }
 
@@ -356,20 +356,20 @@ impl Verdict {
             let index = self.matches().matched().iter().position(|known| std::ptr::eq(known, matched));
             index.is_some_and(|index| self.matches().is_matched_by(request, index))
         };
-        self.enforced().flat_map(move |of| self.answers_if(of, is_own))
+        self.enforced().flat_map(move |scoped| self.answers_if(scoped, is_own))
     }
 
-    fn answers_of<'a>(&'a self, of: &'a ScopedDecision) -> impl Iterator<Item = CheckedLimit<'a>> {
-        self.answers_if(of, |_| true)
+    fn answers_of<'a>(&'a self, scoped: &'a ScopedDecision) -> impl Iterator<Item = CheckedLimit<'a>> {
+        self.answers_if(scoped, |_| true)
     }
 
     /// Returns the limits of a decision, of the rules for which `is_meant` returns `true`.
     pub(super) fn answers_if<'a>(
         &'a self,
-        of: &'a ScopedDecision,
+        scoped: &'a ScopedDecision,
         is_meant: impl Fn(&MatchedRule) -> bool,
     ) -> impl Iterator<Item = CheckedLimit<'a>> {
-        let both = self.limits_in(of.scope).zip(of.decision.answers());
+        let both = self.limits_in(scoped.scope).zip(scoped.decision.answers());
         both.filter(move |((matched, _), _)| is_meant(matched)).filter_map(|((matched, limit), answer)| {
             let rule = self.rules().rule(matched.rule)?.rule();
             Some(CheckedLimit { rule, key: self.matches().key(matched), limit: &limit.limit, answer: *answer })
@@ -388,11 +388,11 @@ impl Verdict {
 
     /// Finds the rule that denied it, and its key.
     fn find_denying_rule(&self) -> Option<DenyingRule> {
-        let of = |matched: &MatchedRule| DenyingRule { rule: matched.rule, key: matched.key_range() };
+        let denying = |matched: &MatchedRule| DenyingRule { rule: matched.rule, key: matched.key_range() };
         match (self.unusual.denied_by, self.matches().matched()) {
             (Some(by), _) => Some(DenyingRule { rule: by.rule, key: by.key_range() }),
-            // With a single matched rule, it is that one.
-            (None, [matched]) => Some(of(matched)),
+            // The only matched rule denied it.
+            (None, [matched]) => Some(denying(matched)),
             (None, all) => {
                 let Reason::Limit(asked) = self.reason()? else { return None };
                 let is_it = |matched: &&MatchedRule| {
@@ -400,7 +400,7 @@ impl Verdict {
                     rule.is_some_and(|rule| std::ptr::eq(rule.rule(), asked.rule))
                         && self.matches().key(matched) == asked.key
                 };
-                all.iter().find(is_it).map(of)
+                all.iter().find(is_it).map(denying)
             }
         }
     }
@@ -433,7 +433,7 @@ impl Verdict {
         self.rules.as_ref().map_or_else(|| &*NO_RULES, |rules| &*rules.rules)
     }
 
-    /// Returns what the rules count in.
+    /// Returns the state in which the rules count.
     pub(super) fn state(&self) -> Option<&Arc<EngineState>> {
         self.rules.as_ref().map(|rules| &rules.state)
     }
@@ -450,7 +450,7 @@ impl Verdict {
 
     /// Returns `true` if the shared store failed, so that this process decided in its place.
     pub fn is_fallback(&self) -> bool {
-        self.decisions.iter().filter(|of| of.is_local).any(|of| match of.scope {
+        self.decisions.iter().filter(|scoped| scoped.is_local).any(|scoped| match scoped.scope {
             Scope::Everything | Scope::Local | Scope::Look(CountedIn::Local) => false,
             Scope::Shared => true,
             Scope::Look(CountedIn::Shared) => !self.is_all_local(),

@@ -170,13 +170,13 @@ impl EngineState {
     /// help, or a limit without `wait` denies it.
     pub(super) fn queue_after_denial(&self, verdict: &Verdict, since: Timestamp) -> Option<Ticket> {
         let mut longest = None::<(Retry, Ticket)>;
-        for of in verdict.enforced() {
-            for ((matched, limit), answer) in verdict.limits_in(of.scope).zip(of.decision.answers()) {
+        for scoped in verdict.enforced() {
+            for ((matched, limit), answer) in verdict.limits_in(scoped.scope).zip(scoped.decision.answers()) {
                 let Some(retry) = answer.retry() else { continue };
                 let ticket = self.ticket(verdict, (matched, limit), since)?;
                 let retry_at = match retry {
                     Retry::After(after) => Some(verdict.at() + after),
-                    Retry::WhenReleased if !of.is_local => Some((verdict.at() + POLL_SHARED).min(ticket.deadline)),
+                    Retry::WhenReleased if !scoped.is_local => Some((verdict.at() + POLL_SHARED).min(ticket.deadline)),
                     Retry::WhenReleased => Some(ticket.deadline),
                     Retry::Never => None,
                 }?;
@@ -207,14 +207,14 @@ impl EngineState {
 
     /// Returns the first non-empty queue among the request's counts, except its own.
     #[cold]
-    pub(super) fn busy_queue(&self, verdict: &Verdict, own: Option<u64>, since: Timestamp) -> Option<Ticket> {
-        // Without a shared store, these are all.
+    pub(super) fn busy_queue(&self, verdict: &Verdict, own_queue: Option<u64>, since: Timestamp) -> Option<Ticket> {
+        // The local scope has all queries if there is no shared store.
         let scopes = [verdict.local_scope, Scope::Shared];
         let scopes = if scopes[0] == Scope::Everything { &scopes[..1] } else { &scopes };
         let mut limits = scopes.iter().flat_map(|scope| verdict.limits_in(*scope));
         limits.find_map(|limit| {
             let ticket = self.ticket(verdict, limit, since)?;
-            (Some(ticket.queue) != own && self.counts.queues.has_waiters(ticket.queue)).then_some(ticket)
+            (Some(ticket.queue) != own_queue && self.counts.queues.has_waiters(ticket.queue)).then_some(ticket)
         })
     }
 
@@ -235,8 +235,8 @@ impl EngineState {
         if asks.is_empty() {
             return;
         }
-        let seen = LocalStore::peek(&self.counts.store, &asks, verdict.at(), MaxWait::NONE);
-        let decision = Decision::new(verdict.limits_in(scope).zip(seen.answers()).map(|(limit, answer)| {
+        let peeked = LocalStore::peek(&self.counts.store, &asks, verdict.at(), MaxWait::NONE);
+        let decision = Decision::new(verdict.limits_in(scope).zip(peeked.answers()).map(|(limit, answer)| {
             if self.ticket(verdict, limit, verdict.at()).is_none_or(|other| other.queue != ticket.queue) {
                 return *answer;
             }

@@ -23,7 +23,7 @@ mod local_counts;
 mod rule;
 mod shared;
 
-pub use super::key::{By, Key};
+pub use super::key::{By, CallKey};
 #[cfg(feature = "rules")]
 pub use args::Args;
 pub use attribute_options::{AttributeOptions, Keys, LimitSpec};

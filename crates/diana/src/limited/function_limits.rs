@@ -41,13 +41,13 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    inner: Arc<Inner>,
+    inner: Arc<LimitsParts>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct LimitsParts {
     config: Config,
-    /// By the address of the attribute's static: two functions may have the same path, such as methods of different
+    /// The counts, by the address of the attribute's static: two functions may have the same path, such as methods of different
     /// types.
     call_sites: Mutex<HashMap<usize, Arc<Limit>>>,
     /// The address of the static that uses each name of shared counts.
@@ -68,7 +68,7 @@ struct Config {
 
 impl From<Config> for Limits {
     fn from(config: Config) -> Self {
-        Self { inner: Arc::new(Inner { config, ..Inner::default() }) }
+        Self { inner: Arc::new(LimitsParts { config, ..LimitsParts::default() }) }
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) type Bytes = SmallVec<[u8; 64]>;
 
 /// The key of one call. Created by macro output; not public API.
 #[derive(Clone, Debug, Default)]
-pub struct Key<'a>(KeyRepr<'a>);
+pub struct CallKey<'a>(KeyRepr<'a>);
 
 /// A key of a single value, or of several concatenated parts.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ enum KeyRepr<'a> {
     Written(Bytes),
 }
 
-/// What a key starts with.
+/// The prefix of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Empty: the whole key is a text, or there is none.
@@ -59,7 +59,7 @@ pub enum By {
     User,
 }
 
-impl<'a> Key<'a> {
+impl<'a> CallKey<'a> {
     /// Creates the key that all calls of a function share.
     #[inline]
     pub fn new() -> Self {
@@ -105,8 +105,8 @@ impl<'a> Key<'a> {
     }
 
     /// Converts it into an owned key.
-    pub fn into_owned(self) -> Key<'static> {
-        Key(match self.0 {
+    pub fn into_owned(self) -> CallKey<'static> {
+        CallKey(match self.0 {
             KeyRepr::Empty => KeyRepr::Empty,
             KeyRepr::Unsigned(number) => KeyRepr::Unsigned(number),
             KeyRepr::Signed(number) => KeyRepr::Signed(number),
@@ -204,7 +204,7 @@ impl<'a> Key<'a> {
     }
 }
 
-impl Hash for Key<'_> {
+impl Hash for CallKey<'_> {
     /// All keys of a function have the same variant, except those of unknown callers; so hashing the value is enough.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -222,7 +222,7 @@ impl Hash for Key<'_> {
     }
 }
 
-impl Write for Key<'_> {
+impl Write for CallKey<'_> {
     #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.text(text);

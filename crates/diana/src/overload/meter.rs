@@ -55,7 +55,7 @@ impl Share {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
 
-    /// NaN is ignored.
+    /// Sets the share; NaN is ignored.
     fn set(&self, share: f64) {
         if !share.is_nan() {
             self.0.store(share.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);

@@ -106,7 +106,7 @@ pub(super) fn blocking_acquire(limiter: &Limiter, permits: u64, since: Timestamp
     }
 }
 
-/// [`blocking_acquire`] as a future. Dropping it refunds its reservation.
+/// Acquires like [`blocking_acquire`], as a future. Dropping it refunds its reservation.
 pub(super) async fn acquire(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Acquired, Exhausted> {
     let mut pending = PendingAcquire::new(permits, since);
     loop {
@@ -132,7 +132,7 @@ pub(super) fn blocking_pay(limiter: &Limiter, cost: u64, since: Timestamp) -> Re
     }
 }
 
-/// [`blocking_pay`] as a future.
+/// Pays like [`blocking_pay`], as a future.
 pub(super) async fn pay(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Acquired, Exhausted> {
     let (mut remaining, mut since) = (cost, since);
     loop {

@@ -14,7 +14,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often a limit is asked that failed: its rule was removed, or its store can't answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What paces streams, sinks and iterators: a [`Limiter`], alone or in an `Arc` that several share; a rule of the rule file
+/// The limit that paces streams, sinks and iterators: a [`Limiter`], alone or in an `Arc` that several share; a rule of the rule file
 /// (`Engine::limiter`); or one key of a limit that several processes share (`SharedLimiter::key`).
 ///
 /// A rule or a shared limit that can't be asked is asked again each second: nothing passes meanwhile, and nothing is lost.
@@ -96,7 +96,7 @@ impl ItemPermits {
         }
     }
 
-    /// Like [`blocking_pay`](Self::blocking_pay), poll by poll; further polls must pass the same cost.
+    /// Polls [`blocking_pay`](Self::blocking_pay); further polls must pass the same cost.
     pub(super) fn poll_pay(&mut self, context: &mut Context<'_>, cost: u64) -> Poll<Result<(), Exhausted>> {
         match self {
             Self::Local(permits) => permits.poll_pay(context, cost),

@@ -1,7 +1,7 @@
 //! A paced iterator, for threads that may block.
 
 use super::item_permits::{ItemPermits, PaceLimiter};
-use super::one;
+use super::unit_cost;
 use std::fmt;
 
 /// Paces iterators by a limiter.
@@ -24,7 +24,7 @@ pub trait IteratorExt: Iterator {
     where
         Self: Sized,
     {
-        PacedIterator { iterator: self, cost: one, held: None, permits: limiter.into().into() }
+        PacedIterator { iterator: self, cost: unit_cost, held: None, permits: limiter.into().into() }
     }
 }
 

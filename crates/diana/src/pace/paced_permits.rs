@@ -53,7 +53,7 @@ impl PacedPermits {
         Ok(())
     }
 
-    /// Like [`blocking_pay`](Self::blocking_pay), poll by poll; further polls must pass the same cost.
+    /// Polls [`blocking_pay`](Self::blocking_pay); further polls must pass the same cost.
     pub(super) fn poll_pay(&mut self, context: &mut Context<'_>, cost: u64) -> Poll<Result<(), Exhausted>> {
         if self.wait.is_none() {
             // Zero is free. A user that is on time and need not wait stays on time, and reads the clock once.
@@ -88,7 +88,7 @@ impl PacedPermits {
         Ok(self.hold(acquired, bytes))
     }
 
-    /// Like [`blocking_chunk`](Self::blocking_chunk), poll by poll.
+    /// Polls [`blocking_chunk`](Self::blocking_chunk).
     pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<Result<usize, Exhausted>> {
         if self.wait.is_none() {
             if let Some(remaining) = self.reuse_prepaid(bytes) {

@@ -2,7 +2,7 @@
 
 use super::acquire_until_granted::Exhausted;
 use super::item_permits::{ItemPermits, PaceLimiter};
-use super::one;
+use super::unit_cost;
 use futures_sink::Sink;
 use std::fmt;
 use std::pin::Pin;
@@ -37,7 +37,7 @@ pub trait SinkExt<Item>: Sink<Item> {
     where
         Self: Sized,
     {
-        PacedSink { sink: self, cost: one, held: None, permits: limiter.into().into() }
+        PacedSink { sink: self, cost: unit_cost, held: None, permits: limiter.into().into() }
     }
 }
 

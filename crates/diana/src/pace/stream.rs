@@ -1,7 +1,7 @@
 //! A paced stream.
 
 use super::item_permits::{ItemPermits, PaceLimiter};
-use super::one;
+use super::unit_cost;
 use futures_core::stream::{FusedStream, Stream};
 use std::fmt;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ pub trait StreamExt: Stream {
     where
         Self: Sized,
     {
-        PacedStream { stream: self, cost: one, held: None, permits: limiter.into().into() }
+        PacedStream { stream: self, cost: unit_cost, held: None, permits: limiter.into().into() }
     }
 }
 
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// It is terminated when its source is, not when a limit is exhausted, since that can be reset.
+/// The stream is terminated when its source is, not when a limit is exhausted, since that can be reset.
 impl<S, F> FusedStream for PacedStream<S, F>
 where
     S: FusedStream,

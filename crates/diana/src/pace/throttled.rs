@@ -154,7 +154,7 @@ impl<T> Throttled<T> {
 /// Bytes that were read and have not passed yet.
 struct ReadBuffer {
     permits: PacedPermits,
-    /// As long as the largest read so far; the first `filled` bytes are those of the last read.
+    /// The buffer, as long as the largest read so far; its first `filled` bytes are from the last read.
     buffer: Vec<u8>,
     filled: usize,
     passed: usize,

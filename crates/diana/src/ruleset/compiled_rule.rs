@@ -34,7 +34,7 @@ pub struct CompiledRule {
     simple: Option<(SimpleKey, Cost)>,
     /// The number of the first rule with the same key.
     same_key: u32,
-    /// What a request needs that it matches, for each of `limits`.
+    /// The needs of a request that it matches, for each of `limits`.
     needs: Vec<Needs>,
     /// Where the counts are stored: in this process, if all limits are local.
     counted_in: CountedIn,
@@ -87,22 +87,22 @@ const UNKNOWN_CLIENT_LOG: Quota = Quota::checked(1, Duration::from_secs(60), 1);
 const MAX_QUEUE: usize = 1_000;
 
 impl CompiledLimit {
-    fn new(own: &LimitRule, rule: &Rule, name: &str, known: Option<(&Self, &LimitRule)>) -> Self {
+    fn new(limit_rule: &LimitRule, rule: &Rule, name: &str, known: Option<(&Self, &LimitRule)>) -> Self {
         let limit = match known {
-            Some((known, before)) if before.configured == own.configured => known.limit.clone(),
-            Some((known, _)) => known.limit.changed_to(own.configured.clone()),
-            None => Limit::new(name, own.configured.clone()),
+            Some((known, before)) if before.configured == limit_rule.configured => known.limit.clone(),
+            Some((known, _)) => known.limit.changed_to(limit_rule.configured.clone()),
+            None => Limit::new(name, limit_rule.configured.clone()),
         };
         // A limit that delays requests has a queue of its own, so the wait needs no other bound.
-        let properties = own.configured.properties();
+        let properties = limit_rule.configured.properties();
         let max_wait = match rule.wait {
-            Some(wait) => MaxWait::up_to(wait.min(own.max_queue_wait(rule.queue))),
+            Some(wait) => MaxWait::up_to(wait.min(limit_rule.max_queue_wait(rule.queue))),
             None if properties.delays => MaxWait::FOREVER,
             None => MaxWait::NONE,
         };
         let is_returned = properties.is_released();
         let queue = queue_length(rule, &limit);
-        let is_bounded = properties.delays || own.max_queue_wait(rule.queue) < Duration::MAX;
+        let is_bounded = properties.delays || limit_rule.max_queue_wait(rule.queue) < Duration::MAX;
         let reserves = rule.wait.is_some() && limit.wait_mode() == WaitMode::Reserve && !is_bounded;
         let reserved = rule.queue.filter(|_| reserves).map(|queue| usize::try_from(queue).unwrap_or(usize::MAX));
         Self { limit, max_wait, is_returned, queue, reserved, counted_in: rule.counted_in }
@@ -127,22 +127,22 @@ impl CompiledRule {
     pub(super) fn new(rule: Rule, records_keys: RecordsKeys, known: Option<&Self>) -> Self {
         // A rule with another key or store starts with new counts.
         let known = known.filter(|known| known.rule.by == rule.by && known.rule.counted_in == rule.counted_in);
-        let own_known = known.map(|known| (&*known.limits[0], &*known.rule.limits));
-        let mut own = compile_limits(&rule, &rule.limits, &rule.name, own_known);
+        let known_limits = known.map(|known| (&*known.limits[0], &*known.rule.limits));
+        let mut rule_limits = compile_limits(&rule, &rule.limits, &rule.name, known_limits);
         if rule.adaptive {
             let known = known.filter(|known| known.rule.adaptive).and_then(|known| known.limits[0].last());
-            own.push(CompiledLimit::adaptive(&rule, &name_of(&rule.name, own.len()), known));
+            rule_limits.push(CompiledLimit::adaptive(&rule, &name_of(&rule.name, rule_limits.len()), known));
         }
-        let mut limits = vec![own.into_boxed_slice()];
+        let mut limits = vec![rule_limits.into_boxed_slice()];
         let mut overrides = HashMap::new();
-        for (index, own) in rule.overrides.iter().enumerate() {
-            let name = format!("{}@{}", rule.name, own.written);
+        for (index, key_override) in rule.overrides.iter().enumerate() {
+            let name = format!("{}@{}", rule.name, key_override.written);
             let before = known.and_then(|known| {
-                let index = *known.overrides.get(&own.key)? as usize;
+                let index = *known.overrides.get(&key_override.key)? as usize;
                 Some((&**known.limits.get(index)?, &*known.rule.overrides.get(index - 1)?.limits))
             });
-            overrides.insert(own.key.clone(), u32::try_from(index + 1).unwrap_or(0));
-            limits.push(compile_limits(&rule, &own.limits, &name, before).into_boxed_slice());
+            overrides.insert(key_override.key.clone(), u32::try_from(index + 1).unwrap_or(0));
+            limits.push(compile_limits(&rule, &key_override.limits, &name, before).into_boxed_slice());
         }
         let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
         let is_recordable = !rule.by.is_each_request();
@@ -188,12 +188,12 @@ impl CompiledRule {
         self.same_key = rule;
     }
 
-    /// Where its counts are stored: in this process, if all its limits are local.
+    /// Returns where its counts are stored: in this process, if all its limits are local.
     pub fn counted_in(&self) -> CountedIn {
         self.counted_in
     }
 
-    /// The rule as in the file.
+    /// Returns the rule as in the file.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
@@ -208,7 +208,7 @@ impl CompiledRule {
         self.limits.get(index as usize).map_or(&[], |limits| limits)
     }
 
-    /// The limit on the bytes of bodies, with one bucket per key. Bodies are charged chunk by chunk.
+    /// Returns the limit on the bytes of bodies, with one bucket per key. Bodies are charged chunk by chunk.
     pub fn bandwidth(&self) -> Option<&Limit> {
         self.bandwidth.as_ref()
     }
@@ -266,7 +266,7 @@ impl CompiledRule {
 
     /// Returns the counters of the matched requests.
     pub fn counted(&self) -> RuleCounts {
-        self.counters.all()
+        self.counters.read()
     }
 
     /// Counts the outcome of a request.
@@ -299,7 +299,7 @@ impl CompiledRule {
         self.keys.as_ref().map_or_else(TopKeys::default, |keys| keys.top(outcome, window, limit, now))
     }
 
-    /// Returns what was denied in the last minute that is over, if not all of it was to be logged at once; each minute
+    /// Returns the denials of the last minute that is over, if not all of them were to be logged at once; each minute
     /// once. Call it every few seconds: it also frees memory.
     pub fn denied_minute(&self, now: Timestamp) -> Option<DeniedMinute> {
         self.keys.as_ref()?.finish_minute(now).filter(|_| self.rule.log != LogLevel::Off)
@@ -321,17 +321,17 @@ impl CompiledRule {
     }
 
     /// Returns `true` if a request is in the rule's `allow` by all forms of its path.
-    pub(super) fn allows(&self, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
+    pub(super) fn allows(&self, view: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let Rule { allow, by, matches, .. } = &self.rule;
-        let other = |form| allow.contains(by, seen, &matches.view_of(seen, form));
-        !allow.is_empty() && allow.contains(by, seen, request) && seen.other_paths().all(other)
+        let contains = |form| allow.contains(by, view, &matches.view_of(view, form));
+        !allow.is_empty() && allow.contains(by, view, request) && view.other_paths().all(contains)
     }
 
     /// Returns `true` if a request is in the rule's `deny` by any form of its path.
-    fn denies(&self, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
+    fn denies(&self, view: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let Rule { deny, by, matches, .. } = &self.rule;
-        let other = |form| deny.may_contain(by, seen, &matches.view_of(seen, form));
-        !deny.is_empty() && (deny.may_contain(by, seen, request) || seen.other_paths().any(other))
+        let contains = |form| deny.may_contain(by, view, &matches.view_of(view, form));
+        !deny.is_empty() && (deny.may_contain(by, view, request) || view.other_paths().any(contains))
     }
 
     /// Adds the rule with the key and cost of one request whose host and path match, if nothing else must be checked and the
@@ -340,18 +340,18 @@ impl CompiledRule {
     /// It has the same result as [`Match::check`](diana_rules::matching::Match::check) and [`apply`](Self::apply), which most rules
     /// do not need.
     #[inline]
-    pub(super) fn apply_simple(&self, number: u32, request: &dyn Attributes, found: &mut Matches) -> bool {
+    pub(super) fn apply_simple(&self, number: u32, request: &dyn Attributes, matches: &mut Matches) -> bool {
         let Some((key, cost)) = &self.simple else { return false };
-        let key = match found.last_key {
+        let key = match matches.last_key {
             // Rules with the same `by` often follow each other.
             Some((same, range)) if same == self.same_key => range,
             _ => {
-                let start = found.keys.len();
-                if !key.write(request, &mut found.keys) {
+                let start = matches.keys.len();
+                if !key.write(request, &mut matches.keys) {
                     return false;
                 }
-                let range = KeyRange::new(start, found.keys.len());
-                found.last_key = Some((self.same_key, range));
+                let range = KeyRange::new(start, matches.keys.len());
+                matches.last_key = Some((self.same_key, range));
                 range
             }
         };
@@ -359,7 +359,7 @@ impl CompiledRule {
         let charged_at = ChargedAt::Request;
         let matched = MatchedRule { rule: number, limits: 0, cost: *cost, key, mode, counted_in, charged_at };
         // A simple rule has no overrides.
-        found.add_first(matched, self.needs_of(0));
+        matches.add_first(matched, self.needs_of(0));
         true
     }
 
@@ -367,34 +367,34 @@ impl CompiledRule {
     pub(super) fn apply(
         &self,
         number: u32,
-        seen: &RequestView<'_>,
+        view: &RequestView<'_>,
         subject: Subject,
         hits: Hits,
-        found: &mut Matches,
+        matches: &mut Matches,
     ) -> Expressions {
         let rule = &self.rule;
-        let view = rule.matches.view(seen);
-        let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
+        let rule_view = rule.matches.view(view);
+        let request: &dyn Attributes = if self.needs_view { &rule_view } else { view.request };
         let mut expressions = Expressions::Succeeded;
-        if self.allows(seen, request) {
+        if self.allows(view, request) {
             return expressions;
         }
-        if self.denies(seen, request) {
-            let start = found.keys.len();
-            // Only for the log: the request is denied, whether it has a key or not.
-            let _ = rule.by.key(request, &mut found.keys);
-            found.deny(number, DenyReason::Listed, start);
+        if self.denies(view, request) {
+            let start = matches.keys.len();
+            // The key is only for the log: the request is denied even without one.
+            let _ = rule.by.key(request, &mut matches.keys);
+            matches.deny(number, DenyReason::Listed, start);
             return expressions;
         }
-        let start = found.keys.len();
+        let start = matches.keys.len();
         if subject == Subject::Call && rule.missing != Missing::Deny {
-            if rule.by.key_of_call(request, &mut found.keys) == KeyExpressions::Failed {
+            if rule.by.key_of_call(request, &mut matches.keys) == KeyExpressions::Failed {
                 expressions = Expressions::Failed;
             }
             if request.ip().is_none() && rule.by.has_address() {
                 self.warn_of_unknown_client("set it around the call, with `Caller::with_ip` and `Caller::scope`");
             }
-        } else if let Err(missing) = rule.by.key(request, &mut found.keys) {
+        } else if let Err(missing) = rule.by.key(request, &mut matches.keys) {
             // Requests whose expression fails share one count, so that a client can't evade the rule with a failing
             // expression.
             if missing.is_failure() {
@@ -408,12 +408,12 @@ impl CompiledRule {
                 );
             }
             // An invalid token is not a missing token: the upstream may accept it.
-            let is_counted = missing.is_doubt() && rule.by.doubtful_key(request, &mut found.keys).is_ok();
+            let is_counted = missing.is_doubt() && rule.by.doubtful_key(request, &mut matches.keys).is_ok();
             match rule.missing {
                 Missing::Skip if !missing.is_failure() && !is_counted => return expressions,
                 Missing::Deny => {
-                    found.keys.truncate(start);
-                    found.deny(number, DenyReason::Missing, start);
+                    matches.keys.truncate(start);
+                    matches.deny(number, DenyReason::Missing, start);
                     return expressions;
                 }
                 // No other key is empty, so this one is unique.
@@ -434,13 +434,13 @@ impl CompiledRule {
                 }
                 // The request is denied, so that a client can't lower its cost with a failing expression.
                 (Err(_), None) => {
-                    found.keys.truncate(start);
-                    found.deny(number, DenyReason::Cost, start);
+                    matches.keys.truncate(start);
+                    matches.deny(number, DenyReason::Cost, start);
                     return Expressions::Failed;
                 }
             },
         };
-        self.add(number, start, cost.and_then(|cost| hits.times(cost)), found);
+        self.add(number, start, cost.and_then(|cost| hits.times(cost)), matches);
         expressions
     }
 
@@ -453,29 +453,29 @@ impl CompiledRule {
     }
 
     /// Adds the rule with this key and cost (`None`: free).
-    pub(super) fn apply_key(&self, number: u32, key: &[u8], cost: Option<Cost>, found: &mut Matches) {
-        let start = found.keys.len();
-        found.keys.extend_from_slice(key);
-        self.add(number, start, cost, found);
+    pub(super) fn apply_key(&self, number: u32, key: &[u8], cost: Option<Cost>, matches: &mut Matches) {
+        let start = matches.keys.len();
+        matches.keys.extend_from_slice(key);
+        self.add(number, start, cost, matches);
     }
 
     /// Adds the rule with the key that begins at `start`.
     #[inline]
-    fn add(&self, number: u32, start: usize, cost: Option<Cost>, found: &mut Matches) {
-        let key = KeyRange::new(start, found.keys.len());
+    fn add(&self, number: u32, start: usize, cost: Option<Cost>, matches: &mut Matches) {
+        let key = KeyRange::new(start, matches.keys.len());
         if let Some(rule) = self.charges {
             if let Some(cost) = cost.filter(|cost| *cost != Cost::ZERO) {
-                found.add_charge(ChargedRule { rule, by: number, cost, mode: self.rule.mode, key });
+                matches.add_charge(ChargedRule { rule, by: number, cost, mode: self.rule.mode, key });
             }
             return;
         }
-        let limits = self.limits_of(&found.keys[start..]);
+        let limits = self.limits_of(&matches.keys[start..]);
         let charged_at = ChargedAt::of(self.rule.count.as_ref());
         let (mode, counted_in) = (self.rule.mode, self.counted_in);
         let applied = |cost| MatchedRule { rule: number, limits, cost, key, mode, counted_in, charged_at };
         match cost {
-            Some(cost) => found.add(applied(cost), self.needs_of(limits)),
-            None => found.add_free(applied(Cost::ONE), Needs::STATUS.only_if(self.rule.count.is_some())),
+            Some(cost) => matches.add(applied(cost), self.needs_of(limits)),
+            None => matches.add_free(applied(Cost::ONE), Needs::STATUS.only_if(self.rule.count.is_some())),
         }
     }
 
@@ -485,7 +485,7 @@ impl CompiledRule {
     }
 }
 
-/// Returns what a request needs that matches a rule, and these of its limits.
+/// Returns the needs of a request that matches a rule, and these of its limits.
 fn needs(rule: &Rule, counted_in: CountedIn, limits: &[CompiledLimit]) -> Needs {
     let has = |is_so: fn(&CompiledLimit) -> bool| limits.iter().any(is_so);
     [
@@ -521,9 +521,9 @@ fn simple(rule: &Rule) -> Option<(SimpleKey, Cost)> {
 /// When the keys of requests are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordsKeys {
-    /// Always.
+    /// Keys are always recorded.
     Always,
-    /// Only for the log.
+    /// Keys are recorded only for the log.
     ForLog,
 }
 
@@ -539,9 +539,9 @@ pub(super) enum Subject {
 /// How many requests a request stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hits {
-    /// As many, to charge them. If there are none, nothing is asked.
+    /// The number of requests to charge. If it is 0, no limit is queried.
     Charge(u64),
-    /// As many, to peek. If there are none, the question is whether the limit is exceeded.
+    /// The number of requests to peek. If it is 0, the query is whether the limit is exceeded.
     Peek(u64),
 }
 
@@ -575,7 +575,7 @@ pub(super) enum Expressions {
     Failed,
 }
 
-/// The limit on the bytes of bodies; the existing limit is kept or changed.
+/// Returns the limit on the bytes of bodies; the existing limit is kept or changed.
 fn bandwidth(rule: &Rule, known: Option<&CompiledRule>) -> Option<Limit> {
     let rate = rule.bandwidth.as_ref()?.rate;
     let before = known.and_then(|known| Some((known.bandwidth.as_ref()?, known.rule.bandwidth.as_ref()?.rate)));
@@ -603,14 +603,14 @@ fn compile_limits(
     let (known, before) = known.unwrap_or((&[], &[]));
     let pairs = match rule.counted_in {
         CountedIn::Local => previous_limits::closest(limits, before),
-        // In the shared store, a limit is identified by its name, which contains its position.
+        // The shared store identifies a limit by its name, which contains its position.
         CountedIn::Shared => previous_limits::by_index(limits, before),
     };
-    let each = limits.iter().enumerate().zip(pairs).map(|((index, own), pair)| {
+    let compiled = limits.iter().enumerate().zip(pairs).map(|((index, limit), pair)| {
         let before = pair.and_then(|pair| Some((known.get(pair)?, before.get(pair)?)));
-        CompiledLimit::new(own, rule, &name_of(name, index), before)
+        CompiledLimit::new(limit, rule, &name_of(name, index), before)
     });
-    each.collect()
+    compiled.collect()
 }
 
 fn name_of(rule: &str, index: usize) -> String {

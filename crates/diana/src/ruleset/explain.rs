@@ -13,8 +13,8 @@ use diana_rules::rule::{CostOf, Missing};
 pub struct Explained {
     /// The result of each rule, by its index.
     pub rules: Vec<ExplainedRule>,
-    /// The same result as of [`RuleSet::find`], but without the index: every rule was evaluated.
-    pub found: Matches,
+    /// The result of [`RuleSet::find`], without the index: every rule was evaluated.
+    pub matches: Matches,
 }
 
 /// The result of a rule for a request.
@@ -63,34 +63,34 @@ impl RuleSet {
         let mut explained = Explained::default();
         let normalised = Normalised(request);
         let identified = self.identity.of(&normalised);
-        let seen = RequestView::new(&identified, NeededAttributes::ALL);
+        let view = RequestView::new(&identified, NeededAttributes::ALL);
         for (number, compiled) in self.rules.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let rule = compiled.rule();
-            let when = match rule.matches.check(&seen, IndexedMatch::None) {
+            let when = match rule.matches.check(&view, IndexedMatch::None) {
                 Ok(when) => when,
                 Err(mismatch) => {
                     explained.rules.push(ExplainedRule::NoMatch(mismatch));
                     continue;
                 }
             };
-            let view = rule.matches.view(&seen);
-            let is_allowed = compiled.allows(&seen, &view);
-            compiled.apply(number, &seen, Subject::Request, Hits::Charge(request.hits()), &mut explained.found);
+            let rule_view = rule.matches.view(&view);
+            let is_allowed = compiled.allows(&view, &rule_view);
+            compiled.apply(number, &view, Subject::Request, Hits::Charge(request.hits()), &mut explained.matches);
             let is_denied =
-                |why| explained.found.denied().iter().any(|denied| (denied.rule, denied.why) == (number, why));
+                |why| explained.matches.denied().iter().any(|denied| (denied.rule, denied.why) == (number, why));
             let (is_listed, is_denied_for_cost) = (is_denied(DenyReason::Listed), is_denied(DenyReason::Cost));
             let cost_failed = match &rule.cost {
-                CostOf::Expression(expression) => expression.count(&view).err(),
+                CostOf::Expression(expression) => expression.count(&rule_view).err(),
                 CostOf::Request | CostOf::Fixed(_) => None,
             };
             let is_counted = explained.applied(number).is_some();
-            let charged = explained.found.charged().iter().find(|charged| charged.by == number);
+            let charged = explained.matches.charged().iter().find(|charged| charged.by == number);
             if let (Some(charged), Some(name)) = (charged, &rule.charges) {
                 explained.rules.push(ExplainedRule::Charges { rule: name.clone(), cost: charged.cost });
                 continue;
             }
-            explained.rules.push(match (rule.by.key(&view, &mut KeyBytes::new()), cost_failed) {
+            explained.rules.push(match (rule.by.key(&rule_view, &mut KeyBytes::new()), cost_failed) {
                 _ if is_allowed => ExplainedRule::Allowed,
                 _ if is_listed => ExplainedRule::Listed,
                 (_, Some(why)) if is_denied_for_cost => ExplainedRule::CostFailed { why },
@@ -112,6 +112,6 @@ impl RuleSet {
 impl Explained {
     /// Returns the match of a rule, if it counts the request.
     pub fn applied(&self, rule: u32) -> Option<&MatchedRule> {
-        self.found.matched().iter().find(|applied| applied.rule == rule)
+        self.matches.matched().iter().find(|applied| applied.rule == rule)
     }
 }

@@ -15,7 +15,7 @@ pub struct Matches {
     uncharged: Vec<MatchedRule>,
     denied: Vec<DeniedBy>,
     charged: Vec<ChargedRule>,
-    /// If several requests are decided together: the matches of each.
+    /// The matches of each request, if several are decided together.
     parts: Vec<PartMatches>,
     pub(super) keys: KeyBytes,
     /// The last simple key of the request: the number of its `by`, and its position.
@@ -100,7 +100,7 @@ pub struct ChargedRule {
     pub by: u32,
     /// The cost of the request.
     pub cost: Cost,
-    /// Whether it is charged, or the rule that charges it only counts requests.
+    /// The mode of the rule that charges it: a shadow rule only counts requests.
     pub mode: Mode,
     pub(super) key: KeyRange,
 }
@@ -164,29 +164,29 @@ impl fmt::Display for Resource {
 }
 
 impl Matches {
-    /// The rules that count the request, in the order of the file.
+    /// Returns the rules that count the request, in the order of the file.
     pub fn matched(&self) -> &[MatchedRule] {
         &self.matched
     }
 
-    /// What the decision needs.
+    /// Returns the needs of the decision.
     #[inline]
     pub fn needs(&self) -> Needs {
         self.needs
     }
 
-    /// The rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
+    /// Returns the rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
     /// actual cost turns out to be higher. Their `cost` is meaningless.
     pub fn uncharged(&self) -> &[MatchedRule] {
         &self.uncharged
     }
 
-    /// The rules that deny the request regardless of their counts.
+    /// Returns the rules that deny the request regardless of their counts.
     pub fn denied(&self) -> &[DeniedBy] {
         &self.denied
     }
 
-    /// The rules that the request charges.
+    /// Returns the rules that the request charges.
     pub fn charged(&self) -> &[ChargedRule] {
         &self.charged
     }

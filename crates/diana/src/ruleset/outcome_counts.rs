@@ -105,7 +105,7 @@ impl Counters {
         self.wait_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    pub(super) fn all(&self) -> RuleCounts {
+    pub(super) fn read(&self) -> RuleCounts {
         let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RuleCounts {
             allowed: number(&self.allowed),

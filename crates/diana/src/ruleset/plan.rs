@@ -3,7 +3,7 @@
 
 use super::matches::Matches;
 
-/// What the decision about a request needs, besides limits of this process. A set.
+/// The set of what a decision needs besides limits of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs(u16);
 
@@ -35,7 +35,7 @@ impl Needs {
     /// Several requests that are decided together.
     pub const PARTS: Self = Self(1 << 12);
 
-    /// Needs that take more steps than asking limits of this process, whatever the state of the engine is.
+    /// Needs that take more steps than asking limits of this process, in any state of the engine.
     const STEPS: Self = Self(Self::SHADOW.0 | Self::LOAD.0 | Self::LOOK.0 | Self::DENIAL.0 | Self::CHARGES.0);
     /// Needs with entries in lists that most requests leave empty.
     pub(super) const LISTS: Self = Self(Self::DENIAL.0 | Self::CHARGES.0 | Self::UNCHARGED.0 | Self::PARTS.0);
@@ -64,13 +64,13 @@ impl Needs {
 /// How a request is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// It is granted: no rule counts it.
+    /// The request is granted: no rule counts it.
     Nothing,
-    /// By one limit of this process.
+    /// One limit of this process decides.
     OneLimit,
-    /// By several limits of this process, all or nothing.
+    /// Several limits of this process decide, all or nothing.
     Limits,
-    /// In several steps: the shared store, queues, shadow rules.
+    /// Several steps decide: the shared store, queues, shadow rules.
     Steps,
 }
 

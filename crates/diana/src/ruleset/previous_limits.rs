@@ -16,8 +16,8 @@ pub(super) fn closest(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<
     ];
     for is_same in same {
         for (limit, pair) in limits.iter().zip(&mut pairs).filter(|(_, pair)| pair.is_none()) {
-            let found = before.iter().zip(&is_free).position(|(known, is_free)| *is_free && is_same(limit, known));
-            if let Some(index) = found {
+            let previous = before.iter().zip(&is_free).position(|(known, is_free)| *is_free && is_same(limit, known));
+            if let Some(index) = previous {
                 is_free[index] = false;
                 *pair = Some(index);
             }

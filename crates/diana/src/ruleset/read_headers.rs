@@ -9,7 +9,7 @@ use hashbrown::HashSet;
 
 /// The characters that services write as one.
 const SEPARATORS: [char; 3] = ['-', '_', '.'];
-/// Those that are seldom in the name of a header.
+/// The separators that are seldom in the name of a header.
 const OTHERS: [char; 2] = ['_', '.'];
 
 /// The headers that rules and `identity` read.

@@ -27,7 +27,7 @@ pub enum RuleNotCallable {
 }
 
 impl RuleSet {
-    /// Finds one rule by its name, and the key and cost of a call. Clears `found` first.
+    /// Finds one rule by its name, and the key and cost of a call. Clears `matches` first.
     ///
     /// A rule for requests applies to every call that names it, regardless of its `match`. For a rule for calls
     /// (`match: {call: ...}`), the rest of its `match` selects the calls.
@@ -53,13 +53,13 @@ impl RuleSet {
     /// let document = Document::new("diana.yaml", "rules: [{name: sms, match: {call: phone}, by: phone, limit: 1/min}]");
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
     ///
-    /// let mut found = Matches::default();
-    /// rules.find_named("sms", &Call("555-1234"), Purpose::Charge, &mut found).unwrap();
-    /// assert_eq!(found.key(&found.matched()[0]), b"555-1234");
-    /// found.clear();
-    /// rules.find(&[&Call("555-1234")], Purpose::Charge, &mut found); // a request does not match it
-    /// assert!(found.matched().is_empty());
-    /// assert_eq!(rules.find_named("mms", &Call(""), Purpose::Charge, &mut found).unwrap_err().to_string(), "unknown rule `mms`");
+    /// let mut matches = Matches::default();
+    /// rules.find_named("sms", &Call("555-1234"), Purpose::Charge, &mut matches).unwrap();
+    /// assert_eq!(matches.key(&matches.matched()[0]), b"555-1234");
+    /// matches.clear();
+    /// rules.find(&[&Call("555-1234")], Purpose::Charge, &mut matches); // a request does not match it
+    /// assert!(matches.matched().is_empty());
+    /// assert_eq!(rules.find_named("mms", &Call(""), Purpose::Charge, &mut matches).unwrap_err().to_string(), "unknown rule `mms`");
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn find_named(
@@ -67,9 +67,9 @@ impl RuleSet {
         name: &str,
         call: &dyn Attributes,
         purpose: Purpose,
-        found: &mut Matches,
+        matches: &mut Matches,
     ) -> Result<(), RuleNotCallable> {
-        found.clear();
+        matches.clear();
         let unknown = || RuleNotCallable::Unknown { rule: name.to_owned() };
         let number = *self.by_name.get(name).ok_or_else(unknown)?;
         let rule = self.rule(number).ok_or_else(unknown)?;
@@ -85,9 +85,9 @@ impl RuleSet {
         }
         let hits = Hits::of(call, purpose);
         let call = PassedIdentity { request: call, identity: &self.identity, identified: None };
-        let seen = RequestView::new(&call, NeededAttributes::default());
-        let Ok(when) = rule.rule().matches.check_call(&seen) else { return Ok(()) };
-        let failed = rule.apply(number, &seen, Subject::Call, hits, found) == Expressions::Failed;
+        let view = RequestView::new(&call, NeededAttributes::default());
+        let Ok(when) = rule.rule().matches.check_call(&view) else { return Ok(()) };
+        let failed = rule.apply(number, &view, Subject::Call, hits, matches) == Expressions::Failed;
         if failed || when == When::Failed {
             rule.count_failure();
         }

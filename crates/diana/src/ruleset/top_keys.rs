@@ -59,7 +59,7 @@ impl KeyOutcome {
     const COUNT: usize = 3;
 }
 
-/// What was denied in a minute.
+/// The denials of a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeniedMinute {
@@ -101,7 +101,7 @@ struct LastDenied {
     text: [u8; MAX_TEXT],
 }
 
-/// No key is that long.
+/// A length that no key has.
 const NO_KEY: usize = usize::MAX;
 
 impl LastDenied {
@@ -264,7 +264,7 @@ impl Lists {
             let first = self.minute * PERIODS_OF_MINUTE;
             let denied = self.windows[KeyOutcome::Denied as usize].as_ref();
             let heaviest = denied.and_then(|windows| windows.heaviest(first..first + PERIODS_OF_MINUTE));
-            // A minute that nobody has asked for yet is added to this one.
+            // A minute that was not read yet is added to this one.
             let before = self.finished.take().map_or(0, |before| before.denied);
             self.finished = Some(DeniedMinute { denied: before + self.denied, heaviest });
         }
@@ -339,7 +339,7 @@ mod tests {
                     }
                     Step::Top => {
                         for window in [Window::Minute, Window::Hour] {
-                            let top = |of: &KeyRecorder| of.top(KeyOutcome::Denied, window, 10, now);
+                            let top = |recorder: &KeyRecorder| recorder.top(KeyOutcome::Denied, window, 10, now);
                             prop_assert_eq!(top(&fast), top(&plain));
                         }
                     }

@@ -35,9 +35,9 @@ fn call(arguments: &'static [(&'static str, &'static str)]) -> Call {
 
 /// The key of a call, in bytes.
 fn key_bytes(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
-    let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
-    rules.find_named(rule, call, Purpose::Charge, &mut found).unwrap();
-    found.key(&found.matched()[0]).to_vec()
+    let (rules, mut matches) = (RuleSet::new(&good(yaml)), Matches::default());
+    rules.find_named(rule, call, Purpose::Charge, &mut matches).unwrap();
+    matches.key(&matches.matched()[0]).to_vec()
 }
 
 /// The same, human-readable.
@@ -47,12 +47,12 @@ fn shown(yaml: &str, rule: &str, call: &Call) -> String {
 
 /// The key of the one rule that counts the call; else why there is none.
 fn key(yaml: &str, rule: &str, call: &Call) -> String {
-    let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
-    if let Err(unknown) = rules.find_named(rule, call, Purpose::Charge, &mut found) {
+    let (rules, mut matches) = (RuleSet::new(&good(yaml)), Matches::default());
+    if let Err(unknown) = rules.find_named(rule, call, Purpose::Charge, &mut matches) {
         return unknown.to_string();
     }
-    match (found.matched(), found.denied()) {
-        ([applied], []) => String::from_utf8_lossy(found.key(applied)).into_owned(),
+    match (matches.matched(), matches.denied()) {
+        ([applied], []) => String::from_utf8_lossy(matches.key(applied)).into_owned(),
         ([], [denied]) => format!("denied: {:?}", denied.why),
         ([], []) => "not counted".to_owned(),
         more => panic!("{more:?}"),
@@ -132,9 +132,9 @@ fn a_call_must_match_the_rest_of_its_rule() {
         "not counted"
     );
 
-    let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
-    rules.find_named("some", &Call { arguments: &[("size", "7")], ip: local }, Purpose::Charge, &mut found).unwrap();
-    assert_eq!(found.matched()[0].cost.get(), 7);
+    let (rules, mut matches) = (RuleSet::new(&good(FILE)), Matches::default());
+    rules.find_named("some", &Call { arguments: &[("size", "7")], ip: local }, Purpose::Charge, &mut matches).unwrap();
+    assert_eq!(matches.matched()[0].cost.get(), 7);
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn rejects_arguments_that_the_rule_does_not_list() {
 
 #[test]
 fn requests_do_not_match_rules_for_calls() {
-    let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
-    rules.find(&[&call(&[("phone", "555"), ("account", "alice"), ("size", "1")])], Purpose::Charge, &mut found);
-    let names = found.matched().iter().map(|applied| rules.rule(applied.rule).unwrap().rule().name.as_str());
+    let (rules, mut matches) = (RuleSet::new(&good(FILE)), Matches::default());
+    rules.find(&[&call(&[("phone", "555"), ("account", "alice"), ("size", "1")])], Purpose::Charge, &mut matches);
+    let names = matches.matched().iter().map(|applied| rules.rule(applied.rule).unwrap().rule().name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["everyone"]);
     let explained = rules.explain(&call(&[]));
     assert_eq!(format!("{:?}", explained.rules[1]), "NoMatch(Call)");

@@ -56,19 +56,19 @@ fn rules(text: &str) -> RuleSet {
 
 /// Returns the names and keys of the rules that count a request.
 fn matched(rules: &RuleSet, request: &Descriptor) -> Vec<String> {
-    let mut found = Matches::default();
-    rules.find(&[request], Purpose::Charge, &mut found);
+    let mut matches = Matches::default();
+    rules.find(&[request], Purpose::Charge, &mut matches);
     let explained = rules.explain(request);
-    let shown = |found: &Matches| {
-        let each = found.matched().iter().map(|matched| {
+    let shown = |matches: &Matches| {
+        let each = matches.matched().iter().map(|matched| {
             let name = &rules.rule(matched.rule).unwrap().rule().name;
-            format!("{name}={}", String::from_utf8_lossy(found.key(matched)))
+            format!("{name}={}", String::from_utf8_lossy(matches.key(matched)))
         });
         each.collect::<Vec<_>>()
     };
     // The index finds what checking each rule finds.
-    assert_eq!(shown(&found).len(), explained.found.matched().len());
-    shown(&found)
+    assert_eq!(shown(&matches).len(), explained.matches.matched().len());
+    shown(&matches)
 }
 
 const RULES: &str = "
@@ -129,20 +129,20 @@ rules:
 }
 
 fn matched_without_explain(rules: &RuleSet, request: &Descriptor) -> Vec<String> {
-    let mut found = Matches::default();
-    rules.find(&[request], Purpose::Charge, &mut found);
+    let mut matches = Matches::default();
+    rules.find(&[request], Purpose::Charge, &mut matches);
     let name = |number| &rules.rule(number).unwrap().rule().name;
-    let each = found.matched().iter();
-    each.map(|matched| format!("{}={}", name(matched.rule), String::from_utf8_lossy(found.key(matched)))).collect()
+    let each = matches.matched().iter();
+    each.map(|matched| format!("{}={}", name(matched.rule), String::from_utf8_lossy(matches.key(matched)))).collect()
 }
 
 #[test]
 fn hits_multiply_the_cost() {
     let rules = rules("rules: [{name: one, limit: 9/h}, {name: five, limit: 9/h, cost: 5}]");
     let costs = |hits: u64, peek: bool| {
-        let (mut found, request) = (Matches::default(), Descriptor { hits, ..Descriptor::new("shop", &[]) });
-        rules.find(&[&request], if peek { Purpose::Peek } else { Purpose::Charge }, &mut found);
-        found.matched().iter().map(|matched| matched.cost.get()).collect::<Vec<_>>()
+        let (mut matches, request) = (Matches::default(), Descriptor { hits, ..Descriptor::new("shop", &[]) });
+        rules.find(&[&request], if peek { Purpose::Peek } else { Purpose::Charge }, &mut matches);
+        matches.matched().iter().map(|matched| matched.cost.get()).collect::<Vec<_>>()
     };
     assert_eq!([costs(1, false), costs(3, false)], [[1, 5], [3, 15]]);
     assert_eq!(costs(u64::MAX, false), [Cost::MAX.get(); 2]);
@@ -157,16 +157,16 @@ fn a_rule_that_matches_several_requests_with_the_same_key_is_charged_once() {
     let (one, other) =
         (Descriptor::new("d", &[("k", "a")]), Descriptor { hits: 7, ..Descriptor::new("d", &[("k", "a")]) });
     let (third, bad) = (Descriptor::new("d", &[("k", "b")]), Descriptor::new("d", &[("k", "bad")]));
-    let mut found = Matches::default();
-    rules.find(&[&one, &other, &third, &bad], Purpose::Charge, &mut found);
-    let keys = found.matched().iter().map(|matched| (matched.rule, found.key(matched), matched.cost.get()));
+    let mut matches = Matches::default();
+    rules.find(&[&one, &other, &third, &bad], Purpose::Charge, &mut matches);
+    let keys = matches.matched().iter().map(|matched| (matched.rule, matches.key(matched), matched.cost.get()));
     let keys = keys.collect::<Vec<_>>();
     assert_eq!(keys, [(0, &b""[..], 7), (1, b"a", 7), (2, b"a", 7), (1, b"b", 1), (2, b"b", 1), (1, b"bad", 1)]);
-    let matched_by = |request| (0..6).filter(|index| found.is_matched_by(request, *index)).collect::<Vec<_>>();
+    let matched_by = |request| (0..6).filter(|index| matches.is_matched_by(request, *index)).collect::<Vec<_>>();
     assert_eq!([matched_by(0), matched_by(1)], [[0, 1, 2], [0, 1, 2]]);
     assert_eq!((matched_by(2), matched_by(3)), (vec![0, 3, 4], vec![0, 5]));
     assert!(matched_by(4).is_empty());
-    assert_eq!([0, 1, 2, 3].map(|part| found.denied_of(part).len()), [0, 0, 0, 1]);
+    assert_eq!([0, 1, 2, 3].map(|part| matches.denied_of(part).len()), [0, 0, 0, 1]);
 }
 
 #[test]
@@ -175,10 +175,10 @@ fn a_rule_with_charges_names_a_rule_and_has_its_key() {
         "rules: [{name: tokens, by: descriptor(key), limit: 9/h}, {name: used, match: {descriptor: {done: }}, charges: tokens, cost: 2}]",
     );
     let request = Descriptor { hits: 3, ..Descriptor::new("llm", &[("done", ""), ("key", "k")]) };
-    let mut found = Matches::default();
-    rules.find(&[&request], Purpose::Charge, &mut found);
-    let [charged] = found.charged() else { panic!("{found:?}") };
-    assert_eq!((charged.rule, charged.by, charged.cost.get(), found.charged_key(charged)), (0, 1, 6, &b"k"[..]));
+    let mut matches = Matches::default();
+    rules.find(&[&request], Purpose::Charge, &mut matches);
+    let [charged] = matches.charged() else { panic!("{matches:?}") };
+    assert_eq!((charged.rule, charged.by, charged.cost.get(), matches.charged_key(charged)), (0, 1, 6, &b"k"[..]));
     assert!(
         rules.explain(&request).rules.iter().any(|rule| format!("{rule:?}").contains("Charges { rule: \"tokens\""))
     );

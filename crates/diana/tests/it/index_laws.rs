@@ -132,22 +132,22 @@ proptest! {
         let document = Document::new("diana.yaml", text.clone());
         let file = RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"));
         let rules = RuleSet::new(&file);
-        let mut found = Matches::default();
+        let mut matches = Matches::default();
         for request in requests {
-            found.clear();
-            rules.find(&[&request], Purpose::Charge, &mut found);
-            let indexed = found.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
-            let explained = rules.explain(&request).found;
+            matches.clear();
+            rules.find(&[&request], Purpose::Charge, &mut matches);
+            let indexed = matches.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
+            let explained = rules.explain(&request).matches;
             let scanned = explained.matched().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             prop_assert_eq!(indexed, scanned, "{:?} by\n{}", request, text);
             // A peek takes no shortcut for simple rules.
             let mut peeked = Matches::default();
             rules.find(&[&request], Purpose::Peek, &mut peeked);
-            let shown = |found: &Matches| {
-                let all = found.matched().iter().map(|applied| (applied.clone(), found.key(applied).to_vec()));
+            let shown = |matches: &Matches| {
+                let all = matches.matched().iter().map(|applied| (applied.clone(), matches.key(applied).to_vec()));
                 all.map(|(applied, key)| format!("{} {:?} {:?} {key:?}", applied.rule, applied.cost, applied.mode)).collect::<Vec<_>>()
             };
-            prop_assert_eq!((shown(&found), found.needs()), (shown(&peeked), peeked.needs()));
+            prop_assert_eq!((shown(&matches), matches.needs()), (shown(&peeked), peeked.needs()));
         }
     }
 }
@@ -161,10 +161,10 @@ fn rules(text: &str) -> RuleSet {
 fn counted(rules: &RuleSet, path: &str, other_paths: &[&str]) -> Option<Vec<String>> {
     let other_paths = other_paths.iter().map(|path| (*path).to_owned()).collect();
     let request = Ambiguous { request: SyntheticRequest::new("GET", path), other_paths };
-    let mut found = Matches::default();
-    rules.find(&[&request], Purpose::Charge, &mut found);
-    let key = |applied| String::from_utf8_lossy(found.key(applied)).into_owned();
-    found.denied().is_empty().then(|| found.matched().iter().map(key).collect())
+    let mut matches = Matches::default();
+    rules.find(&[&request], Purpose::Charge, &mut matches);
+    let key = |applied| String::from_utf8_lossy(matches.key(applied)).into_owned();
+    matches.denied().is_empty().then(|| matches.matched().iter().map(key).collect())
 }
 
 /// A path with several forms is limited by every form, denied by any, and exempt only by all of them.

@@ -16,13 +16,13 @@ rules:
 
 /// A shared store that can fail, or never respond.
 #[derive(Clone, Default)]
-struct Shared {
+struct FaultyStore {
     counts: Arc<MemoryStore>,
     fails: Arc<AtomicBool>,
     hangs: Arc<AtomicBool>,
 }
 
-impl Shared {
+impl FaultyStore {
     async fn respond<T>(&self, run: impl FnOnce(&MemoryStore) -> T) -> Result<T, StoreError> {
         if self.hangs.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
@@ -34,7 +34,7 @@ impl Shared {
     }
 }
 
-impl Store for Shared {
+impl Store for FaultyStore {
     async fn query(&self, asks: &[Ask<'_>], now: Timestamp, query: Query<'_>) -> Result<Decision, StoreError> {
         self.respond(|counts| LocalStore::query(counts, asks, now, query)).await
     }
@@ -44,8 +44,8 @@ impl Store for Shared {
     }
 }
 
-fn engine(text: &str) -> (Engine, Shared, ManualClock) {
-    let (file, shared, clock) = (file(text), Shared::default(), clock());
+fn engine(text: &str) -> (Engine, FaultyStore, ManualClock) {
+    let (file, shared, clock) = (file(text), FaultyStore::default(), clock());
     (EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, shared.clone()), shared, clock)
 }
 

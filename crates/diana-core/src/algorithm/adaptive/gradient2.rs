@@ -201,7 +201,7 @@ impl Gradient2 {
         }
     }
 
-    /// The next step down from a limit with this latency.
+    /// Returns the next step down from a limit with this latency.
     fn step(&self, now: Timestamp, limit: f64, latency: f64) -> Probe {
         let limit = (limit * PROBE_FACTOR).max(float(self.min));
         Probe { started: now, limit, latency_before: latency, seconds: 0.0, answered: 0 }
@@ -235,7 +235,7 @@ impl Gradient2 {
 }
 
 impl Gradient2State {
-    /// The maximum number in flight.
+    /// Returns the maximum number in flight.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between the bounds, which are counts")]
     pub fn limit(&self) -> u64 {
         (self.probe.map_or(self.limit, |probe| probe.limit) as u64).max(1)
@@ -279,7 +279,7 @@ impl Gradient2State {
     }
 }
 
-/// The longer of `time` and `seconds`.
+/// Returns the longer of `time` and `seconds`.
 fn at_least(time: Duration, seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).map_or(time, |seconds| seconds.max(time))
 }

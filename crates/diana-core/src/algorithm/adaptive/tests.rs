@@ -171,7 +171,7 @@ fn a_steady_service_below_its_capacity_denies_nothing() {
         let measured = simulation.run(rate, 600.0);
         assert_eq!(measured.denied, 0.0, "{millis} ms, {} answered", measured.answered);
     }
-    // The same with random arrivals, up to 45 at a time: denied until the limit has grown, and no longer.
+    // Random arrivals, up to 45 at a time, are denied until the limit has grown, and no longer.
     for (millis, rate) in [(300, 60.0), (2_000, 15.0)] {
         let mut simulation = Simulation::new(60, ms(millis));
         simulation.run(rate, 120.0);

@@ -40,7 +40,7 @@ fn parse_any(argument: &[u8]) -> Result<i64, ClThrottleError> {
     number.ok_or_else(|| ClThrottleError::NotAnInteger(echo(argument)))
 }
 
-/// An argument in an error message, as redis-cell shows it: up to the first NUL, with line breaks as blanks, without
+/// Returns an argument in an error message, as redis-cell shows it: up to the first NUL, with line breaks as blanks, without
 /// those at the end.
 #[cold]
 fn echo(argument: &[u8]) -> String {

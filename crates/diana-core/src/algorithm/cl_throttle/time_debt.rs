@@ -16,7 +16,7 @@ pub struct TimeDebt;
 /// The state of a key of a [`TimeDebt`]: until when it is paid for, and when it expires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeDebtState {
-    /// In nanoseconds.
+    /// The time in nanoseconds.
     paid_until: u64,
     /// The last millisecond of the key: like Redis, this truncates the present and the debt to whole milliseconds, and
     /// so forgets a debt of less than one.
@@ -24,7 +24,7 @@ pub struct TimeDebtState {
 }
 
 impl TimeDebtState {
-    /// The debt at `now`.
+    /// Returns the debt at `now`.
     pub fn debt(&self, now: Timestamp) -> Duration {
         Duration::from_nanos(self.nanos(now))
     }
@@ -59,7 +59,7 @@ impl Algorithm for TimeDebt {
         TimeDebtState::default()
     }
 
-    /// Adds `cost` nanoseconds to the debt, whatever it is.
+    /// Adds `cost` nanoseconds to the debt, even over the limit.
     fn take(&self, state: &mut TimeDebtState, now: Timestamp, cost: Cost, _max_wait: MaxWait) -> Outcome {
         self.charge(state, now, cost);
         Outcome::granted(Receipt::new(cost, now))

@@ -112,7 +112,7 @@ impl SmoothRate {
         changed.as_micros() == now.as_micros()
     }
 
-    /// The first microsecond at which the store is full.
+    /// Returns the first microsecond at which the store is full.
     fn full_at(&self, state: &SmoothState) -> u64 {
         if self.is_unlimited() {
             return state.next_free_micros;

@@ -33,13 +33,13 @@ use std::collections::VecDeque;
 pub struct SlidingLogState {
     /// The running total before the first entry.
     before: u64,
-    /// In ascending order of time.
-    entries: VecDeque<Entry>,
+    /// The entries in ascending order of time.
+    entries: VecDeque<LogEntry>,
 }
 
 /// A time with grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct LogEntry {
     time: Timestamp,
     /// All permits granted up to and including this time. It wraps around: only differences are meaningful, and those
     /// are less than [`MAX_TOTAL`].
@@ -60,25 +60,25 @@ impl SlidingLogState {
         state
     }
 
-    /// The times, oldest first, with the permits granted at each.
+    /// Returns the times, oldest first, with the permits granted at each.
     pub fn entries(&self) -> impl Iterator<Item = (Timestamp, u64)> {
         self.entries.iter().enumerate().map(|(index, entry)| (entry.time, self.permits_at(index)))
     }
 
-    /// `now`, or the newest entry's time if that is later: time does not go back.
+    /// Returns `now`, or the newest entry's time if that is later: time does not go back.
     #[inline]
     pub(super) fn time(&self, now: Timestamp) -> Timestamp {
         self.entries.back().map_or(now, |newest| newest.time.max(now))
     }
 
-    /// The index of the first entry that still counts in `window`; the log's length if there is none.
+    /// Returns the index of the first entry that still counts in `window`; the log's length if there is none.
     #[inline]
     pub(super) fn first_in(&self, window: &Quota, now: Timestamp) -> usize {
         let (time, length) = (self.time(now).as_nanos(), window.period_nanos());
         self.entries.partition_point(|entry| time - entry.time.as_nanos() >= length)
     }
 
-    /// The running total before the entry at `index`.
+    /// Returns the running total before the entry at `index`.
     #[inline]
     fn total_before(&self, index: usize) -> u64 {
         index.checked_sub(1).and_then(|before| self.entries.get(before)).map_or(self.before, |entry| entry.total)
@@ -89,13 +89,13 @@ impl SlidingLogState {
         self.total_before(self.entries.len())
     }
 
-    /// The permits granted from the entry at `first` on.
+    /// Returns the permits granted from the entry at `first` on.
     #[inline]
     pub(super) fn used(&self, first: usize) -> u64 {
         self.total().wrapping_sub(self.total_before(first))
     }
 
-    /// When `permits` of those counted from the entry at `first` on will have left `window`, in nanoseconds.
+    /// Returns when `permits` of those counted from the entry at `first` on will have left `window`, in nanoseconds.
     pub(super) fn freed_at(&self, first: usize, permits: u64, window: &Quota) -> Option<u128> {
         // Counted from the log's start, where totals are ascending, whether or not they have wrapped around.
         let enough = self.total_before(first).wrapping_sub(self.before).saturating_add(permits);
@@ -104,14 +104,14 @@ impl SlidingLogState {
         Some(u128::from(entry.time.as_nanos()) + u128::from(window.period_nanos()))
     }
 
-    /// From the newest entry to the one at `first`: each time with its permits.
+    /// Returns each time with its permits, from the newest entry to the one at `first`.
     pub(super) fn newest_first(&self, first: usize) -> impl Iterator<Item = (Timestamp, u64)> {
         (first..self.entries.len())
             .rev()
             .filter_map(|index| Some((self.entries.get(index)?.time, self.permits_at(index))))
     }
 
-    /// The index of the entry of exactly this time, in nanoseconds.
+    /// Returns the index of the entry of exactly this time, in nanoseconds.
     pub(super) fn find(&self, nanos: u128) -> Option<usize> {
         self.entries.binary_search_by_key(&nanos, |entry| u128::from(entry.time.as_nanos())).ok()
     }
@@ -119,7 +119,7 @@ impl SlidingLogState {
     /// Records `permits` at `now`, in at most `max_entries` entries.
     pub(super) fn record(&mut self, now: Timestamp, permits: u64, max_entries: u64) {
         let free = MAX_TOTAL.saturating_sub(self.used(0));
-        let entry = Entry { time: self.time(now), total: self.total().wrapping_add(permits.min(free)) };
+        let entry = LogEntry { time: self.time(now), total: self.total().wrapping_add(permits.min(free)) };
         let is_full = u64::try_from(self.entries.len()).is_ok_and(|length| length >= max_entries);
         match self.entries.back_mut() {
             // When the log is full no ask is granted, so only a charge can find it full. The newest entry takes it, and
@@ -132,7 +132,7 @@ impl SlidingLogState {
         }
     }
 
-    /// The bytes that [`record`](Self::record) at `now` adds, after the entries before the one at `first` are dropped.
+    /// Returns the bytes that [`record`](Self::record) at `now` adds, after the entries before the one at `first` are dropped.
     pub(super) fn heap_growth(&self, first: usize, now: Timestamp, max_entries: u64) -> usize {
         let length = self.entries.len() - first;
         let is_full = u64::try_from(length).is_ok_and(|length| length >= max_entries);
@@ -140,11 +140,11 @@ impl SlidingLogState {
         match newest {
             Some(newest) if newest.time >= now || is_full => 0,
             _ if length < self.entries.capacity() => 0,
-            _ => self.added_slots(length) * size_of::<Entry>(),
+            _ => self.added_slots(length) * size_of::<LogEntry>(),
         }
     }
 
-    /// The slots that a log of `length` entries adds for one more; 0 if it has a free one.
+    /// Returns the slots that a log of `length` entries adds for one more; 0 if it has a free one.
     fn added_slots(&self, length: usize) -> usize {
         match self.entries.capacity() {
             capacity if length < capacity => 0,
@@ -155,7 +155,7 @@ impl SlidingLogState {
         }
     }
 
-    /// Removes `permits` from the entry at `index`, at most what it has.
+    /// Removes `permits` from the entry at `index`, at most all of its permits.
     pub(super) fn refund(&mut self, index: usize, permits: u64) {
         let granted = self.permits_at(index);
         let returned = granted.min(permits);
@@ -187,10 +187,10 @@ impl SlidingLogState {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<LogEntry>()
     }
 
-    /// The permits granted at the time of the entry at `index`.
+    /// Returns the permits granted at the time of the entry at `index`.
     fn permits_at(&self, index: usize) -> u64 {
         self.entries.get(index).map_or(0, |entry| entry.total.wrapping_sub(self.total_before(index)))
     }

@@ -53,19 +53,19 @@ impl SlidingWindowState {
         state
     }
 
-    /// The buckets in use, oldest first, with their counts. The newest is included even if all of it was refunded: time
+    /// Returns the buckets in use, oldest first, with their counts. The newest is included even if all of it was refunded: time
     /// does not go back before it.
     pub fn in_use(&self) -> impl Iterator<Item = (u64, u64)> {
         self.counts(self.newest).filter(|(bucket, count)| *count > 0 || (*bucket == self.newest && *bucket > 0))
     }
 
-    /// `bucket`, or the newest in use if that is later: time does not go back.
+    /// Returns `bucket`, or the newest in use if that is later: time does not go back.
     #[inline]
     pub(super) fn current(&self, bucket: u64) -> u64 {
         bucket.max(self.newest)
     }
 
-    /// The buckets that are still in the window if `current` is the current one, oldest first, with their counts.
+    /// Returns the buckets that are still in the window if `current` is the current one, oldest first, with their counts.
     #[inline]
     pub(super) fn counts(&self, current: u64) -> impl Iterator<Item = (u64, u64)> {
         // The oldest of `n` buckets is `n - 1` before the current one; buckets after the newest are empty.
@@ -73,17 +73,17 @@ impl SlidingWindowState {
         (oldest..=self.newest).map(|bucket| (bucket, self.ring.get(self.slot(bucket)).copied().unwrap_or(0)))
     }
 
-    /// The permits in use if `current` is the current bucket.
+    /// Returns the permits in use if `current` is the current bucket.
     #[inline]
     pub(super) fn used(&self, current: u64) -> u64 {
         if current == self.newest {
-            // All of it, in any order: the fast path for a busy key.
+            // The whole ring, in any order: the fast path for a busy key.
             return self.ring.iter().fold(0, |sum, count| sum.saturating_add(*count));
         }
         self.counts(current).fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
-    /// The oldest bucket in use.
+    /// Returns the oldest bucket in use.
     pub(super) fn oldest(&self, current: u64) -> Option<u64> {
         self.counts(current).find(|(_, count)| *count > 0).map(|(bucket, _)| bucket)
     }
@@ -105,7 +105,7 @@ impl SlidingWindowState {
         self.change(current, |count| count.saturating_add(permits));
     }
 
-    /// Removes `permits` from `bucket`, at most what it has; returns how many were removed.
+    /// Removes `permits` from `bucket`, at most all of its permits; returns how many were removed.
     pub(super) fn refund(&mut self, bucket: u64, current: u64, permits: u64) -> u64 {
         let granted = self.counts(current).find(|(other, _)| *other == bucket).map_or(0, |(_, count)| count);
         let returned = granted.min(permits);
@@ -119,7 +119,7 @@ impl SlidingWindowState {
         returned
     }
 
-    /// The newest bucket in use; 0 if nothing is.
+    /// Returns the newest bucket in use; 0 if nothing is.
     #[inline]
     pub(super) fn newest(&self) -> u64 {
         self.newest

@@ -107,7 +107,7 @@ fn fractional_nanoseconds_or_a_huge_burst_cannot_be_packed() {
     assert!(packed("1/day burst 100000").is_some());
 }
 
-/// Any quota, with intervals and capacities of more than a word too.
+/// Quotas of any size, with intervals and capacities of more than a word too.
 fn any_quotas() -> impl Strategy<Value = Quota> {
     let numbers = || prop_oneof![1..20_u64, 1..2_000_000_000_u64, 1..=u64::MAX];
     (numbers(), numbers(), numbers()).prop_filter_map("an invalid quota", |(permits, period, burst)| {

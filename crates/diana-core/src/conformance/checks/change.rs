@@ -42,7 +42,7 @@ pub(super) async fn old_version<S: Store>(pair: &mut Pair<S>, case: &Case) -> Co
     Ok(())
 }
 
-/// Each algorithm becomes the next one, and back. Whether two variants of one algorithm migrate more than the permits
+/// Changes each algorithm to the next one, and back. Whether two variants of one algorithm migrate more than the permits
 /// in use is specific to each store.
 pub(super) async fn other_algorithm<S: Store>(pair: &mut Pair<S>, cases: &[Case]) -> Comparison {
     let pairs = cases.iter().zip(cases.iter().cycle().skip(1));

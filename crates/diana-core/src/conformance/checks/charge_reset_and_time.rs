@@ -1,4 +1,4 @@
-//! What changes a key without a decision: charges, resets, and time, which restores permits and never goes back.
+//! Changes of a key without a decision: charges, resets, and time, which restores permits and never goes back.
 
 use super::decide::cost;
 use super::refund::TWO_DAYS;

@@ -49,7 +49,7 @@ pub(super) async fn late_refund<S: Store>(pair: &mut Pair<S>, case: &Case) -> Co
     for wait in [150, 400, 1_100, TWO_DAYS] {
         let both = pair.decide(&one, MaxWait::NONE).await?;
         pair.wait(wait);
-        // So that there is usage that a refund could release by mistake.
+        // Adds usage that a refund could release by mistake.
         pair.decide(&one, MaxWait::NONE).await?;
         if both.is_granted() {
             pair.refund(&one, &both).await?;

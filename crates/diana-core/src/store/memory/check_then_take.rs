@@ -146,15 +146,15 @@ impl MemoryStore {
     }
 }
 
-/// What the ask at `index` is charged: the highest cost and the shortest maximum wait of all asks with its count.
+/// Returns the charge of the ask at `index`: the highest cost and the shortest maximum wait of all asks with its count.
 fn charge_of(asks: &[Ask<'_>], locations: &Locations, index: usize) -> (Cost, MaxWait) {
     let same = asks.iter().zip(locations).filter(|(_, location)| location.same_as == Some(index));
     let Ask { cost, max_wait, .. } = asks[index];
     same.fold((cost, max_wait), |(cost, max_wait), (ask, _)| (cost.max(ask.cost), max_wait.min(ask.max_wait)))
 }
 
-/// The locked shard of a location.
+/// Returns the locked shard of a location.
 fn shard_of<'a>(locked: &'a mut Locked<'_>, location: &Location) -> &'a mut Shard {
-    let found = locked.iter_mut().find(|(shard, _)| *shard == location.shard);
-    found.map_or_else(|| unreachable!("the shard of every location was locked"), |(_, shard)| shard)
+    let locked_shard = locked.iter_mut().find(|(shard, _)| *shard == location.shard);
+    locked_shard.map_or_else(|| unreachable!("the shard of every location was locked"), |(_, shard)| shard)
 }

@@ -242,14 +242,14 @@ impl Request<'_, '_> {
 }
 
 impl Locked<'_, '_> {
-    /// The shard with this index, which must be locked.
+    /// Returns the shard with this index, which must be locked.
     #[inline(always)]
     fn shard(&mut self, index: usize) -> &mut Shard {
         match self {
             Self::One(shard) => shard,
             Self::Several(shards) => {
-                let found = shards.iter_mut().find(|(shard, _)| *shard == index);
-                found.map_or_else(|| unreachable!("the shard of every key was locked"), |(_, shard)| shard)
+                let locked_shard = shards.iter_mut().find(|(shard, _)| *shard == index);
+                locked_shard.map_or_else(|| unreachable!("the shard of every key was locked"), |(_, shard)| shard)
             }
         }
     }

@@ -11,7 +11,7 @@ use super::MemoryStore;
 use crate::{Limit, LocalStore as _, Timestamp};
 use std::fmt;
 
-/// The keys of the hash by which a store identifies keys. A secret: who knows it can choose keys that share a count.
+/// The keys of the hash by which a store identifies keys. A secret: with it, a client can choose keys that share a count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashSecret(pub [u64; 2]);
 
@@ -38,7 +38,7 @@ pub fn saved_key_count(piece: &[u64]) -> usize {
 }
 
 impl MemoryStore {
-    /// The keys of the hash; a store that loads saved keys must be [created](super::TableOptions::hash_secret) with them.
+    /// Returns the keys of the hash; a store that loads saved keys must be [created](super::TableOptions::hash_secret) with them.
     pub fn hash_secret(&self) -> HashSecret {
         HashSecret(self.shards.hash_secret())
     }

@@ -16,7 +16,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// [`throttle`](Self::throttle) for a key without an entry.
+    /// Decides like [`throttle`](Self::throttle), for a key without an entry.
     #[cold]
     #[inline(never)]
     fn throttle_new(&mut self, hash: u64, now: Timestamp, call: &ClThrottle) -> Answer {

@@ -56,7 +56,7 @@ impl<A: Algorithm> Table<A> {
         Ok(())
     }
 
-    /// A new key's share of the scan for states to drop; a segment is swept when enough checks are paid.
+    /// Pays a new key's share of the scan for states to drop; a segment is swept when enough checks are paid.
     pub(crate) fn sweep_some(&mut self, now: Timestamp) {
         let now = self.latest.max(now);
         self.sweep_credit += CHECKS_PER_INSERT;
@@ -205,7 +205,7 @@ impl<A: Algorithm> Table<A> {
         self.account(freed + old, new);
     }
 
-    /// Releases memory that a state has allocated and does not use: a clone has just what it needs.
+    /// Releases memory that a state has allocated and does not use: a clone has only the memory that it needs.
     pub(super) fn compact(&mut self, hash: u64) {
         let index = self.index(hash);
         let Some(state) = self.segments[index].get_mut(hash) else { return };

@@ -31,7 +31,7 @@ impl<A: Algorithm> Table<A> {
     /// Changes the parameters. Each key's usage is migrated, clamped, when its segment is next touched. Setting the
     /// same parameters again changes nothing.
     pub(crate) fn change(&mut self, algorithm: A, now: Timestamp) {
-        // Not recorded as seen: the first call with the changed limit may be a peek at a future time.
+        // The time is not recorded: the first call with the changed limit may be a peek at a future time.
         let now = self.latest.max(now);
         if algorithm == self.algorithm {
             return;
@@ -70,7 +70,7 @@ impl<A: Algorithm> Table<A> {
         self.account(before, after);
     }
 
-    /// The state at `now` of a key without an entry.
+    /// Returns the state at `now` of a key without an entry.
     #[inline]
     pub(super) fn fresh(&self, now: Timestamp) -> A::State {
         match self.past.last() {
@@ -79,7 +79,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// An idle key's state after all changes at this time: the same whether it was stored or dropped.
+    /// Returns an idle key's state after all changes at this time: the same whether it was stored or dropped.
     #[cold]
     fn fresh_through_changes(&self, now: Timestamp) -> A::State {
         let first = self.past.iter().position(|past| self.algorithm.migrates_fresh(past.until, now));

@@ -33,7 +33,7 @@ impl Table<PackedBucket> {
 }
 
 impl PackedTake {
-    /// The answer, computed by the same function from the same values.
+    /// Returns the answer, computed by the same function from the same values.
     #[inline(always)]
     pub(crate) fn answer(mut self, cost: Cost, max_wait: MaxWait) -> Answer {
         self.bucket.answer(&mut self.before, self.now, cost, max_wait)

@@ -12,7 +12,7 @@ use super::limit_change::used;
 use super::{Table, cell_mut, cell_of};
 use crate::{Algorithm, Cost, Timestamp};
 
-/// In place of the number of words: the state has no encoding.
+/// Replaces the number of words if the state has no encoding.
 const NOT_ENCODED: u64 = u64::MAX;
 
 /// One saved key.
@@ -37,7 +37,7 @@ impl<'a> SavedKey<'a> {
         Some((Self { hash, used, state: Some(state) }, rest))
     }
 
-    /// The same key without its state, for a limit with other parameters.
+    /// Returns the key without its state, for a limit with other parameters.
     pub(crate) fn without_state(self) -> Self {
         Self { state: None, ..self }
     }
@@ -47,8 +47,8 @@ impl<A: Algorithm> Table<A> {
     /// Appends the keys of the segment at `index` that are still in use at `used_at`. Returns `false` if there is no
     /// such segment.
     ///
-    /// A segment that splits keeps its index for one half, and the other half gets a higher one: who saves segments in
-    /// ascending order, and lets go of the lock in between, misses no key.
+    /// A segment that splits keeps its index for one half, and the other half gets a higher one: saving segments in
+    /// ascending order misses no key, even if the lock is released in between.
     pub(crate) fn save_segment(
         &mut self,
         index: usize,

@@ -12,16 +12,16 @@ use smallvec::SmallVec;
 /// The result of a tentative take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TentativeTake {
-    /// It was taken, and can be undone.
+    /// The permits are taken, and the take can be undone.
     Granted,
     /// Nothing has changed.
     Denied,
-    /// It could not be undone, so nothing was taken, and there is no answer. The key has no entry, and inserting one may
+    /// A take could not be undone, so nothing was taken, and there is no answer. The key has no entry, and inserting one may
     /// grow the table; or its state has heap memory, which is not copied.
     Unsupported,
 }
 
-/// What the last tentative take has changed.
+/// The values that the last tentative take has changed.
 #[derive(Debug)]
 pub(super) struct BeforeTake<S> {
     state: S,

@@ -1,4 +1,4 @@
-//! A table is a map from keys to the algorithm's states, whatever its size, its age and its changes.
+//! A table is a map from keys to the algorithm's states, regardless of its size, its age and its changes.
 
 use super::super::budget::Budget;
 use super::limit_change::MAX_PAST;
@@ -55,7 +55,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    fn one(&mut self, hash: u64, now: Timestamp) -> bool {
+    fn take_one(&mut self, hash: u64, now: Timestamp) -> bool {
         self.take(hash, now, Cost::ONE, MaxWait::NONE).is_granted()
     }
 }
@@ -129,7 +129,7 @@ fn keeps_every_key_through_all_sizes_up_to_200_000() {
     let (mut table, budget) = table(TokenBucket::new(Quota::per_hour(2).unwrap()), OnFull::Deny, AMPLE);
     let mut checked = 1;
     for key in 0..200_000 {
-        assert!(table.one(mix(key), T0));
+        assert!(table.take_one(mix(key), T0));
         if table.len() == checked {
             table.assert_consistent();
             assert_eq!(table.len() as u64, key + 1);
@@ -138,8 +138,8 @@ fn keeps_every_key_through_all_sizes_up_to_200_000() {
     }
     table.assert_consistent();
     for key in 0..200_000 {
-        assert!(table.one(mix(key), T0), "key {key} has one remaining");
-        assert!(!table.one(mix(key), T0), "the usage of key {key} was lost");
+        assert!(table.take_one(mix(key), T0), "key {key} has one remaining");
+        assert!(!table.take_one(mix(key), T0), "the usage of key {key} was lost");
     }
     let bytes = budget.used() as f64 / 200_000.0;
     let entry = (size_of::<u64>() + size_of::<<TokenBucket as Algorithm>::State>()) as f64;
@@ -150,14 +150,14 @@ fn keeps_every_key_through_all_sizes_up_to_200_000() {
 fn full_keys_are_dropped_while_new_keys_are_inserted() {
     const OLD: u64 = 50_000;
     let (mut table, budget) = table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
-    (0..OLD).for_each(|key| assert!(table.one(mix(key), T0)));
+    (0..OLD).for_each(|key| assert!(table.take_one(mix(key), T0)));
     let max = budget.used();
     // Each new key pays for checking four old ones; the table has no other states to drop.
     let later = T0 + ms(10_000);
     let mut new = 0;
     while table.len() as u64 > new {
         new += 1;
-        assert!(table.one(mix(OLD + new), later));
+        assert!(table.take_one(mix(OLD + new), later));
         assert!(new <= OLD / 2, "{} old keys were not dropped", table.len() as u64 - new);
     }
     table.assert_consistent();
@@ -167,7 +167,7 @@ fn full_keys_are_dropped_while_new_keys_are_inserted() {
 #[test]
 fn reclaim_drops_all_idle_keys() {
     let (mut table, budget) = table(SlidingLog::new(five_a_second()), OnFull::Share, AMPLE);
-    (0..10_000).for_each(|key| assert!(table.one(mix(key), T0)));
+    (0..10_000).for_each(|key| assert!(table.take_one(mix(key), T0)));
     table.reclaim(T0);
     assert_eq!(table.len(), 10_000);
     table.reclaim(T0 + ms(1_000));
@@ -183,7 +183,7 @@ fn memory_stays_within_the_bound_at_any_time() {
         for key in 0..40_000 {
             // From time to time all keys are full again at once.
             let now = T0 + ms(key / 10_000 * 5_000);
-            let _ = table.one(mix(key), now);
+            let _ = table.take_one(mix(key), now);
             assert!(budget.used() <= MAX_BYTES, "{} bytes at key {key}", budget.used());
         }
         table.assert_consistent();
@@ -198,7 +198,7 @@ fn memory_stays_within_the_bound_for_logs_and_rings() {
     for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
         let (mut logs, budget) = table(SlidingLog::new(Quota::per_second(64).unwrap()), on_full, MAX_BYTES);
         for ask in 0..100_000 {
-            let granted = logs.one(mix(mix(ask) % 2_000), T0 + ms(ask / 4_000));
+            let granted = logs.take_one(mix(mix(ask) % 2_000), T0 + ms(ask / 4_000));
             assert!(budget.used() <= MAX_BYTES, "{} bytes at ask {ask}", budget.used());
             assert!(granted || on_full != OnFull::Allow);
         }
@@ -207,7 +207,7 @@ fn memory_stays_within_the_bound_for_logs_and_rings() {
 
     let (mut rings, budget) = table(SlidingWindow::new(five_a_second()), OnFull::Deny, MAX_BYTES);
     for ask in 0..20_000 {
-        let _ = rings.one(mix(ask), T0 + ms(ask / 100));
+        let _ = rings.take_one(mix(ask), T0 + ms(ask / 100));
         assert!(budget.used() <= MAX_BYTES, "{} bytes at ask {ask}", budget.used());
     }
     rings.assert_consistent();
@@ -217,13 +217,13 @@ fn memory_stays_within_the_bound_for_logs_and_rings() {
 fn full_keys_are_dropped_while_new_keys_share_cells() {
     let (mut table, budget) = table(TokenBucket::new(five_a_second()), OnFull::Share, 60_000);
     (0..10_000).for_each(|key| {
-        let _ = table.one(mix(key), T0);
+        let _ = table.take_one(mix(key), T0);
     });
     let (later, dead) = (T0 + ms(1_000), table.len());
     assert!(dead > 1_000 && budget.used() > 40_000);
     // At this rate, no cell becomes full again.
     for key in 10_000..20_000 {
-        let _ = table.one(mix(key), later);
+        let _ = table.take_one(mix(key), later);
     }
     table.assert_consistent();
     let stored = table.len();
@@ -237,12 +237,12 @@ fn a_full_table_frees_memory_from_other_segments() {
     const SIDE: u64 = 1 << super::DIRECTORY_SHIFT;
     let (mut table, _) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 100_000);
     let sides = (0..10_000).map(|key| (mix(key) | SIDE, mix(key) & !SIDE));
-    let stored = sides.filter(|(busy, quiet)| [*busy, *quiet].map(|hash| table.one(hash, T0))[0]).collect::<Vec<_>>();
+    let stored: Vec<_> = sides.filter(|sides| <[_; 2]>::from(*sides).map(|hash| table.take_one(hash, T0))[0]).collect();
     assert!(stored.len() < 10_000 && table.segments.len() > 1);
     // On one side no entry can be dropped, and new keys map to it; on the other all entries can.
     let later = T0 + ms(1_000);
-    stored.iter().for_each(|(busy, _)| assert!(table.one(*busy, later)));
-    let denied = (10_000..20_000).take_while(|key| !table.one(mix(*key) | SIDE, later)).count();
+    stored.iter().for_each(|(busy, _)| assert!(table.take_one(*busy, later)));
+    let denied = (10_000..20_000).take_while(|key| !table.take_one(mix(*key) | SIDE, later)).count();
     assert!(denied <= 1_024, "{denied} were denied because of idle keys");
 }
 
@@ -252,7 +252,7 @@ fn a_changed_limit_migrates_all_segments() {
     let (mut table, _) = table(size(10), OnFull::Share, AMPLE);
     // Key k uses k mod 10.
     for key in 0..20_000 {
-        (0..key % 10).for_each(|_| assert!(table.one(mix(key), T0)));
+        (0..key % 10).for_each(|_| assert!(table.take_one(mix(key), T0)));
     }
     // More changes than are kept, with a few keys asked for in between, so that segments are of every version.
     for (change, permits) in (11..11 + 3 * MAX_PAST as u64).enumerate() {
@@ -274,12 +274,12 @@ fn a_changed_limit_migrates_all_segments() {
 fn accounting_is_exact_when_a_change_resizes_states() {
     let buckets = |n| SlidingWindow::new(five_a_second()).with_buckets(n).unwrap();
     let (mut table, budget) = table(buckets(10), OnFull::Share, AMPLE);
-    (0..2_000).for_each(|key| assert!(table.one(mix(key), T0)));
+    (0..2_000).for_each(|key| assert!(table.take_one(mix(key), T0)));
     for n in [2, 50, 1, 20, 5, 8, 3] {
         table.change(buckets(n), T0);
         // Some of the keys are touched, and some are dropped.
         for key in 0..500 {
-            let _ = table.one(mix(key), T0);
+            let _ = table.take_one(mix(key), T0);
             table.reset(mix(key + 1_000), T0);
         }
         table.assert_consistent();
@@ -292,18 +292,18 @@ fn accounting_is_exact_when_a_change_resizes_states() {
 #[test]
 fn an_earlier_time_restores_nothing() {
     let (mut table, _) = table(FixedWindow::new(five_a_second()), OnFull::Share, AMPLE);
-    assert_eq!((0..9).filter(|_| table.one(7, T0)).count(), 5);
+    assert_eq!((0..9).filter(|_| table.take_one(7, T0)).count(), 5);
     for back in [1, 999, 1_000, 3_600_000] {
         let earlier = Timestamp::from_nanos(T0.as_nanos() - back * 1_000_000);
-        assert!(!table.one(7, earlier), "{back} ms back");
-        assert!(!table.one(7, T0));
+        assert!(!table.take_one(7, earlier), "{back} ms back");
+        assert!(!table.take_one(7, T0));
     }
-    // The same after a change to another kind of table at an earlier time.
+    // A change to another kind of table at an earlier time restores nothing either.
     let usage = table.drain(Timestamp::EPOCH);
     let (mut other, _) = super::tests::table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
     other.adopt(usage, Timestamp::EPOCH);
-    assert!(!other.one(7, T0));
-    assert!(!other.one(7, Timestamp::from_secs(3)));
+    assert!(!other.take_one(7, T0));
+    assert!(!other.take_one(7, Timestamp::from_secs(3)));
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn migrated_usage_without_memory_shares_cells_and_is_clamped() {
     let (mut full, budget) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 0);
     full.adopt(usage, T0);
     assert_eq!((full.len(), budget.used()), (0, 0));
-    assert!((0..500).all(|key| !full.one(mix(key), T0)), "usage was lost");
+    assert!((0..500).all(|key| !full.take_one(mix(key), T0)), "usage was lost");
     // No key owes more than the limit, so a second later all cells are full again.
     let later = T0 + ms(1_000);
     assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, MaxWait::NONE).status().limit == 5));
@@ -408,7 +408,7 @@ fn a_denial_without_memory_neither_copies_nor_moves_a_log() {
         table.assert_consistent();
         // Expired entries free their slots: the log continues in its existing slots.
         now = now + Duration::from_secs(3_600);
-        assert!(table.one(hash, now));
+        assert!(table.take_one(hash, now));
         let after = table.peek(hash, now, Cost::ONE, MaxWait::NONE).status();
         assert!(after.remaining > before.remaining && budget.used() == used);
     }

@@ -1,6 +1,6 @@
 //! Laws at the first and last timestamps, with the largest costs, and when the clock jumps.
 
-use super::script::{Effect, Event, Key};
+use super::script::{Effect, Event, KeyRun};
 use diana_core::{Algorithm, Cost, MaxWait, Retry, Timestamp};
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ type TestResult = Result<(), TestCaseError>;
 /// Nothing panics or overflows, a denial changes nothing and has no retry past the last timestamp, and no more remains
 /// than the limit, for any script.
 pub(crate) fn never_overflows<A: Algorithm>(algorithms: &[A], script: &[Event]) -> TestResult {
-    let mut key = Key::new(&algorithms[0]);
+    let mut key = KeyRun::new(&algorithms[0]);
     for event in script {
         let before = format!("{:?}", key.state);
         let effect = key.apply(event, algorithms);
@@ -39,7 +39,7 @@ pub(crate) fn stepping_back_restores_nothing<A: Algorithm>(
     cost: Cost,
     max_wait: MaxWait,
 ) -> TestResult {
-    let mut key = Key::after(algorithm, script);
+    let mut key = KeyRun::after(algorithm, script);
     // So that the state has seen this time.
     let _ = algorithm.take(&mut key.state, key.now, Cost::ONE, MaxWait::NONE);
     let earlier = Timestamp::from_nanos(key.now.as_nanos() - back % key.now.as_nanos());

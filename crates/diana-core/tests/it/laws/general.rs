@@ -1,7 +1,7 @@
 //! The laws of every algorithm, as documented in [`Algorithm`], and those of algorithms that count permits without
 //! prepayment.
 
-use super::script::{Event, Key};
+use super::script::{Event, KeyRun};
 use diana_core::{Algorithm, Cost, MaxWait, Outcome, Refund, Retry, Timestamp};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -10,7 +10,7 @@ type TestResult = Result<(), TestCaseError>;
 
 /// A denial leaves the state unchanged, peek answers as take would, and a state grows as predicted.
 pub(crate) fn denial_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) -> TestResult {
-    let mut key = Key::new(algorithm);
+    let mut key = KeyRun::new(algorithm);
     for event in script {
         if let Event::Take(cost, max_wait) = event {
             let before = format!("{:?}", key.state);
@@ -46,7 +46,7 @@ pub(crate) fn retry_is_exact<A: Algorithm>(
     cost: Cost,
     max_wait: MaxWait,
 ) -> TestResult {
-    let mut key = Key::after(algorithm, script);
+    let mut key = KeyRun::after(algorithm, script);
     // A few more asks, so that something is denied.
     for _ in 0..12 {
         let denied = algorithm.take(&mut key.state, key.now, cost, max_wait).retry();
@@ -68,7 +68,7 @@ pub(crate) fn retry_is_exact<A: Algorithm>(
 /// A state that was encoded and decoded gives the same answers. Every algorithm here whose usage outlives the process has
 /// an encoding, which is no other state's.
 pub(crate) fn saved_equals_original<A: Algorithm>(algorithm: &A, script: &[Event], probe: &[Event]) -> TestResult {
-    let original = Key::after(algorithm, script);
+    let original = KeyRun::after(algorithm, script);
     let mut words = vec![7];
     let is_encoded = algorithm.encode(&original.state, &mut words);
     prop_assert_eq!(is_encoded, algorithm.outlives_process());
@@ -78,7 +78,7 @@ pub(crate) fn saved_equals_original<A: Algorithm>(algorithm: &A, script: &[Event
         prop_assert!(state.is_some());
         let Some(state) = state else { return Ok(()) };
         let (now, receipts) = (original.now, original.receipts.clone());
-        same_answers(original, Key { algorithm, state, now, receipts }, probe)?;
+        same_answers(original, KeyRun { algorithm, state, now, receipts }, probe)?;
         words.push(1);
         prop_assert!(algorithm.decode(&words[1..]).is_none(), "one more word is accepted");
     }
@@ -87,7 +87,7 @@ pub(crate) fn saved_equals_original<A: Algorithm>(algorithm: &A, script: &[Event
 
 /// A state that is fresh answers every ask as a new one does, so it may be dropped.
 pub(crate) fn idle_equals_fresh<A: Algorithm>(algorithm: &A, script: &[Event], probe: &[Event]) -> TestResult {
-    let mut idle = Key::after(algorithm, script);
+    let mut idle = KeyRun::after(algorithm, script);
     for receipt in std::mem::take(&mut idle.receipts) {
         let _ = algorithm.refund(&mut idle.state, idle.now, &receipt);
     }
@@ -96,7 +96,7 @@ pub(crate) fn idle_equals_fresh<A: Algorithm>(algorithm: &A, script: &[Event], p
     for max_wait in [Duration::ZERO, resets, resets * 2, Duration::from_secs(864_000)] {
         idle.now = idle.now + max_wait;
         if algorithm.is_fresh(&idle.state, idle.now) {
-            let fresh = Key::fresh_at(algorithm, idle.now);
+            let fresh = KeyRun::fresh_at(algorithm, idle.now);
             return same_answers(idle, fresh, probe);
         }
     }
@@ -111,9 +111,9 @@ pub(crate) fn refund_undoes<A: Algorithm>(
     max_wait: MaxWait,
     probe: &[Event],
 ) -> TestResult {
-    let mut before = Key::after(algorithm, script);
+    let mut before = KeyRun::after(algorithm, script);
     before.receipts.clear();
-    let mut after = Key { state: before.state.clone(), receipts: Vec::new(), ..before };
+    let mut after = KeyRun { state: before.state.clone(), receipts: Vec::new(), ..before };
     let outcome = algorithm.take(&mut after.state, after.now, cost, max_wait);
     if let Some(receipt) = outcome.receipt() {
         prop_assert_eq!(algorithm.refund(&mut after.state, after.now, &receipt), Refund::Returned);
@@ -122,8 +122,8 @@ pub(crate) fn refund_undoes<A: Algorithm>(
 }
 
 /// The two keys give the same answers to `probe`.
-fn same_answers<A: Algorithm>(mut one: Key<'_, A>, mut other: Key<'_, A>, probe: &[Event]) -> TestResult {
-    let status = |key: &Key<'_, A>| key.algorithm.status(&key.state, key.now);
+fn same_answers<A: Algorithm>(mut one: KeyRun<'_, A>, mut other: KeyRun<'_, A>, probe: &[Event]) -> TestResult {
+    let status = |key: &KeyRun<'_, A>| key.algorithm.status(&key.state, key.now);
     prop_assert_eq!(status(&one), status(&other));
     for event in probe {
         prop_assert_eq!(one.apply(event, &[]), other.apply(event, &[]));
@@ -134,7 +134,7 @@ fn same_answers<A: Algorithm>(mut one: Key<'_, A>, mut other: Key<'_, A>, probe:
 
 /// Nothing is denied if the limit is used up, and only if more is in use than that.
 pub(crate) fn zero_is_denied_over_the_limit<A: Algorithm>(algorithm: &A, script: &[Event]) -> TestResult {
-    let mut key = Key::after(algorithm, script);
+    let mut key = KeyRun::after(algorithm, script);
     let (state, now) = (&mut key.state, key.now);
     let is_granted = |state: &A::State| algorithm.peek(state, now, Cost::ZERO, MaxWait::NONE).is_granted();
     if let Ok(remaining) = Cost::new(algorithm.status(state, now).remaining) {
@@ -155,7 +155,7 @@ pub(crate) fn adds_up<A: Algorithm>(
     y: Cost,
     max_wait: MaxWait,
 ) -> TestResult {
-    let key = Key::after(algorithm, script);
+    let key = KeyRun::after(algorithm, script);
     let (mut together, mut apart) = (key.state.clone(), key.state);
     let sum = Cost::new(x.get() + y.get()).unwrap();
     let both = algorithm.take(&mut together, key.now, sum, max_wait).is_granted();
@@ -170,7 +170,7 @@ pub(crate) fn adds_up<A: Algorithm>(
 
 /// The remaining permits are granted, and not one more.
 pub(crate) fn remaining_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], max_wait: MaxWait) -> TestResult {
-    let key = Key::after(algorithm, script);
+    let key = KeyRun::after(algorithm, script);
     let status = algorithm.status(&key.state, key.now);
     prop_assert!(status.remaining <= status.limit);
     let ask = |permits| algorithm.peek(&key.state, key.now, Cost::new(permits).unwrap(), max_wait).is_granted();

@@ -6,7 +6,7 @@
 //! A wait is returned in whole nanoseconds, rounded up, so a request proceeds up to a nanosecond later than accounted.
 //! That nanosecond is allowed for a span that starts with a wait, and only for that.
 
-use super::script::{Effect, Event, Key, costs, honest_scripts};
+use super::script::{Effect, Event, KeyRun, costs, honest_scripts};
 use super::{min_intervals, quotas};
 use diana_core::{Algorithm, LeakyBucket, MaxWait, MinInterval, Quota, Refund, Retry, TokenBucket};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ struct Account {
 
 /// Runs `script`. A request that is refunded while still waiting never proceeds, and is not counted.
 fn account<A: Algorithm>(algorithm: &A, script: &[Event]) -> Account {
-    let mut key = Key::new(algorithm);
+    let mut key = KeyRun::new(algorithm);
     let mut granted = Vec::new();
     let mut refunds = Vec::new();
     for event in script {
@@ -141,7 +141,7 @@ proptest! {
         asks in prop::collection::vec((prop_oneof![0..20_u64, 0..1_500_000_000_u64], costs()), 1..60),
     ) {
         let bucket = TokenBucket::new(quota);
-        let mut key = Key::new(&bucket);
+        let mut key = KeyRun::new(&bucket);
         let mut textbook = Textbook::new(quota, key.now.as_nanos());
         for (wait, cost) in asks {
             key.apply(&Event::Wait(wait), &[]);

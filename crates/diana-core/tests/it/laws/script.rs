@@ -24,7 +24,7 @@ pub(crate) enum Event {
 
 /// A key under one algorithm.
 #[derive(Debug)]
-pub(crate) struct Key<'a, A: Algorithm> {
+pub(crate) struct KeyRun<'a, A: Algorithm> {
     pub(crate) algorithm: &'a A,
     pub(crate) state: A::State,
     pub(crate) now: Timestamp,
@@ -39,7 +39,7 @@ pub(crate) enum Effect {
     Refund(Refund),
 }
 
-impl<'a, A: Algorithm> Key<'a, A> {
+impl<'a, A: Algorithm> KeyRun<'a, A> {
     /// Creates a fresh key in the year 2026.
     pub(crate) fn new(algorithm: &'a A) -> Self {
         Self::fresh_at(algorithm, Timestamp::from_secs(1_790_000_000))

@@ -35,12 +35,12 @@ fn engine() -> (Engine, ManualClock) {
 fn decide(engine: &Engine, request: &SyntheticRequest, plan: Option<Plan>) -> (AcquireFuture, Plan) {
     let mut verdict = engine.new_verdict();
     verdict.find(&[request], Purpose::Charge);
-    let own = engine.state.plan(&verdict);
-    verdict.plan = plan.unwrap_or(own);
-    (AcquireFuture::decide_as_planned(engine, verdict, DecideMode::Deny), own)
+    let engine_plan = engine.state.plan(&verdict);
+    verdict.plan = plan.unwrap_or(engine_plan);
+    (AcquireFuture::decide_as_planned(engine, verdict, DecideMode::Deny), engine_plan)
 }
 
-/// What anybody sees of a verdict.
+/// The visible parts of a verdict.
 fn shown(verdict: &Verdict) -> String {
     let limits = verdict.checked_limits().map(|limit| format!("{} {:?}", limit.limit.name(), limit.answer));
     let denied_by = verdict.denied_by().map(|rule| rule.name.clone());

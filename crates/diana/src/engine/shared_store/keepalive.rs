@@ -64,7 +64,7 @@ struct KeepaliveTask {
 
 impl KeepaliveTask {
     /// Returns all leases. `None` if there are none: then this task ends, and the next lease starts a new one.
-    fn all(&self) -> Option<Vec<Arc<Vec<Lease>>>> {
+    fn list_leases(&self) -> Option<Vec<Arc<Vec<Lease>>>> {
         let mut list = self.held.0.lock();
         if list.by_number.is_empty() {
             list.task = None;
@@ -77,8 +77,8 @@ impl KeepaliveTask {
     async fn run(self, store: Weak<dyn SharedStore>, counts: Arc<LocalCounts>, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
-            let Some(all) = self.all() else { return };
-            for batch in all.chunks(BATCH_SIZE) {
+            let Some(leases) = self.list_leases() else { return };
+            for batch in leases.chunks(BATCH_SIZE) {
                 let mut extending = JoinSet::new();
                 for leases in batch {
                     let Some(store) = store.upgrade() else { return };
@@ -111,8 +111,8 @@ impl EngineState {
         let store = self.shared.as_ref()?;
         let every = store.extend_every()?;
         let mut leases = Vec::new();
-        for of in verdict.granted().filter(|of| !of.is_local) {
-            let (asks, decision) = verdict.charged(of, Charges::Held);
+        for scoped in verdict.granted().filter(|scoped| !scoped.is_local) {
+            let (asks, decision) = verdict.charged(scoped, Charges::Held);
             if !asks.is_empty() {
                 leases.push(Lease { asks: OwnedAsks::copied(&asks), decision });
             }

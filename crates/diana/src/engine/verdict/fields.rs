@@ -27,7 +27,7 @@ pub(in crate::engine) struct UnusualParts {
 pub(in crate::engine) struct UnusualFields {
     /// The rule that denied the request regardless of its counts.
     pub(in crate::engine) denied_by: Option<DeniedBy>,
-    /// What is to be logged about it.
+    /// The outcomes to log.
     pub(in crate::engine) to_log: SmallVec<[LogEntry; 2]>,
     /// The actual cost, if the shared store was not updated yet.
     pub(in crate::engine) settlement: Option<Box<Settlement>>,
@@ -169,7 +169,7 @@ impl Decisions {
 
     /// Returns the decision, if there is only one.
     #[inline]
-    pub(in crate::engine) fn only(&self) -> Option<&ScopedDecision> {
+    pub(in crate::engine) fn single(&self) -> Option<&ScopedDecision> {
         if self.len == 1 { self.slots.first() } else { None }
     }
 }

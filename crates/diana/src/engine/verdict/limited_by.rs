@@ -4,7 +4,7 @@
 //! - Of each key, one denial a minute is logged at once, and of each rule at most
 //!   [`MAX_LOGGED`](crate::ruleset::MAX_LOGGED). The others are counted, and logged together with
 //!   [`Engine::log_denied_minutes`](crate::Engine::log_denied_minutes).
-//! - Keys are written as the file's `log_keys` says.
+//! - Keys are written in the format of the file's `log_keys`.
 
 use super::Verdict;
 use crate::RuleSet;
@@ -25,7 +25,7 @@ pub struct LimitedBy<'a> {
     pub key: &'a [u8],
 }
 
-/// What happened to a request that is logged.
+/// The outcome of a request that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum LoggedOutcome {
     Denied,
@@ -65,8 +65,8 @@ impl Verdict {
             return self.limiting(denying.rule, denying.key);
         }
         let delay = self.waited_for()?;
-        let found = self.matches().matched().iter();
-        let mut rules = found.filter_map(|matched| self.limiting(matched.rule, matched.key_range()));
+        let matched_rules = self.matches().matched().iter();
+        let mut rules = matched_rules.filter_map(|matched| self.limiting(matched.rule, matched.key_range()));
         rules.find(|limiting| std::ptr::eq(limiting.rule, delay))
     }
 
@@ -75,8 +75,8 @@ impl Verdict {
         // Shadow rules are only reported for granted requests.
         let listed = self.matches().denied().iter().filter(|_| self.is_granted());
         let listed = listed.map(|denial| (denial.rule, denial.key_range()));
-        let counted = self.decisions.iter().filter(|of| !of.decision.is_granted());
-        let counted = counted.filter_map(|of| match of.scope {
+        let counted = self.decisions.iter().filter(|scoped| !scoped.decision.is_granted());
+        let counted = counted.filter_map(|scoped| match scoped.scope {
             Scope::Shadow(index) => {
                 self.matches().matched().get(index).map(|matched| (matched.rule, matched.key_range()))
             }
@@ -111,7 +111,7 @@ impl Verdict {
         !self.unusual.to_log.is_empty()
     }
 
-    /// Logs what is to be logged about it, as events of `tracing`. Front ends call this once for each verdict.
+    /// Logs its outcomes, as events of `tracing`. Front ends call this once for each verdict.
     #[cold]
     pub fn log(&self, request: &LoggedRequest<'_>) {
         for entry in &self.unusual.to_log {
@@ -175,12 +175,12 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Logs, for each rule, what was denied in the last minute and was not logged at once.
+/// Logs, for each rule, the denials of the last minute that were not logged at once.
 pub(in crate::engine) fn log_denied_minutes(rules: &RuleSet, now: Timestamp) {
     for rule in rules.rules() {
         let Some(minute) = rule.denied_minute(now) else { continue };
         let (name, denied) = (&rule.rule().name, minute.denied);
-        // Of a long key only the beginning is known, which is no key.
+        // Only the beginning of a long key is known, which is no key.
         let heaviest = minute.heaviest.as_ref().filter(|top| !top.is_cut);
         let key = heaviest.and_then(|top| rules.log_keys().show(&rule.rule().by, &top.key));
         let key = key.as_deref().map(tracing::field::debug);

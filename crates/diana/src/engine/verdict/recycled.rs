@@ -12,7 +12,7 @@ const MAX_UNUSED: usize = 32;
 
 /// The unused boxes of a thread.
 struct Pool {
-    /// The one that was dropped last. Most threads decide about one request after the other, and need no more.
+    /// The box that was dropped last. Most threads decide about one request after the other, and need no more.
     last: Cell<Option<Box<Verdict>>>,
     #[allow(clippy::vec_box, reason = "the boxes are reused, so that nothing is moved or allocated")]
     others: RefCell<Vec<Box<Verdict>>>,

@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResponseClass {
-    /// Normally; its latency is a measure of the service's load.
+    /// The response is normal; its latency is a measure of the service's load.
     Ok,
-    /// With a timeout or a server error (5xx).
+    /// The response is a timeout or a server error (5xx).
     Overloaded,
 }
 
@@ -46,8 +46,8 @@ impl Verdict {
             ResponseClass::Ok => SampleKind::Answered,
             ResponseClass::Overloaded => SampleKind::Dropped,
         };
-        for of in self.granted().filter(|of| of.is_local && of.scope != Scope::Shared) {
-            for ((matched, limit), answer) in self.limits_in(of.scope).zip(of.decision.answers()) {
+        for scoped in self.granted().filter(|scoped| scoped.is_local && scoped.scope != Scope::Shared) {
+            for ((matched, limit), answer) in self.limits_in(scoped.scope).zip(scoped.decision.answers()) {
                 if !limit.limit.properties().learns {
                     continue;
                 }

@@ -11,8 +11,8 @@ impl Verdict {
     pub(super) fn wait_for(&self, rule: &Rule) -> Duration {
         let is_meant = |queued: &CompiledRule| std::ptr::eq(queued.rule(), rule);
         let queued = self.unusual.queued.filter(|queued| self.rules().rule(queued.rule).is_some_and(is_meant));
-        let own = |asked: &CheckedLimit<'_>| std::ptr::eq(asked.rule, rule);
-        let reserved = self.checked_limits().filter(own).filter_map(|asked| asked.answer.wait()).max();
+        let is_of_rule = |asked: &CheckedLimit<'_>| std::ptr::eq(asked.rule, rule);
+        let reserved = self.checked_limits().filter(is_of_rule).filter_map(|asked| asked.answer.wait()).max();
         queued.map_or(Duration::ZERO, |queued| queued.time) + reserved.unwrap_or_default()
     }
 

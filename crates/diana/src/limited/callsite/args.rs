@@ -11,7 +11,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Default)]
 pub struct Args {
     texts: SmallVec<[u8; 64]>,
-    /// Each name, and where its text starts.
+    /// The names, and where their texts start.
     names: SmallVec<[(&'static str, usize); 4]>,
 }
 

@@ -1,6 +1,6 @@
 //! The options of `#[rate_limit]` and `#[count_limit]`.
 
-use super::{By, Key};
+use super::{By, CallKey};
 use crate::limited::{Cause, Limited};
 use diana_core::{AcquireError, FixedWindow, InitialPermits, Quota, SmoothBursty, TokenBucket, WindowStart};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub struct AttributeOptions {
     pub prefix: usize,
     /// The name of the `Limits` instance, or `None` for the default.
     pub instance: Option<&'static str>,
-    /// What keys start with.
+    /// The prefix of keys.
     pub by: By,
     /// Whether there is more than one key.
     pub keys: Keys,
@@ -100,7 +100,7 @@ impl AttributeOptions {
         }
     }
 
-    pub(super) fn limited(&self, key: &Key<'_>, cause: Cause) -> Limited {
+    pub(super) fn limited(&self, key: &CallKey<'_>, cause: Cause) -> Limited {
         Limited::new(self.name, self.prefix, key.to_text(self.by), cause)
             .with_unknown_caller(key.is_unknown_caller(self.by))
     }
@@ -110,7 +110,7 @@ pub(super) fn invalid_limit(error: impl std::error::Error) -> Cause {
     Cause::InvalidLimit { problem: error.to_string().into() }
 }
 
-/// Why a limiter did not grant the call.
+/// Returns why a limiter did not grant the call.
 pub(super) fn denial_cause(error: AcquireError) -> Cause {
     match error.retry() {
         Some(retry) => Cause::Exhausted { retry },

@@ -5,7 +5,7 @@
 //! it looks for a method on `&&&KeyPart` first, which exists for plain types, then on `&&KeyPart`, which exists for
 //! `Display` types.
 
-use super::Key;
+use super::CallKey;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ pub fn part<T: Display + ?Sized>(value: &T) -> KeyPart<'_, T> {
 /// Types that are used directly; a string is not even copied.
 pub trait Plain {
     /// Sets the key to this value.
-    fn write_to<'a>(&'a self, key: &mut Key<'a>);
+    fn write_to<'a>(&'a self, key: &mut CallKey<'a>);
 }
 
 /// Writes plain types.
 pub trait WritePlain<'a> {
     /// Writes the value to the key.
-    fn write(&self, key: &mut Key<'a>);
+    fn write(&self, key: &mut CallKey<'a>);
 }
 
 impl<'a, T: Plain + ?Sized> WritePlain<'a> for &&KeyPart<'a, T> {
     #[inline]
-    fn write(&self, key: &mut Key<'a>) {
+    fn write(&self, key: &mut CallKey<'a>) {
         self.0.write_to(key);
     }
 }
@@ -42,11 +42,11 @@ impl<'a, T: Plain + ?Sized> WritePlain<'a> for &&KeyPart<'a, T> {
 /// Writes `Display` types.
 pub trait WriteDisplay<'a> {
     /// Writes the value to the key.
-    fn write(&self, key: &mut Key<'a>);
+    fn write(&self, key: &mut CallKey<'a>);
 }
 
 impl<'a, T: Display + ?Sized> WriteDisplay<'a> for &KeyPart<'a, T> {
-    fn write(&self, key: &mut Key<'a>) {
+    fn write(&self, key: &mut CallKey<'a>) {
         key.part(self.0);
     }
 }
@@ -54,16 +54,16 @@ impl<'a, T: Display + ?Sized> WriteDisplay<'a> for &KeyPart<'a, T> {
 /// Accepts all other types, for which [`part`] has already failed: one mistake is one compile error.
 pub trait WriteNothing<'a> {
     /// Writes the value to the key.
-    fn write(&self, key: &mut Key<'a>);
+    fn write(&self, key: &mut CallKey<'a>);
 }
 
 impl<'a, T: ?Sized> WriteNothing<'a> for KeyPart<'a, T> {
-    fn write(&self, _: &mut Key<'a>) {}
+    fn write(&self, _: &mut CallKey<'a>) {}
 }
 
 impl<T: Plain + ?Sized> Plain for &T {
     #[inline]
-    fn write_to<'a>(&'a self, key: &mut Key<'a>) {
+    fn write_to<'a>(&'a self, key: &mut CallKey<'a>) {
         (**self).write_to(key);
     }
 }
@@ -72,7 +72,7 @@ macro_rules! plain {
     ($($of:ident: $($kind:ty),+;)+) => {
         $($(impl Plain for $kind {
             #[inline]
-            fn write_to<'a>(&'a self, key: &mut Key<'a>) {
+            fn write_to<'a>(&'a self, key: &mut CallKey<'a>) {
                 key.$of((*self).into());
             }
         })+)+
@@ -86,7 +86,7 @@ plain! {
 
 impl Plain for usize {
     #[inline]
-    fn write_to<'a>(&'a self, key: &mut Key<'a>) {
+    fn write_to<'a>(&'a self, key: &mut CallKey<'a>) {
         // `usize` has at most 64 bits.
         key.unsigned(*self as u64);
     }
@@ -94,7 +94,7 @@ impl Plain for usize {
 
 impl Plain for isize {
     #[inline]
-    fn write_to<'a>(&'a self, key: &mut Key<'a>) {
+    fn write_to<'a>(&'a self, key: &mut CallKey<'a>) {
         key.signed(*self as i64);
     }
 }
@@ -103,7 +103,7 @@ macro_rules! text {
     ($($kind:ty),+) => {
         $(impl Plain for $kind {
             #[inline]
-            fn write_to<'a>(&'a self, key: &mut Key<'a>) {
+            fn write_to<'a>(&'a self, key: &mut CallKey<'a>) {
                 key.borrowed(self);
             }
         })+

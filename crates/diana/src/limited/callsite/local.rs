@@ -3,7 +3,7 @@
 use super::attribute_options::{denial_cause, invalid_limit};
 use super::cache::Cache;
 use super::local_counts::Limit;
-use super::{AttributeOptions, Key};
+use super::{AttributeOptions, CallKey};
 use crate::limited::{Cause, Limited, Limits};
 use diana_core::{Answer, Outcome, Retry};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl LocalCallSite {
 
     /// Acquires one permit without waiting.
     #[inline]
-    pub fn check(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+    pub fn check(&'static self, key: &CallKey<'_>) -> Result<(), Limited> {
         let check = |limit: &Arc<Limit>| limit.check(key, self.options.cost());
         match self.cache.with(self.options.instance, |limits| self.look_up(limits), check) {
             Ok(Ok(answer)) => self.to_result(key, answer),
@@ -33,7 +33,7 @@ impl LocalCallSite {
     }
 
     /// Acquires one permit, blocking this thread for at most the attribute's timeout.
-    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+    pub fn wait(&'static self, key: &CallKey<'_>) -> Result<(), Limited> {
         // The common case without a wait need not clone the counts.
         match self.check(key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
@@ -45,7 +45,7 @@ impl LocalCallSite {
 
     /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit if it
     /// is the last reservation.
-    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
+    pub async fn wait_async(&'static self, key: CallKey<'_>) -> Result<(), Limited> {
         match self.check(&key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
             result => return result,
@@ -65,7 +65,7 @@ impl LocalCallSite {
     }
 
     #[inline]
-    fn to_result(&self, key: &Key<'_>, answer: Answer) -> Result<(), Limited> {
+    fn to_result(&self, key: &CallKey<'_>, answer: Answer) -> Result<(), Limited> {
         match answer.outcome {
             Outcome::Granted { .. } => Ok(()),
             Outcome::Denied { retry } => Err(self.denied(key, retry)),
@@ -73,11 +73,11 @@ impl LocalCallSite {
     }
 
     #[cold]
-    fn denied(&self, key: &Key<'_>, retry: Retry) -> Limited {
+    fn denied(&self, key: &CallKey<'_>, retry: Retry) -> Limited {
         self.options.limited(key, Cause::Exhausted { retry })
     }
 
-    fn limit(&'static self, key: &Key<'_>) -> Result<Arc<Limit>, Limited> {
+    fn limit(&'static self, key: &CallKey<'_>) -> Result<Arc<Limit>, Limited> {
         let limit = self.cache.with(self.options.instance, |limits| self.look_up(limits), Arc::clone);
         limit.map_err(|cause| self.options.limited(key, cause))
     }

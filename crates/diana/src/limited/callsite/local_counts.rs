@@ -1,6 +1,6 @@
 //! The local counts of one attribute.
 
-use super::Key;
+use super::CallKey;
 use super::attribute_options::{AttributeAlgorithm, AttributeOptions, Keys};
 use crate::limited::Cause;
 use diana_core::{AcquireError, Algorithm, Answer, Clock, Grant, InvalidCost, KeyedLimiter, Limiter, TableOptions};
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(in crate::limited) enum Limit {
     One(Limiter),
-    Many(KeyedLimiter<Key<'static>>),
+    Many(KeyedLimiter<CallKey<'static>>),
 }
 
 impl Limit {
@@ -38,7 +38,7 @@ impl Limit {
     }
 
     #[inline]
-    pub(super) fn check(&self, key: &Key<'_>, cost: u64) -> Result<Answer, InvalidCost> {
+    pub(super) fn check(&self, key: &CallKey<'_>, cost: u64) -> Result<Answer, InvalidCost> {
         match (self, cost) {
             // Almost all attributes; one permit needs no check of the number.
             (Self::One(limiter), 1) => Ok(limiter.check()),
@@ -48,14 +48,19 @@ impl Limit {
         }
     }
 
-    pub(super) fn blocking_acquire(&self, key: &Key<'_>, cost: u64, timeout: Duration) -> Result<Grant, AcquireError> {
+    pub(super) fn blocking_acquire(
+        &self,
+        key: &CallKey<'_>,
+        cost: u64,
+        timeout: Duration,
+    ) -> Result<Grant, AcquireError> {
         match self {
             Self::One(limiter) => limiter.blocking_acquire_timeout(cost, timeout),
             Self::Many(limiter) => limiter.blocking_acquire_timeout(key, cost, timeout),
         }
     }
 
-    pub(super) async fn acquire(&self, key: &Key<'_>, cost: u64, timeout: Duration) -> Result<Grant, AcquireError> {
+    pub(super) async fn acquire(&self, key: &CallKey<'_>, cost: u64, timeout: Duration) -> Result<Grant, AcquireError> {
         match self {
             Self::One(limiter) => limiter.acquire_timeout(cost, timeout).await,
             Self::Many(limiter) => limiter.acquire_timeout(key, cost, timeout).await,

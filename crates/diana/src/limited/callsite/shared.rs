@@ -1,6 +1,6 @@
 //! Call sites with shared counts.
 
-use super::{AttributeOptions, Key};
+use super::{AttributeOptions, CallKey};
 #[cfg(feature = "redis")]
 use crate::limited::Limits;
 use crate::limited::{Cause, Limited};
@@ -29,7 +29,7 @@ impl SharedCallSite {
     }
 
     /// Acquires one permit, blocking this thread for at most the attribute's timeout.
-    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+    pub fn wait(&'static self, key: &CallKey<'_>) -> Result<(), Limited> {
         let limiter = self.limiter(key)?;
         let acquiring = limiter.acquire_timeout(key.to_bytes(), self.options.cost(), self.options.timeout);
         let acquired = block_on(Some(limiter.store().runtime()), acquiring);
@@ -38,7 +38,7 @@ impl SharedCallSite {
     }
 
     /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit.
-    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
+    pub async fn wait_async(&'static self, key: CallKey<'_>) -> Result<(), Limited> {
         let limiter = self.limiter(&key)?;
         if Handle::try_current().is_err() {
             return Err(self.options.limited(&key, Cause::NoRuntime));
@@ -47,7 +47,7 @@ impl SharedCallSite {
         acquired.map(drop).map_err(|error| self.options.limited(&key, denial_cause(error)))
     }
 
-    fn limiter(&'static self, key: &Key<'_>) -> Result<SharedLimiter, Limited> {
+    fn limiter(&'static self, key: &CallKey<'_>) -> Result<SharedLimiter, Limited> {
         let limiter = self.cache.with(self.options.instance, |limits| self.look_up(limits), Clone::clone);
         limiter.map_err(|cause| self.options.limited(key, cause))
     }
@@ -68,7 +68,7 @@ impl SharedCallSite {
     }
 }
 
-/// Without the `redis` feature there is no shared store; every call fails with an error.
+/// Fails with an error at every call: there is no shared store without the `redis` feature.
 #[cfg(not(feature = "redis"))]
 impl SharedCallSite {
     /// Creates a call site that was not called yet.
@@ -77,12 +77,12 @@ impl SharedCallSite {
     }
 
     /// Always fails.
-    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+    pub fn wait(&'static self, key: &CallKey<'_>) -> Result<(), Limited> {
         Err(self.options.limited(key, Cause::NoSharedStore))
     }
 
     /// Always fails.
-    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
+    pub async fn wait_async(&'static self, key: CallKey<'_>) -> Result<(), Limited> {
         self.wait(&key)
     }
 }

@@ -107,7 +107,7 @@ fn traffic_is_kept_at_its_rate() {
     for tick in 0..240 {
         load.tick(now);
         let granted = (0..100_u64).filter(|_| shedding.denies(&load).is_none()).count();
-        // Each is 30 KiB, four times per second: twelve times the bound, if all were admitted.
+        // Each request is 30 KiB, four times per second: twelve times the bound, if all were admitted.
         load.add_traffic(granted as u64 * 30 * 1_024);
         if tick > 120 {
             last.push(granted);

@@ -8,7 +8,7 @@ use diana_core::Timestamp;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
-/// Of many requests, one in this number is recorded.
+/// Records one in this number of many requests.
 const INTERVAL: u64 = 64;
 /// The number of requests of one thread, in each [`SPAN`], that are all recorded.
 const ALL: u32 = 16;

@@ -44,7 +44,7 @@ impl Counter {
         Self { hash, count, error: 0, since, text, length, is_cut: key.len() > MAX_TEXT }
     }
 
-    /// The key, or as much of it as is kept.
+    /// Returns the key, or as much of it as is kept.
     pub(super) fn text(&self) -> &[u8] {
         &self.text[..usize::from(self.length)]
     }
@@ -56,12 +56,12 @@ pub(super) struct SpaceSaving {
     /// The number of the current short period, for new counters.
     period: u64,
     total: u64,
-    /// By how much the count of a key may be too low, since a merged period had no counter for it.
+    /// The amount by which the count of a key may be too low, since a merged period had no counter for it.
     missed: u64,
     counters: Vec<Counter>,
     /// The number of a counter, plus one, at the slot of its hash or one of those after it; 0 is an empty slot.
     index: [u8; SLOTS],
-    /// No count is lower.
+    /// The lower bound of all counts.
     floor: u64,
     /// Where the search for the lowest count goes on.
     cursor: usize,
@@ -110,17 +110,17 @@ impl SpaceSaving {
         (self.total, self.missed, self.floor, self.cursor) = (0, 0, 0, 0);
     }
 
-    /// The sum of all weights.
+    /// Returns the sum of all weights.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The counters, in no order.
+    /// Returns the counters, in no order.
     pub(super) fn counters(&self) -> &[Counter] {
         &self.counters
     }
 
-    /// By how much a count may be too low, since a merged period had no counter for its key.
+    /// Returns by how much a count may be too low, since a merged period had no counter for its key.
     pub(super) fn missed(&self) -> u64 {
         self.missed
     }
@@ -242,7 +242,7 @@ mod tests {
         Ok(())
     }
 
-    /// A few frequent keys among many rare ones.
+    /// Returns a few frequent keys among many rare ones.
     fn keys() -> impl Strategy<Value = Vec<(u64, u64)>> {
         let key = prop_oneof![0..10_u64, 0..80_u64, 0..10_000_u64];
         prop::collection::vec((key, 1..5_u64), 0..3_000)

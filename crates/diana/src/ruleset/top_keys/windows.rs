@@ -175,8 +175,8 @@ impl Windows {
             counter: &'a Counter,
             count: u64,
             error: u64,
-            /// What it may have had in the periods that count it.
-            found: u64,
+            /// The sum of what each period that has the key may miss of it.
+            missing: u64,
             since: u64,
         }
         let missed = self.periods(window).map(|period| period.missed).sum::<u64>();
@@ -185,19 +185,19 @@ impl Windows {
         for period in self.periods(window) {
             let missing = missing(period.counters);
             for counter in period.counters {
-                let sum =
-                    sums.entry(counter.hash).or_insert(Sum { counter, count: 0, error: 0, found: 0, since: u64::MAX });
+                let first = Sum { counter, count: 0, error: 0, missing: 0, since: u64::MAX };
+                let sum = sums.entry(counter.hash).or_insert(first);
                 sum.since = sum.since.min(counter.since);
                 sum.count += counter.count;
                 sum.error += counter.error;
-                sum.found += missing;
+                sum.missing += missing;
             }
         }
         let mut sums = sums.into_values().collect::<Vec<_>>();
         sums.sort_unstable_by(|one, other| (other.count, one.counter.text()).cmp(&(one.count, other.counter.text())));
         sums.truncate(limit);
         // A count is too high by its errors, or too low by what the periods without it may have had of it.
-        let errors = sums.iter().map(|sum| sum.error.max(all_missing - sum.found + missed));
+        let errors = sums.iter().map(|sum| sum.error.max(all_missing - sum.missing + missed));
         let max_error = errors.chain([all_missing + missed]).max().unwrap_or_default();
         let keys = sums.iter().map(|sum| TopKey {
             key: sum.counter.text().to_vec(),
@@ -217,8 +217,8 @@ impl Windows {
         let long = (window == Window::Hour).then_some(&self.current_long);
         let live = [Some(&self.current), long].into_iter().flatten();
         let live = live.map(|live| Period { total: live.total(), missed: live.missed(), counters: live.counters() });
-        let closed = closed.iter();
-        live.chain(closed.map(|of| Period { total: of.total, missed: of.missed, counters: &of.counters }))
+        let past = closed.iter();
+        live.chain(past.map(|past| Period { total: past.total, missed: past.missed, counters: &past.counters }))
     }
 }
 
@@ -331,8 +331,8 @@ mod tests {
                 prop_assert_eq!(top.total, total);
                 prop_assert!(top.max_error <= total / 32, "{} of {total}", top.max_error);
                 for (key, count) in exact {
-                    let found = top.keys.iter().find(|top| top.key == [key]).map_or(0, |top| top.count);
-                    prop_assert!(found.abs_diff(count) <= top.max_error, "{found}, not {count}");
+                    let reported = top.keys.iter().find(|top| top.key == [key]).map_or(0, |top| top.count);
+                    prop_assert!(reported.abs_diff(count) <= top.max_error, "{reported}, not {count}");
                 }
             }
         }
