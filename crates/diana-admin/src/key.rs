@@ -87,8 +87,8 @@ struct KeyName<'a> {
 
 impl<'a> KeyName<'a> {
     fn parse(parameters: &'a Parameters, known: &[&str]) -> Result<Self, Problem> {
-        parameters.only(known)?;
-        Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
+        parameters.reject_unknown(known)?;
+        Ok(Self { rule: parameters.required("rule")?, key: parameters.values("key").collect() })
     }
 
     /// Changes the key, and records it. An invalid request changes nothing, and is not recorded.

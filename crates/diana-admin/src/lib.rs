@@ -212,7 +212,8 @@ impl Admin {
             .merge(open)
             .fallback(response::not_found)
             .method_not_allowed_fallback(response::method_not_allowed);
-        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), middleware::every));
+        let router =
+            router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), middleware::guard_and_add_headers));
         Self { router: router.with_state(state) }
     }
 

@@ -26,12 +26,12 @@ const MAX_LISTED: usize = 100;
 #[derive(Debug)]
 pub struct RuleLog {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<RuleLogState>,
     audit: Option<Arc<AuditLog>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RuleLogState {
     /// The last applied rules, which are recorded once their source is known.
     applied: Option<LoadedRules>,
     active: Option<LoadedRules>,
@@ -93,7 +93,7 @@ impl RuleLog {
         self.record(state, change);
     }
 
-    fn record(&self, state: &mut State, change: Change) {
+    fn record(&self, state: &mut RuleLogState, change: Change) {
         if let Some(audit) = &self.audit {
             audit.rules_loaded(&change);
         }
@@ -102,7 +102,7 @@ impl RuleLog {
     }
 }
 
-impl State {
+impl RuleLogState {
     /// Lists what differs from the active rules; returns since when each of the new rules is active.
     fn compare(&self, loaded: &LoadedRules, change: &mut Change) -> HashMap<String, Timestamp> {
         let before = self.active.iter().flat_map(|active| active.file.rules.iter().map(move |rule| (active, rule)));

@@ -113,9 +113,9 @@ impl Document {
     /// Like `parse_with`; also returns the variables that were replaced.
     pub fn parse_replacing(&self, variable: impl Fn(&str) -> Option<String>) -> Result<(Node, Replaced), Problems> {
         let mut tree = self.parse()?;
-        let (mut replaced, mut found) = (Replaced::default(), Vec::new());
-        variables::replace(&mut tree, &variable, &mut replaced, &mut found);
-        if found.is_empty() { Ok((tree, replaced)) } else { Err(self.problems(found)) }
+        let (mut replaced, mut problems) = (Replaced::default(), Vec::new());
+        variables::replace(&mut tree, &variable, &mut replaced, &mut problems);
+        if problems.is_empty() { Ok((tree, replaced)) } else { Err(self.problems(problems)) }
     }
 
     /// Creates [`Problems`] for this document.

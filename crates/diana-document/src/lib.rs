@@ -21,6 +21,6 @@ pub mod scalar;
 pub mod secret;
 
 pub use document::{Document, Format, LocatedProblem, Problems};
-pub use node::{Entry, Node, Span, Value};
+pub use node::{MapEntry, Node, Span, Value};
 pub use problem::Problem;
 pub use secret::Secret;

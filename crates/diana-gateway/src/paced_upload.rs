@@ -78,7 +78,7 @@ impl PacedUpload {
 
 impl Streaming {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
-        let now = self.deadline.all().now();
+        let now = self.deadline.deadlines().now();
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(frame) => {
                 if let Some(since) = self.waiting_since.take() {

@@ -265,7 +265,7 @@ impl RequestContext {
     /// Returns the upstreams of a request: the one that a rule reroutes it to, or those of its route.
     fn upstreams(&self, permit: &RequestPermit) -> Result<Arc<Balancer>, HasRoutes> {
         if let Some(upstream) = permit.reroute_to() {
-            return Ok(Arc::new(self.worker.upstreams.only(upstream)));
+            return Ok(Arc::new(self.worker.upstreams.pinned_to(upstream)));
         }
         let routing = self.worker.routing.lock();
         let balancer = routing.balancer(&self.head, self.client).map(Arc::clone);

@@ -303,12 +303,12 @@ fn rejected(text: &str, starts: &[usize], registry: &Registry) -> BTreeMap<usize
     let document = Document::new("imported", text).with_format(Format::Yaml);
     let read = diana_rules::RuleFile::read_with(&document, registry, |_| None);
     let Err(problems) = read else { return BTreeMap::new() };
-    let found = problems.iter().filter_map(|problem| {
+    let rejections = problems.iter().filter_map(|problem| {
         let index = after(problem.span().start).checked_sub(1)?;
         Some((index, format!("rejected by `diana check`: {}", problem.what())))
     });
     // Of several problems of one rule, the first is reported.
-    found.collect::<Vec<_>>().into_iter().rev().collect()
+    rejections.collect::<Vec<_>>().into_iter().rev().collect()
 }
 
 impl Source {

@@ -15,7 +15,7 @@ pub(crate) enum BodyKind {
 }
 
 /// Returns how a function runs, and the block that is its body.
-pub(crate) fn of<'a>(signature: &Signature, block: &'a mut Block) -> (BodyKind, &'a mut Block) {
+pub(crate) fn find_body<'a>(signature: &Signature, block: &'a mut Block) -> (BodyKind, &'a mut Block) {
     if signature.asyncness.is_some() {
         return (BodyKind::Async, block);
     }

@@ -75,8 +75,8 @@ impl ConnInfo {
     pub fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
         let peer = peer.ip().to_canonical();
         let trust = if is_trusted_proxy(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Untrusted };
-        let own = RequestScheme::of(scheme.as_str());
-        let request_scheme = if trust == PeerTrust::Trusted { own.or_forwarded() } else { own };
+        let transport = RequestScheme::of(scheme.as_str());
+        let request_scheme = if trust == PeerTrust::Trusted { transport.or_forwarded() } else { transport };
         Self { peer, trust, scheme, request_scheme, forwarded: OnceLock::new() }
     }
 

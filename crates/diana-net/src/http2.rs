@@ -44,13 +44,13 @@ const MAX_RESETS: u32 = 100;
 /// An HTTP/2 connection of a client.
 pub(crate) struct Http2<H> {
     handler: Arc<H>,
-    state: State,
+    state: ConnectionState,
     connection: Arc<Connection>,
     streams: Arc<Streams>,
     shutdown: ShutdownMode,
 }
 
-enum State {
+enum ConnectionState {
     Handshake(Handshake<ClientIo, SendChunk>),
     Serving(h2::server::Connection<ClientIo, SendChunk>),
 }
@@ -89,7 +89,7 @@ impl<H: Handler> Http2<H> {
             served: AtomicU32::new(0),
             waker: Mutex::default(),
         };
-        let state = State::Handshake(builder.handshake(io));
+        let state = ConnectionState::Handshake(builder.handshake(io));
         Self { handler, state, connection, streams: Arc::new(streams), shutdown: ShutdownMode::No }
     }
 
@@ -97,7 +97,7 @@ impl<H: Handler> Http2<H> {
     pub(crate) fn graceful_shutdown(mut self: Pin<&mut Self>) {
         if self.shutdown == ShutdownMode::No {
             self.shutdown = ShutdownMode::Graceful;
-            if let State::Serving(serving) = &mut self.state {
+            if let ConnectionState::Serving(serving) = &mut self.state {
                 serving.graceful_shutdown();
             }
         }
@@ -113,14 +113,14 @@ impl<H: Handler> Future for Http2<H> {
         let mut denied = Vec::new();
         loop {
             match state {
-                State::Handshake(handshake) => {
+                ConnectionState::Handshake(handshake) => {
                     let mut serving = ready!(Pin::new(handshake).poll(context))?;
                     if *shutdown == ShutdownMode::Graceful {
                         serving.graceful_shutdown();
                     }
-                    *state = State::Serving(serving);
+                    *state = ConnectionState::Serving(serving);
                 }
-                State::Serving(serving) => {
+                ConnectionState::Serving(serving) => {
                     if *shutdown != ShutdownMode::Abrupt && streams.poll_resets(context) {
                         tracing::debug!(
                             "closing an HTTP/2 connection of {}: it resets too many requests",

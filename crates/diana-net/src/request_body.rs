@@ -194,9 +194,9 @@ impl BodyProgress {
 
     /// Returns `true` if the upstream can't be expected to respond yet: it got a frame since the last call, or the
     /// client is waited for, which has its own timeout.
-    pub fn is_advancing(&self, seen: &mut u64) -> bool {
+    pub fn is_advancing(&self, previous: &mut u64) -> bool {
         let frames = self.frames.load(Ordering::Relaxed);
-        let has_advanced = std::mem::replace(seen, frames) != frames;
+        let has_advanced = std::mem::replace(previous, frames) != frames;
         has_advanced || self.is_waiting.load(Ordering::Relaxed)
     }
 }

@@ -110,7 +110,7 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
             }
             let is_late = timeouts.deadline().poll(context).is_ready();
             // The connection has been polled once, so all buffered bytes have been seen.
-            if shutdown == Shutdown::No && (is_refused || timeouts.deadline().all().is_stopping()) {
+            if shutdown == Shutdown::No && (is_refused || timeouts.deadline().deadlines().is_stopping()) {
                 if timeouts.is_serving() || timeouts.is_http2() {
                     shutdown = Shutdown::Closing;
                     stop(protocol.as_mut());

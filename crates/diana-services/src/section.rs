@@ -53,14 +53,14 @@ const MAX_WORKERS: u64 = 1_024;
 
 impl ServicesSection {
     /// The services that the file has, by name.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, &ServiceSettings)> {
-        let all = [("envoy", &self.envoy), ("resp", &self.resp), ("http", &self.http)];
-        all.into_iter().filter_map(|(name, settings)| Some((name, settings.as_ref()?)))
+    pub fn services(&self) -> impl Iterator<Item = (&'static str, &ServiceSettings)> {
+        let services = [("envoy", &self.envoy), ("resp", &self.resp), ("http", &self.http)];
+        services.into_iter().filter_map(|(name, settings)| Some((name, settings.as_ref()?)))
     }
 
     /// Describes the services, one on each line.
     pub fn describe(&self) -> Vec<String> {
-        let each = self.all().map(|(name, settings)| {
+        let each = self.services().map(|(name, settings)| {
             let password = if settings.password.is_some() { ", with a password" } else { "" };
             let tls = if settings.tls.is_some() { " with TLS" } else { "" };
             format!("service `{name}` on {}{tls}{password}", and(&settings.listen))
@@ -164,11 +164,11 @@ impl Section for ServicesSection {
     }
 
     fn listens_on(&self) -> Vec<SocketAddr> {
-        self.all().flat_map(|(_, settings)| settings.listen.iter().copied()).collect()
+        self.services().flat_map(|(_, settings)| settings.listen.iter().copied()).collect()
     }
 
     fn warnings(&self) -> Vec<(String, String)> {
-        let open = self.all().filter_map(|(name, settings)| Some((name, settings.open_address()?)));
+        let open = self.services().filter_map(|(name, settings)| Some((name, settings.open_address()?)));
         let each = open.map(|(name, address)| {
             let what = format!("every machine that reaches {address} can use the service `{name}`");
             let fix = if name == "resp" { "add `password` or `tls`" } else { "add `tls`" };

@@ -74,11 +74,11 @@ impl ServiceCertificates {
 
     /// Returns the active certificates, each with the name of its service.
     pub fn status(&self) -> Vec<(&'static str, CertificateStatus)> {
-        let own = self.certificates.iter().flat_map(|(service, certificates)| {
+        let services = self.certificates.iter().flat_map(|(service, certificates)| {
             certificates.status().into_iter().map(|certificate| (*service, certificate))
         });
         let http = self.http.iter().flat_map(CertificateWatch::status).map(|certificate| ("http", certificate));
-        own.chain(http).collect()
+        services.chain(http).collect()
     }
 }
 
@@ -197,7 +197,7 @@ impl Services {
         let settings = [(ServiceKind::Envoy, &self.section.envoy), (ServiceKind::Resp, &self.section.resp)];
         let mut sockets = (0..threads).map(|_| Vec::new()).collect::<Vec<_>>();
         let mut connections_of = Vec::new();
-        for (kind, settings) in settings.into_iter().filter_map(|(kind, own)| Some((kind, own.as_ref()?))) {
+        for (kind, settings) in settings.into_iter().filter_map(|(kind, service)| Some((kind, service.as_ref()?))) {
             let name = kind.name();
             let metrics = ServiceMetrics::new(name, threads);
             running.metrics.push(metrics.clone());
@@ -289,11 +289,11 @@ impl RunningServices {
 
     /// Returns a function that returns the counts of each service.
     pub fn report(&self) -> ReportServices {
-        let (own, http) = (self.metrics.clone(), self.http.as_ref().map(|http| Arc::clone(http.metrics())));
+        let (services, http) = (self.metrics.clone(), self.http.as_ref().map(|http| Arc::clone(http.metrics())));
         Arc::new(move || {
-            let own = own.iter().map(|metrics| (metrics.name, metrics.totals()));
+            let services = services.iter().map(|metrics| (metrics.name, metrics.totals()));
             let http = http.iter().map(|metrics| ("http", ServiceTotals::from(&metrics.totals())));
-            own.chain(http).collect()
+            services.chain(http).collect()
         })
     }
 

@@ -44,7 +44,7 @@ impl Latency {
     pub(super) fn bins(&self, seconds: &Range<u64>, step: u64) -> Vec<[u64; Buckets::LEN]> {
         let number = usize::try_from((seconds.end - seconds.start) / step).unwrap_or_default();
         let mut bins = vec![[0; Buckets::LEN]; number];
-        self.series.each(seconds.clone(), |second, counts| {
+        self.series.visit(seconds.clone(), |second, counts| {
             let bin = usize::try_from((second - seconds.start) / step).ok().and_then(|bin| bins.get_mut(bin));
             let Some(bin) = bin else { return };
             for (sum, count) in bin.iter_mut().zip(counts) {

@@ -54,7 +54,7 @@ const METRICS: &[Metric] = &[
 /// Writes the samples of all rules.
 pub(super) fn rules(text: &mut Text, engine: &Engine) {
     let rules = engine.rules();
-    text.one("diana_rules", Kind::Gauge, "Active rules.", rules.rules().len());
+    text.single("diana_rules", Kind::Gauge, "Active rules.", rules.rules().len());
     let (usage, now) = (engine.local().usage(), engine.now());
     let has_shared = engine.shared::<RedisStore>().is_some();
     let sample = |rule: &CompiledRule| {
@@ -94,8 +94,8 @@ pub(super) fn rules(text: &mut Text, engine: &Engine) {
         }
     }
     let (keys, bytes) = usage.values().fold((0, 0), |(keys, bytes), of| (keys + of.keys, bytes + of.bytes));
-    text.one("diana_keys", Kind::Gauge, "Keys counted in this process.", keys);
-    text.one("diana_keys_bytes", Kind::Gauge, "Memory of the keys of this process in bytes.", bytes);
+    text.single("diana_keys", Kind::Gauge, "Keys counted in this process.", keys);
+    text.single("diana_keys_bytes", Kind::Gauge, "Memory of the keys of this process in bytes.", bytes);
 }
 
 /// Returns the share of the heaviest key of a rule's denials in the last minute; 0 without denials.

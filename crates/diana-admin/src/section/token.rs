@@ -64,8 +64,8 @@ impl TokenChange {
     /// Compares tokens by name; `None` if nothing differs.
     pub(crate) fn between(before: &[AdminToken], after: &[AdminToken]) -> Option<Self> {
         let without = |tokens: &[AdminToken], others: &[AdminToken]| {
-            let own = tokens.iter().filter(|token| others.iter().all(|other| other.name != token.name));
-            own.map(ToString::to_string).collect::<Vec<_>>()
+            let tokens = tokens.iter().filter(|token| others.iter().all(|other| other.name != token.name));
+            tokens.map(ToString::to_string).collect::<Vec<_>>()
         };
         let differing = after.iter().filter(|token| before.iter().any(|old| old.name == token.name && old != *token));
         let changed = differing.map(ToString::to_string).collect();

@@ -184,7 +184,7 @@ impl Endpoint {
             }
             return;
         }
-        connection.last_used = connection.deadline().all().now();
+        connection.last_used = connection.deadline().deadlines().now();
         connection.deadline().clear();
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {

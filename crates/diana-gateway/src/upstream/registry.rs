@@ -103,10 +103,10 @@ impl UpstreamRegistry {
         let groups = section.upstream_groups().filter_map(|group| Some((group, group.health.as_ref()?)));
         let checked = groups.flat_map(|(group, check)| group.upstreams().map(move |upstream| (upstream, check)));
         let mut checked: Vec<_> = checked.collect();
-        let mut seen = HashSet::new();
-        checked.retain(|each| seen.insert(*each));
+        let mut active = HashSet::new();
+        checked.retain(|target| active.insert(*target));
         for (upstream, shared) in &*self.upstreams.lock() {
-            shared.checks.lock().retain(|(check, _)| seen.contains(&(upstream, check)));
+            shared.checks.lock().retain(|(check, _)| active.contains(&(upstream, check)));
         }
         let target = |(upstream, check): (&Upstream, &HealthCheck)| CheckTarget {
             upstream: upstream.clone(),

@@ -51,7 +51,7 @@ enum FirstAttempt {
 
 impl Upstreams {
     /// Returns a group of only the upstream that a rule names.
-    pub(crate) fn only(&self, upstream: &Upstream) -> Balancer {
+    pub(crate) fn pinned_to(&self, upstream: &Upstream) -> Balancer {
         Balancer::of_one(self.endpoint(upstream))
     }
 
@@ -171,7 +171,7 @@ impl Upstreams {
                 return None;
             }
             sending.failed.push(Arc::clone(endpoint));
-            return sending.balancer.other(now, &sending.failed, Require::Nothing);
+            return sending.balancer.choose_except(now, &sending.failed, Require::Nothing);
         };
         let policy = retries.policy();
         let is_retried = match sent {
@@ -185,7 +185,7 @@ impl Upstreams {
         sending.failed.push(Arc::clone(endpoint));
         // Without a healthy upstream, only what none has seen is worth another attempt.
         let required = if is_untouched { Require::Nothing } else { Require::Healthy };
-        let next = sending.balancer.other(now, &sending.failed, required)?;
+        let next = sending.balancer.choose_except(now, &sending.failed, required)?;
         if !retries.try_retry(now) {
             endpoint.counts.retries_denied.increment();
             return None;

@@ -75,16 +75,16 @@ fn order<'a>(locations: &'a [Location], notes: &mut Notes) -> Vec<Item<'a>> {
     } else {
         // `^~` takes effect only where it is the longest of all prefixes.
         for item in &mut first {
-            let Matcher::Prefix(own) = &item.matcher else { continue };
+            let Matcher::Prefix(path) = &item.matcher else { continue };
             let longer_prefixes = prefixes.iter().filter_map(|other: &Item<'_>| match &other.matcher {
-                Matcher::Prefix(prefix) if prefix.len() > own.len() && prefix.starts_with(own) => Some(prefix),
+                Matcher::Prefix(prefix) if prefix.len() > path.len() && prefix.starts_with(path) => Some(prefix),
                 _ => None,
             });
             let longer_prefixes =
                 longer_prefixes.fold(Expression::False, |all, prefix| all.or(Expression::starts_with(PATH, prefix)));
             if longer_prefixes != Expression::False {
                 item.matcher =
-                    Matcher::When(own.clone(), Expression::starts_with(PATH, own).and(longer_prefixes.not()));
+                    Matcher::When(path.clone(), Expression::starts_with(PATH, path).and(longer_prefixes.not()));
             }
         }
         first.sort_by_key(|item| std::cmp::Reverse(item.label.len()));

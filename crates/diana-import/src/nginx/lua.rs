@@ -171,16 +171,16 @@ pub(super) fn limits(directive: &Directive) -> Result<LuaLimits, String> {
 }
 
 fn with_notes(outcome: &Outcome, limits: Vec<(LuaLimit, Position)>, place: impl Fn(usize) -> Position) -> LuaLimits {
-    let mut found = LuaLimits { limits, ..LuaLimits::default() };
+    let mut limits = LuaLimits { limits, ..LuaLimits::default() };
     if let Some(second) = outcome.groups.get(1) {
         let what = "the script counts a request in its first limits even if a later one rejects it; Diana counts it in all or none";
-        found.differences.push((place(second.line), what));
+        limits.differences.push((place(second.line), what));
     }
     if let Some(line) = outcome.header {
         let what = "headers of the response are not needed: the gateway sets `RateLimit` and `Retry-After`; `rate_limit_headers: both` adds `X-RateLimit-*`";
-        found.infos.push((place(line), what));
+        limits.infos.push((place(line), what));
     }
-    found
+    limits
 }
 
 /// Converts the parameters of a limiter.

@@ -137,8 +137,8 @@ impl Defined {
         if text.contains('$') {
             return None;
         }
-        let found = self.entries.iter().find(|(pattern, _)| unescaped(pattern).eq_ignore_ascii_case(text));
-        Some(found.map_or(&self.default, |(_, value)| value))
+        let entry = self.entries.iter().find(|(pattern, _)| unescaped(pattern).eq_ignore_ascii_case(text));
+        Some(entry.map_or(&self.default, |(_, value)| value))
     }
 
     fn by_address(&self, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {

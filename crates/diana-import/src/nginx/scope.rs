@@ -304,14 +304,14 @@ impl Reader<'_> {
             return Vec::new();
         }
         match lua::limits(directive) {
-            Ok(found) => {
-                for (position, what) in found.differences {
+            Ok(script) => {
+                for (position, what) in script.differences {
                     self.notes.add(position, &directive.name, what);
                 }
-                for (position, what) in found.infos {
+                for (position, what) in script.infos {
                     self.notes.info(position, &directive.name, what);
                 }
-                found.limits.into_iter().map(|(limit, position)| (Use::Lua(limit), position)).collect()
+                script.limits.into_iter().map(|(limit, position)| (Use::Lua(limit), position)).collect()
             }
             Err(problem) => {
                 self.not_converted(directive, &problem);

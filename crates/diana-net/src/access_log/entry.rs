@@ -30,7 +30,7 @@ pub struct LimitedBy<'a> {
 
 /// The logged fields of a request. `None`, empty and zero values are omitted where the format allows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct AccessLogEntry<'a> {
     /// The time of the request.
     pub at: Timestamp,
     /// The client's address.
@@ -77,7 +77,7 @@ pub struct Entry<'a> {
     pub upstream_took: Option<Duration>,
 }
 
-impl Default for Entry<'_> {
+impl Default for AccessLogEntry<'_> {
     fn default() -> Self {
         Self {
             at: Timestamp::EPOCH,
@@ -106,7 +106,7 @@ impl Default for Entry<'_> {
     }
 }
 
-impl Entry<'_> {
+impl AccessLogEntry<'_> {
     /// Appends the entry to `line`, with a line end.
     pub(super) fn write(&self, format: LogFormat, date: &mut LogTime, line: &mut Vec<u8>) {
         match format {

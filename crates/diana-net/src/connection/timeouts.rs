@@ -129,7 +129,7 @@ impl ConnTimeouts {
 
     /// Returns how long the connection may be idle; at shutdown, how long it waits for a request in transit.
     fn idle_timeout(&self) -> Duration {
-        if self.deadline.all().is_stopping() { SHUTDOWN_GRACE } else { self.settings.timeouts.idle }
+        if self.deadline.deadlines().is_stopping() { SHUTDOWN_GRACE } else { self.settings.timeouts.idle }
     }
 
     /// Returns the deadline of the current state.

@@ -146,7 +146,7 @@ fn parse_with<'a>(
         return Err(HeadError::TargetTooLong);
     }
     // Target and values are slices of this copy, so that the input buffer can be reused.
-    let shared = Shared { text: Bytes::copy_from_slice(&input[..length]), start: input.as_ptr().addr() };
+    let shared = SharedText { text: Bytes::copy_from_slice(&input[..length]), start: input.as_ptr().addr() };
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Invalid)?;
     parts.uri = parse_visible(shared.slice(target.as_bytes()), &parts.method).ok_or(HeadError::Invalid)?;
@@ -163,12 +163,12 @@ fn parse_with<'a>(
 }
 
 /// A copy of the input, to which slices of the input are translated.
-struct Shared {
+struct SharedText {
     text: Bytes,
     start: usize,
 }
 
-impl Shared {
+impl SharedText {
     fn slice(&self, part: &[u8]) -> Bytes {
         if part.is_empty() {
             return Bytes::new();

@@ -84,7 +84,7 @@ impl CheckedFile {
 
 fn errors(name: &str, error: &InputError) -> Vec<Problem> {
     match error {
-        InputError::Problems(found) => problems(found),
+        InputError::Problems(invalid) => problems(invalid),
         InputError::Unreadable(reason) => {
             let message = reason.strip_prefix(&format!("{name}: ")).unwrap_or(reason).to_owned();
             vec![Problem { file: name.to_owned(), line: None, column: None, message, help: None }]
@@ -104,12 +104,12 @@ fn problems(problems: &Problems) -> Vec<Problem> {
 }
 
 /// The same for warnings, whose text begins with that word.
-fn warnings(found: &Problems) -> Vec<Problem> {
+fn warnings(warnings: &Problems) -> Vec<Problem> {
     let without_word = |mut problem: Problem| {
         problem.message = problem.message.trim_start_matches("warning: ").to_owned();
         problem
     };
-    problems(found).into_iter().map(without_word).collect()
+    problems(warnings).into_iter().map(without_word).collect()
 }
 
 fn described(rule: &Rule) -> DescribedRule {

@@ -121,8 +121,8 @@ fn peer(attributes: &AttributeContext) -> Option<IpAddr> {
 /// Returns the scheme of the request: Envoy's `X-Forwarded-Proto`, else the scheme of the attributes. The latter is the `:scheme`
 /// that a client of HTTP/2 chooses; Envoy sets the former for clients that it does not trust.
 fn scheme(attribute: &str) -> RequestScheme {
-    let own = if attribute.is_empty() { RequestScheme::default() } else { RequestScheme::of(attribute) };
-    own.or_forwarded()
+    let transport = if attribute.is_empty() { RequestScheme::default() } else { RequestScheme::of(attribute) };
+    transport.or_forwarded()
 }
 
 /// Returns the head of the request that Envoy describes, or why the gateway would reject it.

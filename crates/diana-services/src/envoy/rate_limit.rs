@@ -101,7 +101,7 @@ impl EnvoyState {
         let heads = DescribedHeads::read(&descriptors, &self.options.settings.heads());
         let attributes_of = heads.attributes();
         let mut sorted = Descriptors::default();
-        for (descriptor, head) in descriptors.into_iter().zip(heads.of(&attributes_of)) {
+        for (descriptor, head) in descriptors.into_iter().zip(heads.by_descriptor(&attributes_of)) {
             self.sort(&domain, descriptor, head, hits, &mut sorted);
         }
         let decisions = self.decisions(&sorted, deadline).await?;

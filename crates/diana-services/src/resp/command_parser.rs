@@ -115,10 +115,10 @@ impl<'a> Command<'a> {
         if self.is_joined || self.bytes.first() != Some(&b'*') {
             return None;
         }
-        let (before, own) = (self.ranges.get(index.checked_sub(1)?)?, self.ranges.get(index)?);
+        let (before, argument) = (self.ranges.get(index.checked_sub(1)?)?, self.ranges.get(index)?);
         let end = self.ranges.last()?.end + LINE_END.len();
         let start = before.end + LINE_END.len() + 1; // `$`
-        Some((self.bytes.get(..start)?, self.bytes.get(own.end..end)?))
+        Some((self.bytes.get(..start)?, self.bytes.get(argument.end..end)?))
     }
 
     /// The memory that a copy of the arguments takes: their bytes, and where each one is.
@@ -178,8 +178,8 @@ impl Parser {
                 Some(first) => return Err(ProtocolError::NotACommand(*first)),
             }
         }
-        if let Expected::Inline(seen) = self.expected {
-            return self.inline(input, seen, bounds);
+        if let Expected::Inline(scanned) = self.expected {
+            return self.inline(input, scanned, bounds);
         }
         self.bulks(input, bounds)
     }
@@ -297,9 +297,9 @@ impl Parser {
     }
 
     /// A command on one line, which ends with LF or CRLF.
-    fn inline(&mut self, input: &[u8], seen: usize, bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
-        let found = input.iter().skip(seen).position(|byte| *byte == b'\n').map(|offset| seen + offset);
-        let Some(end) = found.filter(|end| *end <= bounds.line) else {
+    fn inline(&mut self, input: &[u8], scanned: usize, bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
+        let newline = input.iter().skip(scanned).position(|byte| *byte == b'\n').map(|offset| scanned + offset);
+        let Some(end) = newline.filter(|end| *end <= bounds.line) else {
             if input.len() > bounds.line {
                 return Err(ProtocolError::LineTooLong);
             }

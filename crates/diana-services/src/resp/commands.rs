@@ -132,11 +132,11 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
     if name == b"CL.THROTTLE" || name == b"cl.throttle" {
         return Some(&CL_THROTTLE);
     }
-    all().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
+    specs().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
 }
 
 /// Returns all commands.
-fn all() -> impl Iterator<Item = &'static Spec> {
+fn specs() -> impl Iterator<Item = &'static Spec> {
     std::iter::once(&CL_THROTTLE).chain(COMMANDS)
 }
 

@@ -38,7 +38,7 @@ const PONG: Duration = Duration::from_secs(5);
 /// The connections to one upstream.
 #[derive(Default)]
 pub(in crate::upstream) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Notified when a stream is free, or a connection has been opened or has failed.
     changed: Arc<Notify>,
     /// Whether the upstream is known to use HTTP/2: then many requests share a connection.
@@ -46,7 +46,7 @@ pub(in crate::upstream) struct Pool {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     connections: Vec<PooledConnection>,
     /// The number of connections being opened, and of requests that wait for them.
     connecting: usize,
@@ -56,12 +56,12 @@ struct State {
 /// A connection.
 struct PooledConnection {
     sender: SendRequest<SendChunk>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     /// When the connection was last used, on the worker's clock.
     last_used: u64,
 }
 
-struct Shared {
+struct SharedConnection {
     in_use: AtomicUsize,
     is_closed: AtomicBool,
     changed: Arc<Notify>,
@@ -70,7 +70,7 @@ struct Shared {
 /// A free stream of a connection, for one request. Dropping it frees the stream.
 pub(in crate::upstream) struct Slot {
     pub(super) sender: SendRequest<SendChunk>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
 }
 
 /// The next step of a request without a stream.
@@ -261,14 +261,18 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<PooledConnect
         Poll::Pending => Poll::Pending,
     })
     .await?;
-    let shared = Shared { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
+    let shared = SharedConnection { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
     let shared = Arc::new(shared);
     tokio::spawn(drive(connection, pings, Arc::clone(&shared)));
     Ok(PooledConnection { sender, shared, last_used: 0 })
 }
 
 /// Drives a connection until it ends, or a ping gets no ack: an unresponsive connection must not be used forever.
-async fn drive(mut connection: Connection<UpstreamIo, SendChunk>, pings: Option<PingPong>, shared: Arc<Shared>) {
+async fn drive(
+    mut connection: Connection<UpstreamIo, SendChunk>,
+    pings: Option<PingPong>,
+    shared: Arc<SharedConnection>,
+) {
     let mut streams = connection.max_concurrent_send_streams();
     let driven = poll_fn(|context| {
         let driven = Pin::new(&mut connection).poll(context);

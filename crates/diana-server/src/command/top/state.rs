@@ -37,7 +37,7 @@ pub(super) struct Snapshot {
     /// The keys of the chosen rule; `None` if the server has no `/top`.
     pub(super) top: Option<Top>,
     /// The keys of all rules that contain the text of the filter.
-    pub(super) found: Option<Top>,
+    pub(super) filtered_top: Option<Top>,
     /// All requests in the last minute; `None` if the server has no `/history`.
     pub(super) now: Option<History>,
     /// All requests in the window.
@@ -161,11 +161,12 @@ impl App {
         let Some(snapshot) = &self.snapshot else { return };
         let find = self.filter.to_lowercase();
         let has_key = |name: &str| {
-            let found = snapshot.found.as_ref().filter(|_| snapshot.watch.find == self.filter);
-            found.is_some_and(|top| top.rules.iter().any(|rule| rule.rule == name))
+            let matches = snapshot.filtered_top.as_ref().filter(|_| snapshot.watch.find == self.filter);
+            matches.is_some_and(|top| top.rules.iter().any(|rule| rule.rule == name))
         };
         let selected = snapshot.rules.rules.iter().filter(|rule| names(rule, &find) || has_key(&rule.name));
-        let rows = selected.map(|rule| Row { rule: rule.clone(), rates: self.rates.of(&rule.name, rule.shadow) });
+        let rows =
+            selected.map(|rule| Row { rule: rule.clone(), rates: self.rates.rule_rates(&rule.name, rule.shadow) });
         self.rows = rows.collect();
         let sort = self.sort;
         self.rows.sort_by(|one, other| compare(one, other, sort));
@@ -201,7 +202,7 @@ impl App {
         let (snapshot, row) = (self.snapshot.as_ref()?, self.row()?);
         // A rule that is listed for its keys has only those that were found.
         let by_name = names(&row.rule, &self.filter.to_lowercase());
-        let top = if by_name { &snapshot.top } else { &snapshot.found };
+        let top = if by_name { &snapshot.top } else { &snapshot.filtered_top };
         top.as_ref()?.rules.iter().find(|top| top.rule == row.rule.name)
     }
 
@@ -215,7 +216,7 @@ impl App {
 
     /// The keys of the list that is chosen.
     pub(super) fn keys(&self) -> &[TopKey] {
-        self.top().map_or(&[], |top| &self.list.of(top).keys)
+        self.top().map_or(&[], |top| &self.list.select(top).keys)
     }
 
     /// The index of the chosen key.
@@ -308,7 +309,7 @@ impl KeyList {
         }
     }
 
-    pub(super) fn of(self, top: &TopRule) -> &TopKeys {
+    pub(super) fn select(self, top: &TopRule) -> &TopKeys {
         match self {
             Self::Denied => &top.denied,
             Self::Delayed => &top.delayed,

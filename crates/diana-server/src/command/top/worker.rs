@@ -113,7 +113,7 @@ async fn poll(client: &AdminClient, limit: u32, watch: &Watch) -> Result<Snapsho
         let Some(rule) = &watch.rule else { return Ok(None) };
         optional(client.history(&[("rule", rule), seconds, step]).await)
     };
-    let found = async {
+    let filtered_top = async {
         if watch.find.is_empty() {
             return Ok(None);
         }
@@ -121,11 +121,11 @@ async fn poll(client: &AdminClient, limit: u32, watch: &Watch) -> Result<Snapsho
     };
     let now = async { optional(client.history(&[("seconds", "60"), ("step", "1")]).await) };
     let history = async { optional(client.history(&[seconds, step]).await) };
-    let (status, rules, top, found, now, history, rule_history) =
-        tokio::join!(client.status(), client.rules(), top, found, now, history, rule_history);
+    let (status, rules, top, filtered_top, now, history, rule_history) =
+        tokio::join!(client.status(), client.rules(), top, filtered_top, now, history, rule_history);
     let (status, rules, watch) = (status?, rules?, watch.clone());
-    let (top, found, now, history, rule_history) = (top?, found?, now?, history?, rule_history?);
-    Ok(Snapshot { at: Duration::ZERO, watch, status, rules, top, found, now, history, rule_history })
+    let (top, filtered_top, now, history, rule_history) = (top?, filtered_top?, now?, history?, rule_history?);
+    Ok(Snapshot { at: Duration::ZERO, watch, status, rules, top, filtered_top, now, history, rule_history })
 }
 
 /// A response that may be missing: an older server does not know the path, and a rule may just have been removed.

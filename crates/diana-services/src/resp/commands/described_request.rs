@@ -66,11 +66,11 @@ impl<'a> Name<'a> {
             | (Self::Domain, Attribute::Domain) => true,
             // A file may have it as a name of its own.
             (Self::Scheme, Attribute::Named(name)) => &**name == SCHEME,
-            (Self::Header(own), Attribute::Header(name)) => **own == **name,
-            (Self::Cookie(own), Attribute::Cookie(name))
-            | (Self::Query(own), Attribute::Query(name))
-            | (Self::Descriptor(own), Attribute::Descriptor(name))
-            | (Self::Named(own), Attribute::Named(name)) => *own == &**name,
+            (Self::Header(field), Attribute::Header(name)) => **field == **name,
+            (Self::Cookie(field), Attribute::Cookie(name))
+            | (Self::Query(field), Attribute::Query(name))
+            | (Self::Descriptor(field), Attribute::Descriptor(name))
+            | (Self::Named(field), Attribute::Named(name)) => *field == &**name,
             _ => false,
         }
     }

@@ -81,7 +81,7 @@ fn draw_lists(app: &App, top: &TopRule, frame: &mut Frame<'_>, area: Rect) {
 }
 
 fn draw_list(app: &App, top: &TopRule, list: KeyList, frame: &mut Frame<'_>, area: Rect) {
-    let keys = list.of(top);
+    let keys = list.select(top);
     let name = match list {
         KeyList::Denied if top.shadow => "WOULD DENY",
         KeyList::Denied => "DENIED",
