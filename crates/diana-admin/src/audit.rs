@@ -39,7 +39,7 @@ const MAX_LISTED: usize = 20;
 const LINES_AT_ONCE: u64 = 100;
 const LINES_PER_SECOND: u64 = 10;
 
-/// Who made a change.
+/// The author of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor<'a> {
     /// How it was made: `admin`, `resp` or `signal`.
@@ -79,13 +79,13 @@ struct AuditEntry {
     error: Option<String>,
 }
 
-/// What was changed.
+/// The subject of a change.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum What {
     Key {
         rule: String,
-        /// As `log_keys` says.
+        /// The key, in the form that `log_keys` sets.
         key: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cost: Option<u64>,
@@ -106,7 +106,7 @@ enum What {
     },
 }
 
-/// What is left of a limit.
+/// The remaining permits of a limit.
 #[derive(Debug, Serialize)]
 struct Remaining {
     name: String,
@@ -122,7 +122,7 @@ impl AuditLog {
         Self { clock, entries, file: None, lines, not_logged: AtomicU64::new(0) }
     }
 
-    /// Also writes each change to a file, as a line of JSON.
+    /// Writes each change to a file, too, as a line of JSON.
     ///
     /// # Errors
     /// The thread that writes it can't be started.

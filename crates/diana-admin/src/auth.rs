@@ -92,7 +92,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Without a token, rejects requests that a browser sends for a page of another origin.
+/// Rejects requests that a browser sends for a page of another origin, unless tokens are required.
 pub(super) fn check_origin(valid: &ValidTokens, request: &Request) -> Result<(), Problem> {
     if !valid.is_open {
         return Ok(());

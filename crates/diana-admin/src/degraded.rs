@@ -11,7 +11,7 @@ use diana_config::{Origin, SourceStatus};
 /// The state of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PartStatus {
-    /// Its name in metrics and in `/status`.
+    /// The part's name in metrics and in `/status`.
     pub(super) name: &'static str,
     /// Why it does not work; `None` if it works.
     pub(super) failure: Option<PartFailure>,

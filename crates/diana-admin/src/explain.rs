@@ -25,7 +25,7 @@ struct Explained {
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<Rejected>,
     rules: Vec<Rule>,
-    /// What `permissions` say about the request, if the file has them.
+    /// The result of `permissions`, if the file has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     permission: Option<Permission>,
 }
@@ -34,7 +34,7 @@ struct Explained {
 struct Permission {
     allowed: bool,
     shadow: bool,
-    /// The same as text, with the rule that decides.
+    /// The explanation as text, with the rule that decides.
     text: String,
 }
 
@@ -54,7 +54,7 @@ struct Rule {
     key: String,
     cost: u64,
     limits: Vec<Limit>,
-    /// The same as text.
+    /// The rule's part of the explanation, as text.
     text: String,
 }
 

@@ -212,8 +212,7 @@ impl Admin {
             .merge(open)
             .fallback(response::not_found)
             .method_not_allowed_fallback(response::method_not_allowed);
-        let router =
-            router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), middleware::guard_and_add_headers));
+        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), middleware::guard));
         Self { router: router.with_state(state) }
     }
 

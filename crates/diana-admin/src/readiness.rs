@@ -16,11 +16,11 @@ pub struct Readiness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It does not listen yet.
+    /// The program does not listen yet.
     Starting,
-    /// It listens.
+    /// The program listens.
     Ready,
-    /// It drains: finishes active requests and accepts no new ones.
+    /// The program drains: finishes active requests and accepts no new ones.
     Stopping,
 }
 

@@ -55,7 +55,7 @@ impl RuleLog {
         Self { clock, state: Mutex::default(), audit: None }
     }
 
-    /// Also records each loaded and each rejected document in an audit log.
+    /// Records each loaded and each rejected document in an audit log, too.
     #[must_use]
     pub fn audited(self, audit: Arc<AuditLog>) -> Self {
         Self { audit: Some(audit), ..self }

@@ -37,7 +37,7 @@ pub(super) struct LocalFile {
 /// The result of a read: the text, or an error.
 type Content = Result<String, String>;
 
-/// The same with the modification time, since a file that is rewritten constantly can have the same content each time.
+/// A content with its modification time, since a file that is rewritten constantly can have the same content each time.
 #[derive(Debug, PartialEq, Eq)]
 struct Snapshot {
     content: Content,

@@ -46,7 +46,7 @@ pub struct Remote {
 /// The location of the document.
 #[derive(Clone)]
 pub(super) enum Location {
-    /// Without user and password.
+    /// An HTTP URL without user and password.
     Http(Url),
     Etcd {
         /// `http://host:port`, in the order to try.
@@ -54,7 +54,7 @@ pub(super) enum Location {
         key: String,
     },
     Redis {
-        /// Without user and password, and without the key.
+        /// The URL without user and password, and without the key.
         url: Url,
         key: String,
     },

@@ -84,7 +84,7 @@ const MAX_LENGTH: usize = 4096;
 #[derive(Debug)]
 pub(super) struct StatusLog {
     status: Mutex<SourceStatus>,
-    /// At most one error for each source and kind.
+    /// The errors, at most one for each source and kind.
     failing: Mutex<Vec<(ErrorKind, SourceError)>>,
 }
 

@@ -110,7 +110,7 @@ impl Document {
         self.parse_replacing(variable).map(|(tree, _)| tree)
     }
 
-    /// Like `parse_with`; also returns the variables that were replaced.
+    /// Parses the document like `parse_with`; also returns the variables that were replaced.
     pub fn parse_replacing(&self, variable: impl Fn(&str) -> Option<String>) -> Result<(Node, Replaced), Problems> {
         let mut tree = self.parse()?;
         let (mut replaced, mut problems) = (Replaced::default(), Vec::new());

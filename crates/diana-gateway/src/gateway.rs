@@ -51,7 +51,7 @@ pub struct RunningGateway {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Its server can't start.
+    /// The gateway's server can't start.
     #[error(transparent)]
     Server(#[from] diana_net::StartError),
     /// The CA certificates for upstreams are invalid.

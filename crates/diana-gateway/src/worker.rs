@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The state with which one worker serves requests.
 pub(crate) struct GatewayWorker {
-    /// Its settings, metrics and clock.
+    /// The worker's settings, metrics and clock.
     pub(crate) state: Arc<WorkerState>,
     pub(crate) section: Arc<GatewaySection>,
     /// Diana's filter: the limits.

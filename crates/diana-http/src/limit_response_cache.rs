@@ -24,9 +24,9 @@ pub(crate) struct Policy {
     capacity: u64,
     /// The start of its `RateLimit` item: its name, up to the remaining permits.
     prefix: Box<str>,
-    /// Its last `RateLimit` value. Consecutive denials mostly have the same.
+    /// The limit's last `RateLimit` value. Consecutive denials mostly have the same.
     last: Option<(u64, Option<u64>, HeaderValue)>,
-    /// Its `RateLimit-Policy` item.
+    /// The limit's `RateLimit-Policy` item.
     pub(crate) header: HeaderValue,
     /// The last response of a denial by this limit alone.
     pub(crate) denial: Option<CachedDenial>,

@@ -36,7 +36,7 @@ impl<'a> PairIndex<'a> {
         index
     }
 
-    /// Like [`value`].
+    /// Returns the value of a name, like [`value`].
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         if self.is_truncated {
             return Some(Cow::Borrowed(SEVERAL));

@@ -135,9 +135,9 @@ pub(crate) fn is_normal(path: &str) -> bool {
 enum ByteClass {
     Plain,
     Slash,
-    /// After a slash it may be a segment `.` or `..`.
+    /// A dot, which may be a segment `.` or `..` after a slash.
     Dot,
-    /// It may be read differently by services.
+    /// Services may read this byte differently.
     Special,
 }
 
@@ -174,7 +174,7 @@ enum Cuts {
     Nothing,
     /// `;x`, up to the next unescaped `/`.
     Parameters,
-    /// Everything after it.
+    /// `;x` and everything after it.
     Rest,
 }
 

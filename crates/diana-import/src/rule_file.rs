@@ -59,7 +59,7 @@ pub(crate) struct RuleFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
     pub(crate) name: String,
-    /// Its origins, one per line.
+    /// The rule's origins, one per line.
     pub(crate) origins: Vec<String>,
     /// The key; empty means that all requests are counted together.
     pub(crate) by: Vec<String>,
@@ -87,9 +87,9 @@ pub(crate) struct Rule {
 /// The entries of the descriptors that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DescriptorMatch {
-    /// These, and maybe others.
+    /// The descriptor has these entries, and maybe others.
     Has(Vec<EntryMatch>),
-    /// Exactly these, in this order.
+    /// The descriptor has exactly these entries, in this order.
     Exactly(Vec<EntryMatch>),
 }
 
@@ -180,12 +180,12 @@ pub(crate) enum Limit {
 /// Which requests a leaky bucket delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Delay {
-    /// Each request over the rate.
+    /// Delays each request over the rate.
     #[default]
     Each,
-    /// Only requests over this number.
+    /// Delays only requests over this number.
     Over(u64),
-    /// None.
+    /// Delays no request.
     Never,
 }
 

@@ -6,11 +6,11 @@ use syn::{Block, Expr, ExprAsync, ReturnType, Signature, Stmt, Type, TypeParamBo
 /// How a function runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    /// On the caller's thread.
+    /// The function runs on the caller's thread.
     Blocking,
-    /// As an `async fn`.
+    /// The function is an `async fn`.
     Async,
-    /// As a future that it returns: the body is an `async` block, boxed or not. `async_trait` generates such functions.
+    /// The function returns a future: its body is an `async` block, boxed or not. `async_trait` generates such functions.
     Future,
 }
 

@@ -20,7 +20,7 @@ mod entry;
 mod escape;
 mod writer;
 
-pub use entry::{AccessLogEntry, LimitedBy, LogFormat};
+pub use entry::{LimitedBy, LogEntry, LogFormat};
 
 use crate::LogTime;
 use diana_metrics::DroppedLines;
@@ -40,10 +40,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The access log. Each worker has a clone with its own buffer.
 ///
 /// ```
-/// use diana_net::access_log::{AccessLog, AccessLogEntry, LogFormat};
+/// use diana_net::access_log::{AccessLog, LogEntry, LogFormat};
 ///
 /// let log = AccessLog::start(LogFormat::Text, std::io::sink())?;
-/// log.log(&AccessLogEntry { method: "GET", target: "/search", status: 200, ..AccessLogEntry::default() });
+/// log.log(&LogEntry { method: "GET", target: "/search", status: 200, ..LogEntry::default() });
 /// assert_eq!(log.drops().count(), 0);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -62,7 +62,7 @@ impl AccessLog {
     }
 
     /// Logs a request. Never waits: a line that does not fit is dropped, and counted.
-    pub fn log(&self, entry: &AccessLogEntry<'_>) {
+    pub fn log(&self, entry: &LogEntry<'_>) {
         let mut buffer = self.buffer.lock();
         let before = buffer.bytes.len();
         if before >= MAX_BUFFER {

@@ -1,4 +1,4 @@
-//! What an HTTP server does with its requests: a [`Handler`] answers each of them.
+//! The interface between an HTTP server and its application: a [`Handler`] answers each request.
 
 use crate::connection::{Admission, Connection};
 use crate::recorded_body::{LocalBody, RecordedBody};
@@ -40,7 +40,7 @@ pub trait Handler: Send + Sync + 'static {
 pub enum Answer<B> {
     /// The request is denied.
     Denied(DeniedRequest),
-    /// Another response that is ready.
+    /// A response from another source, which is ready.
     Ready(Response<RecordedBody<B>>),
     /// A response in progress.
     Later(Pin<Box<dyn Future<Output = Response<RecordedBody<B>>> + Send>>),

@@ -84,7 +84,7 @@ pub(crate) struct Http1<H: Handler> {
     /// Bytes that have been received but not consumed. Without memory while the connection is idle.
     input: BytesMut,
     head_reader: HeadReader,
-    state: ExchangeState<H::Body>,
+    state: Exchange<H::Body>,
     /// The body of the current request, until all of it has been received.
     upload: Option<BodySender>,
     /// How much of the body of an answered request is still discarded.
@@ -108,7 +108,7 @@ pub(crate) enum EndDetection {
     ByReading,
 }
 
-enum ExchangeState<B> {
+enum Exchange<B> {
     /// A head comes next.
     Head,
     /// The response is awaited.
@@ -142,7 +142,7 @@ impl<H: Handler> Http1<H> {
             connection,
             input: BytesMut::new(),
             head_reader: HeadReader::default(),
-            state: ExchangeState::Head,
+            state: Exchange::Head,
             upload: None,
             discard: None,
             output: WriteBuffer::default(),
@@ -157,8 +157,8 @@ impl<H: Handler> Http1<H> {
     pub(crate) fn graceful_shutdown(mut self: Pin<&mut Self>) {
         self.is_last = true;
         // A head that has begun to arrive is served.
-        if matches!(self.state, ExchangeState::Head) && self.input.is_empty() {
-            self.state = ExchangeState::Closing;
+        if matches!(self.state, Exchange::Head) && self.input.is_empty() {
+            self.state = Exchange::Closing;
         }
     }
 
@@ -166,7 +166,7 @@ impl<H: Handler> Http1<H> {
     pub(crate) fn finish(self) {
         // A connection that was given up may have a request for an upgrade, but no response to it.
         if let Some(upgrade) = self.upgrade
-            && matches!(self.state, ExchangeState::Closing)
+            && matches!(self.state, Exchange::Closing)
             && self.output.is_empty()
         {
             let _ = upgrade.send(Rewind::new(self.input.freeze(), self.io));
@@ -175,24 +175,24 @@ impl<H: Handler> Http1<H> {
 
     fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         for _ in 0..MAX_REQUESTS_PER_POLL {
-            if matches!(self.state, ExchangeState::Head) {
+            if matches!(self.state, Exchange::Head) {
                 match ready!(self.poll_head(context)) {
                     Ok(Some(head)) => self.begin(head, context)?,
-                    Ok(None) => self.state = ExchangeState::Closing,
+                    Ok(None) => self.state = Exchange::Closing,
                     Err(Http1Error::Head(error)) => self.reject(error),
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
-            if matches!(self.state, ExchangeState::Waiting(..)) {
+            if matches!(self.state, Exchange::Waiting(..)) {
                 ready!(self.poll_response(context))?;
             }
-            if matches!(self.state, ExchangeState::Sending(..)) {
+            if matches!(self.state, Exchange::Sending(..)) {
                 ready!(self.poll_send(context))?;
             }
-            if matches!(self.state, ExchangeState::Draining) {
+            if matches!(self.state, Exchange::Draining) {
                 ready!(self.poll_drain(context));
             }
-            if matches!(self.state, ExchangeState::Closing) {
+            if matches!(self.state, Exchange::Closing) {
                 ready!(self.poll_write(context))?;
                 if self.upgrade.is_none() {
                     ready!(Pin::new(&mut self.io).poll_shutdown(context))?;
@@ -255,7 +255,7 @@ impl<H: Handler> Http1<H> {
             Answer::Denied(denied) => self.deny(denied, info, context),
             Answer::Ready(response) => self.respond(response, info, context),
             Answer::Later(response) => {
-                self.state = ExchangeState::Waiting(response, info);
+                self.state = Exchange::Waiting(response, info);
                 Ok(())
             }
         }
@@ -267,7 +267,7 @@ impl<H: Handler> Http1<H> {
         self.input = BytesMut::new();
         let connection = Arc::clone(&self.connection);
         response_head::write_rejection(self.text(), error.status(), &connection.worker.deadlines);
-        self.state = ExchangeState::Closing;
+        self.state = Exchange::Closing;
     }
 
     /// Returns the buffer for text, with memory that the connections of this thread share.
@@ -307,7 +307,7 @@ impl<H: Handler> Http1<H> {
         if is_written {
             self.is_last |= !keep_alive;
             self.upgrade = None;
-            self.state = ExchangeState::Sending(None, info);
+            self.state = Exchange::Sending(None, info);
             return Ok(());
         }
         self.respond(denied.into_response().map(|body| body.map(H::Body::from)), info, context)
@@ -316,7 +316,7 @@ impl<H: Handler> Http1<H> {
     /// Waits for the response, and forwards the body of the request meanwhile.
     fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         loop {
-            let ExchangeState::Waiting(response, info) = &mut self.state else { return Poll::Ready(Ok(())) };
+            let Exchange::Waiting(response, info) = &mut self.state else { return Poll::Ready(Ok(())) };
             let info = *info;
             if let Poll::Ready(response) = response.as_mut().poll(context) {
                 return Poll::Ready(self.respond(response, info, context));
@@ -377,14 +377,14 @@ impl<H: Handler> Http1<H> {
         {
             sending = None;
         }
-        self.state = ExchangeState::Sending(sending.map(Box::new), info);
+        self.state = Exchange::Sending(sending.map(Box::new), info);
         Ok(())
     }
 
     /// Sends the body of a response, and the rest of the request to its receiver.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         loop {
-            let Self { state: ExchangeState::Sending(sending, info), output, .. } = self else {
+            let Self { state: Exchange::Sending(sending, info), output, .. } = self else {
                 return Poll::Ready(Ok(()));
             };
             let filled = match sending.as_deref_mut() {
@@ -396,7 +396,7 @@ impl<H: Handler> Http1<H> {
             }
             ready!(self.poll_write(context))?;
             if filled == Filled::Complete {
-                self.state = ExchangeState::Draining;
+                self.state = Exchange::Draining;
                 self.output.trim();
                 WRITE.set(std::mem::take(&mut self.output.text));
                 return Poll::Ready(Ok(()));
@@ -424,7 +424,7 @@ impl<H: Handler> Http1<H> {
                 self.connection.timeouts.drained();
             }
         }
-        self.state = if self.is_last || self.is_read_closed { ExchangeState::Closing } else { ExchangeState::Head };
+        self.state = if self.is_last || self.is_read_closed { Exchange::Closing } else { Exchange::Head };
         Poll::Ready(())
     }
 
@@ -435,8 +435,7 @@ impl<H: Handler> Http1<H> {
             match upload.demand(context) {
                 Demand::Nothing => return Advanced::No,
                 Demand::Frame => {
-                    if std::mem::take(&mut upload.expects_continue) && matches!(self.state, ExchangeState::Waiting(..))
-                    {
+                    if std::mem::take(&mut upload.expects_continue) && matches!(self.state, Exchange::Waiting(..)) {
                         self.text().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                     }
                 }

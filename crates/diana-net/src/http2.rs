@@ -58,7 +58,7 @@ enum ConnectionState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShutdownMode {
     No,
-    /// After the requests in flight.
+    /// The connection ends after the requests in flight.
     Graceful,
     /// The client has reset too many requests.
     Abrupt,

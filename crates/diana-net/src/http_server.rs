@@ -58,7 +58,7 @@ pub struct CertificateWatch(Option<Arc<Certificates>>);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It can't listen on an address.
+    /// The server can't listen on an address.
     #[error("cannot listen on {address}: {error}{}", listen_hint(error))]
     Listen {
         /// The address.

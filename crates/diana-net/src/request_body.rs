@@ -37,20 +37,20 @@ enum Source {
 pub enum ConnReuse {
     /// Another request may follow.
     KeepAlive,
-    /// It is closed.
+    /// The connection is closed.
     Close,
 }
 
 /// Why a body was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyFault {
-    /// It exceeds `bounds.body`.
+    /// The body exceeds `bounds.body`.
     #[error("the request body is too long")]
     TooLong = 1,
-    /// It exceeds `timeouts.body`.
+    /// The body exceeds `timeouts.body`.
     #[error("the request body is too slow")]
     TooSlow = 2,
-    /// It is invalid, or the client has disconnected.
+    /// The body is invalid, or the client has disconnected.
     #[error("the request body was aborted")]
     Broken = 3,
 }

@@ -1,6 +1,6 @@
 //! Records one request from its head to the last byte of its response, for the metrics and the access log.
 
-use crate::access_log::{AccessLogEntry, LimitedBy};
+use crate::access_log::{LimitedBy, LogEntry};
 use crate::connection::Connection;
 use crate::request_body::BodyProgress;
 use diana::{Clock, Retry, SystemClock, Timestamp};
@@ -190,7 +190,7 @@ impl Drop for RequestRecord {
         // The host that rules match: the authority of an absolute URI, if there is one.
         let host = fields.uri.authority().map(|host| host.as_str().as_bytes());
         let shadow_rules = fields.shadow_rules.iter().map(LimitingRule::logged).collect::<Vec<_>>();
-        log.log(&AccessLogEntry {
+        log.log(&LogEntry {
             at: self.start,
             client: Some(fields.client),
             method: fields.method.as_str(),

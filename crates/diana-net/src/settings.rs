@@ -1,4 +1,4 @@
-//! What applies to every HTTP server of a file, and to the services beside it: the client's part of the section `gateway`.
+//! Settings of every HTTP server of a file, and of the services beside it: the client's part of the section `gateway`.
 
 use crate::{ClientBounds, Timeouts};
 use diana_http::head::HeadPolicy;

@@ -99,7 +99,7 @@ pub(crate) struct EnvoyOptions {
     pub(crate) memory: Arc<TotalMemory>,
 }
 
-/// What all calls on one thread use.
+/// The state that all calls on one thread use.
 struct EnvoyState {
     engine: Engine,
     filter: Filter,

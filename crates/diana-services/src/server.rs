@@ -24,7 +24,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use thread::{Service, ServiceConnections, ServiceKind, ServiceThread, Socket};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// Returns the counts of each service, with its name.
 pub type ReportServices = Arc<dyn Fn() -> Vec<(&'static str, ServiceTotals)> + Send + Sync>;
@@ -205,8 +205,7 @@ impl Services {
             connections_of.push(Arc::new(ServiceConnections {
                 kind,
                 metrics,
-                open: Arc::default(),
-                max_open: self.settings.bounds.connections,
+                free: Semaphore::new(self.settings.bounds.connections),
                 warnings: Arc::default(),
                 handshake_timeout: self.settings.timeouts.header,
             }));

@@ -21,7 +21,7 @@ const MAX_BLOCKS: usize = 61;
 /// A value for each second.
 #[derive(Debug)]
 pub(super) struct Series<T> {
-    /// At most [`MAX_BLOCKS`], the oldest first.
+    /// The blocks, at most [`MAX_BLOCKS`], the oldest first.
     blocks: VecDeque<Box<Block<T>>>,
 }
 

@@ -14,13 +14,13 @@ use std::time::Duration;
 /// The maximum number of rules with samples of their own.
 const MAX_RULES: usize = 1_000;
 
-/// What is exported of a rule.
+/// The exported values of a rule.
 struct RuleSample {
     name: String,
     counts: RuleCounts,
     /// The share of its heaviest key of its denials in the last minute.
     top_key_share: f64,
-    /// Its keys in this process; `None` if the shared store counts it.
+    /// The rule's keys in this process; `None` if the shared store counts it.
     usage: Option<KeyUsage>,
 }
 

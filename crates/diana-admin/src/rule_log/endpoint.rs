@@ -23,7 +23,7 @@ struct OneRule {
 /// A rule as it is written.
 #[derive(Debug, Default, Serialize)]
 struct WrittenRule {
-    /// Its text, without the values of variables.
+    /// The rule's text, without the values of variables.
     yaml: Option<String>,
     source: Option<String>,
     /// When it became active as it is.

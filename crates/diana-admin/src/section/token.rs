@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::json;
 use std::fmt;
 
-/// What a token permits.
+/// The permissions of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Role {
-    /// Everything that changes nothing.
+    /// Permits everything that changes nothing.
     Read,
-    /// Also changes: reset, refund, charge and reload.
+    /// Permits changes, too: reset, refund, charge and reload.
     Operate,
 }
 
@@ -21,11 +21,11 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminToken {
-    /// Who has it; audit logs show this name.
+    /// The name of its owner, for audit logs.
     pub name: String,
     /// The token itself.
     pub token: Secret,
-    /// What it permits.
+    /// The permissions.
     pub role: Role,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientRateLimitError<E> {
-    /// It was not granted. Nothing was sent, and nothing was charged.
+    /// The call was not granted. Nothing was sent, and nothing was charged.
     #[error(transparent)]
     Overloaded(Overloaded),
     /// The client failed.

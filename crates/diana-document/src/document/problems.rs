@@ -41,7 +41,7 @@ pub struct LocatedProblem {
     pub column: usize,
     /// The problem's text.
     pub message: String,
-    /// What was expected, or a suggested fix.
+    /// The expected value, or a suggested fix.
     pub help: Option<String>,
 }
 

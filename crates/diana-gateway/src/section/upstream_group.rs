@@ -35,7 +35,7 @@ pub struct UpstreamGroup {
 pub struct WeightedUpstream {
     /// The upstream.
     pub upstream: Upstream,
-    /// Its share, relative to the weights of the others.
+    /// The upstream's share, relative to the weights of the others.
     pub weight: u32,
 }
 
@@ -43,7 +43,7 @@ pub struct WeightedUpstream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Balance {
-    /// In turn, in proportion to the weights.
+    /// Chooses the upstreams in turn, in proportion to the weights.
     #[default]
     RoundRobin,
     /// The one with the fewest requests in flight, relative to its weight.

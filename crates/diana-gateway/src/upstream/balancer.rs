@@ -54,9 +54,9 @@ enum Selection {
 /// The state that an upstream must have at least to be chosen, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) enum Require {
-    /// It passes its checks and is not ejected.
+    /// The upstream passes its checks and is not ejected.
     Healthy,
-    /// It passes its checks.
+    /// The upstream passes its checks.
     Passing,
     Nothing,
 }
@@ -101,16 +101,11 @@ impl Balancer {
                 return Some(&member.endpoint);
             }
         }
-        self.choose_except(now, &[], Require::Nothing)
+        self.next_except(now, &[], Require::Nothing)
     }
 
     /// Returns an upstream for a request that others have failed, which has at least the `required` state.
-    pub(super) fn choose_except(
-        &self,
-        now: u64,
-        failed: &[Arc<Endpoint>],
-        required: Require,
-    ) -> Option<&Arc<Endpoint>> {
+    pub(super) fn next_except(&self, now: u64, failed: &[Arc<Endpoint>], required: Require) -> Option<&Arc<Endpoint>> {
         let is_failed = |member: &Member| failed.iter().any(|endpoint| Arc::ptr_eq(endpoint, &member.endpoint));
         let states = [Require::Healthy, Require::Passing, Require::Nothing].into_iter();
         for state in states.filter(|state| *state <= required) {

@@ -21,7 +21,7 @@ pub(crate) struct Endpoint {
     pub(crate) upstream: Upstream,
     shared: Arc<SharedUpstream>,
     metrics: Arc<Shard>,
-    /// Its own counts in this worker.
+    /// The upstream's counts in this worker.
     pub(crate) counts: Arc<UpstreamShard>,
     /// The upstream's own name, for a request without a host.
     pub(super) authority: String,

@@ -20,7 +20,7 @@ const DEFAULT_ROUTE: &str = "/";
 /// The route of an upstream that only rules name.
 const REROUTE: &str = "reroute";
 
-/// What all workers share of one upstream.
+/// The state of one upstream that all workers share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUpstream {
     pub(super) health: Health,

@@ -43,7 +43,7 @@ pub(crate) struct UpstreamResponse {
 
 /// The first attempt of a request, as far as it has come.
 enum FirstAttempt {
-    /// To be sent over this connection, or another one.
+    /// The request is still to be sent, over this connection or another one.
     Unsent(Option<PooledConn>, PacedUpload),
     Responded(Response<UpstreamBody>),
     Failed(UpstreamError),
@@ -171,7 +171,7 @@ impl Upstreams {
                 return None;
             }
             sending.failed.push(Arc::clone(endpoint));
-            return sending.balancer.choose_except(now, &sending.failed, Require::Nothing);
+            return sending.balancer.next_except(now, &sending.failed, Require::Nothing);
         };
         let policy = retries.policy();
         let is_retried = match sent {
@@ -185,7 +185,7 @@ impl Upstreams {
         sending.failed.push(Arc::clone(endpoint));
         // Without a healthy upstream, only what none has seen is worth another attempt.
         let required = if is_untouched { Require::Nothing } else { Require::Healthy };
-        let next = sending.balancer.choose_except(now, &sending.failed, required)?;
+        let next = sending.balancer.next_except(now, &sending.failed, required)?;
         if !retries.try_retry(now) {
             endpoint.counts.retries_denied.increment();
             return None;
@@ -359,7 +359,7 @@ impl Sending<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reconnect {
     Available,
-    /// It has been sent again.
+    /// The request has been sent again.
     Used,
 }
 

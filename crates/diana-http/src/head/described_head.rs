@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode, Uri, Version};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What a client says about a request.
+/// A client's description of a request's head.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadDescription<'a> {
     /// The path, maybe with a query, or with a scheme and a host.

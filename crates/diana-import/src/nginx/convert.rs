@@ -193,19 +193,13 @@ impl<'a> Converter<'a> {
         }
     }
 
-    fn keys(
-        &mut self,
-        zone: &Zone,
-        limit: &Use,
-        position: Position,
-        servers: &BTreeSet<usize>,
-    ) -> Option<Vec<ZoneKey>> {
+    fn keys(&mut self, zone: &Zone, limit: &Use, at: Position, servers: &BTreeSet<usize>) -> Option<Vec<ZoneKey>> {
         let directive = format!("{}_zone", limit.directive());
         let is_named = |server: &usize| self.http.servers.get(*server).is_some_and(|server| server.names.is_written());
         if matches!(&*zone.key, "$server_name" | "${server_name}") && !servers.iter().any(is_named) {
             let what =
                 "not converted: `$server_name` is empty without a `server_name`, and nginx does not count an empty key";
-            self.notes.add(position, limit.directive(), what);
+            self.notes.add(at, limit.directive(), what);
             return None;
         }
         match keys(&zone.key, servers.len(), &self.http.variables) {
@@ -218,7 +212,7 @@ impl<'a> Converter<'a> {
             Err(problem) => {
                 self.notes.add(zone.position, &directive, format!("not converted: {problem}"));
                 let what = "not converted, since its zone is not";
-                self.notes.add(position, limit.directive(), what);
+                self.notes.add(at, limit.directive(), what);
                 None
             }
         }

@@ -17,13 +17,13 @@ use crate::rule_file::is_plain_path;
 pub(super) struct Item<'a> {
     matcher: Matcher,
     pub(super) limits: &'a Limits,
-    /// Its path, as written.
+    /// The location's path, as written.
     pub(super) label: &'a str,
     kind: Option<LocationKind>,
 }
 
 impl Item<'_> {
-    /// Its name in the configuration.
+    /// Returns the location's name in the configuration.
     pub(super) fn described(&self) -> String {
         let sign = match self.kind {
             None => return "server".to_owned(),
@@ -43,7 +43,7 @@ enum Matcher {
     Every,
     Exact(String),
     Prefix(String),
-    /// Any other condition, under this prefix; an empty prefix means anywhere.
+    /// Another condition under this prefix; an empty prefix means anywhere.
     When(String, Expression),
 }
 

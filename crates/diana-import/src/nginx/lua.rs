@@ -59,7 +59,7 @@ struct Limiter {
     kind: LimiterKind,
     /// The name of the `lua_shared_dict`.
     dictionary: String,
-    /// Its parameters, in thousandths.
+    /// The limiter's parameters, in thousandths.
     numbers: Vec<i64>,
     line: usize,
 }
@@ -81,16 +81,16 @@ pub(super) struct LuaLimits {
     pub(super) limits: Vec<(LuaLimit, Position)>,
     /// Differences of the rules.
     pub(super) differences: Vec<(Position, &'static str)>,
-    /// What the rules don't need.
+    /// The parts that the rules don't need.
     pub(super) infos: Vec<(Position, &'static str)>,
 }
 
 /// When a script may deny a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayDeny {
-    /// Every script of the phase may.
+    /// Every script of the phase may deny.
     Always,
-    /// Only one that mentions limits: the phase is mostly for other purposes.
+    /// Only a script that mentions limits may: the phase is mostly for other purposes.
     IfItMentionsLimits,
 }
 

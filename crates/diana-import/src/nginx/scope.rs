@@ -13,7 +13,7 @@ use super::unsupported::{BlockKind, access, has_values, is_limit, rewrites, with
 use crate::MAX_COUNT;
 use std::collections::BTreeMap;
 
-/// All of `http`.
+/// The contents of `http`.
 #[derive(Debug, Default)]
 pub(super) struct Http {
     pub(super) zones: BTreeMap<String, Zone>,

@@ -17,7 +17,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What a server sees of the bytes on a connection: the requests, and the status of the response to what is none.
+/// The result of parsing the bytes of a connection: the requests, and the status of the response to an invalid one.
 #[derive(Debug, Default, PartialEq)]
 struct Reading {
     requests: Vec<ReadRequest>,
@@ -52,7 +52,7 @@ fn allowed_trailers(trailers: &HeaderMap) -> Fields {
     allowed.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect()
 }
 
-/// What this parser sees if the bytes arrive in these parts.
+/// Parses bytes that arrive in these parts.
 fn read_by_parser<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Reading {
     let (bounds, mut parts) = (ClientBounds::default(), parts.into_iter().filter(|part| !part.is_empty()));
     let (mut reading, mut reader, mut input) = (Reading::default(), HeadReader::default(), BytesMut::new());
@@ -98,7 +98,7 @@ fn read_body<'a>(
     Some((body, trailers))
 }
 
-/// What hyper sees, with the options that the gateway used.
+/// Parses bytes with hyper, with the options that the gateway used.
 fn read_by_hyper(bytes: &[u8]) -> Reading {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -150,18 +150,13 @@ fn may_be_stricter(bytes: &[u8]) -> bool {
 }
 
 fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
-    let (parser, hyper) = (read_by_parser([bytes]), read_by_hyper(bytes));
+    let (diana, hyper) = (read_by_parser([bytes]), read_by_hyper(bytes));
     let whole = |reading: &Reading| reading.requests.iter().filter(|request| request.body.is_some()).count();
-    let is_stricter = whole(&parser) < whole(&hyper) || parser.requests.len() < hyper.requests.len();
+    let is_stricter = whole(&diana) < whole(&hyper) || diana.requests.len() < hyper.requests.len();
     if is_stricter && may_be_stricter(bytes) {
-        prop_assert_eq!(
-            &parser.requests[..whole(&parser)],
-            &hyper.requests[..whole(&parser)],
-            "{}",
-            bytes.escape_ascii()
-        );
-    } else if parser != hyper {
-        prop_assert!(false, "{}\nparser {parser:?}\nhyper  {hyper:?}", bytes.escape_ascii());
+        prop_assert_eq!(&diana.requests[..whole(&diana)], &hyper.requests[..whole(&diana)], "{}", bytes.escape_ascii());
+    } else if diana != hyper {
+        prop_assert!(false, "{}\ndiana {diana:?}\nhyper {hyper:?}", bytes.escape_ascii());
     }
     Ok(())
 }
@@ -191,7 +186,7 @@ fn the_examples_are_read_as_hyper_reads_them() {
     }
 }
 
-/// What hyper accepts, and this parser does not.
+/// Hyper accepts these bytes, and this parser does not.
 #[test]
 fn some_bytes_that_hyper_accepts_are_rejected() {
     for bytes in [
@@ -203,8 +198,8 @@ fn some_bytes_that_hyper_accepts_are_rejected() {
         // Control characters in an extension.
         "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1;a\x00\r\nx\r\n0\r\n\r\n",
     ] {
-        let (parser, hyper) = (read_by_parser([bytes.as_bytes()]), read_by_hyper(bytes.as_bytes()));
-        assert!(parser.requests.iter().all(|request| request.body.is_none()), "{bytes:?}: {parser:?}");
+        let (diana, hyper) = (read_by_parser([bytes.as_bytes()]), read_by_hyper(bytes.as_bytes()));
+        assert!(diana.requests.iter().all(|request| request.body.is_none()), "{bytes:?}: {diana:?}");
         assert!(hyper.requests.iter().all(|request| request.body.is_some()), "{bytes:?}: {hyper:?}");
         assert!(may_be_stricter(bytes.as_bytes()), "{bytes:?}");
     }

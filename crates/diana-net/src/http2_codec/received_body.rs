@@ -33,7 +33,7 @@ pub struct Http2Body {
 enum Next {
     Data,
     Trailers,
-    /// Nothing; contains the trailers until they are consumed.
+    /// The end of the body, with the trailers until they are consumed.
     End(Option<HeaderMap>),
 }
 

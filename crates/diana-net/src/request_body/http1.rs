@@ -50,10 +50,10 @@ enum BodyState {
     Broken,
 }
 
-/// What the receiver wants.
+/// The receiver's demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// Nothing yet, or nothing more.
+    /// The receiver wants no frame yet, or no more.
     Nothing,
     /// A frame.
     Frame,

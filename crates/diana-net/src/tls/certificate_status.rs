@@ -1,4 +1,4 @@
-//! What operators need to know of an active certificate: its names, and when it expires.
+//! The status of an active certificate, for operators: its names, and when it expires.
 
 use diana_core::Timestamp;
 use rustls_pki_types::CertificateDer;

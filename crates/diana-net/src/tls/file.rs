@@ -1,4 +1,4 @@
-//! What is wrong with TLS files, before anything listens: for `diana check`.
+//! Checks TLS files before anything listens: for `diana check`.
 
 use super::CertificateStatus;
 use crate::log_time::LogTime;
@@ -17,7 +17,7 @@ pub enum TlsFileError {
     /// The file is missing, or can't be read.
     #[error("can't be read: {0}")]
     Unreadable(io::Error),
-    /// It is not the expected PEM.
+    /// The file is not the expected PEM.
     #[error("is invalid: {0}")]
     Invalid(String),
     /// The private key is that of another certificate.

@@ -43,7 +43,7 @@ pub(crate) struct AdminOptions {
 /// The URL of an admin server: `http://127.0.0.1:9090`, or behind a proxy `https://ops.example.com/diana`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminUrl {
-    /// Without a slash at its end.
+    /// The address, without a slash at its end.
     text: String,
     is_https: bool,
 }

@@ -103,7 +103,7 @@ fn problems(problems: &Problems) -> Vec<Problem> {
     located.collect()
 }
 
-/// The same for warnings, whose text begins with that word.
+/// Returns warnings, without the word with which their text begins.
 fn warnings(warnings: &Problems) -> Vec<Problem> {
     let without_word = |mut problem: Problem| {
         problem.message = problem.message.trim_start_matches("warning: ").to_owned();
@@ -141,7 +141,7 @@ pub(super) struct Explained {
     errors: Vec<Problem>,
 }
 
-/// What `permissions` say about a request.
+/// The result of `permissions` for a request.
 #[derive(Debug, Serialize)]
 struct PermissionResult {
     allowed: bool,

@@ -135,22 +135,16 @@ impl Settings {
     }
 
     /// Collects the paths that differ, each as deep as it can be changed alone, with their new values.
-    fn collect<'a>(
-        &self,
-        path: &[&'a str],
-        old: Option<&'a Node>,
-        new: Option<&'a Node>,
-        changes: &mut Vec<Change<'a>>,
-    ) {
+    fn collect<'a>(&self, path: &[&'a str], old: Option<&'a Node>, new: Option<&'a Node>, diff: &mut Vec<Change<'a>>) {
         if tree::is_same(old, new) {
             return;
         }
         let (Some(old_entries), Some(new_entries)) = (tree::entries(old), tree::entries(new)) else {
-            changes.push((path.to_vec(), new));
+            diff.push((path.to_vec(), new));
             return;
         };
         if is_live(&path.join(".")) {
-            changes.push((path.to_vec(), new));
+            diff.push((path.to_vec(), new));
             return;
         }
         let mut inner = Vec::new();
@@ -165,9 +159,9 @@ impl Settings {
             && (old_entries.is_empty() || new_entries.is_empty())
             && inner.iter().any(|change| self.sections_with(std::slice::from_ref(change)).is_none());
         if is_whole {
-            changes.push((path.to_vec(), new));
+            diff.push((path.to_vec(), new));
         } else {
-            changes.append(&mut inner);
+            diff.append(&mut inner);
         }
     }
 

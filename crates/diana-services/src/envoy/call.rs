@@ -88,7 +88,7 @@ impl hyper::service::Service<http::Request<Incoming>> for CallService {
     }
 }
 
-/// What a client sends.
+/// The messages that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
     /// One message.
@@ -97,7 +97,7 @@ enum CallKind {
     Stream,
 }
 
-/// What a client sends, for a limited time. The messages of slow clients would use memory as long as they like.
+/// The body of a call, for a limited time. The messages of slow clients would use memory as long as they like.
 pub(super) struct CallBody {
     body: Incoming,
     kind: CallKind,

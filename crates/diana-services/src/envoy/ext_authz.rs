@@ -38,7 +38,7 @@ const FIELDS_OF_HEADER: usize = 3;
 const OTHER_FIELDS: usize = 256;
 /// The bytes beside the head, at most: metadata, a certificate.
 const OTHER_BYTES: usize = 256 << 10;
-/// What HTTP/1 has between the names and the values of headers: `: `, and the end of the line.
+/// The bytes that HTTP/1 has around the value of a header: `: `, and the end of the line.
 const SEPARATORS: usize = 4;
 const TOO_MANY_HEADERS: RejectedRequest =
     RejectedRequest { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" };

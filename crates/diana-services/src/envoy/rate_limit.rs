@@ -33,14 +33,14 @@ const MAX_FIELDS: usize = 2 + MAX_DESCRIPTORS * 8 + 1_000 * 3;
 /// The path of the service's only call.
 pub(super) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// What is done for a descriptor, with its index among those for which the same is done.
+/// The treatment of a descriptor, with its index among those with the same treatment.
 #[derive(Clone, Copy)]
 enum Action {
-    /// Its hits are charged.
+    /// Charges the hits.
     Charge(usize),
-    /// It looks whether a limit is exceeded.
+    /// Checks whether a limit is exceeded.
     Look(usize),
-    /// Its hits are given back.
+    /// Refunds the hits.
     Refund,
     /// The limit that it brings along decides.
     Override(usize),

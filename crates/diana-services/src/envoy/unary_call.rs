@@ -18,7 +18,7 @@ use std::time::Duration;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Before each message: whether it is compressed, and its length.
+/// The length of the prefix of each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -44,9 +44,9 @@ pub(super) struct UnaryCall<B> {
 /// A message that is not decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MessageError {
-    /// It has more bytes than are accepted.
+    /// The message has too many bytes.
     TooLong,
-    /// It has more fields than are accepted.
+    /// The message has too many fields.
     TooManyFields,
     /// The call failed: the code and the message of the status.
     Failed(tonic::Code, String),
@@ -297,7 +297,7 @@ mod tests {
         received_with(sent, pieces, headers, usize::MAX)
     }
 
-    /// The same with this much memory.
+    /// Reads what is sent like `received`, with this much memory.
     fn received_with(
         sent: &[u8],
         pieces: &[usize],

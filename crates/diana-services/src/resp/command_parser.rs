@@ -33,10 +33,10 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// For clients that may use every command.
+    /// The bounds of clients that may use every command.
     pub(super) const AUTHENTICATED: Self =
         Self { arguments: 1_024, argument: 64 << 10, command: 256 << 10, line: 64 << 10, is_authenticated: true };
-    /// For clients that still have to give the password: as in Redis.
+    /// The bounds of clients that have not sent the password yet: as in Redis.
     pub(super) const UNAUTHENTICATED: Self =
         Self { arguments: 10, argument: 16 << 10, command: 32 << 10, line: 16 << 10, is_authenticated: false };
 }
@@ -142,7 +142,7 @@ pub(super) struct Parser {
     is_unquoted: bool,
 }
 
-/// What the next byte belongs to.
+/// The part of a command that the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expected {
     #[default]

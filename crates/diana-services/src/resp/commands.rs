@@ -23,7 +23,7 @@ const MAX_ECHO: usize = 128;
 /// A command.
 #[derive(Debug)]
 pub(super) struct Spec {
-    /// In lower case.
+    /// The name, in lower case.
     pub(super) name: &'static str,
     /// The number of arguments including the name; negative for at least that many.
     arity: i8,
@@ -38,13 +38,13 @@ pub(super) struct Spec {
 /// A property of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
-    /// It may be used before the password was given.
+    /// The command may be used before the password was sent.
     NoAuth,
-    /// It is executed at once in a transaction, too.
+    /// The command is executed at once in a transaction, too.
     NotQueued,
-    /// It changes counts.
+    /// The command changes counts.
     Write,
-    /// It reads counts.
+    /// The command reads counts.
     ReadOnly,
     Fast,
 }

@@ -81,7 +81,7 @@ where
     connection.stream.shutdown().await
 }
 
-/// What a read has found.
+/// The result of a read.
 enum Received {
     Bytes,
     /// The client has closed its side, or is idle.
@@ -94,7 +94,7 @@ struct Connection<S> {
     stream: S,
     session: Session,
     parser: Parser,
-    /// What was read; the commands before `start` were executed.
+    /// The bytes read; the commands before `start` were executed.
     input: Vec<u8>,
     start: usize,
     read_size: usize,

@@ -17,7 +17,7 @@ pub(in crate::upstream) const MAX_INTERIM: usize = 16;
 
 /// The head of a response.
 pub(in crate::upstream) struct ResponseHead {
-    /// Without hop-by-hop headers, except `Upgrade` in a 101 response.
+    /// The head without hop-by-hop headers, except `Upgrade` in a 101 response.
     pub(in crate::upstream) response: Response<()>,
     pub(in crate::upstream) decoder: BodyDecoder,
     /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.

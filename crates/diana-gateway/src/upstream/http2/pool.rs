@@ -56,12 +56,12 @@ struct PoolState {
 /// A connection.
 struct PooledConnection {
     sender: SendRequest<SendChunk>,
-    shared: Arc<SharedConnection>,
+    shared: Arc<ConnState>,
     /// When the connection was last used, on the worker's clock.
     last_used: u64,
 }
 
-struct SharedConnection {
+struct ConnState {
     in_use: AtomicUsize,
     is_closed: AtomicBool,
     changed: Arc<Notify>,
@@ -70,16 +70,16 @@ struct SharedConnection {
 /// A free stream of a connection, for one request. Dropping it frees the stream.
 pub(in crate::upstream) struct Slot {
     pub(super) sender: SendRequest<SendChunk>,
-    shared: Arc<SharedConnection>,
+    shared: Arc<ConnState>,
 }
 
 /// The next step of a request without a stream.
 pub(in crate::upstream) enum Checkout {
-    /// It uses this stream.
+    /// The request uses this stream.
     Ready(Slot),
-    /// It opens a connection.
+    /// The request opens a connection.
     Connect(Connecting),
-    /// It waits.
+    /// The request waits.
     Wait,
 }
 
@@ -261,18 +261,14 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<PooledConnect
         Poll::Pending => Poll::Pending,
     })
     .await?;
-    let shared = SharedConnection { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
+    let shared = ConnState { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
     let shared = Arc::new(shared);
     tokio::spawn(drive(connection, pings, Arc::clone(&shared)));
     Ok(PooledConnection { sender, shared, last_used: 0 })
 }
 
 /// Drives a connection until it ends, or a ping gets no ack: an unresponsive connection must not be used forever.
-async fn drive(
-    mut connection: Connection<UpstreamIo, SendChunk>,
-    pings: Option<PingPong>,
-    shared: Arc<SharedConnection>,
-) {
+async fn drive(mut connection: Connection<UpstreamIo, SendChunk>, pings: Option<PingPong>, shared: Arc<ConnState>) {
     let mut streams = connection.max_concurrent_send_streams();
     let driven = poll_fn(|context| {
         let driven = Pin::new(&mut connection).poll(context);

@@ -1,4 +1,4 @@
-//! What a script does with lua-resty-limit-traffic.
+//! The effect of a script with lua-resty-limit-traffic.
 //!
 //! The script is followed once for each answer that a limiter can give: allowed, delayed, rejected. Everything in it
 //! must be literal, or known to have no effect on the decision; otherwise it is [`Unclear`], with its line. So no
@@ -41,7 +41,7 @@ pub(super) struct Group {
     pub(super) line: usize,
 }
 
-/// What a script does.
+/// The effect of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) groups: Vec<Group>,
@@ -82,7 +82,7 @@ enum Answer {
 
 /// Why a script does not continue.
 enum Stop {
-    /// It returns, or calls `ngx.exit(ngx.OK)`.
+    /// The script returns, or calls `ngx.exit(ngx.OK)`.
     Forwarded,
     Denied {
         status: u16,

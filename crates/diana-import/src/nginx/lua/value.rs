@@ -9,7 +9,7 @@ const MAX_TEXT: usize = 256;
 pub(super) enum Value {
     Nil,
     Bool(bool),
-    /// In thousandths.
+    /// A number, in thousandths.
     Number(i64),
     Text(String),
     /// A text with variables of nginx: `${name}`.

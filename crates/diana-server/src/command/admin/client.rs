@@ -88,7 +88,7 @@ impl AdminClient {
         self.parse(path, response)
     }
 
-    /// The same, as the server's JSON.
+    /// Peeks, resets or refunds a key, and returns the server's JSON.
     pub(crate) async fn key_json(&self, path: &'static str, parameters: Parameters<'_>) -> Result<Value, AdminError> {
         let method = if path == "/peek" { Method::GET } else { Method::POST };
         self.send(method, path, parameters).await

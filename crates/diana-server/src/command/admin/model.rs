@@ -219,7 +219,7 @@ pub(crate) struct History {
     pub(crate) denied: Vec<u64>,
     pub(crate) delayed: Vec<u64>,
     pub(crate) shadow_denied: Vec<u64>,
-    /// Only without a rule.
+    /// The latency of all requests, without a rule.
     pub(crate) latency: Option<Latency>,
 }
 

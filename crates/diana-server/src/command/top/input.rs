@@ -1,4 +1,4 @@
-//! What keys do. Each returns the request that it needs of the server, if any.
+//! The effect of each key. Each function returns the request that it needs of the server, if any.
 
 use super::Window;
 use super::state::{Answer, App, Dialog, Focus, KeyList, Sort};

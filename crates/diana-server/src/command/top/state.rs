@@ -42,7 +42,7 @@ pub(super) struct Snapshot {
     pub(super) now: Option<History>,
     /// All requests in the window.
     pub(super) history: Option<History>,
-    /// Those of the chosen rule.
+    /// The requests of the chosen rule in the window.
     pub(super) rule_history: Option<History>,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum KeyList {
     Allowed,
 }
 
-/// What is shown over the view, and gets the keys that are typed.
+/// A dialog over the view, which gets the keys that are typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Dialog {
     Help,
@@ -165,14 +165,13 @@ impl App {
             matches.is_some_and(|top| top.rules.iter().any(|rule| rule.rule == name))
         };
         let selected = snapshot.rules.rules.iter().filter(|rule| names(rule, &find) || has_key(&rule.name));
-        let rows =
-            selected.map(|rule| Row { rule: rule.clone(), rates: self.rates.rule_rates(&rule.name, rule.shadow) });
+        let rows = selected.map(|rule| Row { rule: rule.clone(), rates: self.rates.get(&rule.name, rule.shadow) });
         self.rows = rows.collect();
         let sort = self.sort;
         self.rows.sort_by(|one, other| compare(one, other, sort));
     }
 
-    /// What polls should be about.
+    /// Returns the subject of the next polls.
     pub(super) fn watch(&self) -> Watch {
         let rule = self.row().map(|row| row.rule.name.clone()).or_else(|| self.chosen_rule.clone());
         Watch { rule, window: self.window, find: self.filter.clone() }

@@ -14,7 +14,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     fitted
 }
 
-/// The same, padded on the left.
+/// Fits a text into a width, padded on the left.
 pub(super) fn fit_right(text: &str, width: usize) -> String {
     let fitted = truncated(text, width);
     let used = fitted.width();

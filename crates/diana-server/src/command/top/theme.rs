@@ -54,7 +54,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
     }
 
-    /// What does not work.
+    /// The style of a failure.
     pub(super) fn alarm(self) -> Style {
         let style = Style::new().add_modifier(Modifier::BOLD);
         match self {

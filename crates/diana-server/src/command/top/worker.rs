@@ -17,10 +17,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The time until the poll after a change by the user: not at once, since a held key changes the chosen rule often.
 const SOON: Duration = Duration::from_millis(100);
 
-/// What the state wants of the server.
+/// A request of the state to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// From now on, polls are about this.
+    /// Changes the subject of polls.
     Watch(Watch),
     Peek(KeyName),
     Reset(KeyName),
@@ -34,7 +34,7 @@ pub(super) enum Request {
     },
 }
 
-/// What polls are about.
+/// The subject of polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Watch {
     /// The chosen rule, if there is one.

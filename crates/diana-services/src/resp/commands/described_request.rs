@@ -111,9 +111,9 @@ pub(super) struct DescribedRequest<'a> {
     descriptor: Vec<DescriptorEntry>,
     ip: Option<IpAddr>,
     pub(super) hits: u64,
-    /// What the reply has.
+    /// The form of the reply.
     pub(super) reply: ReplyForm,
-    /// What the attributes say about the head of the request.
+    /// The head of the request, as the attributes describe it.
     head: Option<DescribedHead>,
     /// Whether that has the path of the request, which is not the name of something else.
     has_http_path: bool,

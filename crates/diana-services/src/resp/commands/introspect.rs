@@ -1,4 +1,4 @@
-//! What clients and tools ask about the server: `COMMAND`, `CONFIG GET` and `INFO`.
+//! Commands that describe the server to clients and tools: `COMMAND`, `CONFIG GET` and `INFO`.
 
 use super::{Command, Flag, ReplyBuffer, Session, Spec, Step, find, is, specs, unknown_subcommand, wrong_arity};
 use std::fmt::Write;
