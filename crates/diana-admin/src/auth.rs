@@ -26,7 +26,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The client, for the audit log.
+    /// Returns the client, for the audit log.
     pub(super) fn actor(&self) -> Actor<'_> {
         Actor { source: "admin", name: self.name.as_deref(), client: self.address }
     }

@@ -62,12 +62,12 @@ impl Readiness {
     }
 }
 
-/// Liveness: a response is enough.
+/// Reports liveness: a response is enough.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Readiness: whether the program accepts requests.
+/// Reports readiness: whether the program accepts requests.
 pub(super) async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
     let phase = state.readiness.phase();
     let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -60,7 +60,7 @@ fn with_level((before, after): (String, String), (old, new): (&str, &str)) -> (S
     (with(before, old), with(after, new))
 }
 
-/// The level at which the denials of a rule are logged, as it is written.
+/// Returns the level at which the denials of a rule are logged, as it is written.
 fn log(rule: &Rule) -> &'static str {
     match rule.log {
         LogLevel::Off => "log: off",

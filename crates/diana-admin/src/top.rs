@@ -72,8 +72,8 @@ pub(super) async fn top(State(state): State<Arc<AdminState>>, parameters: Parame
     let now = state.engine.now();
     let asked = rules.rules().iter().filter(|rule| name.is_none_or(|name| rule.rule().name == name));
     let list = |rule: &CompiledRule, outcome| {
-        let all = if find.is_empty() { limit } else { usize::MAX };
-        List::of(rule, &rule.top_keys(outcome, window, all, now), &find, limit)
+        let max_keys = if find.is_empty() { limit } else { usize::MAX };
+        List::of(rule, &rule.top_keys(outcome, window, max_keys, now), &find, limit)
     };
     let lists_by_rule = asked.map(|rule| Rule {
         rule: rule.rule().name.clone(),

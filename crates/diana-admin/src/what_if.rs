@@ -36,7 +36,7 @@ const HIGHER: &str = "an estimate from the heaviest keys; a shadow rule can't co
 #[derive(Debug, Serialize)]
 struct WhatIf<'a> {
     rule: &'a str,
-    /// The limit that is asked about, and the current one.
+    /// The other limit, and the current one.
     limit: &'a str,
     now: &'a str,
     /// The number of the current limit among those of the rule, from 1.
@@ -203,8 +203,8 @@ fn replaced(
 
 /// Returns how many requests limits that all apply allow in this time, from full buckets.
 fn allowed_in(seconds: f64, quotas: &[Quota]) -> u64 {
-    let each = quotas.iter().map(|quota| quota.burst().saturating_add(scaled(1, quota.rate() * seconds)));
-    each.min().unwrap_or(u64::MAX)
+    let allowed = quotas.iter().map(|quota| quota.burst().saturating_add(scaled(1, quota.rate() * seconds)));
+    allowed.min().unwrap_or(u64::MAX)
 }
 
 /// Returns in how many seconds limits that all apply allow this many requests, beside their burst; `None` if it is less than

@@ -151,7 +151,7 @@ pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| format!("invalid UTF-8 at byte {}", error.utf8_error().valid_up_to()))
 }
 
-/// The error for a document that is too large.
+/// Returns the error for a document that is too large.
 pub(super) fn too_large() -> String {
     format!("too large: more than {} bytes", Document::MAX_SIZE)
 }

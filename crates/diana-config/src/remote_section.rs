@@ -128,7 +128,7 @@ impl Section for RemoteSection {
         schema::requiring(section, &["from"])
     }
 
-    /// Without local rules, nothing would be limited while the config server is unreachable.
+    /// Requires local rules: without them, nothing would be limited while the config server is unreachable.
     fn requires_rules(&self) -> bool {
         self.when_down == WhenRemoteIsDown::Local
     }

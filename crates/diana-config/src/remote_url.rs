@@ -137,12 +137,12 @@ impl Remote {
         Self { format: Some(format), ..self }
     }
 
-    /// The URL for display: without user, password and query.
+    /// Returns the URL for display: without user, password and query.
     pub(super) fn redacted(&self) -> &str {
         &self.redacted
     }
 
-    /// The identity of the config server: the URL without user and password.
+    /// Returns the identity of the config server: the URL without user and password.
     pub(super) fn identity(&self) -> &str {
         &self.identity
     }
@@ -250,7 +250,7 @@ fn etcd(url: &str) -> Result<Remote, String> {
     Ok(Remote::new(Location::Etcd { endpoints, key }, credentials, redacted.clone(), redacted))
 }
 
-/// The port as written: `Url` drops the default port of the scheme.
+/// Returns the port as written: `Url` drops the default port of the scheme.
 fn explicit_port(host: &str) -> Option<u16> {
     let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     after_address.rsplit_once(':').and_then(|(_, port)| port.parse().ok())

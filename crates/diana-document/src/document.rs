@@ -68,12 +68,12 @@ impl Document {
         Self { format, ..self }
     }
 
-    /// The name: a path or a URL.
+    /// Returns the name: a path or a URL.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -1,5 +1,5 @@
 //! Documents that people write: YAML, JSON and TOML in one tree with source locations, readers for maps and values, and problems,
-//! reported all at once, each with its line and what was expected. It knows nothing of rate limits but the words that other rate
+//! reported all at once, each with its line and what was expected. It has nothing about rate limits but the words that other rate
 //! limiters use, which it explains.
 //!
 //! | module | subject |

@@ -103,12 +103,12 @@ impl<'a> MapReader<'a> {
         }
     }
 
-    /// The location of the map.
+    /// Returns the location of the map.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The location of the first field's name, for problems where marking the whole map would be too much.
+    /// Returns the location of the first field's name, for problems where marking the whole map would be too much.
     fn first_line(&self) -> Span {
         self.remaining.first().map_or(Span { end: self.span.start, ..self.span }, |entry| entry.span)
     }

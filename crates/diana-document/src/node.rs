@@ -47,7 +47,7 @@ pub struct Span {
 }
 
 impl Value {
-    /// The type's name, for error messages.
+    /// Returns the type's name, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",

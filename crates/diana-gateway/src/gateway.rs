@@ -35,7 +35,7 @@ pub struct UpstreamReload(Arc<ReloadState>);
 struct ReloadState {
     registry: Arc<UpstreamRegistry>,
     checker: Checker,
-    /// Not kept alive: their connections to upstreams end with them.
+    /// The workers, not kept alive: their connections to upstreams end with them.
     workers: Mutex<Vec<Weak<GatewayWorker>>>,
 }
 

@@ -158,7 +158,7 @@ impl RequestContext {
         self.worker.filter.acquire(&request.with_scheme(self.connection.info.request_scheme))
     }
 
-    /// Logs and records a decision. A rerouted request goes on.
+    /// Logs and records a decision. A rerouted request continues.
     fn decided(&mut self, decided: Result<Permit, diana::Denial>) -> Result<RequestPermit, Denial> {
         let Self { worker, head, client, record, .. } = self;
         diana_http::log(Verdict::of(&decided), head, Some(*client), SERVICE);
@@ -272,7 +272,7 @@ impl RequestContext {
         balancer.ok_or(if routing.has_routes() { HasRoutes::Yes } else { HasRoutes::No })
     }
 
-    /// Takes the client's side of an upgrade that it asks for, and the protocol.
+    /// Takes the client's side of a requested upgrade, and the protocol.
     fn take_upgrade(&mut self) -> (Option<OnUpgrade>, Option<HeaderValue>) {
         // HTTP/1 requests with an `Upgrade` header have it.
         let client_upgrade = self.head.extensions.remove::<OnUpgrade>();

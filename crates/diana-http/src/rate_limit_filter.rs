@@ -158,7 +158,7 @@ impl Filter {
         })
     }
 
-    /// Returns `true` if the rule file says who may call what.
+    /// Returns `true` if the rule file has permissions.
     #[inline]
     pub fn has_permissions(&self) -> bool {
         self.0.engine.with_rules(RuleSet::has_permissions)

@@ -10,7 +10,7 @@ use http::header::{HeaderMap, HeaderName};
 /// The header in which a proxy names the scheme of its client's request.
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// The scheme of a request, as far as its front end knows it: by default, not at all.
+/// The scheme of a request, as far as its front end knows it; by default it is unknown.
 ///
 /// ```
 /// use diana::rules::{Attribute, Attributes};

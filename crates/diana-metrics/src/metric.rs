@@ -16,7 +16,7 @@ pub struct Metric<T> {
     pub help: &'static str,
     /// The type in Prometheus.
     pub kind: Kind,
-    /// The label that tells its values of one subject apart, if it has several.
+    /// The label that distinguishes its values of one subject, if it has several.
     pub label: Option<&'static str>,
     /// The field in `/status`, if there is one.
     pub field: Option<&'static str>,

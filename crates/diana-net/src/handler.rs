@@ -31,7 +31,7 @@ pub trait Handler: Send + Sync + 'static {
         keep: impl FnOnce(&mut Parts),
     ) -> Answer<Self::Body>;
 
-    /// Is called every five seconds.
+    /// Does periodic work; the worker calls it every five seconds.
     fn upkeep(&self) {}
 }
 
@@ -93,7 +93,7 @@ impl<B> std::fmt::Debug for Answer<B> {
     }
 }
 
-/// Serves a request, unless its connection waited in vain for another one to be closed.
+/// Serves a request, unless the wait of its connection for another one to be closed timed out.
 pub(crate) fn serve<H: Handler>(
     handler: &Arc<H>,
     connection: &Arc<Connection>,

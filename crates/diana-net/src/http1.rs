@@ -6,7 +6,7 @@
 //! share, and a response is written from another one, a denial from text that is cached.
 //!
 //! # What always holds (tests/it/gateway/ of diana-server; tests.rs compares with hyper)
-//! - Requests are answered one by one, in their order. Where the end of a request is in doubt, nothing after it is read.
+//! - Requests are answered one by one, in their order. Where the end of a request is ambiguous, nothing after it is read.
 //! - What hyper rejects is rejected, with the same status.
 //! - Heads, chunk lines, trailers and buffered frames are bounded, and a body is read only as fast as it is forwarded.
 //!
@@ -39,7 +39,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::oneshot;
 
-/// How many requests of one connection are served before others get their turn.
+/// The maximum number of requests of one connection that are served before other connections.
 const MAX_REQUESTS_PER_POLL: usize = 16;
 
 /// Why a connection ends early.
@@ -329,7 +329,7 @@ impl<H: Handler> Http1<H> {
         }
     }
 
-    /// Ready with an error if the client has closed the connection. Bytes of a next request are kept.
+    /// Is ready with an error if the client has closed the connection. Bytes of a next request are kept.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         let is_read_needed = self.end_detection == EndDetection::ByReading
             && self.upload.is_none()
@@ -356,7 +356,7 @@ impl<H: Handler> Http1<H> {
         info: RequestInfo,
         context: &mut Context<'_>,
     ) -> Result<(), Http1Error> {
-        // If the rest of the request is not wanted, the response says that the connection ends.
+        // If the rest of the request is not read, the response has `Connection: close`.
         if self.upload.as_ref().is_some_and(|upload| upload.demand(context) == Demand::Stop) {
             self.poll_upload(context);
         }
@@ -428,7 +428,7 @@ impl<H: Handler> Http1<H> {
         Poll::Ready(())
     }
 
-    /// Reads the body of the request as far as its receiver wants it.
+    /// Reads the body of the request as far as its receiver demands.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Advanced {
         loop {
             let Some(upload) = &mut self.upload else { return Advanced::No };

@@ -72,7 +72,7 @@ pub(crate) async fn serve<H: Handler>(
         Protocol::Http2 => {
             connection.timeouts.set_http2();
             let mut http2 = Box::pin(Http2::new(handler, io, Arc::clone(&connection)));
-            // HTTP/2 reads all the time, so it sees the end of the stream itself.
+            // HTTP/2 reads all the time, so it detects the end of the stream itself.
             let ended = drive(http2.as_mut(), &connection, Http2::<H>::graceful_shutdown, None).await;
             ended.map_err(|error| error.to_string())
         }
@@ -109,7 +109,7 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
                 return Poll::Ready(Ok(()));
             }
             let is_late = timeouts.deadline().poll(context).is_ready();
-            // The connection has been polled once, so all buffered bytes have been seen.
+            // The connection has been polled once, so all buffered bytes have been read.
             if shutdown == Shutdown::No && (is_refused || timeouts.deadline().deadlines().is_stopping()) {
                 if timeouts.is_serving() || timeouts.is_http2() {
                     shutdown = Shutdown::Closing;

@@ -302,7 +302,7 @@ impl RunningServices {
         ServiceCertificates { certificates: self.certificates.clone(), http }
     }
 
-    /// Shuts down gracefully: accepts no more connections, finishes what was asked, and returns when all connections are
+    /// Shuts down gracefully: accepts no more connections, finishes the requests in flight, and returns when all connections are
     /// closed or after `timeouts.stop` of the gateway.
     pub fn stop(mut self) {
         self.finish();

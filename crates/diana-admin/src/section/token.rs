@@ -40,7 +40,7 @@ impl Role {
     const WORDS: [&str; 2] = ["read", "operate"];
     const ALL: [Self; 2] = [Self::Read, Self::Operate];
 
-    /// The role as the file writes it.
+    /// Returns the role as the file writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => Self::WORDS[0],
@@ -75,7 +75,7 @@ impl TokenChange {
 }
 
 impl fmt::Display for AdminToken {
-    /// `alice (operate)`
+    /// Writes `alice (operate)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.role.name())
     }
@@ -87,7 +87,7 @@ impl AdminToken {
         Self { name: name.into(), token, role }
     }
 
-    /// The token of the field `token`, which permits everything.
+    /// Creates the token of the field `token`, which permits everything.
     pub(super) fn unnamed(token: Secret) -> Self {
         Self::new(UNNAMED, token, Role::Operate)
     }
@@ -109,8 +109,8 @@ impl AdminToken {
         for item in items {
             let Some((token, [name, secret])) = Self::parse(item, problems) else { continue };
             if known.iter().any(|other| other.name == token.name) {
-                let of = if unnamed.is_some() && token.name == UNNAMED { ": `token` has it" } else { "" };
-                let problem = Problem::new(name.span, format!("duplicate token name `{}`{of}", token.name));
+                let origin = if unnamed.is_some() && token.name == UNNAMED { ": `token` has it" } else { "" };
+                let problem = Problem::new(name.span, format!("duplicate token name `{}`{origin}", token.name));
                 problems.push(problem.expected("use another name"));
             }
             if let Some(other) = known.iter().find(|other| other.token == token.token) {

@@ -23,7 +23,7 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) head: &'a Parts,
     /// The client's connection.
     pub(crate) conn_info: &'a ConnInfo,
-    /// The protocol that the client wants to upgrade to.
+    /// The protocol of a requested upgrade.
     pub(crate) upgrade: Option<&'a HeaderValue>,
 }
 

@@ -25,7 +25,7 @@ pub struct RetryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryOn {
-    /// The upstream has not seen the request: no connection, or no free stream on one.
+    /// The upstream has not received the request: no connection, or no free stream on one.
     ConnectFailure,
     /// The connection broke before there was a response, or the response was invalid.
     Reset,

@@ -8,7 +8,7 @@
 //!
 //! # What always holds
 //! - Invalid HTTP/1 closes the connection, and never becomes the next request's response: a connection is not reused if
-//!   the end of a response is in doubt.
+//!   the end of a response is ambiguous.
 //! - Heads, trailers and chunk sizes are bounded; a body is read only as fast as the client reads it.
 
 mod decode;

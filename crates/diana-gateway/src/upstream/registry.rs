@@ -97,7 +97,7 @@ impl UpstreamRegistry {
         removed
     }
 
-    /// Returns the checks of all upstreams, and forgets those of earlier settings.
+    /// Returns the checks of all upstreams, and removes those of earlier settings.
     pub(crate) fn checks(&self) -> Vec<CheckTarget> {
         let section = self.section();
         let groups = section.upstream_groups().filter_map(|group| Some((group, group.health.as_ref()?)));

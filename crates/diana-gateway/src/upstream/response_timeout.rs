@@ -20,7 +20,7 @@ impl ResponseTimeout {
         Self { body: body.progress(), last_frames: 0, timeout }
     }
 
-    /// Attributes a failure to the client or the upstream: an upstream that got an incomplete request is not at fault.
+    /// Attributes a failure to the client or the upstream: to the client if the upstream got an incomplete request.
     pub(super) fn attribute(&self, error: UpstreamError) -> UpstreamError {
         let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
         let is_by_client = match &error {
@@ -34,7 +34,7 @@ impl ResponseTimeout {
         if has_fault || is_by_client { UpstreamError::ByClient } else { error }
     }
 
-    /// Ready when the timeout has expired. Starts it if it is not running.
+    /// Is ready when the timeout has expired. Starts it if it is not running.
     pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
         if !deadline.is_set() {
             deadline.set(self.timeout);

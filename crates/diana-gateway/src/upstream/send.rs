@@ -5,7 +5,7 @@
 //! # Retries
 //! Without `retries`, a request of which nothing was sent is tried on each upstream once. With it, the policy decides:
 //! - only failures that it names, on an upstream that has not failed this request, and that is healthy;
-//! - if an upstream may have seen the request, only idempotent methods (RFC 9110, section 9.2.2) without a body;
+//! - if an upstream may have received the request, only idempotent methods (RFC 9110, section 9.2.2) without a body;
 //! - never after the client has got any part of a response, nor if the response has a `Retry-After`: the service then
 //!   says when to retry, and other upstreams are most likely as busy;
 //! - within the [budget](super::retry_budget).
@@ -41,7 +41,7 @@ pub(crate) struct UpstreamResponse {
     pub(crate) in_flight: InFlight,
 }
 
-/// The first attempt of a request, as far as it has come.
+/// The progress of the first attempt of a request.
 enum FirstAttempt {
     /// The request is still to be sent, over this connection or another one.
     Unsent(Option<PooledConn>, PacedUpload),
@@ -183,7 +183,7 @@ impl Upstreams {
             return None;
         }
         sending.failed.push(Arc::clone(endpoint));
-        // Without a healthy upstream, only what none has seen is worth another attempt.
+        // Without a healthy upstream, only a request that none has received is tried again.
         let required = if is_untouched { Require::Nothing } else { Require::Healthy };
         let next = sending.balancer.next_except(now, &sending.failed, required)?;
         if !retries.try_retry(now) {

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 use http_body_util::Full;
 
-/// Which heads are rejected, beyond what HTTP forbids: as the section `gateway` of the rule file says.
+/// The heads to reject, beyond those that HTTP forbids: settings of the section `gateway` of the rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeadPolicy {

@@ -72,7 +72,7 @@ impl DescribedHead {
         Ok(Some(Self(Box::new(head))))
     }
 
-    /// The attributes of the request. The forms of the path are computed once, at their first use.
+    /// Returns the attributes of the request. The forms of the path are computed once, at their first use.
     pub fn attributes(&self) -> HttpAttributes<'_> {
         HttpAttributes::of_head(&self.0, None)
     }

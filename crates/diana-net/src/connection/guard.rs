@@ -81,7 +81,7 @@ impl ConnGuard {
         self.worker.metrics.connections_queued.decrement();
     }
 
-    /// Whether the connection may be served.
+    /// Returns whether the connection may be served.
     pub(crate) fn admission(&self) -> Admission {
         self.admission
     }

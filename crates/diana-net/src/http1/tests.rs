@@ -35,7 +35,7 @@ struct ReadRequest {
     body: Option<(Vec<u8>, Fields)>,
 }
 
-/// The fields sorted by their names: a map has no other order.
+/// Returns the fields sorted by their names: a map has no other order.
 fn fields(headers: &HeaderMap) -> Fields {
     let mut fields: Vec<_> =
         headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();

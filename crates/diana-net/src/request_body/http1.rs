@@ -53,7 +53,7 @@ enum BodyState {
 /// The receiver's demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// The receiver wants no frame yet, or no more.
+    /// No frame is demanded yet, or no more.
     Nothing,
     /// A frame.
     Frame,
@@ -74,7 +74,7 @@ pub(crate) fn channel(decoder: BodyDecoder, expects_continue: bool) -> (BodySend
 }
 
 impl BodySender {
-    /// Returns what the receiver wants. The task is woken when that changes, unless it is the one that changes it.
+    /// Returns the receiver's demand. The task is woken when that changes, unless it is the one that changes it.
     pub(crate) fn demand(&self, context: &Context<'_>) -> Demand {
         let mut shared = self.shared.lock();
         if matches!(shared.demand, Demand::Nothing | Demand::Frame)

@@ -68,8 +68,8 @@ pub fn check_authorities(file: &Path, now: Timestamp) -> Option<TlsFileError> {
             return Some(TlsFileError::Invalid(error.to_string()));
         }
     }
-    let all = authorities.iter().map(|authority| expired(authority, now));
-    all.collect::<Option<Vec<_>>>().and_then(|expired| expired.into_iter().next())
+    let expirations = authorities.iter().map(|authority| expired(authority, now));
+    expirations.collect::<Option<Vec<_>>>().and_then(|expired| expired.into_iter().next())
 }
 
 /// Returns the certificates of a file, of which the first has not expired.

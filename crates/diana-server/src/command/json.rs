@@ -62,7 +62,7 @@ struct DescribedRule {
 }
 
 impl CheckedFile {
-    /// A file that can be used.
+    /// Describes a file that can be used.
     pub(super) fn valid(name: String, file: &RuleFile, not_checked: Vec<NotChecked>) -> Self {
         let unchecked = |NotChecked { line, column, variables, .. }| Unchecked { line, column, variables };
         Self {
@@ -75,7 +75,7 @@ impl CheckedFile {
         }
     }
 
-    /// A file that can't.
+    /// Describes a file that can't be used.
     pub(super) fn invalid(name: String, error: &InputError) -> Self {
         let errors = errors(&name, error);
         Self { file: name, valid: false, errors, warnings: Vec::new(), not_checked: Vec::new(), rules: Vec::new() }
@@ -258,7 +258,7 @@ fn rule(explanation: &RuleExplanation) -> RuleResult {
     }
 }
 
-/// `wait` is `None` for a denied request.
+/// Returns the word for a decision; `wait` is `None` for a denied request.
 fn decision(wait: Option<Duration>) -> &'static str {
     match wait {
         None => "denied",

@@ -94,7 +94,7 @@ impl StaticSections {
 type Change<'a> = (Vec<&'a str>, Option<&'a Node>);
 
 impl Settings {
-    /// The settings of a start with this document and this file, which has the overrides of the command line.
+    /// Creates the settings of a start with this document and this file, which has the overrides of the command line.
     pub(super) fn new(options: &ServeOptions, document: &Document, file: &RuleFile) -> Result<Self, ServeError> {
         let sections = StaticSections::of(file)?;
         let document = parse(document).ok_or(ServeError::Sources("the file has changed meanwhile".to_owned()))?;

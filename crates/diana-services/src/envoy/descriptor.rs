@@ -55,12 +55,12 @@ impl DescribedHeads {
         Self { heads, head_of }
     }
 
-    /// The attributes of each head.
+    /// Returns the attributes of each head.
     pub(super) fn attributes(&self) -> Vec<HttpAttributes<'_>> {
         self.heads.iter().map(DescribedHead::attributes).collect()
     }
 
-    /// The attributes for each descriptor: those of its head.
+    /// Returns the attributes for each descriptor: those of its head.
     pub(super) fn by_descriptor<'a>(
         &'a self,
         attributes: &'a [HttpAttributes<'a>],

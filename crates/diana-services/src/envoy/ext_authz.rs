@@ -230,6 +230,6 @@ async fn denied(status: StatusCode, response: HttpMessage<Full<Bytes>>) -> Check
 
 fn options(headers: &HeaderMap) -> Vec<HeaderValueOption> {
     let append_action = HeaderAppendAction::AppendIfExistsOrAdd.into();
-    let each = descriptor_status::headers(headers).into_iter();
-    each.map(|header| HeaderValueOption { header: Some(header), append_action }).collect()
+    let headers = descriptor_status::headers(headers).into_iter();
+    headers.map(|header| HeaderValueOption { header: Some(header), append_action }).collect()
 }

@@ -1,7 +1,7 @@
 //! Envoy's rate limit service, version 3.
 //!
-//! Each descriptor is matched by itself; several are all or nothing. A descriptor with 0 hits only looks, one with negative
-//! hits gives back, and one with a `limit` is decided by that alone.
+//! Each descriptor is matched by itself; several are all or nothing. A descriptor with 0 hits only peeks, one with negative
+//! hits refunds, and one with a `limit` is decided by that alone.
 
 use super::call::CallBody;
 use super::descriptor::{DescribedHeads, Descriptor, Rejected};
@@ -170,7 +170,7 @@ impl EnvoyState {
         Ok(Decisions { looked, charged, overridden, is_denied })
     }
 
-    /// Returns `true` if the request was denied only because the shared store can't be asked. Envoy then decides, by its
+    /// Returns `true` if the request was denied only because the shared store is unreachable. Envoy then decides, by its
     /// `failure_mode_deny`.
     fn is_undecidable(&self, decisions: &Decisions) -> bool {
         let main = decisions.main();

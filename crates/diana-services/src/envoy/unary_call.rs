@@ -34,7 +34,7 @@ pub(super) struct UnaryCall<B> {
     body: B,
     /// Why its message is not read.
     unsupported: Option<Status>,
-    /// How long the caller waits for the response, if it says so.
+    /// The time that the caller waits for the response, if it is in the headers.
     pub(super) deadline: Option<Duration>,
     memory: ReservedMemory,
     /// When its message had arrived.
@@ -134,7 +134,7 @@ fn reserve(memory: &mut ReservedMemory, message: usize) -> Result<(), Status> {
     if memory.resize(CALL_MEMORY + message) { Ok(()) } else { Err(no_memory()) }
 }
 
-/// The status of a call for which `bounds.memory` has no room.
+/// Returns the status of a call for which `bounds.memory` has no room.
 pub(super) fn no_memory() -> Status {
     Status::resource_exhausted("`bounds.memory` is used up by other calls")
 }
@@ -177,7 +177,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The start of the message, with its prefix.
+    /// Returns the start of the message, with its prefix.
     fn start(&self) -> &[u8] {
         self.parts.first().map_or(&[], |first| first)
     }
@@ -187,7 +187,7 @@ impl Parts {
     }
 }
 
-/// Returns how long the caller of a call waits for the response, if it says so.
+/// Returns the time that the caller waits for the response, if it is in the headers.
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -219,7 +219,7 @@ fn check_length(start: &[u8], received: usize, max_length: usize) -> Result<(), 
     }
 }
 
-/// The length of the message, once its prefix has been received.
+/// Returns the length of the message, once its prefix has been received.
 fn announced_length(received: &[u8]) -> Option<usize> {
     let [_, length @ ..] = received.first_chunk::<PREFIX>()?;
     usize::try_from(u32::from_be_bytes(*length)).ok()

@@ -86,13 +86,13 @@ impl<'a> Command<'a> {
         Self { bytes, ranges, is_joined: true }
     }
 
-    /// The number of arguments, including the name.
+    /// Returns the number of arguments, including the name.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The argument at `index`; empty if there is none.
+    /// Returns the argument at `index`; empty if there is none.
     #[inline]
     pub(super) fn arg(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
@@ -103,14 +103,14 @@ impl<'a> Command<'a> {
         self.bytes.get(self.ranges.get(index)?.clone())
     }
 
-    /// The arguments after the first `skipped` ones.
+    /// Returns the arguments after the first `skipped` ones.
     pub(super) fn args(&self, skipped: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;
         self.ranges.iter().skip(skipped).map(move |range| bytes.get(range.clone()).unwrap_or_default())
     }
 
-    /// The bytes of the command before the length of the argument at `index`, and after that argument; `None` unless it was sent
-    /// as an array.
+    /// Returns the bytes of the command before the length of the argument at `index`, and after that argument; `None` unless it
+    /// was sent as an array.
     pub(super) fn around(&self, index: usize) -> Option<(&'a [u8], &'a [u8])> {
         if self.is_joined || self.bytes.first() != Some(&b'*') {
             return None;
@@ -121,7 +121,7 @@ impl<'a> Command<'a> {
         Some((self.bytes.get(..start)?, self.bytes.get(argument.end..end)?))
     }
 
-    /// The memory that a copy of the arguments takes: their bytes, and where each one is.
+    /// Returns the memory that a copy of the arguments takes: their bytes, and where each one is.
     pub(super) fn size(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).sum::<usize>() + size_of_val(self.ranges)
     }
@@ -190,14 +190,14 @@ impl Parser {
         self.expected == Expected::Start
     }
 
-    /// The command that was parsed last, in the same `input`.
+    /// Returns the command that was parsed last, in the same `input`.
     #[inline]
     pub(super) fn command<'a>(&'a self, input: &'a [u8]) -> Command<'a> {
         let bytes = if self.is_unquoted { &self.unquoted } else { input };
         Command { bytes, ranges: &self.ranges, is_joined: self.is_unquoted }
     }
 
-    /// The memory of what was found.
+    /// Returns the memory of the parsed command.
     #[inline]
     pub(super) fn memory(&self) -> usize {
         self.ranges.capacity() * size_of::<Range<usize>>() + self.unquoted.capacity()
@@ -209,7 +209,7 @@ impl Parser {
         self.ranges.clear();
     }
 
-    /// The length of the array, which may be 0 or negative for none.
+    /// Reads the length of the array, which may be 0 or negative for none.
     #[inline]
     fn array_length(&mut self, input: &[u8], bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
         let Some((number, end)) = number(input, 1)? else { return Ok(None) };
@@ -227,7 +227,7 @@ impl Parser {
         })
     }
 
-    /// The arguments of an array.
+    /// Reads the arguments of an array.
     #[inline]
     fn bulks(&mut self, input: &[u8], bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
         let (mut missing, mut length) = match self.expected {
@@ -268,7 +268,7 @@ impl Parser {
         }
     }
 
-    /// The length of an argument, and where it starts; `None` if its line is incomplete.
+    /// Reads the length of an argument, and where it starts; `None` if its line is incomplete.
     #[inline]
     fn bulk_length(
         &mut self,
@@ -296,7 +296,7 @@ impl Parser {
         Ok(Some((length, start)))
     }
 
-    /// A command on one line, which ends with LF or CRLF.
+    /// Reads a command on one line, which ends with LF or CRLF.
     fn inline(&mut self, input: &[u8], scanned: usize, bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
         let newline = input.iter().skip(scanned).position(|byte| *byte == b'\n').map(|offset| scanned + offset);
         let Some(end) = newline.filter(|end| *end <= bounds.line) else {
@@ -348,7 +348,7 @@ impl Parser {
     }
 }
 
-/// The line with a number at `start`: the number, which is `None` if it is invalid, and where the next line starts.
+/// Reads the number at `start`: returns it, or `None` if it is invalid, and where the next line starts.
 /// `None` if the line is incomplete.
 #[inline]
 fn number(input: &[u8], start: usize) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {

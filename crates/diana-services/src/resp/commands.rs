@@ -74,7 +74,7 @@ static CL_THROTTLE: Spec = Spec {
     run: throttle::cl_throttle,
 };
 
-/// A command of the server itself.
+/// Describes a command of the server itself.
 const fn spec(
     name: &'static str,
     arity: i8,
@@ -85,7 +85,7 @@ const fn spec(
     Spec { name, arity, flags, has_key: false, group: "connection", summary, run }
 }
 
-/// A command of Diana.
+/// Describes a command of Diana.
 const fn diana(
     name: &'static str,
     arity: i8,
@@ -140,7 +140,7 @@ fn specs() -> impl Iterator<Item = &'static Spec> {
     std::iter::once(&CL_THROTTLE).chain(COMMANDS)
 }
 
-/// The error for an unknown command, in the words of Redis.
+/// Returns the error for an unknown command, in the words of Redis.
 #[cold]
 pub(super) fn unknown(command: Command<'_>) -> String {
     let mut args = String::new();
@@ -154,20 +154,20 @@ pub(super) fn unknown(command: Command<'_>) -> String {
     format!("ERR unknown command '{}', with args beginning with: {args}", echo(command.arg(0), MAX_ECHO))
 }
 
-/// The error for an unknown subcommand, in the words of Redis.
+/// Returns the error for an unknown subcommand, in the words of Redis.
 #[cold]
 fn unknown_subcommand(command: Command<'_>) -> String {
     let name = String::from_utf8_lossy(command.arg(0)).to_ascii_uppercase();
     format!("ERR unknown subcommand '{}'. Try {name} HELP.", echo(command.arg(1), MAX_ECHO))
 }
 
-/// The error for a wrong number of arguments; subcommands are written `client|setname`.
+/// Returns the error for a wrong number of arguments; subcommands are written `client|setname`.
 #[cold]
 pub(super) fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// The start of what a client has sent, for an error message.
+/// Returns the start of what a client has sent, for an error message.
 fn echo(bytes: &[u8], most: usize) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes.get(..bytes.len().min(most)).unwrap_or_default())
 }

@@ -382,7 +382,7 @@ impl IdleTimer {
         Self { sleep: Box::pin(tokio::time::sleep(period)), period, is_active: false }
     }
 
-    /// Called when the timer has fired: starts another period if there was a command in the last one.
+    /// Starts another period if there was a command in the last one; called when the timer has fired.
     fn has_expired(&mut self) -> bool {
         self.sleep.as_mut().reset(Instant::now() + self.period);
         !std::mem::take(&mut self.is_active)

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The error for a command that would need more memory than is left. The code is Redis's.
 pub(super) const NO_MEMORY: &str = "OOM `bounds.memory` is used up by other clients";
 
-/// How a command goes on.
+/// The next step of a command.
 pub(super) enum Step {
     /// The reply is written.
     Done,
@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// The bounds of the client's commands.
+    /// Returns the bounds of the client's commands.
     #[inline]
     pub(super) fn bounds(&self) -> &'static Bounds {
         if self.is_authenticated { &Bounds::AUTHENTICATED } else { &Bounds::UNAUTHENTICATED }

@@ -82,7 +82,7 @@ impl Transaction {
         why
     }
 
-    /// The command at `index`.
+    /// Returns the command at `index`.
     pub(super) fn command(&self, index: usize) -> Command<'_> {
         let arguments = self.commands.get(index).and_then(|range| self.arguments.get(range.clone()));
         Command::joined(&self.bytes, arguments.unwrap_or_default())

@@ -20,7 +20,7 @@ pub(in crate::upstream) struct ResponseHead {
     /// The head without hop-by-hop headers, except `Upgrade` in a 101 response.
     pub(in crate::upstream) response: Response<()>,
     pub(in crate::upstream) decoder: BodyDecoder,
-    /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.
+    /// Whether the upstream closes the connection after this response, or the end of the response is ambiguous.
     pub(super) is_last: bool,
 }
 

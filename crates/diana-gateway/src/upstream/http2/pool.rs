@@ -109,9 +109,9 @@ impl Pool {
             return Checkout::Ready(slot);
         }
         let mut state = self.state.lock();
-        let each = state.connections.last().map_or(MAX_STREAMS, PooledConnection::max_streams);
+        let streams = state.connections.last().map_or(MAX_STREAMS, PooledConnection::max_streams);
         // The request that opens a connection uses one of its streams; the others are for the waiting requests.
-        let is_enough = state.waiting < state.connecting.saturating_mul(each.saturating_sub(1));
+        let is_enough = state.waiting < state.connecting.saturating_mul(streams.saturating_sub(1));
         if is_enough || state.connections.len() + state.connecting >= MAX_CONNECTIONS {
             return Checkout::Wait;
         }

@@ -28,7 +28,7 @@ const HARMLESS: [&str; 13] = [
     "type",
 ];
 
-/// The limiters that a script asks in one call, which are charged all or nothing.
+/// The limiters that a script calls together, which are charged all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     /// Each limiter with its key, in which variables are written as nginx's `${name}`.

@@ -57,7 +57,7 @@ impl AdminClient {
         Ok(Self { http: builder.build(connector), admin: url.text.clone(), authorization })
     }
 
-    /// The server's URL.
+    /// Returns the server's URL.
     pub(crate) fn admin(&self) -> &str {
         &self.admin
     }
@@ -201,7 +201,7 @@ impl AdminClient {
     }
 }
 
-/// The TLS of a connector. Only an HTTPS server needs the system's trusted certificates, which take time to read.
+/// Returns the TLS of a connector. Only an HTTPS server needs the system's trusted certificates, which take time to read.
 fn tls(url: &AdminUrl) -> HttpsConnectorBuilder<hyper_rustls::builderstates::WantsSchemes> {
     let provider = rustls::crypto::ring::default_provider;
     if url.is_https

@@ -32,7 +32,7 @@ pub(crate) enum AdminError {
 }
 
 impl AdminError {
-    /// Whether another attempt may succeed without any change by the user.
+    /// Returns whether another attempt may succeed without any change by the user.
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,

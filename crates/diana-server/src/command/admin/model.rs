@@ -130,7 +130,7 @@ impl Status {
 }
 
 impl Degraded {
-    /// `Redis unreachable since 2026-11-18T10:00:00Z: connection refused`
+    /// Describes it: `Redis unreachable since 2026-11-18T10:00:00Z: connection refused`.
     pub(crate) fn describe(&self) -> String {
         let what = match &*self.part {
             "redis" => "Redis unreachable",

@@ -84,7 +84,7 @@ impl App {
         None
     }
 
-    /// A key for a dialog, which is closed unless it is put back.
+    /// Handles a key for a dialog, which is closed unless it is opened again.
     fn dialog_key(&mut self, dialog: Dialog, code: KeyCode) -> Option<Request> {
         match (dialog, code) {
             (Dialog::Filter, KeyCode::Enter) | (Dialog::Help | Dialog::Message(_) | Dialog::Waiting(_), _) => None,

@@ -64,7 +64,7 @@ impl Rates {
     }
 }
 
-/// A count as a float, for display.
+/// Returns a count as a float, for display.
 pub(super) fn precise(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -19,7 +19,7 @@ pub(super) enum Event {
     /// A key, or another size.
     Terminal(crossterm::event::Event),
     Update(Box<Snapshot>),
-    /// The server can't be asked.
+    /// The server is unreachable.
     Lost(AdminError),
     Answer(Answer),
     /// The program should end, by a signal or since the terminal is gone.
@@ -177,13 +177,13 @@ impl App {
         Watch { rule, window: self.window, find: self.filter.clone() }
     }
 
-    /// The index of the chosen rule.
+    /// Returns the index of the chosen rule.
     pub(super) fn row_index(&self) -> usize {
         let is_chosen = |row: &Row| self.chosen_rule.as_deref() == Some(&*row.rule.name);
         self.rows.iter().position(is_chosen).unwrap_or(0)
     }
 
-    /// The chosen rule.
+    /// Returns the chosen rule.
     pub(super) fn row(&self) -> Option<&Row> {
         self.rows.get(self.row_index())
     }
@@ -196,7 +196,7 @@ impl App {
         self.chosen_key = None;
     }
 
-    /// The keys of the chosen rule, if the server has sent them already.
+    /// Returns the keys of the chosen rule, if the server has sent them already.
     pub(super) fn top(&self) -> Option<&TopRule> {
         let (snapshot, row) = (self.snapshot.as_ref()?, self.row()?);
         // A rule that is listed for its keys has only those that were found.
@@ -205,7 +205,7 @@ impl App {
         top.as_ref()?.rules.iter().find(|top| top.rule == row.rule.name)
     }
 
-    /// A chart of the chosen rule, if the server has sent it already.
+    /// Returns a chart of the chosen rule, if the server has sent it already.
     pub(super) fn rule_history(&self) -> Option<&History> {
         let (snapshot, row) = (self.snapshot.as_ref()?, self.row()?);
         let is_current =
@@ -213,12 +213,12 @@ impl App {
         snapshot.rule_history.as_ref().filter(|_| is_current)
     }
 
-    /// The keys of the list that is chosen.
+    /// Returns the keys of the list that is chosen.
     pub(super) fn keys(&self) -> &[TopKey] {
         self.top().map_or(&[], |top| &self.list.select(top).keys)
     }
 
-    /// The index of the chosen key.
+    /// Returns the index of the chosen key.
     pub(super) fn key_index(&self) -> usize {
         let is_chosen = |key: &TopKey| self.chosen_key.as_deref() == Some(&*key.text);
         self.keys().iter().position(is_chosen).unwrap_or(0)
@@ -236,7 +236,7 @@ impl App {
         self.chosen_key = None;
     }
 
-    /// The chosen key as the API names it, or why it can't be named.
+    /// Returns the chosen key as the API names it, or why it can't be named.
     pub(super) fn key_name(&self) -> Result<KeyName, String> {
         let row = self.row().ok_or("no rule is chosen")?;
         let key = self.keys().get(self.key_index());
@@ -246,7 +246,7 @@ impl App {
         Ok(KeyName { rule: row.rule.name.clone(), parts })
     }
 
-    /// All requests a second: an average of the last seconds.
+    /// Returns all requests a second: an average of the last seconds.
     pub(super) fn totals(&self) -> Option<RuleRates> {
         let now = self.snapshot.as_ref()?.now.as_ref()?;
         // The newest second is not over yet.
@@ -261,7 +261,7 @@ impl App {
     }
 }
 
-/// Whether a rule's name has a text in lower case.
+/// Returns whether a rule's name has a text in lower case.
 fn names(rule: &RuleSummary, text: &str) -> bool {
     text.is_empty() || rule.name.to_lowercase().contains(text)
 }

@@ -50,7 +50,7 @@ fn show(
         // A held key, or a slow terminal: everything that has happened is applied before the next screen.
         for event in std::iter::once(event).chain(events.try_iter()) {
             if let Some(request) = app.apply(event) {
-                // An error means that the worker is gone, and the next event says so.
+                // An error means that the worker has ended, and the next event reports it.
                 let _ = requests.send(request);
             }
         }

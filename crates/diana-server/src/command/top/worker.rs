@@ -1,6 +1,6 @@
-//! Asks the server: once a second for everything on the screen, and for what the user wants to know or change.
+//! Sends requests to the server: once a second for everything on the screen, and for each request of the user.
 //!
-//! It runs on its own thread, so that a slow server never blocks the screen. It goes on when the server can't be
+//! It runs on its own thread, so that a slow server never blocks the screen. It continues when the server can't be
 //! reached: the next poll connects again.
 
 use super::Window;
@@ -128,7 +128,7 @@ async fn poll(client: &AdminClient, limit: u32, watch: &Watch) -> Result<Snapsho
     Ok(Snapshot { at: Duration::ZERO, watch, status, rules, top, filtered_top, now, history, rule_history })
 }
 
-/// A response that may be missing: an older server does not know the path, and a rule may just have been removed.
+/// Returns a response that may be missing: an older server does not know the path, and a rule may just have been removed.
 fn optional<T>(response: Result<T, AdminError>) -> Result<Option<T>, AdminError> {
     match response {
         Ok(response) => Ok(Some(response)),

@@ -2,7 +2,7 @@
 
 use diana_rules::document::{MapEntry, Node, Span, Value};
 
-/// An empty list of rules.
+/// Returns an empty list of rules.
 pub(super) fn no_rules() -> Node {
     Node { value: Value::List(Vec::new()), span: Span::default() }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The commands of `input`, fed in pieces of these lengths and then the rest, and the error at the end, if any.
+/// Returns the commands of `input`, fed in pieces of these lengths and then the rest, and the error at the end, if any.
 fn commands(input: &[u8], pieces: &[usize], bounds: &Bounds) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
     let (mut parser, mut commands) = (Parser::default(), Vec::new());
     let (mut start, mut end) = (0, 0);

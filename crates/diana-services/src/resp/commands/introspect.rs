@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// The version of Redis whose protocol this is, for clients that look at it.
 pub(super) const VERSION: &str = "7.4.0";
 
-/// `COMMAND [COUNT | DOCS [name ...] | INFO [name ...] | LIST]`
+/// Executes `COMMAND [COUNT | DOCS [name ...] | INFO [name ...] | LIST]`.
 pub(super) fn command(_session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     let subcommand = command.arg(1);
     if command.len() == 1 {
@@ -39,7 +39,7 @@ pub(super) fn command(_session: &mut Session, command: Command<'_>, replies: &mu
     Step::Done
 }
 
-/// Name, arity, flags, first key, last key, step, ACL categories, tips, key specifications, subcommands.
+/// Writes name, arity, flags, first key, last key, step, ACL categories, tips, key specifications, subcommands.
 fn write_info(spec: &Spec, replies: &mut ReplyBuffer) {
     let key = i64::from(spec.has_key);
     replies.array(10);
@@ -82,7 +82,7 @@ fn write_docs(spec: &Spec, replies: &mut ReplyBuffer) {
 /// The settings that tools ask for.
 const SETTINGS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("databases", "16")];
 
-/// `CONFIG GET name ...`
+/// Executes `CONFIG GET name ...`.
 pub(super) fn config(_session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     if !is(command.arg(1), "GET") {
         replies.error(&unknown_subcommand(command));
@@ -99,7 +99,7 @@ pub(super) fn config(_session: &mut Session, command: Command<'_>, replies: &mut
     Step::Done
 }
 
-/// `INFO [section ...]`
+/// Executes `INFO [section ...]`.
 pub(super) fn info(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     let (totals, memory) = (session.state.metrics.totals(), session.engine.local().memory_used());
     let sections = [
