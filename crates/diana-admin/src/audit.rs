@@ -42,7 +42,7 @@ const LINES_PER_SECOND: u64 = 10;
 /// The author of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor<'a> {
-    /// How it was made: `admin`, `resp` or `signal`.
+    /// The origin of the change: `admin`, `resp` or `signal`.
     pub source: &'a str,
     /// The name of the token.
     pub name: Option<&'a str>,

@@ -19,7 +19,7 @@ use std::time::Duration;
 struct Status<'a> {
     rule: &'a str,
     key: &'a [&'a str],
-    /// Which counts were read: local, shared, or the fallback.
+    /// The counts that were read: local, shared, or the fallback.
     counted: &'static str,
     /// The list of the rule that contains the key.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -132,7 +132,7 @@ pub struct AdminState {
     pub engine: Engine,
     /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
-    /// Which heads of requests the gateway rejects, so that explanations reject the same ones.
+    /// The heads of requests that the gateway rejects, so that explanations reject the same ones.
     pub heads: HeadPolicy,
     /// Whether the program accepts requests.
     pub readiness: Arc<Readiness>,
@@ -158,7 +158,7 @@ pub struct AdminState {
     pub program_log: Option<DroppedLines>,
     /// The file of `store.snapshot`, if there is one.
     pub snapshot: Option<ReportSnapshot>,
-    /// Which settings were changed since the start, if the rule file is watched.
+    /// The settings that were changed since the start, if the rule file is watched.
     pub settings: Option<ReportSettings>,
     /// The tokens, one of which clients must send; if there are none, every client that reaches the address has access.
     pub tokens: Arc<AdminTokens>,

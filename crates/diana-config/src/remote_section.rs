@@ -26,11 +26,11 @@ pub struct RemoteSection {
     pub keep: Option<String>,
     /// The format of the document, if its name does not determine it.
     pub format: Option<Format>,
-    /// Which rules apply while the config server is unreachable.
+    /// The rules that apply while the config server is unreachable.
     pub when_down: WhenRemoteIsDown,
 }
 
-/// Which rules apply while the config server is unreachable.
+/// The rules that apply while the config server is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenRemoteIsDown {

@@ -24,7 +24,7 @@ pub(crate) struct GatewayWorker {
     pub(crate) no_upstream: NoUpstream,
 }
 
-/// How requests are answered if no upstream is configured.
+/// The response to requests if no upstream is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoUpstream {
     /// The response only states that the request is allowed.

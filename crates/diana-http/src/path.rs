@@ -130,7 +130,7 @@ pub(crate) fn is_normal(path: &str) -> bool {
     path.starts_with('/')
 }
 
-/// How a byte of a path is treated by [`is_normal`].
+/// The treatment of a byte of a path by [`is_normal`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteClass {
     Plain,
@@ -154,7 +154,7 @@ const BYTE_CLASSES: [ByteClass; 256] = {
     classes
 };
 
-/// How a service reads a path, where services differ. The steps are applied in this order.
+/// A service's reading of a path, where services differ. The steps are applied in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interpretation {
     /// `//x` at the start is a host, and is removed.
@@ -240,7 +240,7 @@ enum Skipped {
 /// A form that is being written, segment by segment.
 struct Form {
     text: Vec<u8>,
-    /// Where the last segment starts, with its slash.
+    /// The start of the last segment, with its slash.
     segment: usize,
 }
 

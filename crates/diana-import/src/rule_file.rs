@@ -177,7 +177,7 @@ pub(crate) enum Limit {
     },
 }
 
-/// Which requests a leaky bucket delays.
+/// The requests that a leaky bucket delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Delay {
     /// Delays each request over the rate.

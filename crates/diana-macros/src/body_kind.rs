@@ -3,7 +3,7 @@
 use quote::ToTokens;
 use syn::{Block, Expr, ExprAsync, ReturnType, Signature, Stmt, Type, TypeParamBound};
 
-/// How a function runs.
+/// The kind of a function's body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     /// The function runs on the caller's thread.

@@ -54,7 +54,7 @@ pub enum Reading {
 /// Values, each with the value of the label; it is empty without a label.
 pub type Readings = Vec<(&'static str, Reading)>;
 
-/// How a metric is read.
+/// The source of a metric's value.
 #[derive(Debug)]
 enum Read<T> {
     Number(fn(&T) -> u64),

@@ -99,7 +99,7 @@ pub(crate) struct Http1<H: Handler> {
     upgrade: Option<oneshot::Sender<Upgraded>>,
 }
 
-/// How the end of the client's stream is detected during a request.
+/// The way in which the end of the client's stream is detected during a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndDetection {
     /// The code that drives the connection detects it.

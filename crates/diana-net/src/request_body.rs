@@ -60,7 +60,7 @@ pub enum BodyFault {
 #[derive(Debug, Default)]
 pub struct BodyProgress {
     fault: AtomicU8,
-    /// Whether the client is waited for.
+    /// Whether the code waits for the client.
     is_waiting: AtomicBool,
     /// How many frames were forwarded, including the end.
     frames: AtomicU64,

@@ -20,7 +20,7 @@ pub struct RequestRecord {
     start: Timestamp,
     /// When the rules decided.
     decided: Timestamp,
-    /// How the request ends. [`Disconnected`](Outcome::Disconnected) until it is known.
+    /// The outcome of the request. [`Disconnected`](Outcome::Disconnected) until it is known.
     pub outcome: Outcome,
     /// Present only if there is an access log.
     log_fields: Option<Box<LogFields>>,

@@ -4,7 +4,7 @@ use crate::{ClientBounds, Timeouts};
 use diana_http::head::HeadPolicy;
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 
-/// How clients are served, and which of their requests are rejected before any rule.
+/// The settings for clients: how to serve them, and which of their requests to reject before any rule.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerSettings {

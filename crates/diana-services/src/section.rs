@@ -33,7 +33,7 @@ pub struct ServicesSection {
     pub memory: Option<usize>,
 }
 
-/// Where and how one service listens.
+/// The addresses of one service, its password and its TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceSettings {

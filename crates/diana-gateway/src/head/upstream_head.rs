@@ -47,7 +47,7 @@ impl HeaderSink for HeaderMap {
     }
 }
 
-/// How a client's header is handled.
+/// The treatment of a client's header.
 enum HeaderHandling {
     Forward,
     Remove,

@@ -8,7 +8,7 @@ use http::uri::{Authority, PathAndQuery};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How each upstream of a group is checked.
+/// The checks of each upstream of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HealthCheck {

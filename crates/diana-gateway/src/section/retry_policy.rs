@@ -7,7 +7,7 @@ use diana_rules::{Problem, scalar};
 use http::StatusCode;
 use std::ops::RangeInclusive;
 
-/// Which failed requests are sent to another upstream, and how many.
+/// The failed requests to send to another upstream, and their maximum number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryPolicy {

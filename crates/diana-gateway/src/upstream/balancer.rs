@@ -42,7 +42,7 @@ pub(super) struct Member {
     pub(super) check: Option<Arc<ActiveHealth>>,
 }
 
-/// How an upstream is chosen.
+/// The algorithm that chooses an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Selection {
     /// Round robin with equal weights.

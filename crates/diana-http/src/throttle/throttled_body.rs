@@ -36,7 +36,7 @@ struct ThrottleState {
     /// The part of it that is granted, and when it passes.
     granted: Option<(usize, Timestamp)>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// How late the last chunk passed: timers have a limited resolution, and the machine has other work.
+    /// The delay of the last chunk: timers have a limited resolution, and the machine has other work.
     lag: Duration,
     /// Since when there is nothing to pass.
     idle_since: Option<Timestamp>,
@@ -49,7 +49,7 @@ struct MeterUse {
     meter: Meter,
     /// How many bytes still pass at full speed.
     free: u64,
-    /// The chunk that is waited for.
+    /// The chunk that waits for permits.
     charged: Option<Answer>,
 }
 

@@ -41,14 +41,14 @@ pub(crate) enum LimitSpec {
     },
 }
 
-/// Which part of the caller calls are counted by, in addition to the key.
+/// The part of the caller by which calls are counted, in addition to the key.
 pub(crate) enum By {
     Function,
     Ip,
     User,
 }
 
-/// Where it is counted.
+/// The store of the counts.
 #[derive(Clone, Copy)]
 pub(crate) enum Store {
     Local,

@@ -22,7 +22,7 @@ pub struct WriteBuffer {
     chunk_end: &'static [u8],
 }
 
-/// How the end of a body is marked.
+/// The marking of the end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// The number of bytes that are still to come.

@@ -1,4 +1,4 @@
-//! Which changed fields of the file apply at once, and which wait for a restart.
+//! The changed fields of the file: those that apply at once, and those that wait for a restart.
 //!
 //! The fields of the file are compared one by one with those that the program was started with. A field that differs
 //! waits if a start with only this field changed would have other settings: another spelling of the same value, or a

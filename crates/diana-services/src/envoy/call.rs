@@ -102,7 +102,7 @@ pub(super) struct CallBody {
     body: Incoming,
     kind: CallKind,
     timeouts: CallTimeouts,
-    /// Created when the client is waited for, which is rare.
+    /// Created when the body waits for the client, which is rare.
     timeout: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

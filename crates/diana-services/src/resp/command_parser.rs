@@ -131,7 +131,7 @@ impl<'a> Command<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     expected: Expected,
-    /// Where to go on, from the start of the command.
+    /// The offset at which to continue, from the start of the command.
     position: usize,
     /// The arguments found so far.
     ranges: Vec<Range<usize>>,

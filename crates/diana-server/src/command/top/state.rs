@@ -29,7 +29,7 @@ pub(super) enum Event {
 /// The result of a poll.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    /// When it was made, since the start of the view.
+    /// The time of the poll, since the start of the view.
     pub(super) at: Duration,
     pub(super) watch: Watch,
     pub(super) status: Status,
