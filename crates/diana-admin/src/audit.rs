@@ -35,7 +35,7 @@ use std::time::Duration;
 const MAX_ENTRIES: usize = 100;
 /// The maximum number of rules in each list of a change; `/changes` has more.
 const MAX_LISTED: usize = 20;
-/// How many changes the program's log shows at once, and then per second: a client must not be able to fill it.
+/// The number of changes that the program's log shows at once, and then per second: a client must not be able to fill it.
 const LINES_AT_ONCE: u64 = 100;
 const LINES_PER_SECOND: u64 = 10;
 

@@ -112,13 +112,13 @@ pub type ReportCertificates = Arc<dyn Fn() -> Vec<(&'static str, CertificateStat
 /// The last write of `store.snapshot`.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotStatus {
-    /// When the counts were last saved.
+    /// The time at which the counts were last saved.
     pub saved: Timestamp,
-    /// How many keys that were.
+    /// The number of keys that were saved.
     pub keys: usize,
-    /// How often saving failed.
+    /// The number of failures to save.
     pub errors: u64,
-    /// Since when saving fails, and why; `None` if it works.
+    /// The time since which saving fails, and the reason; `None` if it works.
     pub failing: Option<(Timestamp, String)>,
 }
 

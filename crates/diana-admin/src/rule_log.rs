@@ -36,7 +36,7 @@ struct RuleLogState {
     applied: Option<LoadedRules>,
     active: Option<LoadedRules>,
     source: String,
-    /// When each rule became active as it is.
+    /// The time at which each rule became active as it is.
     since: HashMap<String, Timestamp>,
     /// The newest first.
     changes: VecDeque<Change>,

@@ -69,7 +69,7 @@ struct Check {
     passing: bool,
     passed: u64,
     failed: u64,
-    /// Why the last check failed.
+    /// The reason why the last check failed.
     error: Option<String>,
 }
 

@@ -52,7 +52,7 @@ struct KeyCount {
     key: Option<Vec<String>>,
     text: String,
     count: u64,
-    /// When it was first counted in the window, to ten seconds.
+    /// The time at which it was first counted in the window, to ten seconds.
     since: String,
 }
 

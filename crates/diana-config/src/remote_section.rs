@@ -18,7 +18,7 @@ pub struct RemoteSection {
     pub token: Option<Secret>,
     /// The interval between polls of an HTTP server.
     pub poll: Option<Duration>,
-    /// How long an HTTP server may delay its response until the document changes.
+    /// The time that an HTTP server may delay its response until the document changes.
     pub long_poll: Option<Duration>,
     /// The timeout of one request.
     pub timeout: Option<Duration>,

@@ -47,7 +47,7 @@ pub struct RunningGateway {
     upstream_reload: UpstreamReload,
 }
 
-/// Why a gateway can't start. Nothing is left running.
+/// The reason why a gateway can't start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

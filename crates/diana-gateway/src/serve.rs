@@ -61,7 +61,7 @@ pub(crate) struct RequestContext {
     record: RequestRecord,
 }
 
-/// Why a request is rejected before any rule.
+/// The reason why a request is rejected before any rule.
 struct Rejected {
     why: RejectedRequest,
     /// Whether the connection can be reused after the response.

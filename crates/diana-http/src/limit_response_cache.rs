@@ -162,7 +162,7 @@ fn window(limit: &Limit, restores: Restores<'_>) -> Option<u64> {
         Restores::AtRate(rate) => {
             Some(seconds(Duration::try_from_secs_f64(limit.capacity() as f64 / rate).ok()?.as_nanos()))
         }
-        // Of several windows, the one whose limit is reported.
+        // The time of the window whose limit is reported.
         Restores::InWindows(windows) => {
             windows.iter().min_by_key(|quota| quota.permits()).map(|quota| seconds(quota.period().as_nanos()))
         }

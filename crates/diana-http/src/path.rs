@@ -109,7 +109,7 @@ fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> 
 pub fn form_bytes(path: &str) -> usize {
     match is_normal(path) {
         true => 0,
-        // At least.
+        // A lower bound suffices.
         false if path.len() > MAX_FORM_BYTES => path.len(),
         false => Ambiguities::of(path).form_bytes(path),
     }

@@ -73,7 +73,7 @@ pub struct UpstreamStatus {
     pub routes: Vec<String>,
     /// The time until which it gets no requests, after failures in a row; `None` if it is healthy.
     pub ejected_until: Option<Timestamp>,
-    /// How often it was ejected.
+    /// The number of ejections.
     pub ejections: u64,
     /// The result of its checks; `None` without checks.
     pub check: Option<CheckStatus>,
@@ -88,11 +88,11 @@ pub struct UpstreamStatus {
 pub struct CheckStatus {
     /// Whether it gets requests, as far as its checks are concerned.
     pub passing: bool,
-    /// How many checks have passed.
+    /// The number of checks that passed.
     pub passed: u64,
-    /// How many checks have failed.
+    /// The number of checks that failed.
     pub failed: u64,
-    /// Why the last check failed; `None` if it passed.
+    /// The reason why the last check failed; `None` if it passed.
     pub error: Option<String>,
 }
 

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often the list is scanned.
+/// The interval of the scans of the list.
 const TICK: Duration = Duration::from_millis(100);
 /// The due time of a deadline that is not set.
 const NEVER: u64 = u64::MAX;

@@ -42,7 +42,7 @@ use tokio::sync::oneshot;
 /// The maximum number of requests of one connection that are served before other connections.
 const MAX_REQUESTS_PER_POLL: usize = 16;
 
-/// Why a connection ends early.
+/// The reason why a connection ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Http1Error {
     #[error(transparent)]
@@ -87,7 +87,7 @@ pub(crate) struct Http1<H: Handler> {
     state: Exchange<H::Body>,
     /// The body of the current request, until all of it has been received.
     upload: Option<BodySender>,
-    /// How much of the body of an answered request is still discarded.
+    /// The number of bytes of an answered request that are still to be discarded.
     discard: Option<u64>,
     output: WriteBuffer,
     /// Whether no request is read after the current one.
@@ -442,7 +442,7 @@ impl<H: Handler> Http1<H> {
                 Demand::Discard(max) => {
                     self.discard.get_or_insert(max);
                 }
-                // Only what has already arrived is read.
+                // Only bytes that have already arrived are read.
                 Demand::Stop => {
                     self.discard.get_or_insert(0);
                 }
@@ -555,7 +555,7 @@ fn fill<B: Body<Data = Bytes> + Unpin>(
                 }
             }
             Some(Err(frame)) => {
-                // Without them, the end follows.
+                // Without trailers, the end follows.
                 if let Some(trailers) = frame.trailers_ref().filter(|_| info.accepts_trailers) {
                     framing.end_with(&mut output.text, trailers).map_err(aborted)?;
                     return Ok(Filled::Complete);

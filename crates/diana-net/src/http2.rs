@@ -37,7 +37,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use stream::{SentHead, Stream, StreamEnd, remove_hop_by_hop};
 
-/// How many more requests a connection may reset than it lets finish. A browser that leaves a page resets all its
+/// The number of requests that a connection may reset beyond those that finish. A browser that leaves a page resets all its
 /// requests.
 const MAX_RESETS: u32 = 100;
 

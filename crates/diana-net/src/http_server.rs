@@ -54,7 +54,7 @@ pub struct RunningHttpServer {
 #[derive(Clone, Debug)]
 pub struct CertificateWatch(Option<Arc<Certificates>>);
 
-/// Why an HTTP server can't start. Nothing is left running.
+/// The reason why an HTTP server can't start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How many bytes of a body are discarded.
+/// The maximum number of bytes of a body that are discarded.
 const MAX_DISCARDED: u64 = 256 << 10;
 
 /// The body of a request, as read from its connection.
@@ -41,7 +41,7 @@ pub enum ConnReuse {
     Close,
 }
 
-/// Why a body was aborted.
+/// The reason why a body was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyFault {
     /// The body exceeds `bounds.body`.
@@ -62,11 +62,11 @@ pub struct BodyProgress {
     fault: AtomicU8,
     /// Whether the code waits for the client.
     is_waiting: AtomicBool,
-    /// How many frames were forwarded, including the end.
+    /// The number of frames that were forwarded, including the end.
     frames: AtomicU64,
-    /// How many bytes have been received.
+    /// The number of bytes received.
     received: AtomicU64,
-    /// How long the client was waited for, in nanoseconds.
+    /// The time of the waits for the client, in nanoseconds.
     waited: AtomicU64,
 }
 

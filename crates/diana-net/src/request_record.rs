@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct RequestRecord {
     connection: Arc<Connection>,
     start: Timestamp,
-    /// When the rules decided.
+    /// The time of the decision of the rules.
     decided: Timestamp,
     /// The outcome of the request. [`Disconnected`](Outcome::Disconnected) until it is known.
     pub outcome: Outcome,

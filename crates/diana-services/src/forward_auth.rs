@@ -95,7 +95,7 @@ impl Check {
             Ok(permit) => permit,
             Err(denial) => {
                 let denial = filter.denial(denial, &HttpAttributes::of_head(&self.head, Some(self.client)));
-                // Not that of the response: it is 200 for a gRPC call, and the proxy would forward the request.
+                // The response's status is 200 for a gRPC call, and the proxy would forward the request.
                 let status = self.status.unwrap_or(denial.status());
                 let mut response = denial.into_response();
                 *response.status_mut() = status;
@@ -104,7 +104,7 @@ impl Check {
         };
         let mut permit = filter.permit(permit);
         if let Err(mut forbidden) = filter.check_permission(&self.head, Some(self.client)) {
-            // It counts, as in the gateway.
+            // The request is counted, as in the gateway.
             permit.begin();
             *forbidden.status_mut() = self.status.unwrap_or(forbidden.status());
             return self.respond(forbidden, Outcome::Rejected);
@@ -145,7 +145,7 @@ fn bad(detail: &'static str) -> RejectedRequest {
 
 /// Replaces the head of the check by that of the request that it describes. On an error, it stays as it was.
 fn describe(head: &mut Parts) -> Result<(), RejectedRequest> {
-    // Each with whether it is repeated.
+    // Each value has a flag: whether it is repeated.
     let (mut uri, mut method, mut host) = ((None, false), (None, false), (None, false));
     // One pass over all headers: finding one by its name takes a hash of the name.
     for (name, value) in &head.headers {

@@ -82,7 +82,7 @@ impl ServiceCertificates {
     }
 }
 
-/// Why services can't start. Nothing is left running.
+/// The reason why services can't start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

@@ -26,7 +26,7 @@ struct WrittenRule {
     /// The rule's text, without the values of variables.
     yaml: Option<String>,
     source: Option<String>,
-    /// When it became active as it is.
+    /// The time at which it became active as it is.
     since: Option<String>,
 }
 

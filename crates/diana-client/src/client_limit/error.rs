@@ -4,7 +4,7 @@ use diana::Retry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a call failed: it was not granted, or the client itself failed.
+/// The reason why a call failed: it was not granted, or the client itself failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientRateLimitError<E> {
@@ -25,7 +25,7 @@ pub struct Overloaded {
     pub limit: Arc<str>,
     /// The call's maximum wait.
     pub max_wait: Duration,
-    /// When it would be granted.
+    /// The time at which it would be granted.
     pub retry: Retry,
 }
 

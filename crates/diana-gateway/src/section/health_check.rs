@@ -20,9 +20,9 @@ pub struct HealthCheck {
     pub interval: Duration,
     /// The timeout of the whole check: connecting, the TLS handshake, and the response.
     pub timeout: Duration,
-    /// How many checks in a row must pass until a failing upstream gets requests again.
+    /// The number of checks in a row that must pass until a failing upstream gets requests again.
     pub healthy: u32,
-    /// How many checks in a row must fail until an upstream gets no more requests.
+    /// The number of checks in a row that must fail until an upstream gets no more requests.
     pub unhealthy: u32,
     /// The statuses that pass.
     pub status: Vec<RangeInclusive<u16>>,

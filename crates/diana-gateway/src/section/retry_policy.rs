@@ -13,11 +13,11 @@ use std::ops::RangeInclusive;
 pub struct RetryPolicy {
     /// The failures after which a request is retried.
     pub on: Vec<RetryOn>,
-    /// How often one request is retried at most.
+    /// The maximum number of retries of one request.
     pub attempts: u32,
     /// The share of the requests in the last ten seconds that may be retries.
     pub budget: Percent,
-    /// How many retries a second are allowed in addition, on average over the ten seconds.
+    /// The number of retries a second that are allowed in addition, on average over the ten seconds.
     pub min_per_second: u32,
 }
 

@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// How many idle connections a worker keeps, and for how long, in milliseconds.
+/// The maximum number of idle connections of a worker, and their maximum idle time, in milliseconds.
 const MAX_IDLE: usize = 4_096;
 const MAX_IDLE_TIME: u64 = 30_000;
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::task::unconstrained;
 
-/// How much is read at once: of a head, and of a body with more to come. (For an HTTP/2 client, which may send a
+/// The number of bytes read at once: of a head, and of a body with more to come. (For an HTTP/2 client, which may send a
 /// hundred requests at once, its stream sets the read size.)
 const HEAD: usize = 4 << 10;
 const BODY: usize = 64 << 10;
@@ -61,7 +61,7 @@ pub(crate) struct Http1 {
     last_written: u64,
     /// The client's stream, if it uses HTTP/2.
     client: Option<StreamHandle>,
-    /// When the connection was last used, on the worker's clock.
+    /// The time of the connection's last use, on the worker's clock.
     pub(super) last_used: u64,
 }
 

@@ -29,9 +29,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How often a request is tried on one upstream that refuses its streams.
+/// The maximum number of attempts on one upstream that refuses the streams of a request.
 const MAX_TRIES: u32 = 3;
-/// How much of a discarded response is read, and for how long, so that its connection can be reused.
+/// The size up to which a discarded response is read, and the time, so that its connection can be reused.
 const MAX_DISCARDED: usize = 64 << 10;
 const MAX_DISCARD_TIME: Duration = Duration::from_secs(1);
 
@@ -297,7 +297,7 @@ impl Upstreams {
     }
 }
 
-/// Why a request got no response.
+/// The reason why a request got no response.
 enum SendError {
     /// The upstream has not started to process it; its body can be sent to another one.
     Untouched(PacedUpload, UpstreamError),
@@ -344,7 +344,7 @@ struct Sending<'a> {
     reconnect: Reconnect,
     /// The upstreams that have failed it.
     failed: SmallVec<[Arc<Endpoint>; 2]>,
-    /// When it was sent to the current upstream.
+    /// The time at which it was sent to the current upstream.
     start: &'a mut Timestamp,
 }
 

@@ -85,7 +85,7 @@ pub fn check(head: &Parts, policy: &HeadPolicy) -> Result<(), RejectedRequest> {
         return bad_request("the scheme is neither `http` nor `https`");
     }
     let host = find_header(&head.headers, &HOST);
-    // Only if some header is repeated, it may be one of these.
+    // One of these can be repeated only if some header is.
     if head.headers.len() > head.headers.keys_len() {
         let is_repeated = |name| head.headers.get_all(name).iter().nth(1).is_some();
         if is_repeated(HOST) {

@@ -38,7 +38,7 @@ struct ThrottleState {
     timer: Option<Pin<Box<Sleep>>>,
     /// The delay of the last chunk: timers have a limited resolution, and the machine has other work.
     lag: Duration,
-    /// Since when there is nothing to pass.
+    /// The time since which there is nothing to pass.
     idle_since: Option<Timestamp>,
     /// Whether this body has yielded since the last chunk.
     has_yielded: bool,
@@ -47,7 +47,7 @@ struct ThrottleState {
 /// A bucket, and this body's use of it.
 struct MeterUse {
     meter: Meter,
-    /// How many bytes still pass at full speed.
+    /// The number of bytes that still pass at full speed.
     free: u64,
     /// The chunk that waits for permits.
     charged: Option<Answer>,

@@ -59,7 +59,7 @@ impl<'a> GatewayHint<'a> {
     fn read(&mut self, directives: &'a [Directive]) {
         for directive in directives {
             match directive.name.as_str() {
-                // These are not about HTTP.
+                // These sections are not about HTTP.
                 "stream" | "mail" => continue,
                 "upstream" => {
                     let servers = directive.inside().iter().filter(|inner| inner.name == "server");

@@ -265,7 +265,7 @@ fn with_globs<'a>(items: &'a [Item<'a>], labels: &[bool]) -> Option<(Vec<String>
 
 /// The maximum number of entries among which redundant ones are removed, which takes quadratic time.
 const MAX_REDUCED: usize = 300;
-/// How often entries with and without the limit may alternate: conditions are nested as deep.
+/// The number of times that entries with and without the limit may alternate: conditions are nested as deep.
 const MAX_ALTERNATIONS: usize = 24;
 
 /// The result if no entry matches.

@@ -85,7 +85,7 @@ pub(super) struct LuaLimits {
     pub(super) infos: Vec<(Position, &'static str)>,
 }
 
-/// When a script may deny a request.
+/// The condition under which a script may deny a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayDeny {
     /// Every script of the phase may deny.

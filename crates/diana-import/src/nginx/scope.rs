@@ -104,7 +104,7 @@ pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
 struct Reader<'a> {
     http: Http,
     notes: &'a mut Notes,
-    /// How many more limits and locations are accepted.
+    /// The number of further limits and locations that are accepted.
     remaining: usize,
 }
 

@@ -61,7 +61,7 @@ pub struct LogEntry<'a> {
     pub rule: Option<LimitedBy<'a>>,
     /// The shadow rules that would have denied it.
     pub shadow_rules: &'a [LimitedBy<'a>],
-    /// When a retry of a denied request makes sense.
+    /// The time after which a retry of a denied request makes sense.
     pub retry_after: Option<Duration>,
     /// Whether the shared store was unreachable, so that this process decided in its place.
     pub is_fallback: bool,

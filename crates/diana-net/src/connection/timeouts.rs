@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long an idle client connection stays open at shutdown: a request may already be in transit.
+/// The time that an idle client connection stays open at shutdown: a request may already be in transit.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The state of a client's connection. Its socket and its requests share it.

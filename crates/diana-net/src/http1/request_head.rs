@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 
 /// The maximum length of a request target that [`Uri`](http::Uri) supports.
 const MAX_TARGET: usize = u16::MAX as usize - 1;
-/// How many fields are parsed without allocating.
+/// The number of fields that are parsed without allocating.
 const FEW_FIELDS: usize = 128;
 
 /// The head of a request.
@@ -33,7 +33,7 @@ pub(super) struct RequestHead {
     pub(super) accepts_trailers: bool,
 }
 
-/// Why a head is rejected, with the status of the response.
+/// The reason why a head is rejected, with the status of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeadError {
     #[error("invalid request head")]
@@ -57,7 +57,7 @@ impl HeadError {
 /// Reads heads that may arrive in parts.
 #[derive(Debug, Default)]
 pub(super) struct HeadReader {
-    /// How many bytes of the input have been parsed without finding the end of a head.
+    /// The number of bytes of the input parsed without finding the end of a head.
     parsed: usize,
 }
 

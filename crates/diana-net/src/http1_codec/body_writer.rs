@@ -16,7 +16,7 @@ const SMALL: usize = 8 << 10;
 pub struct WriteBuffer {
     /// Heads, chunk lines and short bodies.
     pub text: Vec<u8>,
-    /// How much of the text has been written.
+    /// The length of the text that has been written.
     written: usize,
     data: Bytes,
     chunk_end: &'static [u8],
@@ -91,7 +91,7 @@ impl WriteBuffer {
         }
         self.text.clear();
         self.written = 0;
-        // Also an empty frame keeps its memory, which the next one can use.
+        // An empty frame would keep its memory, which the next one can use.
         self.data = Bytes::new();
         Poll::Ready(Ok(()))
     }

@@ -24,7 +24,7 @@ pub struct Http2Body {
     stream: RecvStream,
     /// Data that has been read but not consumed.
     ahead: BytesMut,
-    /// How many bytes are still to be consumed, if the head states a length. h2 checks that the stream matches it.
+    /// The number of bytes to be consumed, if the head states a length. h2 checks that the stream matches it.
     remaining: Option<u64>,
     next: Next,
 }

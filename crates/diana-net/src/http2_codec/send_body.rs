@@ -36,7 +36,7 @@ enum Queue {
     Upstream,
 }
 
-/// Why a body was not sent completely.
+/// The reason why a body was not sent completely.
 #[derive(Debug)]
 pub enum PipeError<E> {
     /// The stream was reset, or its connection was closed.

@@ -28,7 +28,7 @@ pub(crate) struct BodySender {
     pub(crate) decoder: BodyDecoder,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) expects_continue: bool,
-    /// How much is read at once, at most: more if the client sends much.
+    /// The maximum number of bytes read at once: more if the client sends much.
     pub(crate) read_size: usize,
 }
 

@@ -11,7 +11,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 pub struct CertificateStatus {
     /// The names and addresses that it is valid for; the subject's common name if it has none.
     pub names: Vec<String>,
-    /// When it expires.
+    /// The time at which it expires.
     pub not_after: Timestamp,
 }
 

@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::io;
 use std::path::Path;
 
-/// Why a TLS file can't be used. The message does not have its path.
+/// The reason why a TLS file can't be used. The message does not have its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsFileError {

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Why a rule file can't be used.
+/// The reason why a rule file can't be used.
 #[derive(Debug)]
 pub(super) enum InputError {
     /// The file can't be read, with the reason.

@@ -18,7 +18,7 @@ use tonic::Status;
 use tonic::codegen::Service;
 use tonic::service::Routes;
 
-/// When the message of a call is no longer waited for.
+/// The timeouts of the message of a call.
 #[derive(Clone, Debug)]
 pub(super) struct CallTimeouts {
     pub(super) message: Duration,

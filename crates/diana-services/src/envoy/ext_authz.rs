@@ -87,7 +87,7 @@ impl EnvoyState {
         let denial = match checked {
             Ok(mut permit) => {
                 if let Err(forbidden) = self.filter.check_permission(&head, Some(client)) {
-                    // It counts, as in the gateway.
+                    // The request is counted, as in the gateway.
                     permit.begin();
                     return Ok((denied(forbidden.status(), forbidden).await, Allowed::No));
                 }
@@ -99,7 +99,7 @@ impl EnvoyState {
         if self.options.denies_when_down && self.engine.is_fallback(denial.verdict()) {
             return Err(Status::unavailable("the shared store is unreachable, and `when_down` is `deny`"));
         }
-        // Not that of the response: it is 200 for a gRPC call. Envoy sends 200 itself to a client of gRPC.
+        // The response's status is 200 for a gRPC call. Envoy sends 200 itself to a client of gRPC.
         let status = denial.status();
         Ok((denied(status, denial.into_response()).await, Allowed::No))
     }
@@ -128,7 +128,7 @@ fn scheme(attribute: &str) -> RequestScheme {
 /// Returns the head of the request that Envoy describes, or why the gateway would reject it.
 fn head(http: attribute_context::HttpRequest, bounds: &ClientBounds) -> Result<Parts, RejectedRequest> {
     let invalid = |detail| RejectedRequest { status: StatusCode::BAD_REQUEST, detail };
-    // What the gateway counts for its bound.
+    // The gateway counts the same for its bound.
     let mut length = http.method.len() + http.path.len() + http.host.len();
     if length > bounds.header {
         return Err(HEAD_TOO_LONG);

@@ -208,7 +208,7 @@ impl EnvoyState {
             return;
         };
         let descriptor = Descriptor::new(domain, descriptor, hits, http);
-        // As in Envoy's own service, only for domains that have rules.
+        // Envoy's own service also requires that the domain has rules.
         let limit = limit.filter(|_| !is_refund && self.engine.rules().knows_domain(domain));
         let action = if is_refund {
             sorted.refunded.push(descriptor);

@@ -32,12 +32,12 @@ const FIELD_MEMORY: usize = 64;
 /// A call that is being answered.
 pub(super) struct UnaryCall<B> {
     body: B,
-    /// Why its message is not read.
+    /// The reason why its message is not read.
     unsupported: Option<Status>,
     /// The time that the caller waits for the response, if it is in the headers.
     pub(super) deadline: Option<Duration>,
     memory: ReservedMemory,
-    /// When its message had arrived.
+    /// The arrival of its message.
     start: Option<Timestamp>,
 }
 
@@ -191,7 +191,7 @@ impl Parts {
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    // At most 8 digits, by the specification.
+    // The specification allows at most 8 digits.
     let number = number.parse::<u64>().ok().filter(|_| number.len() <= 8)?;
     Some(match unit {
         "H" => Duration::from_secs(number * 3600),

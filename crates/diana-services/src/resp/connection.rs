@@ -28,9 +28,9 @@ const MAX_READ: usize = 64 << 10;
 const MAX_REPLIES: usize = 64 << 10;
 /// The calls of one client that wait for the shared store at the same time.
 const MAX_PENDING: usize = 256;
-/// How long a client that sends no more may wait for its replies.
+/// The time for the replies to a client that sends no more.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a client that still sends at a stop may take to read its replies, and to close its side.
+/// The time in which a client that still sends at a stop must read its replies, and close its side.
 const LINGER_AT_STOP: Duration = Duration::from_secs(5);
 /// `stop` is polled at least once in so many reads, also if each finds bytes.
 const READS_BEFORE_STOP: u32 = 32;

@@ -23,7 +23,7 @@ pub(super) struct Transaction {
     pub(super) is_aborted: bool,
 }
 
-/// Why a command can't be queued. The transaction is aborted, and its memory is freed.
+/// The reason why a command can't be queued. The transaction is aborted, and its memory is freed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotQueued {
     /// The transaction is too large.

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 /// The maximum length of a head, and the maximum number of its fields.
 const MAX_HEAD: usize = 64 << 10;
 const MAX_FIELDS: usize = 128;
-/// How many interim responses an upstream may send.
+/// The maximum number of interim responses of an upstream.
 pub(in crate::upstream) const MAX_INTERIM: usize = 16;
 
 /// The head of a response.

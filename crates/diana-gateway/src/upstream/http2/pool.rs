@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 /// The maximum number of connections from a worker to one upstream, and of streams on each.
 const MAX_CONNECTIONS: usize = 32;
 const MAX_STREAMS: usize = 100;
-/// How much of a response may arrive before the client reads it. The connection's window covers all its streams, so
+/// The size of a response that may arrive before the client reads it. The connection's window covers all its streams, so
 /// that a client that does not read can't block the others.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
@@ -57,7 +57,7 @@ struct PoolState {
 struct PooledConnection {
     sender: SendRequest<SendChunk>,
     shared: Arc<ConnState>,
-    /// When the connection was last used, on the worker's clock.
+    /// The time of the connection's last use, on the worker's clock.
     last_used: u64,
 }
 
@@ -248,7 +248,7 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<PooledConnect
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(MAX_HEAD)
         .enable_push(false)
-        // No streams before the upstream has sent its limit.
+        // Opens no streams before the upstream has sent its limit.
         .initial_max_send_streams(0)
         .handshake(io)
         .await;

@@ -80,7 +80,7 @@ enum Answer {
     Rejected,
 }
 
-/// Why a script does not continue.
+/// The reason why a script does not continue.
 enum Stop {
     /// The script returns, or calls `ngx.exit(ngx.OK)`.
     Forwarded,
@@ -172,7 +172,7 @@ impl Run {
                 None => return self.unclear(format!("it assigns the global variable `{name}`")),
             },
             Expression::Index(table, _) => match self.value(table)? {
-                // It is for later phases.
+                // `ngx.ctx` is for later phases.
                 Value::Path(path) if path == "ngx.ctx" => {}
                 Value::Path(path) if path == "ngx.header" => _ = self.header.get_or_insert(self.line),
                 _ => return self.unclear("it assigns to a table"),
@@ -260,7 +260,7 @@ impl Run {
                 _ => self.unclear("it calls a function that is not supported"),
             };
         };
-        // What is logged has no effect.
+        // Logging has no effect.
         if path == "ngx.log" || path == "print" {
             return Ok(Vec::new());
         }

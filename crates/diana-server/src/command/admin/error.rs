@@ -3,7 +3,7 @@
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a request to the admin server failed.
+/// The reason why a request to the admin server failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum AdminError {
     #[error("invalid token: expected visible ASCII characters")]

@@ -206,7 +206,7 @@ pub(crate) struct TopKey {
     pub(crate) key: Option<Vec<String>>,
     pub(crate) text: String,
     pub(crate) count: u64,
-    /// When it was first counted in the window; empty if an older server does not say.
+    /// The time at which it was first counted in the window; empty if an older server does not say.
     pub(crate) since: String,
 }
 

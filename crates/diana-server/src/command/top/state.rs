@@ -111,7 +111,7 @@ pub(super) struct App {
     pub(super) admin: String,
     pub(super) theme: Theme,
     pub(super) snapshot: Option<Snapshot>,
-    /// Why the last poll failed, if it did.
+    /// The reason why the last poll failed, if it did.
     pub(super) lost: Option<AdminError>,
     pub(super) sort: Sort,
     pub(super) filter: String,

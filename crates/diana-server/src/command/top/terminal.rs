@@ -32,7 +32,7 @@ pub(super) fn run(app: App, client: AdminClient, limit: u32) -> io::Result<()> {
     thread::Builder::new().name("diana-top-worker".to_owned()).spawn(worker)?;
     let _guard = RestoreGuard;
     let terminal = ratatui::try_init()?;
-    // Not joined: it waits for a key, and ends with the program.
+    // The thread is not joined: it waits for a key, and ends with the program.
     thread::Builder::new().name("diana-top-keys".to_owned()).spawn(move || read_keys(&events))?;
     show(app, terminal, &received, &requests)
 }

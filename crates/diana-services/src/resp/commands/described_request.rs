@@ -91,7 +91,7 @@ fn lower_case(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Why a command describes no request that the rules can decide about.
+/// The reason why a command describes no request that the rules can decide about.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::resp) enum InvalidRequest {
     /// The command is invalid; the text of the error.
