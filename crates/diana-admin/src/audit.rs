@@ -1,4 +1,4 @@
-//! The audit log: who changed what, when, and what it was before and after.
+//! The audit log: each change with its author and time, and the values before and after.
 //!
 //! Changes come from the admin API, from clients of the Redis protocol, from signals, and from the sources of the rules.
 //!
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! # What always holds (tests/it/audit.rs)
-//! - Keys are written as `log_keys` says, and no token and no value of a `${VARIABLE}` is shown.
+//! - Keys are written in the form that `log_keys` sets, and no token and no value of a `${VARIABLE}` is shown.
 //! - The memory is bounded, and recording a change never waits for a disk. A line that can't be written is counted.
 
 mod endpoint;
@@ -35,14 +35,14 @@ use std::time::Duration;
 const MAX_ENTRIES: usize = 100;
 /// The maximum number of rules in each list of a change; `/changes` has more.
 const MAX_LISTED: usize = 20;
-/// How many changes the program's log shows at once, and then per second: a client must not be able to fill it.
+/// The number of changes that the program's log shows at once, and then per second: a client must not be able to fill it.
 const LINES_AT_ONCE: u64 = 100;
 const LINES_PER_SECOND: u64 = 10;
 
-/// Who made a change.
+/// The author of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor<'a> {
-    /// How it was made: `admin`, `resp` or `signal`.
+    /// The origin of the change: `admin`, `resp` or `signal`.
     pub source: &'a str,
     /// The name of the token.
     pub name: Option<&'a str>,
@@ -79,13 +79,13 @@ struct AuditEntry {
     error: Option<String>,
 }
 
-/// What was changed.
+/// The subject of a change.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum What {
     Key {
         rule: String,
-        /// As `log_keys` says.
+        /// The key, in the form that `log_keys` sets.
         key: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cost: Option<u64>,
@@ -106,7 +106,7 @@ enum What {
     },
 }
 
-/// What is left of a limit.
+/// The remaining permits of a limit.
 #[derive(Debug, Serialize)]
 struct Remaining {
     name: String,
@@ -122,7 +122,7 @@ impl AuditLog {
         Self { clock, entries, file: None, lines, not_logged: AtomicU64::new(0) }
     }
 
-    /// Also writes each change to a file, as a line of JSON.
+    /// Writes each change to a file, too, as a line of JSON.
     ///
     /// # Errors
     /// The thread that writes it can't be started.
@@ -168,8 +168,8 @@ impl AuditLog {
         let (added, removed) = (cut(&change.added), cut(&change.removed));
         let changed = change.changed.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>();
         let listed = added.len() + removed.len() + changed.len();
-        let all = change.added.len() + change.removed.len() + change.changed.len() + change.more;
-        let more = all.saturating_sub(listed);
+        let total = change.added.len() + change.removed.len() + change.changed.len() + change.more;
+        let more = total.saturating_sub(listed);
         entry.what = Some(What::Rules { rules: change.rules, added, removed, changed, more });
         (entry.ok, entry.error) = (change.error.is_none(), change.error.clone());
         // A start and a rejected document have lines of their own in the program's log.
@@ -262,10 +262,10 @@ fn remaining(status: Option<&KeyStatus>) -> Vec<Remaining> {
     limits.map(|limit| Remaining { name: limit.name.clone(), limit: limit.limit, remaining: limit.remaining }).collect()
 }
 
-/// `0 of 3`; `None` if it is unknown.
+/// Returns a text such as `0 of 3`; `None` if it is unknown.
 fn left(limits: &[Remaining]) -> Option<String> {
-    let each = limits.iter().map(|limit| format!("{} of {}", limit.remaining, limit.limit)).collect::<Vec<_>>();
-    (!each.is_empty()).then(|| each.join(", "))
+    let texts = limits.iter().map(|limit| format!("{} of {}", limit.remaining, limit.limit)).collect::<Vec<_>>();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn listed(names: &[String]) -> Option<String> {

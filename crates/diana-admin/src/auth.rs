@@ -26,7 +26,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The client, for the audit log.
+    /// Returns the client, for the audit log.
     pub(super) fn actor(&self) -> Actor<'_> {
         Actor { source: "admin", name: self.name.as_deref(), client: self.address }
     }
@@ -80,11 +80,11 @@ async fn pass(state: &AdminState, needed: Role, mut request: Request, next: Next
 /// Returns the token that was sent. Compares it with all of them, each in constant time, so that the time reveals neither
 /// how much of a guess is right nor which token it resembles.
 fn find<'a>(tokens: &'a [AdminToken], sent: &str) -> Option<&'a AdminToken> {
-    let mut found = 0_u64;
+    let mut matching = 0_u64;
     for (number, token) in (1..).zip(tokens) {
-        found.conditional_assign(&number, sent.as_bytes().ct_eq(token.token.reveal().as_bytes()));
+        matching.conditional_assign(&number, sent.as_bytes().ct_eq(token.token.reveal().as_bytes()));
     }
-    usize::try_from(found).ok()?.checked_sub(1).and_then(|index| tokens.get(index))
+    usize::try_from(matching).ok()?.checked_sub(1).and_then(|index| tokens.get(index))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -92,7 +92,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Without a token, rejects requests that a browser sends for a page of another origin.
+/// Rejects requests that a browser sends for a page of another origin, unless tokens are required.
 pub(super) fn check_origin(valid: &ValidTokens, request: &Request) -> Result<(), Problem> {
     if !valid.is_open {
         return Ok(());
@@ -145,9 +145,9 @@ mod tests {
     fn a_token_is_found_among_several() {
         let token = |name: &str, secret: &str| AdminToken::new(name, Secret::new(secret), Role::Read);
         let tokens = [token("a", "one"), token("b", "three"), token("c", "three more")];
-        let found = |sent: &str| find(&tokens, sent).map(|token| token.name.as_str());
-        assert_eq!(["one", "three", "three more"].map(found), [Some("a"), Some("b"), Some("c")]);
-        assert_eq!(["", "thre", "three ", "four"].map(found), [None; 4]);
+        let name = |sent: &str| find(&tokens, sent).map(|token| token.name.as_str());
+        assert_eq!(["one", "three", "three more"].map(name), [Some("a"), Some("b"), Some("c")]);
+        assert_eq!(["", "thre", "three ", "four"].map(name), [None; 4]);
     }
 
     #[test]

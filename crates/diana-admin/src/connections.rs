@@ -90,7 +90,7 @@ impl Connections {
         let (connections, serving) = (Arc::clone(self), Arc::clone(&is_serving));
         let task = tokio::spawn(async move {
             serve_connection(router, stream, client, serving).await;
-            // No deadlock: `add` releases the lock without waiting for this task.
+            // This can't deadlock: `add` releases the lock without waiting for this task.
             connections.open.lock().1.remove(&number);
         });
         open.1.insert(number, Connection { task, is_serving });

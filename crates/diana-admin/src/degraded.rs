@@ -11,13 +11,13 @@ use diana_config::{Origin, SourceStatus};
 /// The state of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PartStatus {
-    /// Its name in metrics and in `/status`.
+    /// The part's name in metrics and in `/status`.
     pub(super) name: &'static str,
-    /// Why it does not work; `None` if it works.
+    /// The reason why it does not work; `None` if it works.
     pub(super) failure: Option<PartFailure>,
 }
 
-/// Why a part does not work, and since when.
+/// The reason why a part does not work, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PartFailure {
     pub(super) since: Timestamp,

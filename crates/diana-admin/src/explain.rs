@@ -25,7 +25,7 @@ struct Explained {
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<Rejected>,
     rules: Vec<Rule>,
-    /// What `permissions` say about the request, if the file has them.
+    /// The result of `permissions`, if the file has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     permission: Option<Permission>,
 }
@@ -34,7 +34,7 @@ struct Explained {
 struct Permission {
     allowed: bool,
     shadow: bool,
-    /// The same as text, with the rule that decides.
+    /// The explanation as text, with the rule that decides.
     text: String,
 }
 
@@ -54,7 +54,7 @@ struct Rule {
     key: String,
     cost: u64,
     limits: Vec<Limit>,
-    /// The same as text.
+    /// The rule's part of the explanation, as text.
     text: String,
 }
 
@@ -129,29 +129,29 @@ fn rule(explanation: &RuleExplanation) -> Rule {
 }
 
 fn described(parameters: &Parameters, identity: &Identity) -> Result<DescribedRequest, Problem> {
-    parameters.only(&KNOWN)?;
-    let path = parameters.one("path")?.unwrap_or("/");
+    parameters.reject_unknown(&KNOWN)?;
+    let path = parameters.optional("path")?.unwrap_or("/");
     if !path.starts_with('/') {
         return Err(Problem::bad("invalid `path`: expected a leading `/`, as in `/login?x=1`"));
     }
     let invalid_request = |error: InvalidRequest| Problem::bad(error.to_string());
     let mut request =
-        DescribedRequest::new(parameters.one("method")?.unwrap_or("GET"), path).map_err(invalid_request)?;
-    for text in parameters.all("header") {
+        DescribedRequest::new(parameters.optional("method")?.unwrap_or("GET"), path).map_err(invalid_request)?;
+    for text in parameters.values("header") {
         let invalid = || Problem::bad(format!("invalid `header` `{text}`: expected `name:value`"));
         let (name, value) = text.split_once(':').ok_or_else(invalid)?;
         request = request.header(name.trim(), value.trim()).map_err(invalid_request)?;
     }
-    if let Some(host) = parameters.one("host")? {
+    if let Some(host) = parameters.optional("host")? {
         request = request.host(host).map_err(invalid_request)?;
     }
-    if let Some(ip) = parameters.one("ip")? {
+    if let Some(ip) = parameters.optional("ip")? {
         let invalid = |_| Problem::bad(format!("invalid `ip` `{ip}`: expected an address"));
         request = request.ip(ip.parse::<IpAddr>().map_err(invalid)?);
     }
     let mut named = Vec::new();
-    named.extend(parameters.one("account")?.map(|account| ("account", account)));
-    for text in parameters.all("set") {
+    named.extend(parameters.optional("account")?.map(|account| ("account", account)));
+    for text in parameters.values("set") {
         let invalid = || Problem::bad(format!("invalid `set` `{text}`: expected `name=value`"));
         named.push(text.split_once('=').ok_or_else(invalid)?);
     }

@@ -49,7 +49,7 @@ struct Recorded {
     end: u64,
     all: Outcomes,
     failed: Series<u32>,
-    /// Of requests that were not denied, of upstreams, and of decisions.
+    /// The latencies of requests that were not denied, of upstreams, and of decisions.
     latency: [Latency; 3],
     rules: HashMap<Box<str>, RuleHistory>,
 }
@@ -67,7 +67,7 @@ struct RuleHistory {
     last_denied: u64,
 }
 
-/// What was counted since the last sample.
+/// The counts since the last sample.
 #[derive(Debug, Default)]
 struct Sample<'a> {
     all: Counts,

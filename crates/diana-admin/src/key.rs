@@ -19,7 +19,7 @@ use std::time::Duration;
 struct Status<'a> {
     rule: &'a str,
     key: &'a [&'a str],
-    /// Which counts were read: local, shared, or the fallback.
+    /// The counts that were read: local, shared, or the fallback.
     counted: &'static str,
     /// The list of the rule that contains the key.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,8 +87,8 @@ struct KeyName<'a> {
 
 impl<'a> KeyName<'a> {
     fn parse(parameters: &'a Parameters, known: &[&str]) -> Result<Self, Problem> {
-        parameters.only(known)?;
-        Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
+        parameters.reject_unknown(known)?;
+        Ok(Self { rule: parameters.required("rule")?, key: parameters.values("key").collect() })
     }
 
     /// Changes the key, and records it. An invalid request changes nothing, and is not recorded.

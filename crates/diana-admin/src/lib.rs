@@ -112,13 +112,13 @@ pub type ReportCertificates = Arc<dyn Fn() -> Vec<(&'static str, CertificateStat
 /// The last write of `store.snapshot`.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotStatus {
-    /// When the counts were last saved.
+    /// The time at which the counts were last saved.
     pub saved: Timestamp,
-    /// How many keys that were.
+    /// The number of keys that were saved.
     pub keys: usize,
-    /// How often saving failed.
+    /// The number of failures to save.
     pub errors: u64,
-    /// Since when saving fails, and why; `None` if it works.
+    /// The time since which saving fails, and the reason; `None` if it works.
     pub failing: Option<(Timestamp, String)>,
 }
 
@@ -132,7 +132,7 @@ pub struct AdminState {
     pub engine: Engine,
     /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
-    /// Which heads of requests the gateway rejects, so that explanations reject the same ones.
+    /// The heads of requests that the gateway rejects, so that explanations reject the same ones.
     pub heads: HeadPolicy,
     /// Whether the program accepts requests.
     pub readiness: Arc<Readiness>,
@@ -158,7 +158,7 @@ pub struct AdminState {
     pub program_log: Option<DroppedLines>,
     /// The file of `store.snapshot`, if there is one.
     pub snapshot: Option<ReportSnapshot>,
-    /// Which settings were changed since the start, if the rule file is watched.
+    /// The settings that were changed since the start, if the rule file is watched.
     pub settings: Option<ReportSettings>,
     /// The tokens, one of which clients must send; if there are none, every client that reaches the address has access.
     pub tokens: Arc<AdminTokens>,
@@ -212,7 +212,7 @@ impl Admin {
             .merge(open)
             .fallback(response::not_found)
             .method_not_allowed_fallback(response::method_not_allowed);
-        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), middleware::every));
+        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), middleware::guard));
         Self { router: router.with_state(state) }
     }
 

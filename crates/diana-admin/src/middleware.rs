@@ -20,7 +20,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// Applies to every request: the origin check, the timeout and the common headers.
-pub(super) async fn every(State(state): State<Arc<AdminState>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(state): State<Arc<AdminState>>, mut request: Request, next: Next) -> Response {
     // The same tokens for all checks of a request: they may be replaced meanwhile.
     let valid = state.tokens.valid();
     let checked = check_origin(&valid, &request);

@@ -19,7 +19,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// Fails if an unknown name is used; the error lists the known ones.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), Problem> {
+    pub(super) fn reject_unknown(&self, known: &[&str]) -> Result<(), Problem> {
         match self.pairs.iter().find(|(name, _)| !known.contains(&&**name)) {
             None => Ok(()),
             Some((name, _)) => {
@@ -29,14 +29,14 @@ impl Parameters {
     }
 
     /// Returns every value of a name.
-    pub(super) fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
+    pub(super) fn values(&self, name: &'static str) -> impl Iterator<Item = &str> {
         self.pairs.iter().filter(move |(other, _)| other == name).map(|(_, value)| &**value)
     }
 
     /// Returns the value of a name that may occur once.
-    pub(super) fn one(&self, name: &'static str) -> Result<Option<&str>, Problem> {
-        let mut all = self.all(name);
-        match (all.next(), all.next()) {
+    pub(super) fn optional(&self, name: &'static str) -> Result<Option<&str>, Problem> {
+        let mut values = self.values(name);
+        match (values.next(), values.next()) {
             (value, None) => Ok(value),
             _ => Err(Problem::bad(format!("duplicate parameter `{name}`"))),
         }
@@ -44,13 +44,13 @@ impl Parameters {
 
     /// Returns the value of a name that must occur once.
     pub(super) fn required(&self, name: &'static str) -> Result<&str, Problem> {
-        self.one(name)?.ok_or_else(|| Problem::bad(format!("missing parameter `{name}`")))
+        self.optional(name)?.ok_or_else(|| Problem::bad(format!("missing parameter `{name}`")))
     }
 
     /// Returns a numeric value.
     pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, Problem> {
         let invalid = |value: &str| Problem::bad(format!("invalid `{name}` `{value}`: expected a whole number"));
-        self.one(name)?.map(|value| value.parse().map_err(|_| invalid(value))).transpose()
+        self.optional(name)?.map(|value| value.parse().map_err(|_| invalid(value))).transpose()
     }
 
     fn add_json(&mut self, body: &[u8]) -> Result<(), Problem> {

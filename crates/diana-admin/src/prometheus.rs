@@ -44,7 +44,7 @@ fn page(state: &AdminState) -> Text {
     }
     if let Some(report) = &state.settings {
         let help = "Fields of the rule file that were changed and wait for a restart.";
-        text.one("diana_settings_waiting", Kind::Gauge, help, report().waiting.len());
+        text.single("diana_settings_waiting", Kind::Gauge, help, report().waiting.len());
     }
     let link = state.engine.shared::<RedisStore>().map(RedisStore::link);
     if let Some(link) = &link {
@@ -58,11 +58,11 @@ fn page(state: &AdminState) -> Text {
     program_and_sources::certificates(&mut text, &(state.certificates)());
     if let Some(drops) = &state.access_log {
         let help = "Access log lines dropped because the reader was too slow.";
-        text.one("diana_access_log_dropped_total", Kind::Counter, help, drops.count());
+        text.single("diana_access_log_dropped_total", Kind::Counter, help, drops.count());
     }
     if let Some(drops) = &state.program_log {
         let help = "Lines of the program's own log dropped because the reader was too slow.";
-        text.one("diana_log_dropped_total", Kind::Counter, help, drops.count());
+        text.single("diana_log_dropped_total", Kind::Counter, help, drops.count());
     }
     text
 }

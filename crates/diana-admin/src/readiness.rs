@@ -16,11 +16,11 @@ pub struct Readiness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It does not listen yet.
+    /// The program does not listen yet.
     Starting,
-    /// It listens.
+    /// The program listens.
     Ready,
-    /// It drains: finishes active requests and accepts no new ones.
+    /// The program drains: finishes active requests and accepts no new ones.
     Stopping,
 }
 
@@ -62,12 +62,12 @@ impl Readiness {
     }
 }
 
-/// Liveness: a response is enough.
+/// Reports liveness: a response is enough.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Readiness: whether the program accepts requests.
+/// Reports readiness: whether the program accepts requests.
 pub(super) async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
     let phase = state.readiness.phase();
     let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

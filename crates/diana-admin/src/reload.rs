@@ -33,7 +33,7 @@ pub(super) async fn reload(
     Extension(caller): Extension<Caller>,
     parameters: Parameters,
 ) -> HandlerResult {
-    parameters.only(&[])?;
+    parameters.reject_unknown(&[])?;
     let Some(reload) = &state.reload else {
         return Err(Problem::new(StatusCode::CONFLICT, "the rules have no source that can be read again"));
     };

@@ -21,7 +21,7 @@ impl Problem {
         Self { status, detail: detail.into() }
     }
 
-    /// The request is invalid.
+    /// Creates the response to an invalid request.
     pub(super) fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }

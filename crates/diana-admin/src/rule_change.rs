@@ -60,7 +60,7 @@ fn with_level((before, after): (String, String), (old, new): (&str, &str)) -> (S
     (with(before, old), with(after, new))
 }
 
-/// The level at which the denials of a rule are logged, as it is written.
+/// Returns the level at which the denials of a rule are logged, as it is written.
 fn log(rule: &Rule) -> &'static str {
     match rule.log {
         LogLevel::Off => "log: off",
@@ -89,8 +89,8 @@ fn words(before: &Rule, after: &Rule) -> (String, String) {
 /// Returns the lines of each text that the other does not have; both texts if these are the same.
 fn lines((before, after): &(String, String)) -> (String, String) {
     let without = |text: &str, other: &str| {
-        let own = |line: &&str| !line.trim().is_empty() && !other.lines().any(|other| other.trim() == line.trim());
-        text.lines().filter(own).map(str::trim).collect::<Vec<_>>().join("\n")
+        let differs = |line: &&str| !line.trim().is_empty() && !other.lines().any(|other| other.trim() == line.trim());
+        text.lines().filter(differs).map(str::trim).collect::<Vec<_>>().join("\n")
     };
     let (old, new) = (without(before, after), without(after, before));
     if old == new { (shortened(before), shortened(after)) } else { (shortened(&old), shortened(&new)) }

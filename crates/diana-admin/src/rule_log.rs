@@ -26,17 +26,17 @@ const MAX_LISTED: usize = 100;
 #[derive(Debug)]
 pub struct RuleLog {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<RuleLogState>,
     audit: Option<Arc<AuditLog>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RuleLogState {
     /// The last applied rules, which are recorded once their source is known.
     applied: Option<LoadedRules>,
     active: Option<LoadedRules>,
     source: String,
-    /// When each rule became active as it is.
+    /// The time at which each rule became active as it is.
     since: HashMap<String, Timestamp>,
     /// The newest first.
     changes: VecDeque<Change>,
@@ -55,7 +55,7 @@ impl RuleLog {
         Self { clock, state: Mutex::default(), audit: None }
     }
 
-    /// Also records each loaded and each rejected document in an audit log.
+    /// Records each loaded and each rejected document in an audit log, too.
     #[must_use]
     pub fn audited(self, audit: Arc<AuditLog>) -> Self {
         Self { audit: Some(audit), ..self }
@@ -93,7 +93,7 @@ impl RuleLog {
         self.record(state, change);
     }
 
-    fn record(&self, state: &mut State, change: Change) {
+    fn record(&self, state: &mut RuleLogState, change: Change) {
         if let Some(audit) = &self.audit {
             audit.rules_loaded(&change);
         }
@@ -102,7 +102,7 @@ impl RuleLog {
     }
 }
 
-impl State {
+impl RuleLogState {
     /// Lists what differs from the active rules; returns since when each of the new rules is active.
     fn compare(&self, loaded: &LoadedRules, change: &mut Change) -> HashMap<String, Timestamp> {
         let before = self.active.iter().flat_map(|active| active.file.rules.iter().map(move |rule| (active, rule)));

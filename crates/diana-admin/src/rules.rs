@@ -60,29 +60,29 @@ pub(super) async fn rules(
     headers: HeaderMap,
     parameters: Parameters,
 ) -> HandlerResult {
-    parameters.only(&["find", "limit", "offset", "sort"])?;
-    let find = parameters.one("find")?.unwrap_or_default().to_lowercase();
+    parameters.reject_unknown(&["find", "limit", "offset", "sort"])?;
+    let find = parameters.optional("find")?.unwrap_or_default().to_lowercase();
     let bound = |name| Ok(parameters.number(name)?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)));
     let (limit, offset) = (bound("limit")?.unwrap_or(usize::MAX), bound("offset")?.unwrap_or(0));
     let active = state.engine.rules();
-    let is_found = |rule: &&CompiledRule| find.is_empty() || contains(rule, &find);
-    let mut found = active.rules().iter().filter(is_found).collect::<Vec<_>>();
-    match parameters.one("sort")? {
+    let is_selected = |rule: &&CompiledRule| find.is_empty() || contains(rule, &find);
+    let mut selected = active.rules().iter().filter(is_selected).collect::<Vec<_>>();
+    match parameters.optional("sort")? {
         None | Some("file") => {}
         Some("denied") => {
             let ranks = state.history.ranks();
             // Stable: rules without requests in the last hour stay in the order of the file.
-            found.sort_by_key(|rule| ranks.get(&*rule.rule().name).copied().unwrap_or(usize::MAX));
+            selected.sort_by_key(|rule| ranks.get(&*rule.rule().name).copied().unwrap_or(usize::MAX));
         }
         Some(other) => return Err(Problem::bad(format!("invalid `sort` `{other}`: expected file or denied"))),
     }
-    let page = found.iter().skip(offset).take(limit);
+    let page = selected.iter().skip(offset).take(limit);
     if wants_text(&headers) {
         let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, describe::rule(rule.rule())));
         return Ok(lines.collect::<String>().into_response());
     }
     let rules = page.map(|rule| described(rule)).collect();
-    json(Rules { total: active.rules().len(), found: found.len(), rules })
+    json(Rules { total: active.rules().len(), found: selected.len(), rules })
 }
 
 /// Returns whether a rule has a text in its name, its `match` or its `by`.

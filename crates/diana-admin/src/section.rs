@@ -1,4 +1,4 @@
-//! The section `admin`: where the admin API listens, who may use it, and where changes are recorded.
+//! The section `admin`: where the admin API listens, which tokens may use it, and where changes are recorded.
 //!
 //! The admin API shows which keys are limited, and can reset them. It requires a token if other machines can reach it.
 

@@ -1,4 +1,4 @@
-//! Which settings of the rule file were changed since the start: those that apply, and those that wait for a restart.
+//! The settings of the rule file that were changed since the start: those that apply, and those that wait for a restart.
 
 use serde::Serialize;
 use std::sync::Arc;

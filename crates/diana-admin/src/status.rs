@@ -53,10 +53,10 @@ struct Upstream {
     route: String,
     healthy: bool,
     ejected_until: Option<String>,
-    /// Its active checks; absent if it has none.
+    /// The upstream's active checks; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<Check>,
-    /// Its metrics.
+    /// The upstream's metrics.
     #[serde(flatten)]
     metrics: Fields,
     p50_ms: Option<f64>,
@@ -69,7 +69,7 @@ struct Check {
     passing: bool,
     passed: u64,
     failed: u64,
-    /// Why the last check failed.
+    /// The reason why the last check failed.
     error: Option<String>,
 }
 

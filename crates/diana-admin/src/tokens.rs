@@ -25,7 +25,7 @@ pub(super) struct ValidTokens {
 }
 
 impl AdminTokens {
-    /// Creates the tokens of a section, for a server that listens where the section says.
+    /// Creates the tokens of a section, for a server that listens on the section's address.
     pub fn of(section: &AdminSection) -> Self {
         let is_exposed = section.listen.iter().any(|address| !address.ip().to_canonical().is_loopback());
         Self { valid: RwLock::new(section.all_tokens().into()), is_exposed }

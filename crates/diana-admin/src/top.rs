@@ -43,39 +43,39 @@ pub(super) struct List {
     total: u64,
     /// A count is wrong by at most this. The counts of allowed requests are estimates from a sample besides.
     max_error: u64,
-    keys: Vec<Key>,
+    keys: Vec<KeyCount>,
 }
 
 #[derive(Debug, Serialize)]
-struct Key {
+struct KeyCount {
     /// The values of the key, as `/peek` takes them; `null` if it can't.
     key: Option<Vec<String>>,
     text: String,
     count: u64,
-    /// When it was first counted in the window, to ten seconds.
+    /// The time at which it was first counted in the window, to ten seconds.
     since: String,
 }
 
 pub(super) async fn top(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
-    parameters.only(&["rule", "window", "limit", "find"])?;
+    parameters.reject_unknown(&["rule", "window", "limit", "find"])?;
     let window = window(&parameters)?;
     let limit = match parameters.number("limit")? {
         Some(limit) => usize::try_from(limit).unwrap_or(MAX_KEYS).min(MAX_KEYS),
         None => KEYS,
     };
-    let find = parameters.one("find")?.unwrap_or_default().to_lowercase();
+    let find = parameters.optional("find")?.unwrap_or_default().to_lowercase();
     let rules = state.engine.rules();
-    let name = parameters.one("rule")?;
+    let name = parameters.optional("rule")?;
     if let Some(name) = name.filter(|name| rules.named(name).is_none()) {
         return Err(Problem::new(StatusCode::NOT_FOUND, format!("unknown rule `{name}`")));
     }
     let now = state.engine.now();
     let asked = rules.rules().iter().filter(|rule| name.is_none_or(|name| rule.rule().name == name));
     let list = |rule: &CompiledRule, outcome| {
-        let all = if find.is_empty() { limit } else { usize::MAX };
-        List::of(rule, &rule.top_keys(outcome, window, all, now), &find, limit)
+        let max_keys = if find.is_empty() { limit } else { usize::MAX };
+        List::of(rule, &rule.top_keys(outcome, window, max_keys, now), &find, limit)
     };
-    let each = asked.map(|rule| Rule {
+    let lists_by_rule = asked.map(|rule| Rule {
         rule: rule.rule().name.clone(),
         by: rule.rule().by.to_string(),
         shadow: rule.rule().mode == Mode::Shadow,
@@ -88,16 +88,16 @@ pub(super) async fn top(State(state): State<Arc<AdminState>>, parameters: Parame
         name.is_some() || lists.iter().any(|list| if find.is_empty() { list.total > 0 } else { !list.keys.is_empty() })
     };
     let off = !rules.has_top_keys();
-    let mut found = if off { Vec::new() } else { each.filter(is_wanted).collect::<Vec<_>>() };
-    // Sorted by the heaviest key that was found, or by all of them.
+    let mut listed = if off { Vec::new() } else { lists_by_rule.filter(is_wanted).collect::<Vec<_>>() };
+    // Sorted by the heaviest key that was listed, or by all of them.
     let weight = |list: &List| if find.is_empty() { list.total } else { list.keys.iter().map(|key| key.count).sum() };
-    found.sort_by_key(|rule| std::cmp::Reverse((weight(&rule.denied), weight(&rule.delayed), weight(&rule.allowed))));
-    found.truncate(MAX_RULES);
-    json(Top { window: name_of(window), off, rules: found })
+    listed.sort_by_key(|rule| std::cmp::Reverse((weight(&rule.denied), weight(&rule.delayed), weight(&rule.allowed))));
+    listed.truncate(MAX_RULES);
+    json(Top { window: name_of(window), off, rules: listed })
 }
 
 pub(super) fn window(parameters: &Parameters) -> Result<Window, Problem> {
-    match parameters.one("window")? {
+    match parameters.optional("window")? {
         None | Some("minute") => Ok(Window::Minute),
         Some("hour") => Ok(Window::Hour),
         Some(other) => Err(Problem::bad(format!("invalid window `{other}`: expected `minute` or `hour`"))),
@@ -126,7 +126,7 @@ impl List {
         let by = &rule.rule().by;
         let keys = top.keys.iter().map(|top| {
             let key = if top.is_cut { None } else { by.values(&top.key) };
-            Key { key, text: text_of(by, top), count: top.count, since: formatted(top.since) }
+            KeyCount { key, text: text_of(by, top), count: top.count, since: formatted(top.since) }
         });
         let keys = keys.filter(|key| find.is_empty() || key.text.to_lowercase().contains(find)).take(limit);
         Self { total: top.total, max_error: top.max_error, keys: keys.collect() }

@@ -36,7 +36,7 @@ const HIGHER: &str = "an estimate from the heaviest keys; a shadow rule can't co
 #[derive(Debug, Serialize)]
 struct WhatIf<'a> {
     rule: &'a str,
-    /// The limit that is asked about, and the current one.
+    /// The other limit, and the current one.
     limit: &'a str,
     now: &'a str,
     /// The number of the current limit among those of the rule, from 1.
@@ -45,7 +45,7 @@ struct WhatIf<'a> {
     /// The denials of the keys below, and how many of their requests the other limit would have denied.
     denied: u64,
     would_deny: u64,
-    keys: Vec<Key>,
+    keys: Vec<KeyEstimate>,
     note: &'static str,
     /// The rule with the other limit as a shadow rule, which counts exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ struct WhatIf<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Key {
+struct KeyEstimate {
     text: String,
     requests: u64,
     denied: u64,
@@ -68,7 +68,7 @@ struct Counts {
 }
 
 pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
-    parameters.only(&["rule", "limit", "window", "index"])?;
+    parameters.reject_unknown(&["rule", "limit", "window", "index"])?;
     let (name, limit) = (parameters.required("rule")?, parameters.required("limit")?);
     let window = top::window(&parameters)?;
     let rules = state.engine.rules();
@@ -101,10 +101,10 @@ pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Pa
         }
     }
     // Keys with limits of their own do not change.
-    let own = |counts: &Counts| rule.has_override(&counts.top.key);
+    let has_override = |counts: &Counts| rule.has_override(&counts.top.key);
     let seconds = if window == Window::Hour { 3_600.0 } else { 60.0 };
     let is_lower = other.rate() < quota.rate() || other.rate() <= quota.rate() && other.burst() < quota.burst();
-    let keys = counts.into_values().filter(|counts| !own(counts)).map(|counts| {
+    let keys = counts.into_values().filter(|counts| !has_override(counts)).map(|counts| {
         let Counts { top, denied, allowed } = counts;
         let requests = allowed + denied;
         let allowed = match denied {
@@ -116,7 +116,7 @@ pub(super) async fn what_if(State(state): State<Arc<AdminState>>, parameters: Pa
                 None => scaled(allowed, lowest_rate(&others) / lowest_rate(&quotas)),
             },
         };
-        Key {
+        KeyEstimate {
             text: top::text_of(&rule.rule().by, &top),
             requests,
             denied,
@@ -183,13 +183,13 @@ fn replaced(
     other: Quota,
     index: Option<u64>,
 ) -> Result<usize, Problem> {
-    let all = || {
-        let all = limits.iter().zip(1..).map(|(limit, number)| format!("{number} is {}", limit.written));
-        all.collect::<Vec<_>>().join(", ")
+    let numbered = || {
+        let limits = limits.iter().zip(1..).map(|(limit, number)| format!("{number} is {}", limit.written));
+        limits.collect::<Vec<_>>().join(", ")
     };
     if let Some(index) = index {
         let index = usize::try_from(index).ok().and_then(|index| index.checked_sub(1));
-        let out_of_range = || Problem::bad(format!("`{name}` has no limit of this index: {}", all()));
+        let out_of_range = || Problem::bad(format!("`{name}` has no limit of this index: {}", numbered()));
         return index.filter(|index| *index < limits.len()).ok_or_else(out_of_range);
     }
     if limits.len() < 2 {
@@ -197,14 +197,14 @@ fn replaced(
     }
     let mut similar = (0..).zip(quotas).filter(|(_, quota)| quota.period() == other.period()).map(|(index, _)| index);
     similar.next().filter(|_| similar.next().is_none()).ok_or_else(|| {
-        Problem::bad(format!("`{name}` has several limits; choose the one to replace by its index: {}", all()))
+        Problem::bad(format!("`{name}` has several limits; choose the one to replace by its index: {}", numbered()))
     })
 }
 
 /// Returns how many requests limits that all apply allow in this time, from full buckets.
 fn allowed_in(seconds: f64, quotas: &[Quota]) -> u64 {
-    let each = quotas.iter().map(|quota| quota.burst().saturating_add(scaled(1, quota.rate() * seconds)));
-    each.min().unwrap_or(u64::MAX)
+    let allowed = quotas.iter().map(|quota| quota.burst().saturating_add(scaled(1, quota.rate() * seconds)));
+    allowed.min().unwrap_or(u64::MAX)
 }
 
 /// Returns in how many seconds limits that all apply allow this many requests, beside their burst; `None` if it is less than

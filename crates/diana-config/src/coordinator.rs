@@ -2,7 +2,7 @@
 //!
 //! A source offers a document and continues: only its newest offer is stored, so that a source that changes constantly
 //! costs no memory and a few checks per second. The coordinator then tries the newest documents of both sources; if
-//! they are rejected, it tries each with the active document of the other source, so that a bad local edit does not
+//! they are rejected, it tries each with the active document of the other source, so that an invalid local edit does not
 //! block a remote change, or vice versa. A rejected document stays pending: it may become valid when the other source
 //! changes.
 //!
@@ -40,7 +40,7 @@ impl SourceDocument {
         Self { origin, document: Arc::new(document), version }
     }
 
-    /// The source of the document; a document from the disk cache belongs to the config server.
+    /// Returns the source of the document; a document from the disk cache belongs to the config server.
     fn source(&self) -> Origin {
         if self.origin == Origin::Local { Origin::Local } else { Origin::Remote }
     }
@@ -64,7 +64,7 @@ struct SourceStates {
 }
 
 impl SourceStates {
-    /// The document whose rules are active.
+    /// Returns the document whose rules are active.
     fn rules(&self) -> Option<&SourceDocument> {
         self.remote.active.as_ref().filter(|_| !self.is_down).or(self.local.active.as_ref())
     }

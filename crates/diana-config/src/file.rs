@@ -37,7 +37,7 @@ pub(super) struct LocalFile {
 /// The result of a read: the text, or an error.
 type Content = Result<String, String>;
 
-/// The same with the modification time, since a file that is rewritten constantly can have the same content each time.
+/// A content with its modification time, since a file that is rewritten constantly can have the same content each time.
 #[derive(Debug, PartialEq, Eq)]
 struct Snapshot {
     content: Content,
@@ -151,7 +151,7 @@ pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| format!("invalid UTF-8 at byte {}", error.utf8_error().valid_up_to()))
 }
 
-/// The error for a document that is too large.
+/// Returns the error for a document that is too large.
 pub(super) fn too_large() -> String {
     format!("too large: more than {} bytes", Document::MAX_SIZE)
 }

@@ -19,11 +19,11 @@ const MAX_LINKS: usize = 40;
 #[derive(Debug)]
 pub(super) struct Watch {
     changed: Arc<Notify>,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct WatchState {
     /// `None` if the system can't watch (for example, out of watches); the file is still polled.
     watcher: Option<RecommendedWatcher>,
     folders: BTreeSet<PathBuf>,
@@ -40,7 +40,7 @@ impl Watch {
         });
         let watcher =
             watcher.inspect_err(|error| tracing::warn!(%error, "rule file can't be watched; polling it instead")).ok();
-        Self { changed, state: Mutex::new(State { watcher, folders: BTreeSet::new() }) }
+        Self { changed, state: Mutex::new(WatchState { watcher, folders: BTreeSet::new() }) }
     }
 
     /// Waits for an event since the last call.
@@ -53,7 +53,7 @@ impl Watch {
     pub(super) fn update(&self, path: &Path) {
         let folders = folders(path);
         let mut state = self.state.lock();
-        let State { watcher: Some(watcher), folders: watched } = &mut *state else { return };
+        let WatchState { watcher: Some(watcher), folders: watched } = &mut *state else { return };
         for removed in watched.difference(&folders) {
             // The folder, and its watch, may be removed already.
             let _ = watcher.unwatch(removed);

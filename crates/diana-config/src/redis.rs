@@ -105,7 +105,7 @@ impl Redis {
             Some(connections) => connections,
             None => self.connect().await?,
         };
-        // Not GET: a string may be 512 MB long.
+        // GET would read all of a string, which may be 512 MB long.
         let range = redis::cmd("GETRANGE").arg(&self.key).arg(0).arg(Document::MAX_SIZE).to_owned();
         let value: Result<Vec<u8>, RedisError> = self.with_timeout(range.query_async(&mut connections.queries)).await?;
         connections.last_read = Instant::now();

@@ -18,7 +18,7 @@ pub struct RemoteSection {
     pub token: Option<Secret>,
     /// The interval between polls of an HTTP server.
     pub poll: Option<Duration>,
-    /// How long an HTTP server may delay its response until the document changes.
+    /// The time that an HTTP server may delay its response until the document changes.
     pub long_poll: Option<Duration>,
     /// The timeout of one request.
     pub timeout: Option<Duration>,
@@ -26,11 +26,11 @@ pub struct RemoteSection {
     pub keep: Option<String>,
     /// The format of the document, if its name does not determine it.
     pub format: Option<Format>,
-    /// Which rules apply while the config server is unreachable.
+    /// The rules that apply while the config server is unreachable.
     pub when_down: WhenRemoteIsDown,
 }
 
-/// Which rules apply while the config server is unreachable.
+/// The rules that apply while the config server is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenRemoteIsDown {
@@ -128,7 +128,7 @@ impl Section for RemoteSection {
         schema::requiring(section, &["from"])
     }
 
-    /// Without local rules, nothing would be limited while the config server is unreachable.
+    /// Requires local rules: without them, nothing would be limited while the config server is unreachable.
     fn requires_rules(&self) -> bool {
         self.when_down == WhenRemoteIsDown::Local
     }

@@ -46,7 +46,7 @@ pub struct Remote {
 /// The location of the document.
 #[derive(Clone)]
 pub(super) enum Location {
-    /// Without user and password.
+    /// An HTTP URL without user and password.
     Http(Url),
     Etcd {
         /// `http://host:port`, in the order to try.
@@ -54,7 +54,7 @@ pub(super) enum Location {
         key: String,
     },
     Redis {
-        /// Without user and password, and without the key.
+        /// The URL without user and password, and without the key.
         url: Url,
         key: String,
     },
@@ -137,12 +137,12 @@ impl Remote {
         Self { format: Some(format), ..self }
     }
 
-    /// The URL for display: without user, password and query.
+    /// Returns the URL for display: without user, password and query.
     pub(super) fn redacted(&self) -> &str {
         &self.redacted
     }
 
-    /// The identity of the config server: the URL without user and password.
+    /// Returns the identity of the config server: the URL without user and password.
     pub(super) fn identity(&self) -> &str {
         &self.identity
     }
@@ -250,7 +250,7 @@ fn etcd(url: &str) -> Result<Remote, String> {
     Ok(Remote::new(Location::Etcd { endpoints, key }, credentials, redacted.clone(), redacted))
 }
 
-/// The port as written: `Url` drops the default port of the scheme.
+/// Returns the port as written: `Url` drops the default port of the scheme.
 fn explicit_port(host: &str) -> Option<u16> {
     let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     after_address.rsplit_once(':').and_then(|(_, port)| port.parse().ok())

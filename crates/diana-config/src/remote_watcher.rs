@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 /// The number of consecutive failures after which a config server is unreachable; one broken connection is not enough.
 const UNREACHABLE: u32 = 2;
 
-/// Why there is no document.
+/// The reason why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteFailure {
     pub(super) what: String,

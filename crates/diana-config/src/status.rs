@@ -38,7 +38,7 @@ pub struct SourceStatus {
     pub name: String,
     /// The version as the source reports it: an `ETag`, etcd's `mod_revision`, else a prefix of the content's SHA-256.
     pub version: String,
-    /// When a document was last applied.
+    /// The time at which a document was last applied.
     pub since: Timestamp,
     /// The number of applied documents.
     pub loads: u64,
@@ -73,7 +73,7 @@ pub struct SourceError {
     pub what: String,
     /// The time.
     pub when: Timestamp,
-    /// When the source began to fail in this way: repeated errors of the same kind have the time of the first.
+    /// The time at which the source began to fail in this way: repeated errors of the same kind have the time of the first.
     pub since: Timestamp,
 }
 
@@ -84,7 +84,7 @@ const MAX_LENGTH: usize = 4096;
 #[derive(Debug)]
 pub(super) struct StatusLog {
     status: Mutex<SourceStatus>,
-    /// At most one error for each source and kind.
+    /// The errors, at most one for each source and kind.
     failing: Mutex<Vec<(ErrorKind, SourceError)>>,
 }
 

@@ -68,12 +68,12 @@ impl Document {
         Self { format, ..self }
     }
 
-    /// The name: a path or a URL.
+    /// Returns the name: a path or a URL.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -110,12 +110,12 @@ impl Document {
         self.parse_replacing(variable).map(|(tree, _)| tree)
     }
 
-    /// Like `parse_with`; also returns the variables that were replaced.
+    /// Parses the document like `parse_with`; also returns the variables that were replaced.
     pub fn parse_replacing(&self, variable: impl Fn(&str) -> Option<String>) -> Result<(Node, Replaced), Problems> {
         let mut tree = self.parse()?;
-        let (mut replaced, mut found) = (Replaced::default(), Vec::new());
-        variables::replace(&mut tree, &variable, &mut replaced, &mut found);
-        if found.is_empty() { Ok((tree, replaced)) } else { Err(self.problems(found)) }
+        let (mut replaced, mut problems) = (Replaced::default(), Vec::new());
+        variables::replace(&mut tree, &variable, &mut replaced, &mut problems);
+        if problems.is_empty() { Ok((tree, replaced)) } else { Err(self.problems(problems)) }
     }
 
     /// Creates [`Problems`] for this document.

@@ -114,7 +114,7 @@ pub fn key(word: &str) -> Option<String> {
     })
 }
 
-/// A word without case, separators and `$`.
+/// Returns a word without case, separators and `$`.
 fn plain(word: &str) -> String {
     word.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }

@@ -1,5 +1,5 @@
 //! Documents that people write: YAML, JSON and TOML in one tree with source locations, readers for maps and values, and problems,
-//! reported all at once, each with its line and what was expected. It knows nothing of rate limits but the words that other rate
+//! reported all at once, each with its line and what was expected. It has nothing about rate limits but the words that other rate
 //! limiters use, which it explains.
 //!
 //! | module | subject |
@@ -21,6 +21,6 @@ pub mod scalar;
 pub mod secret;
 
 pub use document::{Document, Format, LocatedProblem, Problems};
-pub use node::{Entry, Node, Span, Value};
+pub use node::{MapEntry, Node, Span, Value};
 pub use problem::Problem;
 pub use secret::Secret;

@@ -1,7 +1,7 @@
 //! Reads a map field by field, and reports unknown fields.
 
 use crate::foreign_words;
-use crate::node::{Entry, Node, Span, Value};
+use crate::node::{MapEntry, Node, Span, Value};
 use crate::problem::Problem;
 
 /// The fields of one map, which are taken out one by one. Fields that remain at the end are unknown.
@@ -31,7 +31,7 @@ pub struct MapReader<'a> {
     of: &'static str,
     known: Vec<&'static str>,
     span: Span,
-    remaining: Vec<&'a Entry>,
+    remaining: Vec<&'a MapEntry>,
 }
 
 impl<'a> MapReader<'a> {
@@ -72,7 +72,7 @@ impl<'a> MapReader<'a> {
     }
 
     /// Takes a field, if it is present and not empty.
-    pub fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
+    pub fn take_entry(&mut self, name: &str) -> Option<&'a MapEntry> {
         debug_assert!(self.known.contains(&name), "`{name}` is not one of the known fields");
         let index = self.remaining.iter().position(|entry| entry.key == name)?;
         let entry = self.remaining.remove(index);
@@ -82,7 +82,7 @@ impl<'a> MapReader<'a> {
     /// Takes the value of a required field.
     pub fn require(&mut self, name: &str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
         // A field without a value was already reported, and a misspelled one will be.
-        let is_reported = |entry: &&Entry| {
+        let is_reported = |entry: &&MapEntry| {
             entry.key == name || !self.known.contains(&&*entry.key) && nearest(&entry.key, &self.known) == Some(name)
         };
         if !self.remaining.iter().any(is_reported) {
@@ -103,19 +103,19 @@ impl<'a> MapReader<'a> {
         }
     }
 
-    /// The location of the map.
+    /// Returns the location of the map.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The location of the first field's name, for problems where marking the whole map would be too much.
+    /// Returns the location of the first field's name, for problems where marking the whole map would be too much.
     fn first_line(&self) -> Span {
         self.remaining.first().map_or(Span { end: self.span.start, ..self.span }, |entry| entry.span)
     }
 }
 
 /// Reports a field without a value.
-pub fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
+pub fn empty(entry: &MapEntry, problems: &mut Vec<Problem>) {
     if entry.node.value == Value::Null {
         let problem = Problem::new(entry.span, format!("missing value for `{}`", entry.key));
         problems.push(problem.expected("add a value, or remove it"));

@@ -23,12 +23,12 @@ pub enum Value {
     /// A list of values.
     List(Vec<Node>),
     /// Values by name, in the order of the text.
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
 }
 
 /// An entry of a map.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The name.
     pub key: String,
     /// The location of the name.
@@ -47,7 +47,7 @@ pub struct Span {
 }
 
 impl Value {
-    /// The type's name, for error messages.
+    /// Returns the type's name, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",

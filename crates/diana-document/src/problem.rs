@@ -65,12 +65,12 @@ impl Problem {
         self
     }
 
-    /// The location.
+    /// Returns the location.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The problem's text.
+    /// Returns the problem's text.
     pub fn what(&self) -> &str {
         &self.what
     }

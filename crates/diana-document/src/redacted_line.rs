@@ -81,8 +81,8 @@ fn value(line: &str, start: usize, end: usize) -> Option<Range<usize>> {
     let length = match quote {
         // A quote inside the value is followed by more of the value.
         Some(quote) => characters()
-            .map(|(at, own)| (at + own.len_utf8(), own))
-            .find(|(end, own)| *own == quote && ends(&rest[*end..])),
+            .map(|(at, character)| (at + character.len_utf8(), character))
+            .find(|(end, character)| *character == quote && ends(&rest[*end..])),
         None if line[..start].contains('{') => characters().find(|(end, _)| ends(&rest[*end..])),
         None => None,
     };

@@ -35,7 +35,7 @@ pub struct UpstreamReload(Arc<ReloadState>);
 struct ReloadState {
     registry: Arc<UpstreamRegistry>,
     checker: Checker,
-    /// Not kept alive: their connections to upstreams end with them.
+    /// The workers, not kept alive: their connections to upstreams end with them.
     workers: Mutex<Vec<Weak<GatewayWorker>>>,
 }
 
@@ -47,11 +47,11 @@ pub struct RunningGateway {
     upstream_reload: UpstreamReload,
 }
 
-/// Why a gateway can't start. Nothing is left running.
+/// The reason why a gateway can't start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Its server can't start.
+    /// The gateway's server can't start.
     #[error(transparent)]
     Server(#[from] diana_net::StartError),
     /// The CA certificates for upstreams are invalid.

@@ -30,7 +30,7 @@ pub(crate) fn add_host(head: &mut Parts, gateway: &GatewaySection) {
     }
 }
 
-/// Returns the protocol that a client wants to upgrade to.
+/// Returns the protocol of a requested upgrade.
 pub(crate) fn upgrade(head: &Parts) -> Option<HeaderValue> {
     if head.version != Version::HTTP_11 {
         return None;

@@ -21,7 +21,7 @@
 //! | [`response_body`], [`local_response`] | the response to the client, also those that the gateway creates itself |
 //! | [`section`] | the section `gateway` of the rule file |
 //!
-//! Connections of clients, HTTP/1 and HTTP/2 are in `diana-net`, which hands each request to [`serve`].
+//! Connections of clients, HTTP/1 and HTTP/2 are in `diana-net`, which passes each request to [`serve`].
 //!
 //! ```no_run
 //! use diana::EngineOptions;

@@ -27,13 +27,13 @@ struct Streaming {
     trailers: TrailerFilter,
     deadline: Deadline,
     timeout: Duration,
-    /// How many bytes have been received, and how many are allowed.
+    /// The number of bytes received, and of those allowed.
     received: u64,
     max: u64,
-    /// When the current wait started, and the total of the earlier waits, in milliseconds.
+    /// The start of the current wait, and the total of the earlier waits, in milliseconds.
     waiting_since: Option<u64>,
     waited: u64,
-    /// When the current wait started, by a clock with a finer resolution than [`Deadline`]'s 100 ms.
+    /// The start of the current wait, by a clock with a finer resolution than [`Deadline`]'s 100 ms.
     pending_since: Option<Timestamp>,
     progress: Arc<BodyProgress>,
 }
@@ -78,7 +78,7 @@ impl PacedUpload {
 
 impl Streaming {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
-        let now = self.deadline.all().now();
+        let now = self.deadline.deadlines().now();
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(frame) => {
                 if let Some(since) = self.waiting_since.take() {

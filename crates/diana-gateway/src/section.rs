@@ -78,7 +78,7 @@ pub struct GatewaySection {
     pub access_log: AccessLogFormat,
     /// The file of the access log; standard output if there is none.
     pub access_log_file: Option<PathBuf>,
-    /// How requests must be signed; `None` if they need no signature.
+    /// The signatures that requests must have; `None` if they need none.
     pub signature: Option<Signature>,
     /// The order of the filters, by their names; `limits` are Diana's own. Filters that are not named run last.
     pub filters: Vec<Box<str>>,
@@ -88,7 +88,7 @@ pub struct GatewaySection {
     pub timeouts: Timeouts,
     /// The bounds on what one client may send.
     pub bounds: ClientBounds,
-    /// Which spellings of methods are accepted.
+    /// The spellings of methods that are accepted.
     pub methods: Methods,
 }
 
@@ -105,7 +105,7 @@ pub enum AccessLogFormat {
     Json,
 }
 
-/// Which spellings of methods are accepted.
+/// The spellings of methods that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Methods {

@@ -61,7 +61,7 @@ pub(crate) struct RequestContext {
     record: RequestRecord,
 }
 
-/// Why a request is rejected before any rule.
+/// The reason why a request is rejected before any rule.
 struct Rejected {
     why: RejectedRequest,
     /// Whether the connection can be reused after the response.
@@ -158,7 +158,7 @@ impl RequestContext {
         self.worker.filter.acquire(&request.with_scheme(self.connection.info.request_scheme))
     }
 
-    /// Logs and records a decision. A rerouted request goes on.
+    /// Logs and records a decision. A rerouted request continues.
     fn decided(&mut self, decided: Result<Permit, diana::Denial>) -> Result<RequestPermit, Denial> {
         let Self { worker, head, client, record, .. } = self;
         diana_http::log(Verdict::of(&decided), head, Some(*client), SERVICE);
@@ -265,14 +265,14 @@ impl RequestContext {
     /// Returns the upstreams of a request: the one that a rule reroutes it to, or those of its route.
     fn upstreams(&self, permit: &RequestPermit) -> Result<Arc<Balancer>, HasRoutes> {
         if let Some(upstream) = permit.reroute_to() {
-            return Ok(Arc::new(self.worker.upstreams.only(upstream)));
+            return Ok(Arc::new(self.worker.upstreams.pinned_to(upstream)));
         }
         let routing = self.worker.routing.lock();
         let balancer = routing.balancer(&self.head, self.client).map(Arc::clone);
         balancer.ok_or(if routing.has_routes() { HasRoutes::Yes } else { HasRoutes::No })
     }
 
-    /// Takes the client's side of an upgrade that it asks for, and the protocol.
+    /// Takes the client's side of a requested upgrade, and the protocol.
     fn take_upgrade(&mut self) -> (Option<OnUpgrade>, Option<HeaderValue>) {
         // HTTP/1 requests with an `Upgrade` header have it.
         let client_upgrade = self.head.extensions.remove::<OnUpgrade>();

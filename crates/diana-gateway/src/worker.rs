@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The state with which one worker serves requests.
 pub(crate) struct GatewayWorker {
-    /// Its settings, metrics and clock.
+    /// The worker's settings, metrics and clock.
     pub(crate) state: Arc<WorkerState>,
     pub(crate) section: Arc<GatewaySection>,
     /// Diana's filter: the limits.
@@ -24,7 +24,7 @@ pub(crate) struct GatewayWorker {
     pub(crate) no_upstream: NoUpstream,
 }
 
-/// How requests are answered if no upstream is configured.
+/// The response to requests if no upstream is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoUpstream {
     /// The response only states that the request is allowed.

@@ -1,7 +1,7 @@
 //! The attributes of an HTTP request for rules.
 
 use crate::cookies::{Cookies, with_several_values};
-use crate::pairs::only;
+use crate::pairs::value_or_several;
 use crate::path::{forms, is_normal};
 use crate::query::Query;
 use crate::scheme::RequestScheme;
@@ -88,7 +88,7 @@ impl<'a> HttpAttributes<'a> {
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
         let values = self.headers.get_all(name).into_iter();
-        only(values.map(|value| String::from_utf8_lossy(value.as_bytes().trim_ascii())))
+        value_or_several(values.map(|value| String::from_utf8_lossy(value.as_bytes().trim_ascii())))
     }
 }
 

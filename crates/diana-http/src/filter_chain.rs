@@ -140,7 +140,7 @@ impl FilterChain {
             let known = std::iter::once(LIMITS).chain(self.names()).collect::<Vec<_>>();
             return Err(UnknownFilter { name: name.to_string(), expected: known.join(" or ") });
         }
-        let position = |name: &str| names.iter().position(|own| **own == *name).unwrap_or(names.len());
+        let position = |name: &str| names.iter().position(|listed| **listed == *name).unwrap_or(names.len());
         let mut links = self.links;
         links.sort_by_key(|link| position(link.name()));
         // Without a place of its own, Diana's filter is the first.

@@ -82,13 +82,13 @@ pub(crate) struct LayerState {
     sampler: Arc<LoadSampler>,
 }
 
-/// What happens to requests that a rule reroutes (`over: {reroute: ...}`).
+/// The handling of requests that a rule reroutes (`over: {reroute: ...}`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rerouting {
-    /// They are denied: a server has no other upstream.
+    /// Denies them: a server has no other upstream.
     #[default]
     Deny,
-    /// They reach the inner service, with the target in their extensions.
+    /// Passes them to the inner service, with the target in their extensions.
     Forward,
 }
 

@@ -19,14 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The constant parts of responses about a limit.
-pub(crate) struct Policy {
+pub(crate) struct CachedLimitResponse {
     version: u64,
     capacity: u64,
     /// The start of its `RateLimit` item: its name, up to the remaining permits.
     prefix: Box<str>,
-    /// Its last `RateLimit` value. Consecutive denials mostly have the same.
+    /// The limit's last `RateLimit` value. Consecutive denials mostly have the same.
     last: Option<(u64, Option<u64>, HeaderValue)>,
-    /// Its `RateLimit-Policy` item.
+    /// The limit's `RateLimit-Policy` item.
     pub(crate) header: HeaderValue,
     /// The last response of a denial by this limit alone.
     pub(crate) denial: Option<CachedDenial>,
@@ -40,11 +40,11 @@ pub(crate) struct Policy {
 const MAX_ENTRIES: usize = 4_096;
 
 thread_local! {
-    static CACHE: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<LimitIdHasher>>> = RefCell::default();
+    static CACHE: RefCell<HashMap<LimitId, CachedLimitResponse, BuildHasherDefault<LimitIdHasher>>> = RefCell::default();
 }
 
 /// Calls `act` with the cache entry of a limit.
-pub(crate) fn with<T>(asked: &CheckedLimit<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
+pub(crate) fn with<T>(asked: &CheckedLimit<'_>, act: impl FnOnce(&mut CachedLimitResponse) -> T) -> T {
     let (limit, capacity) = (asked.limit, asked.answer.status().limit);
     CACHE.with_borrow_mut(|cache| {
         if let Some(policy) = cache.get_mut(&limit.id())
@@ -55,14 +55,14 @@ pub(crate) fn with<T>(asked: &CheckedLimit<'_>, act: impl FnOnce(&mut Policy) ->
         if cache.len() >= MAX_ENTRIES {
             cache.clear();
         }
-        let mut policy = Policy::new(limit, capacity);
+        let mut policy = CachedLimitResponse::new(limit, capacity);
         let result = act(&mut policy);
         cache.insert(limit.id(), policy);
         result
     })
 }
 
-impl Policy {
+impl CachedLimitResponse {
     fn new(limit: &Limit, capacity: u64) -> Self {
         let name = string(limit.name());
         let lowest = |windows: &[Quota]| windows.iter().map(Quota::permits).min();
@@ -148,7 +148,7 @@ pub(crate) fn encode_custom(custom: &CustomResponse) -> (HeaderValue, Bytes) {
     (content_type, Bytes::copy_from_slice(custom.text.as_bytes()))
 }
 
-/// Returns the seconds in which the capacity is granted at most; `None` if permits do not come back with time.
+/// Returns the seconds in which the capacity is granted at most; `None` if time restores no permits.
 ///
 /// It is that of the rule. While Redis is unreachable, the reported capacity is the share of this instance: the rate is
 /// divided too, so the share has the same window.
@@ -162,7 +162,7 @@ fn window(limit: &Limit, restores: Restores<'_>) -> Option<u64> {
         Restores::AtRate(rate) => {
             Some(seconds(Duration::try_from_secs_f64(limit.capacity() as f64 / rate).ok()?.as_nanos()))
         }
-        // Of several windows, the one whose limit is reported.
+        // The time of the window whose limit is reported.
         Restores::InWindows(windows) => {
             windows.iter().min_by_key(|quota| quota.permits()).map(|quota| seconds(quota.period().as_nanos()))
         }

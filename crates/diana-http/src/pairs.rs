@@ -36,7 +36,7 @@ impl<'a> PairIndex<'a> {
         index
     }
 
-    /// Like [`value`].
+    /// Returns the value of a name, like [`value`].
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         if self.is_truncated {
             return Some(Cow::Borrowed(SEVERAL));
@@ -52,13 +52,13 @@ pub(crate) fn value<'a, V: FnOnce() -> Cow<'a, str>>(
     pairs: impl Iterator<Item = (Cow<'a, str>, V)>,
     name: &str,
 ) -> Option<Cow<'a, str>> {
-    only(pairs.filter_map(|(other, value)| {
+    value_or_several(pairs.filter_map(|(other, value)| {
         if other == name { Some(value()) } else { may_match(&other, name).then_some(Cow::Borrowed(SEVERAL)) }
     }))
 }
 
 /// Returns the value of one name; [`SEVERAL`] if it has different values.
-pub(crate) fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
+pub(crate) fn value_or_several<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
     let first = values.next()?;
     let is_one = first != SEVERAL && values.all(|value| value == first);
     Some(if is_one { first } else { Cow::Borrowed(SEVERAL) })

@@ -48,7 +48,7 @@ const ESCAPE: usize = "%2f".len();
 /// assert_eq!(normal_path("/a%2fb"), "/a%2Fb");
 /// ```
 pub fn normal_path(path: &str) -> Cow<'_, str> {
-    if is_normal(path) { Cow::Borrowed(path) } else { Interpretation::LITERAL.of(path) }
+    if is_normal(path) { Cow::Borrowed(path) } else { Interpretation::LITERAL.read(path) }
 }
 
 /// Returns the decoded form of a path: escaped separators are separators, and `;x` is removed wherever a service may
@@ -62,7 +62,7 @@ pub fn normal_path(path: &str) -> Cow<'_, str> {
 /// assert_eq!(decoded_path("/group%2Fproject"), "/group/project");
 /// ```
 pub fn decoded_path(path: &str) -> Cow<'_, str> {
-    if is_normal(path) { Cow::Borrowed(path) } else { Interpretation::DECODED.of(path) }
+    if is_normal(path) { Cow::Borrowed(path) } else { Interpretation::DECODED.read(path) }
 }
 
 /// Returns why a path is rejected with 400 before the rules are checked; `None` if it is valid. Services differ in how
@@ -92,7 +92,7 @@ pub fn malformed_path(path: &str, escaped_slash: SpellingPolicy) -> Option<&'sta
 fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> {
     // A long one need not be read: there is at least one form.
     let ambiguities = (path.len() <= MAX_FORM_BYTES).then(|| Ambiguities::of(path));
-    let Some(ambiguities) = ambiguities.filter(|found| found.form_bytes(path) <= MAX_FORM_BYTES) else {
+    let Some(ambiguities) = ambiguities.filter(|ambiguities| ambiguities.form_bytes(path) <= MAX_FORM_BYTES) else {
         return Some("the path has too many interpretations for its length");
     };
     if ambiguities.dots {
@@ -109,7 +109,7 @@ fn malformed(path: &str, escaped_slash: SpellingPolicy) -> Option<&'static str> 
 pub fn form_bytes(path: &str) -> usize {
     match is_normal(path) {
         true => 0,
-        // At least.
+        // A lower bound suffices.
         false if path.len() > MAX_FORM_BYTES => path.len(),
         false => Ambiguities::of(path).form_bytes(path),
     }
@@ -130,14 +130,14 @@ pub(crate) fn is_normal(path: &str) -> bool {
     path.starts_with('/')
 }
 
-/// How a byte of a path is treated by [`is_normal`].
+/// The treatment of a byte of a path by [`is_normal`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteClass {
     Plain,
     Slash,
-    /// After a slash it may be a segment `.` or `..`.
+    /// A dot, which may be a segment `.` or `..` after a slash.
     Dot,
-    /// It may be read differently by services.
+    /// Services may read this byte differently.
     Special,
 }
 
@@ -154,7 +154,7 @@ const BYTE_CLASSES: [ByteClass; 256] = {
     classes
 };
 
-/// How a service reads a path, where services differ. The steps are applied in this order.
+/// A service's reading of a path, where services differ. The steps are applied in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interpretation {
     /// `//x` at the start is a host, and is removed.
@@ -174,7 +174,7 @@ enum Cuts {
     Nothing,
     /// `;x`, up to the next unescaped `/`.
     Parameters,
-    /// Everything after it.
+    /// `;x` and everything after it.
     Rest,
 }
 
@@ -189,7 +189,7 @@ impl Interpretation {
 
     /// Returns the form of a path for this interpretation.
     #[cold]
-    fn of(self, path: &str) -> Cow<'_, str> {
+    fn read(self, path: &str) -> Cow<'_, str> {
         if path == "*" {
             // `OPTIONS *` refers to the server, and has no path.
             return Cow::Borrowed(path);
@@ -240,7 +240,7 @@ enum Skipped {
 /// A form that is being written, segment by segment.
 struct Form {
     text: Vec<u8>,
-    /// Where the last segment starts, with its slash.
+    /// The start of the last segment, with its slash.
     segment: usize,
 }
 
@@ -312,7 +312,7 @@ struct Ambiguities {
 
 impl Ambiguities {
     fn of(path: &str) -> Self {
-        let mut found = Self { host: without_host(path).len() < path.len(), ..Self::default() };
+        let mut ambiguities = Self { host: without_host(path).len() < path.len(), ..Self::default() };
         // Every segment of every form, except those that contain a separator, consists of these up to its parameters.
         let (mut dots, mut others, mut is_cut) = (0_usize, false, false);
         let (bytes, mut at) = (path.as_bytes(), 0);
@@ -324,27 +324,27 @@ impl Ambiguities {
             {
                 at += ESCAPE - 1;
                 byte = escaped;
-                found.escaped_slash |= byte == b'/';
-                found.escaped_semicolon |= byte == b';';
-                found.escaped_backslash |= byte == b'\\';
-                found.control |= byte.is_ascii_control();
+                ambiguities.escaped_slash |= byte == b'/';
+                ambiguities.escaped_semicolon |= byte == b';';
+                ambiguities.escaped_backslash |= byte == b'\\';
+                ambiguities.control |= byte.is_ascii_control();
             }
             match byte {
                 b'/' | b'\\' => {
-                    found.backslash |= first == b'\\';
-                    found.dots |= !others && matches!(dots, 1 | 2);
+                    ambiguities.backslash |= first == b'\\';
+                    ambiguities.dots |= !others && matches!(dots, 1 | 2);
                     (dots, others, is_cut) = (0, false, false);
                 }
                 b';' => {
-                    found.semicolon |= first == b';';
+                    ambiguities.semicolon |= first == b';';
                     is_cut = true;
                 }
                 b'.' => dots += usize::from(!is_cut),
                 _ => others |= !is_cut,
             }
         }
-        found.dots |= !others && matches!(dots, 1 | 2);
-        found
+        ambiguities.dots |= !others && matches!(dots, 1 | 2);
+        ambiguities
     }
 
     fn has_escaped_separators(self) -> bool {
@@ -384,19 +384,19 @@ impl Ambiguities {
 /// others for almost every path.
 #[cold]
 pub(crate) fn forms(path: &str) -> (Cow<'_, str>, Vec<String>) {
-    let decoded = Interpretation::DECODED.of(path);
+    let decoded = Interpretation::DECODED.read(path);
     let ambiguities = Ambiguities::of(path);
     if path == "*" || ambiguities.interpretations().nth(1).is_none() {
         return (decoded, Vec::new());
     }
     let literal = match ambiguities.has_escaped_separators() {
-        true => Interpretation::LITERAL.of(path).into_owned(),
+        true => Interpretation::LITERAL.read(path).into_owned(),
         false => decoded.clone().into_owned(),
     };
     let mut others = vec![literal];
     let is_new = |other: &Interpretation| ![Interpretation::DECODED, Interpretation::LITERAL].contains(other);
     for interpretation in ambiguities.interpretations().filter(is_new) {
-        let form = interpretation.of(path);
+        let form = interpretation.read(path);
         if form != decoded && others.iter().all(|other| **other != *form) {
             others.push(form.into_owned());
         }

@@ -20,7 +20,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How much of a path is logged.
+/// The length up to which a path is logged.
 const MAX_LOGGED_PATH: usize = 200;
 
 /// Decides about HTTP requests by the rules of an [`Engine`]. Cloning is cheap; clones share their state.
@@ -158,7 +158,7 @@ impl Filter {
         })
     }
 
-    /// Returns `true` if the rule file says who may call what.
+    /// Returns `true` if the rule file has permissions.
     #[inline]
     pub fn has_permissions(&self) -> bool {
         self.0.engine.with_rules(RuleSet::has_permissions)

@@ -70,15 +70,15 @@ fn x_fields(verdict: &Verdict) -> Option<[(HeaderName, HeaderValue); 3]> {
 fn ietf(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     // Usually there is one limit, and its policy is cached.
     match verdict.only_limit() {
-        Some(only) => {
-            Some(limit_response_cache::with(&only, |policy| (policy.header.clone(), policy.status(&only.answer))))
+        Some(limit) => {
+            Some(limit_response_cache::with(&limit, |policy| (policy.header.clone(), policy.status(&limit.answer))))
         }
-        None => several(verdict),
+        None => join_limits(verdict),
     }
 }
 
 /// Returns the headers for several limits; `None` if there are none.
-fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
+fn join_limits(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     let (mut policies, mut statuses) = (Vec::new(), Vec::new());
     verdict.checked_limits().take(MAX_LIMITS).for_each(|asked| {
         if policies.is_empty() {

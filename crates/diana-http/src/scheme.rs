@@ -10,7 +10,7 @@ use http::header::{HeaderMap, HeaderName};
 /// The header in which a proxy names the scheme of its client's request.
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// The scheme of a request, as far as its front end knows it: by default, not at all.
+/// The scheme of a request, as far as its front end knows it; by default it is unknown.
 ///
 /// ```
 /// use diana::rules::{Attribute, Attributes};
@@ -26,12 +26,12 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestScheme {
-    own: OwnScheme,
+    transport: TransportScheme,
     reads_forwarded: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum OwnScheme {
+enum TransportScheme {
     #[default]
     Unknown,
     Http,
@@ -42,12 +42,12 @@ enum OwnScheme {
 impl RequestScheme {
     /// Creates the scheme with this name; see [`normal_scheme`].
     pub fn of(name: &str) -> Self {
-        let own = match normal_scheme(name) {
-            HTTP => OwnScheme::Http,
-            HTTPS => OwnScheme::Https,
-            _ => OwnScheme::Several,
+        let transport = match normal_scheme(name) {
+            HTTP => TransportScheme::Http,
+            HTTPS => TransportScheme::Https,
+            _ => TransportScheme::Several,
         };
-        Self { own, reads_forwarded: false }
+        Self { transport, reads_forwarded: false }
     }
 
     /// Returns a scheme that is the one in `X-Forwarded-Proto` if the request has that header: for a request from a trusted
@@ -66,11 +66,11 @@ impl RequestScheme {
                 return Some(if is_repeated { SEVERAL } else { normal_scheme(value.to_str().unwrap_or_default()) });
             }
         }
-        match self.own {
-            OwnScheme::Unknown => None,
-            OwnScheme::Http => Some(HTTP),
-            OwnScheme::Https => Some(HTTPS),
-            OwnScheme::Several => Some(SEVERAL),
+        match self.transport {
+            TransportScheme::Unknown => None,
+            TransportScheme::Http => Some(HTTP),
+            TransportScheme::Https => Some(HTTPS),
+            TransportScheme::Several => Some(SEVERAL),
         }
     }
 }

@@ -65,7 +65,7 @@ pub struct SignatureFilter {
     clock: Option<Arc<dyn Clock>>,
 }
 
-/// Why a signature is invalid.
+/// The reason why a signature is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignatureError {
     Missing,

@@ -56,7 +56,7 @@ const SERVICES: &str = "the file has only rules; to serve with it, add `services
 pub struct Imported {
     /// The rule file, as YAML with comments.
     pub rules: String,
-    /// What could not be migrated, in the order of the files.
+    /// The parts that could not be migrated, in the order of the files.
     pub notes: Vec<Note>,
     /// The steps that remain before the rules can be used, one sentence each.
     pub hints: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Note {
     pub line: usize,
     /// The directive or field.
     pub directive: String,
-    /// What the importer did with it, and what to do.
+    /// The difference, and what to do.
     pub what: String,
     /// Whether the rules differ from the original configuration.
     pub kind: NoteKind,
@@ -84,7 +84,7 @@ pub struct Note {
 pub enum NoteKind {
     /// The rules have the same effect without it.
     Info,
-    /// It was not migrated, or only approximately. `--strict` fails on these.
+    /// The directive was not migrated, or only approximately. `--strict` fails on these.
     Difference,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct RuleFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
     pub(crate) name: String,
-    /// Its origins, one per line.
+    /// The rule's origins, one per line.
     pub(crate) origins: Vec<String>,
     /// The key; empty means that all requests are counted together.
     pub(crate) by: Vec<String>,
@@ -87,9 +87,9 @@ pub(crate) struct Rule {
 /// The entries of the descriptors that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DescriptorMatch {
-    /// These, and maybe others.
+    /// The descriptor has these entries, and maybe others.
     Has(Vec<EntryMatch>),
-    /// Exactly these, in this order.
+    /// The descriptor has exactly these entries, in this order.
     Exactly(Vec<EntryMatch>),
 }
 
@@ -177,15 +177,15 @@ pub(crate) enum Limit {
     },
 }
 
-/// Which requests a leaky bucket delays.
+/// The requests that a leaky bucket delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Delay {
-    /// Each request over the rate.
+    /// Delays each request over the rate.
     #[default]
     Each,
-    /// Only requests over this number.
+    /// Delays only requests over this number.
     Over(u64),
-    /// None.
+    /// Delays no request.
     Never,
 }
 
@@ -303,12 +303,12 @@ fn rejected(text: &str, starts: &[usize], registry: &Registry) -> BTreeMap<usize
     let document = Document::new("imported", text).with_format(Format::Yaml);
     let read = diana_rules::RuleFile::read_with(&document, registry, |_| None);
     let Err(problems) = read else { return BTreeMap::new() };
-    let found = problems.iter().filter_map(|problem| {
+    let rejections = problems.iter().filter_map(|problem| {
         let index = after(problem.span().start).checked_sub(1)?;
         Some((index, format!("rejected by `diana check`: {}", problem.what())))
     });
     // Of several problems of one rule, the first is reported.
-    found.collect::<Vec<_>>().into_iter().rev().collect()
+    rejections.collect::<Vec<_>>().into_iter().rev().collect()
 }
 
 impl Source {

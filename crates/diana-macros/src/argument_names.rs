@@ -38,9 +38,9 @@ impl Arguments {
 
 fn bound(pattern: &Pat, names: &mut Vec<String>) {
     match pattern {
-        Pat::Ident(own) => {
-            names.push(own.ident.to_string());
-            if let Some((_, inner)) = &own.subpat {
+        Pat::Ident(binding) => {
+            names.push(binding.ident.to_string());
+            if let Some((_, inner)) = &binding.subpat {
                 bound(inner, names);
             }
         }

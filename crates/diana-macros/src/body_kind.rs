@@ -3,19 +3,19 @@
 use quote::ToTokens;
 use syn::{Block, Expr, ExprAsync, ReturnType, Signature, Stmt, Type, TypeParamBound};
 
-/// How a function runs.
+/// The kind of a function's body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    /// On the caller's thread.
+    /// The function runs on the caller's thread.
     Blocking,
-    /// As an `async fn`.
+    /// The function is an `async fn`.
     Async,
-    /// As a future that it returns: the body is an `async` block, boxed or not. `async_trait` generates such functions.
+    /// The function returns a future: its body is an `async` block, boxed or not. `async_trait` generates such functions.
     Future,
 }
 
 /// Returns how a function runs, and the block that is its body.
-pub(crate) fn of<'a>(signature: &Signature, block: &'a mut Block) -> (BodyKind, &'a mut Block) {
+pub(crate) fn find_body<'a>(signature: &Signature, block: &'a mut Block) -> (BodyKind, &'a mut Block) {
     if signature.asyncness.is_some() {
         return (BodyKind::Async, block);
     }

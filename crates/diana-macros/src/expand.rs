@@ -43,7 +43,7 @@ pub(crate) fn without_rules(item: TokenStream) -> TokenStream {
 fn limited(kind: Kind, options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut function = function(kind, item)?;
     let options = Options::parse(kind, options)?;
-    let (body_kind, body) = body_kind::of(&function.sig, &mut function.block);
+    let (body_kind, body) = body_kind::find_body(&function.sig, &mut function.block);
     if body_kind == BodyKind::Blocking && body_kind::returns_a_future(&function.sig) {
         let problem = "the returned future is not created in this function, so it can't check the limit; write an \
                        `async fn`, or end with `async move { .. }` or `Box::pin(async move { .. })`";

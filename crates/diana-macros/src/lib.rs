@@ -25,7 +25,7 @@ mod value;
 use options::Kind;
 use proc_macro::TokenStream;
 
-/// A quota whose text the compiler checks: see the crate `diana`.
+/// Creates a quota whose text the compiler checks: see the crate `diana`.
 #[proc_macro]
 pub fn quota(text: TokenStream) -> TokenStream {
     quota::expand(text.into()).into()

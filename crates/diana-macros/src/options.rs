@@ -30,7 +30,7 @@ pub(crate) struct Options {
     pub(crate) root: Path,
 }
 
-/// What a call checks.
+/// The target of a call's check.
 pub(crate) enum Target {
     /// A limit in the attribute itself.
     Limit(Limit),

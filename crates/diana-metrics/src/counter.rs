@@ -1,4 +1,4 @@
-//! What a worker counts with, and the macro that declares what is counted.
+//! The counters of a worker, and the macro that declares them.
 //!
 //! Counting is one relaxed addition to the worker's own shard. The sums are computed when they are read.
 

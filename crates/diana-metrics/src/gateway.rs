@@ -19,7 +19,7 @@ counts! {
         request_seconds: [Histogram; Outcome::COUNT] => [Buckets; Outcome::COUNT],
         /// Durations of the decisions of the rules; delays imposed by the rules are not included.
         decision_seconds: Histogram => Buckets,
-        /// How long the rules made requests wait, in a queue or for a reserved time; only requests that waited.
+        /// The time that the rules made requests wait, in a queue or for a reserved time; only requests that waited.
         wait_seconds: Histogram => Buckets,
         /// Response times of the upstreams: from the request to the head of the response.
         upstream_seconds: Histogram => Buckets,

@@ -141,8 +141,8 @@ mod tests {
     use super::*;
 
     fn below(buckets: &Buckets, seconds: f64) -> u64 {
-        let found = buckets.cumulative().find(|(bound, _)| bound.is_some_and(|bound| (bound - seconds).abs() < 1e-12));
-        found.unwrap().1
+        let bucket = buckets.cumulative().find(|(bound, _)| bound.is_some_and(|bound| (bound - seconds).abs() < 1e-12));
+        bucket.unwrap().1
     }
 
     #[test]
@@ -175,8 +175,8 @@ mod tests {
         }
         histogram.add_to(&mut buckets);
         let is = |share: f64, from: f64, to: f64| {
-            let found = buckets.quantile(share).unwrap();
-            assert!(found > from && found <= to, "{share}: {found}");
+            let quantile = buckets.quantile(share).unwrap();
+            assert!(quantile > from && quantile <= to, "{share}: {quantile}");
         };
         is(0.5, 0.001, 0.0025);
         is(0.75, 0.001, 0.0025);

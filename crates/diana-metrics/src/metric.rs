@@ -1,4 +1,4 @@
-//! What a metric is called, what it means, and how it is read.
+//! A metric: its name, its meaning, and how it is read.
 //!
 //! Each subject has a list of its metrics: [`Totals::METRICS`](crate::Totals::METRICS),
 //! [`ServiceTotals::METRICS`](crate::ServiceTotals::METRICS) and [`UpstreamStatus::METRICS`](crate::UpstreamStatus::METRICS).
@@ -10,15 +10,15 @@ use crate::Buckets;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Metric<T> {
-    /// Its name in Prometheus.
+    /// The name in Prometheus.
     pub name: &'static str,
-    /// What it means.
+    /// The meaning.
     pub help: &'static str,
-    /// Its type in Prometheus.
+    /// The type in Prometheus.
     pub kind: Kind,
-    /// The label that tells its values of one subject apart, if it has several.
+    /// The label that distinguishes its values of one subject, if it has several.
     pub label: Option<&'static str>,
-    /// Its field in `/status`, if it has one.
+    /// The field in `/status`, if there is one.
     pub field: Option<&'static str>,
     /// Whether the dashboard and `diana status` show the field.
     pub is_shown: bool,
@@ -54,7 +54,7 @@ pub enum Reading {
 /// Values, each with the value of the label; it is empty without a label.
 pub type Readings = Vec<(&'static str, Reading)>;
 
-/// How a metric is read.
+/// The source of a metric's value.
 #[derive(Debug)]
 enum Read<T> {
     Number(fn(&T) -> u64),

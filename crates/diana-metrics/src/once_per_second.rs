@@ -1,4 +1,4 @@
-//! How often a warning is repeated.
+//! The repetition of warnings: at most once a second.
 
 use diana_core::{Limiter, Quota};
 

@@ -14,7 +14,7 @@ pub enum Outcome {
     Rerouted,
     /// No upstream responded: bad gateway, or gateway timeout.
     Failed,
-    /// It was malformed, too large, or not signed.
+    /// The request was malformed, too large, or not signed.
     Rejected,
     /// The gateway responded itself.
     Answered,

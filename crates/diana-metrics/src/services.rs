@@ -27,7 +27,7 @@ counts! {
         denied: Counter => u64,
         /// Requests that got an error: they were invalid, or the shared store was unreachable.
         failed: Counter => u64,
-        /// How long answers took: of each call or check, or of each batch of commands of the Redis protocol.
+        /// The durations of answers: of each call or check, or of each batch of commands of the Redis protocol.
         answer_seconds: Histogram => Buckets,
     }
 }

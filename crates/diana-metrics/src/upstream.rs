@@ -67,19 +67,19 @@ impl Drop for UpstreamConnection {
 /// The status of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamStatus {
-    /// Its address, as in the rule file.
+    /// The upstream's address, as in the rule file.
     pub address: String,
     /// The matches of the routes that use it; `/` for requests without a route, `reroute` if only rules name it.
     pub routes: Vec<String>,
-    /// Until when it gets no requests, after failures in a row; `None` if it is healthy.
+    /// The time until which it gets no requests, after failures in a row; `None` if it is healthy.
     pub ejected_until: Option<Timestamp>,
-    /// How often it was ejected.
+    /// The number of ejections.
     pub ejections: u64,
-    /// The result of its checks; `None` if it has none.
+    /// The result of its checks; `None` without checks.
     pub check: Option<CheckStatus>,
-    /// Its weight in the first of its routes.
+    /// The upstream's weight in the first of its routes.
     pub weight: u32,
-    /// Its requests, failures and connections.
+    /// The upstream's requests, failures and connections.
     pub totals: UpstreamTotals,
 }
 
@@ -88,11 +88,11 @@ pub struct UpstreamStatus {
 pub struct CheckStatus {
     /// Whether it gets requests, as far as its checks are concerned.
     pub passing: bool,
-    /// How many checks have passed.
+    /// The number of checks that passed.
     pub passed: u64,
-    /// How many checks have failed.
+    /// The number of checks that failed.
     pub failed: u64,
-    /// Why the last check failed; `None` if it passed.
+    /// The reason why the last check failed; `None` if it passed.
     pub error: Option<String>,
 }
 

@@ -20,7 +20,7 @@ mod entry;
 mod escape;
 mod writer;
 
-pub use entry::{Entry, LimitedBy, LogFormat};
+pub use entry::{LimitedBy, LogEntry, LogFormat};
 
 use crate::LogTime;
 use diana_metrics::DroppedLines;
@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
-use writer::{Buffer, Shared};
+use writer::{Buffer, SharedLog};
 
 /// The maximum number of bytes in one buffer.
 const MAX_BUFFER: usize = 1 << 20;
@@ -40,10 +40,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The access log. Each worker has a clone with its own buffer.
 ///
 /// ```
-/// use diana_net::access_log::{AccessLog, Entry, LogFormat};
+/// use diana_net::access_log::{AccessLog, LogEntry, LogFormat};
 ///
 /// let log = AccessLog::start(LogFormat::Text, std::io::sink())?;
-/// log.log(&Entry { method: "GET", target: "/search", status: 200, ..Entry::default() });
+/// log.log(&LogEntry { method: "GET", target: "/search", status: 200, ..LogEntry::default() });
 /// assert_eq!(log.drops().count(), 0);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -51,18 +51,18 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct AccessLog {
     format: LogFormat,
     buffer: Arc<Mutex<Buffer>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
 }
 
 impl AccessLog {
     /// Starts the thread that writes to `sink`.
     pub fn start(format: LogFormat, sink: impl Write + Send + 'static) -> io::Result<Self> {
-        let (shared, buffer) = Shared::start(Box::new(sink))?;
+        let (shared, buffer) = SharedLog::start(Box::new(sink))?;
         Ok(Self { format, buffer, shared })
     }
 
     /// Logs a request. Never waits: a line that does not fit is dropped, and counted.
-    pub fn log(&self, entry: &Entry<'_>) {
+    pub fn log(&self, entry: &LogEntry<'_>) {
         let mut buffer = self.buffer.lock();
         let before = buffer.bytes.len();
         if before >= MAX_BUFFER {

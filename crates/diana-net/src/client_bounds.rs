@@ -17,9 +17,9 @@ pub struct ClientBounds {
     pub body: Option<u64>,
     /// The maximum number of open connections.
     pub connections: usize,
-    /// How many further connections wait for one of these to be closed.
+    /// The maximum number of further connections that wait for one of these to be closed.
     pub accept_queue: usize,
-    /// How many connections of each listener and worker the system keeps until they are accepted.
+    /// The number of connections of each listener and worker that the system keeps until they are accepted.
     pub backlog: u16,
     /// The maximum number of concurrent streams on one HTTP/2 connection.
     pub streams: u32,

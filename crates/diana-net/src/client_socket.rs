@@ -24,7 +24,7 @@ pub struct ClientSocket(Arc<SharedSocket>);
 #[derive(Debug)]
 struct SharedSocket {
     stream: TcpStream,
-    /// How many bytes have been written. TLS accepts more bytes than the socket does.
+    /// The number of bytes written. TLS accepts more bytes than the socket does.
     written: AtomicU64,
 }
 
@@ -92,7 +92,7 @@ impl ClientSocket {
     ) -> Poll<io::Result<usize>> {
         loop {
             match write(&self.0.stream) {
-                // Only now: registering costs more than a look at the readiness.
+                // Registers only now: it costs more than a check of the readiness.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.0.stream.poll_write_ready(context))?;
                 }

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often the list is scanned.
+/// The interval of the scans of the list.
 const TICK: Duration = Duration::from_millis(100);
 /// The due time of a deadline that is not set.
 const NEVER: u64 = u64::MAX;
@@ -44,11 +44,11 @@ pub struct Deadlines {
     /// Milliseconds since the server started, as of the last scan.
     now: AtomicU64,
     stopping: AtomicBool,
-    list: Mutex<Slab<Arc<Entry>>>,
+    list: Mutex<Slab<Arc<DeadlineEntry>>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct DeadlineEntry {
     due: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -56,9 +56,9 @@ struct Entry {
 /// One deadline, which its owner sets and clears as it changes phases.
 #[derive(Debug)]
 pub struct Deadline {
-    entry: Arc<Entry>,
+    entry: Arc<DeadlineEntry>,
     index: usize,
-    all: Arc<Deadlines>,
+    deadlines: Arc<Deadlines>,
 }
 
 impl StartTime {
@@ -126,7 +126,7 @@ impl Deadlines {
         self.wake(|entry| entry.due.load(Ordering::Relaxed) <= now);
     }
 
-    fn wake(&self, is_due: impl Fn(&Entry) -> bool) {
+    fn wake(&self, is_due: impl Fn(&DeadlineEntry) -> bool) {
         let wakers: Vec<_> = {
             let list = self.list.lock();
             list.iter().filter(|(_, entry)| is_due(entry)).filter_map(|(_, entry)| entry.waker.lock().clone()).collect()
@@ -153,9 +153,9 @@ impl Deadlines {
 
     /// Adds a deadline that is not set.
     pub fn add(self: &Arc<Self>) -> Deadline {
-        let entry = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
+        let entry = Arc::new(DeadlineEntry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
         let index = self.list.lock().insert(Arc::clone(&entry));
-        Deadline { entry, index, all: Arc::clone(self) }
+        Deadline { entry, index, deadlines: Arc::clone(self) }
     }
 }
 
@@ -163,7 +163,7 @@ impl Deadline {
     /// Sets the deadline to `after` from now.
     pub fn set(&self, after: Duration) {
         let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NEVER);
-        self.entry.due.store(self.all.now().saturating_add(after), Ordering::Relaxed);
+        self.entry.due.store(self.deadlines.now().saturating_add(after), Ordering::Relaxed);
     }
 
     /// Clears the deadline.
@@ -178,7 +178,7 @@ impl Deadline {
 
     /// Returns `true` if the deadline has passed.
     pub fn is_due(&self) -> bool {
-        self.entry.due.load(Ordering::Relaxed) <= self.all.now()
+        self.entry.due.load(Ordering::Relaxed) <= self.deadlines.now()
     }
 
     /// Is ready when the deadline has passed. The task is also woken when the worker shuts down.
@@ -192,14 +192,14 @@ impl Deadline {
     }
 
     /// Returns the worker's deadlines.
-    pub fn all(&self) -> &Arc<Deadlines> {
-        &self.all
+    pub fn deadlines(&self) -> &Arc<Deadlines> {
+        &self.deadlines
     }
 }
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        let removed = self.all.list.lock().try_remove(self.index);
+        let removed = self.deadlines.list.lock().try_remove(self.index);
         drop(removed);
     }
 }

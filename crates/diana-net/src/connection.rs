@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Connection {
     /// The worker that serves it.
     pub worker: Arc<WorkerState>,
-    /// Its properties.
+    /// The connection's properties.
     pub info: ConnInfo,
     pub(crate) timeouts: ConnTimeouts,
     /// Counts the connection as open while any owner exists, including an upgraded connection.
@@ -55,18 +55,18 @@ pub struct ForwardedHeaders {
     pub forwarded_for: String,
     /// `for=...;proto=...`, for `Forwarded`.
     pub forwarded: String,
-    /// For `X-Forwarded-Proto`.
+    /// The scheme, for `X-Forwarded-Proto`.
     pub proto: String,
-    /// These three as HTTP/1 header lines, which almost every request of an untrusted client needs.
+    /// The three fields as HTTP/1 header lines, which almost every request of an untrusted client needs.
     pub lines: String,
 }
 
 /// Whether the peer's forwarding headers are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerTrust {
-    /// It is one of the trusted proxies.
+    /// The peer is one of the trusted proxies.
     Trusted,
-    /// It is a client.
+    /// The peer is a client.
     Untrusted,
 }
 
@@ -75,8 +75,8 @@ impl ConnInfo {
     pub fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
         let peer = peer.ip().to_canonical();
         let trust = if is_trusted_proxy(peer, trusted) { PeerTrust::Trusted } else { PeerTrust::Untrusted };
-        let own = RequestScheme::of(scheme.as_str());
-        let request_scheme = if trust == PeerTrust::Trusted { own.or_forwarded() } else { own };
+        let transport = RequestScheme::of(scheme.as_str());
+        let request_scheme = if trust == PeerTrust::Trusted { transport.or_forwarded() } else { transport };
         Self { peer, trust, scheme, request_scheme, forwarded: OnceLock::new() }
     }
 

@@ -1,4 +1,4 @@
-//! What an HTTP server does with its requests: a [`Handler`] answers each of them.
+//! The interface between an HTTP server and its application: a [`Handler`] answers each request.
 
 use crate::connection::{Admission, Connection};
 use crate::recorded_body::{LocalBody, RecordedBody};
@@ -31,7 +31,7 @@ pub trait Handler: Send + Sync + 'static {
         keep: impl FnOnce(&mut Parts),
     ) -> Answer<Self::Body>;
 
-    /// Is called every five seconds.
+    /// Does periodic work; the worker calls it every five seconds.
     fn upkeep(&self) {}
 }
 
@@ -40,7 +40,7 @@ pub trait Handler: Send + Sync + 'static {
 pub enum Answer<B> {
     /// The request is denied.
     Denied(DeniedRequest),
-    /// Another response that is ready.
+    /// A response from another source, which is ready.
     Ready(Response<RecordedBody<B>>),
     /// A response in progress.
     Later(Pin<Box<dyn Future<Output = Response<RecordedBody<B>>> + Send>>),
@@ -93,7 +93,7 @@ impl<B> std::fmt::Debug for Answer<B> {
     }
 }
 
-/// Serves a request, unless its connection waited in vain for another one to be closed.
+/// Serves a request, unless the wait of its connection for another one to be closed timed out.
 pub(crate) fn serve<H: Handler>(
     handler: &Arc<H>,
     connection: &Arc<Connection>,

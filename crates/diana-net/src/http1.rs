@@ -6,7 +6,7 @@
 //! share, and a response is written from another one, a denial from text that is cached.
 //!
 //! # What always holds (tests/it/gateway/ of diana-server; tests.rs compares with hyper)
-//! - Requests are answered one by one, in their order. Where the end of a request is in doubt, nothing after it is read.
+//! - Requests are answered one by one, in their order. Where the end of a request is ambiguous, nothing after it is read.
 //! - What hyper rejects is rejected, with the same status.
 //! - Heads, chunk lines, trailers and buffered frames are bounded, and a body is read only as fast as it is forwarded.
 //!
@@ -39,10 +39,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::oneshot;
 
-/// How many requests of one connection are served before others get their turn.
+/// The maximum number of requests of one connection that are served before other connections.
 const MAX_REQUESTS_PER_POLL: usize = 16;
 
-/// Why a connection ends early.
+/// The reason why a connection ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Http1Error {
     #[error(transparent)]
@@ -84,10 +84,10 @@ pub(crate) struct Http1<H: Handler> {
     /// Bytes that have been received but not consumed. Without memory while the connection is idle.
     input: BytesMut,
     head_reader: HeadReader,
-    state: State<H::Body>,
+    state: Exchange<H::Body>,
     /// The body of the current request, until all of it has been received.
     upload: Option<BodySender>,
-    /// How much of the body of an answered request is still discarded.
+    /// The number of bytes of an answered request that are still to be discarded.
     discard: Option<u64>,
     output: WriteBuffer,
     /// Whether no request is read after the current one.
@@ -99,7 +99,7 @@ pub(crate) struct Http1<H: Handler> {
     upgrade: Option<oneshot::Sender<Upgraded>>,
 }
 
-/// How the end of the client's stream is detected during a request.
+/// The way in which the end of the client's stream is detected during a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndDetection {
     /// The code that drives the connection detects it.
@@ -108,7 +108,7 @@ pub(crate) enum EndDetection {
     ByReading,
 }
 
-enum State<B> {
+enum Exchange<B> {
     /// A head comes next.
     Head,
     /// The response is awaited.
@@ -142,7 +142,7 @@ impl<H: Handler> Http1<H> {
             connection,
             input: BytesMut::new(),
             head_reader: HeadReader::default(),
-            state: State::Head,
+            state: Exchange::Head,
             upload: None,
             discard: None,
             output: WriteBuffer::default(),
@@ -157,8 +157,8 @@ impl<H: Handler> Http1<H> {
     pub(crate) fn graceful_shutdown(mut self: Pin<&mut Self>) {
         self.is_last = true;
         // A head that has begun to arrive is served.
-        if matches!(self.state, State::Head) && self.input.is_empty() {
-            self.state = State::Closing;
+        if matches!(self.state, Exchange::Head) && self.input.is_empty() {
+            self.state = Exchange::Closing;
         }
     }
 
@@ -166,7 +166,7 @@ impl<H: Handler> Http1<H> {
     pub(crate) fn finish(self) {
         // A connection that was given up may have a request for an upgrade, but no response to it.
         if let Some(upgrade) = self.upgrade
-            && matches!(self.state, State::Closing)
+            && matches!(self.state, Exchange::Closing)
             && self.output.is_empty()
         {
             let _ = upgrade.send(Rewind::new(self.input.freeze(), self.io));
@@ -175,24 +175,24 @@ impl<H: Handler> Http1<H> {
 
     fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         for _ in 0..MAX_REQUESTS_PER_POLL {
-            if matches!(self.state, State::Head) {
+            if matches!(self.state, Exchange::Head) {
                 match ready!(self.poll_head(context)) {
                     Ok(Some(head)) => self.begin(head, context)?,
-                    Ok(None) => self.state = State::Closing,
+                    Ok(None) => self.state = Exchange::Closing,
                     Err(Http1Error::Head(error)) => self.reject(error),
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
-            if matches!(self.state, State::Waiting(..)) {
+            if matches!(self.state, Exchange::Waiting(..)) {
                 ready!(self.poll_response(context))?;
             }
-            if matches!(self.state, State::Sending(..)) {
+            if matches!(self.state, Exchange::Sending(..)) {
                 ready!(self.poll_send(context))?;
             }
-            if matches!(self.state, State::Draining) {
+            if matches!(self.state, Exchange::Draining) {
                 ready!(self.poll_drain(context));
             }
-            if matches!(self.state, State::Closing) {
+            if matches!(self.state, Exchange::Closing) {
                 ready!(self.poll_write(context))?;
                 if self.upgrade.is_none() {
                     ready!(Pin::new(&mut self.io).poll_shutdown(context))?;
@@ -255,7 +255,7 @@ impl<H: Handler> Http1<H> {
             Answer::Denied(denied) => self.deny(denied, info, context),
             Answer::Ready(response) => self.respond(response, info, context),
             Answer::Later(response) => {
-                self.state = State::Waiting(response, info);
+                self.state = Exchange::Waiting(response, info);
                 Ok(())
             }
         }
@@ -267,7 +267,7 @@ impl<H: Handler> Http1<H> {
         self.input = BytesMut::new();
         let connection = Arc::clone(&self.connection);
         response_head::write_rejection(self.text(), error.status(), &connection.worker.deadlines);
-        self.state = State::Closing;
+        self.state = Exchange::Closing;
     }
 
     /// Returns the buffer for text, with memory that the connections of this thread share.
@@ -307,7 +307,7 @@ impl<H: Handler> Http1<H> {
         if is_written {
             self.is_last |= !keep_alive;
             self.upgrade = None;
-            self.state = State::Sending(None, info);
+            self.state = Exchange::Sending(None, info);
             return Ok(());
         }
         self.respond(denied.into_response().map(|body| body.map(H::Body::from)), info, context)
@@ -316,7 +316,7 @@ impl<H: Handler> Http1<H> {
     /// Waits for the response, and forwards the body of the request meanwhile.
     fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         loop {
-            let State::Waiting(response, info) = &mut self.state else { return Poll::Ready(Ok(())) };
+            let Exchange::Waiting(response, info) = &mut self.state else { return Poll::Ready(Ok(())) };
             let info = *info;
             if let Poll::Ready(response) = response.as_mut().poll(context) {
                 return Poll::Ready(self.respond(response, info, context));
@@ -329,7 +329,7 @@ impl<H: Handler> Http1<H> {
         }
     }
 
-    /// Ready with an error if the client has closed the connection. Bytes of a next request are kept.
+    /// Is ready with an error if the client has closed the connection. Bytes of a next request are kept.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         let is_read_needed = self.end_detection == EndDetection::ByReading
             && self.upload.is_none()
@@ -356,7 +356,7 @@ impl<H: Handler> Http1<H> {
         info: RequestInfo,
         context: &mut Context<'_>,
     ) -> Result<(), Http1Error> {
-        // If the rest of the request is not wanted, the response says that the connection ends.
+        // If the rest of the request is not read, the response has `Connection: close`.
         if self.upload.as_ref().is_some_and(|upload| upload.demand(context) == Demand::Stop) {
             self.poll_upload(context);
         }
@@ -377,14 +377,16 @@ impl<H: Handler> Http1<H> {
         {
             sending = None;
         }
-        self.state = State::Sending(sending.map(Box::new), info);
+        self.state = Exchange::Sending(sending.map(Box::new), info);
         Ok(())
     }
 
     /// Sends the body of a response, and the rest of the request to its receiver.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Http1Error>> {
         loop {
-            let Self { state: State::Sending(sending, info), output, .. } = self else { return Poll::Ready(Ok(())) };
+            let Self { state: Exchange::Sending(sending, info), output, .. } = self else {
+                return Poll::Ready(Ok(()));
+            };
             let filled = match sending.as_deref_mut() {
                 Some((body, framing)) => fill(body, framing, output, info, context)?,
                 None => Filled::Complete,
@@ -394,7 +396,7 @@ impl<H: Handler> Http1<H> {
             }
             ready!(self.poll_write(context))?;
             if filled == Filled::Complete {
-                self.state = State::Draining;
+                self.state = Exchange::Draining;
                 self.output.trim();
                 WRITE.set(std::mem::take(&mut self.output.text));
                 return Poll::Ready(Ok(()));
@@ -422,25 +424,25 @@ impl<H: Handler> Http1<H> {
                 self.connection.timeouts.drained();
             }
         }
-        self.state = if self.is_last || self.is_read_closed { State::Closing } else { State::Head };
+        self.state = if self.is_last || self.is_read_closed { Exchange::Closing } else { Exchange::Head };
         Poll::Ready(())
     }
 
-    /// Reads the body of the request as far as its receiver wants it.
+    /// Reads the body of the request as far as its receiver demands.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Advanced {
         loop {
             let Some(upload) = &mut self.upload else { return Advanced::No };
             match upload.demand(context) {
                 Demand::Nothing => return Advanced::No,
                 Demand::Frame => {
-                    if std::mem::take(&mut upload.expects_continue) && matches!(self.state, State::Waiting(..)) {
+                    if std::mem::take(&mut upload.expects_continue) && matches!(self.state, Exchange::Waiting(..)) {
                         self.text().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                     }
                 }
                 Demand::Discard(max) => {
                     self.discard.get_or_insert(max);
                 }
-                // Only what has already arrived is read.
+                // Only bytes that have already arrived are read.
                 Demand::Stop => {
                     self.discard.get_or_insert(0);
                 }
@@ -553,7 +555,7 @@ fn fill<B: Body<Data = Bytes> + Unpin>(
                 }
             }
             Some(Err(frame)) => {
-                // Without them, the end follows.
+                // Without trailers, the end follows.
                 if let Some(trailers) = frame.trailers_ref().filter(|_| info.accepts_trailers) {
                     framing.end_with(&mut output.text, trailers).map_err(aborted)?;
                     return Ok(Filled::Complete);

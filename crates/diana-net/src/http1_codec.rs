@@ -6,9 +6,9 @@ pub mod chunked;
 
 use crate::SHARED_READ;
 
-/// How much of a body is read at once, at least.
+/// The minimum number of bytes of a body that are read at once.
 pub const MIN_READ: usize = SHARED_READ;
-/// How much of a body is read at once, at most.
+/// The maximum number of bytes of a body that are read at once.
 pub const MAX_READ: usize = 64 << 10;
 
 /// Invalid HTTP/1, with the reason.

@@ -37,20 +37,20 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use stream::{SentHead, Stream, StreamEnd, remove_hop_by_hop};
 
-/// How many more requests a connection may reset than it lets finish. A browser that leaves a page resets all its
+/// The number of requests that a connection may reset beyond those that finish. A browser that leaves a page resets all its
 /// requests.
 const MAX_RESETS: u32 = 100;
 
 /// An HTTP/2 connection of a client.
 pub(crate) struct Http2<H> {
     handler: Arc<H>,
-    state: State,
+    state: ConnectionState,
     connection: Arc<Connection>,
     streams: Arc<Streams>,
     shutdown: ShutdownMode,
 }
 
-enum State {
+enum ConnectionState {
     Handshake(Handshake<ClientIo, SendChunk>),
     Serving(h2::server::Connection<ClientIo, SendChunk>),
 }
@@ -58,7 +58,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShutdownMode {
     No,
-    /// After the requests in flight.
+    /// The connection ends after the requests in flight.
     Graceful,
     /// The client has reset too many requests.
     Abrupt,
@@ -89,7 +89,7 @@ impl<H: Handler> Http2<H> {
             served: AtomicU32::new(0),
             waker: Mutex::default(),
         };
-        let state = State::Handshake(builder.handshake(io));
+        let state = ConnectionState::Handshake(builder.handshake(io));
         Self { handler, state, connection, streams: Arc::new(streams), shutdown: ShutdownMode::No }
     }
 
@@ -97,7 +97,7 @@ impl<H: Handler> Http2<H> {
     pub(crate) fn graceful_shutdown(mut self: Pin<&mut Self>) {
         if self.shutdown == ShutdownMode::No {
             self.shutdown = ShutdownMode::Graceful;
-            if let State::Serving(serving) = &mut self.state {
+            if let ConnectionState::Serving(serving) = &mut self.state {
                 serving.graceful_shutdown();
             }
         }
@@ -113,14 +113,14 @@ impl<H: Handler> Future for Http2<H> {
         let mut denied = Vec::new();
         loop {
             match state {
-                State::Handshake(handshake) => {
+                ConnectionState::Handshake(handshake) => {
                     let mut serving = ready!(Pin::new(handshake).poll(context))?;
                     if *shutdown == ShutdownMode::Graceful {
                         serving.graceful_shutdown();
                     }
-                    *state = State::Serving(serving);
+                    *state = ConnectionState::Serving(serving);
                 }
-                State::Serving(serving) => {
+                ConnectionState::Serving(serving) => {
                     if *shutdown != ShutdownMode::Abrupt && streams.poll_resets(context) {
                         tracing::debug!(
                             "closing an HTTP/2 connection of {}: it resets too many requests",

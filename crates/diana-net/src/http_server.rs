@@ -54,11 +54,11 @@ pub struct RunningHttpServer {
 #[derive(Clone, Debug)]
 pub struct CertificateWatch(Option<Arc<Certificates>>);
 
-/// Why an HTTP server can't start. Nothing is left running.
+/// The reason why an HTTP server can't start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It can't listen on an address.
+    /// The server can't listen on an address.
     #[error("cannot listen on {address}: {error}{}", listen_hint(error))]
     Listen {
         /// The address.

@@ -10,7 +10,7 @@
 //! | [`listen`] | sockets that several workers share, and accepting from them |
 //! | [`tls`] | certificates, chosen by SNI, reloaded when their files change, and checked before anything listens |
 //! | [`proxy_protocol`] | a load balancer's header about the client |
-//! | [`descriptors`] | how many file descriptors there are, and who may use the last ones |
+//! | [`descriptors`] | how many file descriptors there are, and which part may use the last ones |
 //! | [`http1_codec`], [`http2_codec`] | messages of HTTP/1 and HTTP/2, with clients and with upstreams |
 //! | [`coarse_timer`] | timeouts that cost almost nothing unless they expire |
 //! | [`access_log`] | a line for each request |

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// How long accepting pauses when the system can't provide connections, usually because it is out of file descriptors.
+/// The pause in accepting when the system can't provide connections, usually because it is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many connections are still accepted at shutdown: those that were in the kernel's backlog.
+/// The maximum number of connections that are still accepted at shutdown: those that were in the kernel's backlog.
 const MAX_LAST_ACCEPTED: usize = 4096;
 
 /// The default of `bounds.backlog`: how many connections the kernel keeps until they are accepted.

@@ -33,7 +33,7 @@ pub struct LogFile {
     access: FileAccess,
 }
 
-/// Who may read a file that is created. An existing file keeps its permissions.
+/// The read permissions of a file that is created. An existing file keeps its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileAccess {
     Group,
@@ -50,7 +50,7 @@ impl LogFile {
         Self::open_for(path.into(), FileAccess::Group)
     }
 
-    /// The same, but a file that is created is readable by its owner only.
+    /// Opens a file like [`open`](Self::open); one that is created is readable by its owner only.
     pub fn open_private(path: impl Into<PathBuf>) -> io::Result<Self> {
         Self::open_for(path.into(), FileAccess::Owner)
     }

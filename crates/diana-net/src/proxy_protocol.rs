@@ -19,7 +19,7 @@ pub enum Header {
     Partial,
     /// A complete header.
     Complete {
-        /// Its length in bytes.
+        /// The header's length in bytes.
         length: usize,
         /// The client's address, if the header has one; it has none if the load balancer connects for itself (a health
         /// check).

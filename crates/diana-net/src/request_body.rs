@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How many bytes of a body are discarded.
+/// The maximum number of bytes of a body that are discarded.
 const MAX_DISCARDED: u64 = 256 << 10;
 
 /// The body of a request, as read from its connection.
@@ -37,20 +37,20 @@ enum Source {
 pub enum ConnReuse {
     /// Another request may follow.
     KeepAlive,
-    /// It is closed.
+    /// The connection is closed.
     Close,
 }
 
-/// Why a body was aborted.
+/// The reason why a body was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyFault {
-    /// It exceeds `bounds.body`.
+    /// The body exceeds `bounds.body`.
     #[error("the request body is too long")]
     TooLong = 1,
-    /// It exceeds `timeouts.body`.
+    /// The body exceeds `timeouts.body`.
     #[error("the request body is too slow")]
     TooSlow = 2,
-    /// It is invalid, or the client has disconnected.
+    /// The body is invalid, or the client has disconnected.
     #[error("the request body was aborted")]
     Broken = 3,
 }
@@ -60,13 +60,13 @@ pub enum BodyFault {
 #[derive(Debug, Default)]
 pub struct BodyProgress {
     fault: AtomicU8,
-    /// Whether the client is waited for.
+    /// Whether the code waits for the client.
     is_waiting: AtomicBool,
-    /// How many frames were forwarded, including the end.
+    /// The number of frames that were forwarded, including the end.
     frames: AtomicU64,
-    /// How many bytes have been received.
+    /// The number of bytes received.
     received: AtomicU64,
-    /// How long the client was waited for, in nanoseconds.
+    /// The time of the waits for the client, in nanoseconds.
     waited: AtomicU64,
 }
 
@@ -194,9 +194,9 @@ impl BodyProgress {
 
     /// Returns `true` if the upstream can't be expected to respond yet: it got a frame since the last call, or the
     /// client is waited for, which has its own timeout.
-    pub fn is_advancing(&self, seen: &mut u64) -> bool {
+    pub fn is_advancing(&self, previous: &mut u64) -> bool {
         let frames = self.frames.load(Ordering::Relaxed);
-        let has_advanced = std::mem::replace(seen, frames) != frames;
+        let has_advanced = std::mem::replace(previous, frames) != frames;
         has_advanced || self.is_waiting.load(Ordering::Relaxed)
     }
 }

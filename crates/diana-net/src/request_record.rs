@@ -1,6 +1,6 @@
 //! Records one request from its head to the last byte of its response, for the metrics and the access log.
 
-use crate::access_log::{Entry, LimitedBy};
+use crate::access_log::{LimitedBy, LogEntry};
 use crate::connection::Connection;
 use crate::request_body::BodyProgress;
 use diana::{Clock, Retry, SystemClock, Timestamp};
@@ -18,9 +18,9 @@ use std::time::Duration;
 pub struct RequestRecord {
     connection: Arc<Connection>,
     start: Timestamp,
-    /// When the rules decided.
+    /// The time of the decision of the rules.
     decided: Timestamp,
-    /// How the request ends. [`Disconnected`](Outcome::Disconnected) until it is known.
+    /// The outcome of the request. [`Disconnected`](Outcome::Disconnected) until it is known.
     pub outcome: Outcome,
     /// Present only if there is an access log.
     log_fields: Option<Box<LogFields>>,
@@ -190,7 +190,7 @@ impl Drop for RequestRecord {
         // The host that rules match: the authority of an absolute URI, if there is one.
         let host = fields.uri.authority().map(|host| host.as_str().as_bytes());
         let shadow_rules = fields.shadow_rules.iter().map(LimitingRule::logged).collect::<Vec<_>>();
-        log.log(&Entry {
+        log.log(&LogEntry {
             at: self.start,
             client: Some(fields.client),
             method: fields.method.as_str(),

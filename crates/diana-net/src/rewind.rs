@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is read at once into the buffer that all connections of a thread share.
+/// The number of bytes read at once into the buffer that all connections of a thread share.
 pub const SHARED_READ: usize = 8 << 10;
 
 thread_local! {

@@ -141,8 +141,8 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
                 return Poll::Ready(Ok(()));
             }
             let is_late = timeouts.deadline().poll(context).is_ready();
-            // The connection has been polled once, so all buffered bytes have been seen.
-            if shutdown == Shutdown::No && (is_refused || timeouts.deadline().all().is_stopping()) {
+            // The connection has been polled once, so all buffered bytes have been read.
+            if shutdown == Shutdown::No && (is_refused || timeouts.deadline().deadlines().is_stopping()) {
                 if timeouts.is_serving() || timeouts.is_http2() {
                     shutdown = Shutdown::Closing;
                     stop(protocol.as_mut());

@@ -1,10 +1,10 @@
-//! What applies to every HTTP server of a file, and to the services beside it: the client's part of the section `gateway`.
+//! Settings of every HTTP server of a file, and of the services beside it: the client's part of the section `gateway`.
 
 use crate::{ClientBounds, Timeouts};
 use diana_http::head::HeadPolicy;
 use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 
-/// How clients are served, and which of their requests are rejected before any rule.
+/// The settings for clients: how to serve them, and which of their requests to reject before any rule.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerSettings {

@@ -10,24 +10,24 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// For a request's head, from the first byte of the connection or the request.
+    /// The timeout of a request's head, from the first byte of the connection or the request.
     pub header: Duration,
-    /// For a request's body: all waits for the client together, plus a second for each 512 bytes received. And for a client
-    /// that accepts no byte of its response.
+    /// The timeout of a request's body: all waits for the client together, plus a second for each 512 bytes received. It also
+    /// applies to a client that accepts no byte of its response.
     pub body: Duration,
-    /// For the next request on a connection.
+    /// The timeout of the wait for the next request on a connection.
     pub idle: Duration,
-    /// For another connection to be closed, when `bounds.connections` are open.
+    /// The timeout of the wait for another connection to be closed, when `bounds.connections` are open.
     pub accept: Duration,
-    /// For connecting to an upstream.
+    /// The timeout of connecting to an upstream.
     pub connect: Duration,
-    /// For the head of the upstream's response, after the request was sent, and for each pause in its body.
+    /// The timeout of the head of the upstream's response, after the request was sent, and of each pause in its body.
     pub response: Duration,
-    /// For the next byte of a tunnel (WebSocket, `CONNECT`), in either direction.
+    /// The timeout of the next byte of a tunnel (WebSocket, `CONNECT`), in either direction.
     pub tunnel: Duration,
-    /// From the stop signal until the listeners are closed: `/readyz` answers 503, and requests are still accepted.
+    /// The time from the stop signal until the listeners are closed: `/readyz` answers 503, and requests are still accepted.
     pub drain: Duration,
-    /// For requests in flight during shutdown, after `drain`.
+    /// The time for requests in flight during shutdown, after `drain`.
     pub stop: Duration,
 }
 

@@ -34,7 +34,7 @@ pub struct Certificates {
 #[derive(Debug)]
 struct CertResolver(ArcSwap<Vec<Arc<CertifiedKey>>>);
 
-/// Why certificates can't be used.
+/// The reason why certificates can't be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {reason}")]
 pub struct CertificateError {

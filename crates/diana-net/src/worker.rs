@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-/// How often a [`Handler`] does its upkeep, in milliseconds.
+/// The interval of a [`Handler`]'s upkeep, in milliseconds.
 const UPKEEP_INTERVAL: u64 = 5_000;
 
 /// A worker that has not been started.

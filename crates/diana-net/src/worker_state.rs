@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The state that a worker needs to serve connections.
 #[non_exhaustive]
 pub struct WorkerState {
-    /// How clients are served.
+    /// The settings for clients.
     pub settings: Arc<ServerSettings>,
     /// The timeouts of all that the worker waits for, and its clock.
     pub deadlines: Arc<Deadlines>,

@@ -22,7 +22,7 @@ use diana_core::{MinInterval, Properties, Quota, Restores, SlidingLog, Total};
 use diana_document::Problem;
 use diana_document::map_reader::{MapReader, all, empty, nearest};
 use diana_document::scalar;
-use diana_document::{Entry, Node, Span, Value};
+use diana_document::{MapEntry, Node, Span, Value};
 pub(crate) use override_inherit::LimitStyle;
 use std::time::Duration;
 
@@ -352,7 +352,7 @@ fn report_unknown(
 }
 
 /// Reports options that are set both in a limit and beside it.
-fn report_duplicates(entries: &[Entry], beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
+fn report_duplicates(entries: &[MapEntry], beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
     for (name, node) in beside.iter().filter(|(name, _)| entries.iter().any(|entry| entry.key == *name)) {
         let problem = Problem::new(node.span, format!("duplicate `{name}`: it is set in the limit and beside it"));
         problems.push(problem.expected("remove one of the two"));

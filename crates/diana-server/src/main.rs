@@ -6,7 +6,7 @@ mod command;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// After a burst of connections their memory is returned within seconds; that of the system's allocator stays in use.
+/// The allocator returns memory within seconds of a burst of connections; that of the system keeps it.
 #[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -32,7 +32,7 @@ use std::time::Duration;
 use tracing::Dispatch;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
-use writer::{Handle, Shared};
+use writer::{Handle, SharedLog};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -72,7 +72,7 @@ impl ProgramLog {
     /// Starts the thread that writes to `sink`.
     pub fn start(format: ProgramLogFormat, sink: impl Write + Send + 'static) -> io::Result<Self> {
         let repeats = Arc::new(Repeats::new().map_err(io::Error::other)?);
-        let handle = Arc::new(Shared::start(Box::new(sink), Arc::clone(&repeats))?);
+        let handle = Arc::new(SharedLog::start(Box::new(sink), Arc::clone(&repeats))?);
         Ok(Self { format, has_colours: false, repeats, handle })
     }
 

@@ -298,8 +298,8 @@ fn report_upstreams(gateway: &RunningGateway) -> ReportUpstreams {
 fn report_certificates(gateway: &RunningGateway, services: &RunningServices) -> ReportCertificates {
     let (gateway, services) = (gateway.certificates(), services.certificates());
     Arc::new(move || {
-        let own = gateway.status().into_iter().map(|certificate| ("gateway", certificate));
-        own.chain(services.status()).collect()
+        let gateway = gateway.status().into_iter().map(|certificate| ("gateway", certificate));
+        gateway.chain(services.status()).collect()
     })
 }
 

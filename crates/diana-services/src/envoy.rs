@@ -72,7 +72,7 @@ const MAX_STREAMS: u32 = 1_024;
 const RECEIVE_WINDOW: u32 = 128 << 10;
 /// The largest message for health and reflection: a name.
 const MAX_NAME: usize = 4 << 10;
-/// How often a silent connection is pinged, and how long it may take to respond.
+/// The interval of pings on a silent connection, and the timeout of its response.
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The first bytes of every client.
@@ -84,9 +84,9 @@ pub(crate) struct EnvoyService {
     state: Arc<EnvoyState>,
     /// Health and reflection.
     routes: Routes,
-    /// How long the first bytes of a connection may take.
+    /// The timeout of the first bytes of a connection.
     preface_timeout: Duration,
-    /// How long the message of a call may take.
+    /// The timeout of the message of a call.
     message_timeout: Duration,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct EnvoyOptions {
     pub(crate) memory: Arc<TotalMemory>,
 }
 
-/// What all calls on one thread use.
+/// The state that all calls on one thread use.
 struct EnvoyState {
     engine: Engine,
     filter: Filter,

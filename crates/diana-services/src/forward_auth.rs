@@ -95,7 +95,7 @@ impl Check {
             Ok(permit) => permit,
             Err(denial) => {
                 let denial = filter.denial(denial, &HttpAttributes::of_head(&self.head, Some(self.client)));
-                // Not that of the response: it is 200 for a gRPC call, and the proxy would forward the request.
+                // The response's status is 200 for a gRPC call, and the proxy would forward the request.
                 let status = self.status.unwrap_or(denial.status());
                 let mut response = denial.into_response();
                 *response.status_mut() = status;
@@ -104,7 +104,7 @@ impl Check {
         };
         let mut permit = filter.permit(permit);
         if let Err(mut forbidden) = filter.check_permission(&self.head, Some(self.client)) {
-            // It counts, as in the gateway.
+            // The request is counted, as in the gateway.
             permit.begin();
             *forbidden.status_mut() = self.status.unwrap_or(forbidden.status());
             return self.respond(forbidden, Outcome::Rejected);
@@ -145,21 +145,21 @@ fn bad(detail: &'static str) -> RejectedRequest {
 
 /// Replaces the head of the check by that of the request that it describes. On an error, it stays as it was.
 fn describe(head: &mut Parts) -> Result<(), RejectedRequest> {
-    // Each with whether it is repeated.
+    // Each value has a flag: whether it is repeated.
     let (mut uri, mut method, mut host) = ((None, false), (None, false), (None, false));
     // One pass over all headers: finding one by its name takes a hash of the name.
     for (name, value) in &head.headers {
-        let (found, is_repeated) = match name {
+        let (field, is_repeated) = match name {
             name if *name == URI => &mut uri,
             name if *name == METHOD => &mut method,
             name if *name == FORWARDED_HOST => &mut host,
             _ => continue,
         };
-        *is_repeated |= found.replace(value).is_some();
+        *is_repeated |= field.replace(value).is_some();
     }
-    let uri = only(uri, "the check has several `X-Forwarded-Uri`")?;
-    let method = only(method, "the check has several `X-Forwarded-Method`")?;
-    let host = only(host, "the check has several `X-Forwarded-Host`")?;
+    let uri = read_once(uri, "the check has several `X-Forwarded-Uri`")?;
+    let method = read_once(method, "the check has several `X-Forwarded-Method`")?;
+    let host = read_once(host, "the check has several `X-Forwarded-Host`")?;
     let uri = uri.ok_or(bad("the check has no `X-Forwarded-Uri`"))?;
     let has_method = method.is_some();
     let method = match method {
@@ -190,6 +190,6 @@ fn describe(head: &mut Parts) -> Result<(), RejectedRequest> {
 }
 
 /// Returns the value of a header unless it is repeated.
-fn only<T>((value, is_repeated): (Option<T>, bool), several: &'static str) -> Result<Option<T>, RejectedRequest> {
+fn read_once<T>((value, is_repeated): (Option<T>, bool), several: &'static str) -> Result<Option<T>, RejectedRequest> {
     if is_repeated { Err(bad(several)) } else { Ok(value) }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each service is an adapter: it turns a message into [attributes](diana_rules::Attributes), asks the engine, and writes
-//! the verdict as the protocol wants it.
+//! the verdict in the form of the protocol.
 //!
 //! | module | subject |
 //! |---|---|

@@ -33,13 +33,13 @@ use std::time::Duration;
 /// Receives each change of a key by a client, with the client's address.
 pub type ReportKeyChange = Arc<dyn Fn(Option<SocketAddr>, &KeyChange) + Send + Sync>;
 
-/// What the connections of one thread share: the password, the timeout and the counts.
+/// The state that the connections of one thread share: the password, the timeout and the counts.
 pub struct RespState {
     password: Option<Secret>,
     idle_timeout: Duration,
     metrics: ServiceMetrics,
     thread: usize,
-    /// Of clients that send HTTP.
+    /// Throttles the warning about clients that send HTTP.
     warnings: OncePerSecond,
     key_changes: Option<ReportKeyChange>,
     settings: Arc<ServerSettings>,
@@ -56,7 +56,7 @@ impl fmt::Debug for RespState {
 }
 
 impl Default for RespState {
-    /// Without a password; idle connections are closed after five minutes. All connections use at most 1 GiB.
+    /// Has no password; idle connections are closed after five minutes. All connections use at most 1 GiB.
     fn default() -> Self {
         let (metrics, settings) = (ServiceMetrics::new("resp", 1), Arc::<ServerSettings>::default());
         Self {

@@ -33,7 +33,7 @@ pub struct ServicesSection {
     pub memory: Option<usize>,
 }
 
-/// Where and how one service listens.
+/// The addresses of one service, its password and its TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceSettings {
@@ -52,20 +52,20 @@ const SERVICE: [&str; 3] = ["listen", "password", "tls"];
 const MAX_WORKERS: u64 = 1_024;
 
 impl ServicesSection {
-    /// The services that the file has, by name.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, &ServiceSettings)> {
-        let all = [("envoy", &self.envoy), ("resp", &self.resp), ("http", &self.http)];
-        all.into_iter().filter_map(|(name, settings)| Some((name, settings.as_ref()?)))
+    /// Returns the services that the file has, by name.
+    pub fn services(&self) -> impl Iterator<Item = (&'static str, &ServiceSettings)> {
+        let services = [("envoy", &self.envoy), ("resp", &self.resp), ("http", &self.http)];
+        services.into_iter().filter_map(|(name, settings)| Some((name, settings.as_ref()?)))
     }
 
     /// Describes the services, one on each line.
     pub fn describe(&self) -> Vec<String> {
-        let each = self.all().map(|(name, settings)| {
+        let lines = self.services().map(|(name, settings)| {
             let password = if settings.password.is_some() { ", with a password" } else { "" };
             let tls = if settings.tls.is_some() { " with TLS" } else { "" };
             format!("service `{name}` on {}{tls}{password}", and(&settings.listen))
         });
-        each.collect()
+        lines.collect()
     }
 }
 
@@ -164,16 +164,16 @@ impl Section for ServicesSection {
     }
 
     fn listens_on(&self) -> Vec<SocketAddr> {
-        self.all().flat_map(|(_, settings)| settings.listen.iter().copied()).collect()
+        self.services().flat_map(|(_, settings)| settings.listen.iter().copied()).collect()
     }
 
     fn warnings(&self) -> Vec<(String, String)> {
-        let open = self.all().filter_map(|(name, settings)| Some((name, settings.open_address()?)));
-        let each = open.map(|(name, address)| {
+        let open = self.services().filter_map(|(name, settings)| Some((name, settings.open_address()?)));
+        let warnings = open.map(|(name, address)| {
             let what = format!("every machine that reaches {address} can use the service `{name}`");
             let fix = if name == "resp" { "add `password` or `tls`" } else { "add `tls`" };
             (what, format!("{fix}, or listen on 127.0.0.1, or protect the address with a firewall"))
         });
-        each.collect()
+        warnings.collect()
     }
 }

@@ -24,7 +24,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use thread::{Service, ServiceConnections, ServiceKind, ServiceThread, Socket};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// Returns the counts of each service, with its name.
 pub type ReportServices = Arc<dyn Fn() -> Vec<(&'static str, ServiceTotals)> + Send + Sync>;
@@ -74,15 +74,15 @@ impl ServiceCertificates {
 
     /// Returns the active certificates, each with the name of its service.
     pub fn status(&self) -> Vec<(&'static str, CertificateStatus)> {
-        let own = self.certificates.iter().flat_map(|(service, certificates)| {
+        let services = self.certificates.iter().flat_map(|(service, certificates)| {
             certificates.status().into_iter().map(|certificate| (*service, certificate))
         });
         let http = self.http.iter().flat_map(CertificateWatch::status).map(|certificate| ("http", certificate));
-        own.chain(http).collect()
+        services.chain(http).collect()
     }
 }
 
-/// Why services can't start. Nothing is left running.
+/// The reason why services can't start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -197,7 +197,7 @@ impl Services {
         let settings = [(ServiceKind::Envoy, &self.section.envoy), (ServiceKind::Resp, &self.section.resp)];
         let mut sockets = (0..threads).map(|_| Vec::new()).collect::<Vec<_>>();
         let mut connections_of = Vec::new();
-        for (kind, settings) in settings.into_iter().filter_map(|(kind, own)| Some((kind, own.as_ref()?))) {
+        for (kind, settings) in settings.into_iter().filter_map(|(kind, service)| Some((kind, service.as_ref()?))) {
             let name = kind.name();
             let metrics = ServiceMetrics::new(name, threads);
             running.metrics.push(metrics.clone());
@@ -205,8 +205,7 @@ impl Services {
             connections_of.push(Arc::new(ServiceConnections {
                 kind,
                 metrics,
-                open: Arc::default(),
-                max_open: self.settings.bounds.connections,
+                free: Semaphore::new(self.settings.bounds.connections),
                 warnings: Arc::default(),
                 handshake_timeout: self.settings.timeouts.header,
             }));
@@ -289,11 +288,11 @@ impl RunningServices {
 
     /// Returns a function that returns the counts of each service.
     pub fn report(&self) -> ReportServices {
-        let (own, http) = (self.metrics.clone(), self.http.as_ref().map(|http| Arc::clone(http.metrics())));
+        let (services, http) = (self.metrics.clone(), self.http.as_ref().map(|http| Arc::clone(http.metrics())));
         Arc::new(move || {
-            let own = own.iter().map(|metrics| (metrics.name, metrics.totals()));
+            let services = services.iter().map(|metrics| (metrics.name, metrics.totals()));
             let http = http.iter().map(|metrics| ("http", ServiceTotals::from(&metrics.totals())));
-            own.chain(http).collect()
+            services.chain(http).collect()
         })
     }
 
@@ -303,7 +302,7 @@ impl RunningServices {
         ServiceCertificates { certificates: self.certificates.clone(), http }
     }
 
-    /// Shuts down gracefully: accepts no more connections, finishes what was asked, and returns when all connections are
+    /// Shuts down gracefully: accepts no more connections, finishes the requests in flight, and returns when all connections are
     /// closed or after `timeouts.stop` of the gateway.
     pub fn stop(mut self) {
         self.finish();

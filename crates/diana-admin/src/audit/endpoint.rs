@@ -18,7 +18,7 @@ struct Audit<'a> {
 }
 
 pub(crate) async fn audit(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
-    parameters.only(&["limit"])?;
+    parameters.reject_unknown(&["limit"])?;
     let limit = parameters.number("limit")?.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let entries = state.audit.entries.lock().iter().take(limit).cloned().collect::<Vec<_>>();
     let file = state.audit.file.as_ref();

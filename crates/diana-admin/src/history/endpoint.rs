@@ -20,19 +20,19 @@ const SECONDS: u64 = 300;
 const LATENCIES: [&str; 3] = ["request", "upstream", "decision"];
 
 pub(crate) async fn history(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
-    parameters.only(&KNOWN)?;
+    parameters.reject_unknown(&KNOWN)?;
     let seconds = parameters.number("seconds")?.unwrap_or(SECONDS);
     let step = parameters.number("step")?.unwrap_or(1);
     if !(1..=SPAN).contains(&seconds) || step == 0 || seconds % step != 0 {
         let detail = format!("invalid `seconds` or `step`: expected 1 to {SPAN} seconds, a multiple of `step`");
         return Err(Problem::bad(detail));
     }
-    let sums = match parameters.one("sums")? {
+    let sums = match parameters.optional("sums")? {
         None | Some("false") => false,
         Some("true") => true,
         Some(other) => return Err(Problem::bad(format!("invalid `sums` `{other}`: expected true or false"))),
     };
-    let rule = parameters.one("rule")?;
+    let rule = parameters.optional("rule")?;
     let (report, has_history) = state.history.report(rule, seconds, step, sums);
     match rule {
         Some(name) if !has_history && state.engine.rules().named(name).is_none() => {
@@ -88,15 +88,15 @@ impl Recorded {
         let sum = |outcomes: &Outcomes| {
             outcomes.series.each_ref().map(|series| {
                 let mut sum = 0;
-                series.each(span.clone(), |_, count| sum += u64::from(*count));
+                series.visit(span.clone(), |_, count| sum += u64::from(*count));
                 sum
             })
         };
-        let all = self.rules.iter().map(|(name, rule)| (&**name, sum(&rule.outcomes)));
-        let mut all = all.filter(|(_, sums)| sums.iter().any(|sum| *sum > 0)).collect::<Vec<_>>();
+        let rules = self.rules.iter().map(|(name, rule)| (&**name, sum(&rule.outcomes)));
+        let mut rules = rules.filter(|(_, sums)| sums.iter().any(|sum| *sum > 0)).collect::<Vec<_>>();
         let order = |sums: &Counts| (sums[1] + sums[3], sums[4], sums[2], sums[0]);
-        all.sort_by(|(a, sums), (b, others)| order(others).cmp(&order(sums)).then_with(|| a.cmp(b)));
-        all
+        rules.sort_by(|(a, sums), (b, others)| order(others).cmp(&order(sums)).then_with(|| a.cmp(b)));
+        rules
     }
 }
 
@@ -122,6 +122,6 @@ fn bins(series: &Series<u32>, span: &Range<u64>, step: u64) -> Vec<u64> {
 
 fn percentiles(latency: &Latency, span: &Range<u64>, step: u64) -> Value {
     let bins = latency.bins(span, step);
-    let of = |rank: f64| Value::from(bins.iter().map(|counts| percentile(counts, rank)).collect::<Vec<_>>());
-    Value::Object(PERCENTILES.iter().map(|(name, rank)| ((*name).to_owned(), of(*rank))).collect())
+    let at_rank = |rank: f64| Value::from(bins.iter().map(|counts| percentile(counts, rank)).collect::<Vec<_>>());
+    Value::Object(PERCENTILES.iter().map(|(name, rank)| ((*name).to_owned(), at_rank(*rank))).collect())
 }

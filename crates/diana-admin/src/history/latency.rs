@@ -44,7 +44,7 @@ impl Latency {
     pub(super) fn bins(&self, seconds: &Range<u64>, step: u64) -> Vec<[u64; Buckets::LEN]> {
         let number = usize::try_from((seconds.end - seconds.start) / step).unwrap_or_default();
         let mut bins = vec![[0; Buckets::LEN]; number];
-        self.series.each(seconds.clone(), |second, counts| {
+        self.series.visit(seconds.clone(), |second, counts| {
             let bin = usize::try_from((second - seconds.start) / step).ok().and_then(|bin| bins.get_mut(bin));
             let Some(bin) = bin else { return };
             for (sum, count) in bin.iter_mut().zip(counts) {
@@ -60,11 +60,11 @@ impl Latency {
 /// Durations are assumed to be spread evenly over their bucket. One over the last bound (30 s) counts as that.
 #[allow(clippy::cast_precision_loss, reason = "counts and bounds are far below 2^53, and an estimate is returned")]
 pub(super) fn percentile(counts: &[u64; Buckets::LEN], percentile: f64) -> Option<f64> {
-    let all = counts.iter().sum::<u64>();
-    if all == 0 {
+    let total = counts.iter().sum::<u64>();
+    if total == 0 {
         return None;
     }
-    let rank = (all as f64 * percentile).max(1.0);
+    let rank = (total as f64 * percentile).max(1.0);
     let (mut below, mut lower) = (0.0, 0.0);
     for (count, upper) in counts.iter().zip(Buckets::BOUNDS) {
         let (count, upper) = (*count as f64, upper as f64);

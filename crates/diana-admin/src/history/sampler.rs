@@ -30,7 +30,7 @@ pub struct Sampler {
     /// The counters at the last sample.
     rules: Arc<RuleSet>,
     counted: Vec<Counts>,
-    all: Gateway,
+    totals: Gateway,
 }
 
 /// The counters of the gateway and the services.
@@ -60,10 +60,10 @@ impl Sampler {
     ) -> Self {
         let rules = engine.rules();
         let counted = rules.rules().iter().map(counts).collect();
-        let all = Gateway::read(&metrics.totals(), &services);
+        let totals = Gateway::read(&metrics.totals(), &services);
         let next = second(&*clock);
         history.begin(next);
-        Self { history, engine, metrics, services, clock, next, rules, counted, all }
+        Self { history, engine, metrics, services, clock, next, rules, counted, totals }
     }
 
     /// Samples at each second of the clock, until it is dropped.
@@ -106,9 +106,9 @@ impl Sampler {
             sample.add(&rule.rule().name, counted, if restarted { Counts::default() } else { *before });
             *before = counted;
         }
-        let all = Gateway::read(&self.metrics.totals(), &self.services);
-        sample.gateway(&all, &self.all);
-        self.all = all;
+        let totals = Gateway::read(&self.metrics.totals(), &self.services);
+        sample.gateway(&totals, &self.totals);
+        self.totals = totals;
         self.history.record(&sample, &seconds);
     }
 }

@@ -21,7 +21,7 @@ const MAX_BLOCKS: usize = 61;
 /// A value for each second.
 #[derive(Debug)]
 pub(super) struct Series<T> {
-    /// At most [`MAX_BLOCKS`], the oldest first.
+    /// The blocks, at most [`MAX_BLOCKS`], the oldest first.
     blocks: VecDeque<Box<Block<T>>>,
 }
 
@@ -67,7 +67,7 @@ impl<T: Copy + Default> Series<T> {
     }
 
     /// Passes each stored value of these seconds to `take`, the oldest first.
-    pub(super) fn each(&self, seconds: Range<u64>, mut take: impl FnMut(u64, &T)) {
+    pub(super) fn visit(&self, seconds: Range<u64>, mut take: impl FnMut(u64, &T)) {
         for block in &self.blocks {
             for (second, value) in (block.minute * BLOCK..).zip(&block.values) {
                 if seconds.contains(&second) {
@@ -103,7 +103,7 @@ impl Series<u32> {
     /// Adds the counts of the seconds from `start` to bins of `step` seconds each.
     pub(super) fn add_to(&self, bins: &mut [u64], start: u64, step: u64) {
         let end = start.saturating_add(step.saturating_mul(bins.len() as u64));
-        self.each(start..end, |second, count| {
+        self.visit(start..end, |second, count| {
             if let Some(bin) = usize::try_from((second - start) / step).ok().and_then(|bin| bins.get_mut(bin)) {
                 *bin += u64::from(*count);
             }

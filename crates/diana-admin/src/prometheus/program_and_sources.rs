@@ -15,9 +15,9 @@ pub(super) fn program(text: &mut Text, state: &AdminState) {
     text.family("diana_build_info", Kind::Gauge, "The version of the program; always 1.");
     text.sample("diana_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     let started = seconds(state.metrics.started());
-    text.one("diana_start_time_seconds", Kind::Gauge, "When the program started, in Unix time.", started);
+    text.single("diana_start_time_seconds", Kind::Gauge, "When the program started, in Unix time.", started);
     let is_ready = u8::from(state.readiness.phase() == Phase::Ready);
-    text.one("diana_ready", Kind::Gauge, "Whether the program accepts requests.", is_ready);
+    text.single("diana_ready", Kind::Gauge, "Whether the program accepts requests.", is_ready);
 }
 
 /// Writes the status of the sources of the rules.
@@ -28,28 +28,28 @@ pub(super) fn source(text: &mut Text, status: &SourceStatus) {
     }
     if status.has_remote {
         let help = "Whether the config server answered the last request.";
-        text.one("diana_rules_remote_up", Kind::Gauge, help, u8::from(status.connected));
+        text.single("diana_rules_remote_up", Kind::Gauge, help, u8::from(status.connected));
     }
     let help = "Whether loading rules currently fails; the rules loaded before stay active.";
-    text.one("diana_rules_failing", Kind::Gauge, help, u8::from(!status.failing.is_empty()));
+    text.single("diana_rules_failing", Kind::Gauge, help, u8::from(!status.failing.is_empty()));
     let help = "When rules were last loaded, in Unix time.";
-    text.one("diana_rules_loaded_time_seconds", Kind::Gauge, help, seconds(status.since));
-    text.one("diana_rules_loads_total", Kind::Counter, "Successful loads of rules.", status.loads);
+    text.single("diana_rules_loaded_time_seconds", Kind::Gauge, help, seconds(status.since));
+    text.single("diana_rules_loads_total", Kind::Counter, "Successful loads of rules.", status.loads);
     let help = "Failed loads of rules: unreachable source, or invalid rules.";
-    text.one("diana_rules_errors_total", Kind::Counter, help, status.errors);
+    text.single("diana_rules_errors_total", Kind::Counter, help, status.errors);
 }
 
 /// Writes the status of the shared store.
 pub(super) fn store(text: &mut Text, link: &LinkStatus) {
     let is_up = u8::from(link.health == Health::Healthy);
-    text.one("diana_store_up", Kind::Gauge, "Whether the shared store responds.", is_up);
+    text.single("diana_store_up", Kind::Gauge, "Whether the shared store responds.", is_up);
     let help = "Instances that share the store.";
-    text.one("diana_store_instances", Kind::Gauge, help, link.instances);
+    text.single("diana_store_instances", Kind::Gauge, help, link.instances);
     let help = "By how much the clocks of Redis and of this process changed beside each other.";
-    text.one("diana_store_clock_difference_seconds", Kind::Gauge, help, link.clock_difference.as_secs_f64());
+    text.single("diana_store_clock_difference_seconds", Kind::Gauge, help, link.clock_difference.as_secs_f64());
     let help = "Commands sent to the store for requests.";
-    text.one("diana_store_commands_total", Kind::Counter, help, link.commands);
-    text.one("diana_store_waits_total", Kind::Counter, "Requests that waited for the store.", link.waits);
+    text.single("diana_store_commands_total", Kind::Counter, help, link.commands);
+    text.single("diana_store_waits_total", Kind::Counter, "Requests that waited for the store.", link.waits);
     text.family("diana_store_saved_total", Kind::Counter, "Requests decided without their own round trip, by cause.");
     let saved = [
         ("deny_cache", link.saved_by_deny_cache),
@@ -59,18 +59,18 @@ pub(super) fn store(text: &mut Text, link: &LinkStatus) {
     for (by, count) in saved {
         text.sample("diana_store_saved_total", &[("by", by)], count);
     }
-    text.one("diana_store_leased", Kind::Gauge, "Permits leased by this instance.", link.leased);
+    text.single("diana_store_leased", Kind::Gauge, "Permits leased by this instance.", link.leased);
     let help = "Limits whose newer configuration was adopted from another instance.";
-    text.one("diana_store_adopted_limits", Kind::Gauge, help, link.adopted);
+    text.single("diana_store_adopted_limits", Kind::Gauge, help, link.adopted);
 }
 
 /// Writes when the counts of this process were last saved.
 pub(super) fn snapshot(text: &mut Text, status: &SnapshotStatus) {
     let help = "When the counts of this process were last saved, in Unix time.";
-    text.one("diana_snapshot_saved_time_seconds", Kind::Gauge, help, seconds(status.saved));
-    text.one("diana_snapshot_keys", Kind::Gauge, "Keys in the last snapshot.", status.keys);
+    text.single("diana_snapshot_saved_time_seconds", Kind::Gauge, help, seconds(status.saved));
+    text.single("diana_snapshot_keys", Kind::Gauge, "Keys in the last snapshot.", status.keys);
     let help = "Snapshots that could not be written.";
-    text.one("diana_snapshot_errors_total", Kind::Counter, help, status.errors);
+    text.single("diana_snapshot_errors_total", Kind::Counter, help, status.errors);
 }
 
 /// Writes which parts are degraded, and since when.

@@ -14,13 +14,13 @@ use std::time::Duration;
 /// The maximum number of rules with samples of their own.
 const MAX_RULES: usize = 1_000;
 
-/// What is exported of a rule.
+/// The exported values of a rule.
 struct RuleSample {
     name: String,
     counts: RuleCounts,
     /// The share of its heaviest key of its denials in the last minute.
     top_key_share: f64,
-    /// Its keys in this process; `None` if the shared store counts it.
+    /// The rule's keys in this process; `None` if the shared store counts it.
     usage: Option<KeyUsage>,
 }
 
@@ -54,7 +54,7 @@ const METRICS: &[Metric] = &[
 /// Writes the samples of all rules.
 pub(super) fn rules(text: &mut Text, engine: &Engine) {
     let rules = engine.rules();
-    text.one("diana_rules", Kind::Gauge, "Active rules.", rules.rules().len());
+    text.single("diana_rules", Kind::Gauge, "Active rules.", rules.rules().len());
     let (usage, now) = (engine.local().usage(), engine.now());
     let has_shared = engine.shared::<RedisStore>().is_some();
     let sample = |rule: &CompiledRule| {
@@ -94,8 +94,8 @@ pub(super) fn rules(text: &mut Text, engine: &Engine) {
         }
     }
     let (keys, bytes) = usage.values().fold((0, 0), |(keys, bytes), of| (keys + of.keys, bytes + of.bytes));
-    text.one("diana_keys", Kind::Gauge, "Keys counted in this process.", keys);
-    text.one("diana_keys_bytes", Kind::Gauge, "Memory of the keys of this process in bytes.", bytes);
+    text.single("diana_keys", Kind::Gauge, "Keys counted in this process.", keys);
+    text.single("diana_keys_bytes", Kind::Gauge, "Memory of the keys of this process in bytes.", bytes);
 }
 
 /// Returns the share of the heaviest key of a rule's denials in the last minute; 0 without denials.

@@ -37,7 +37,7 @@ impl Text {
     }
 
     /// Writes a family with one sample.
-    pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+    pub(super) fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -99,10 +99,10 @@ pub(super) fn labelled<'a, T>(
     let is_too_many = subjects.len() > max;
     // While there are others, no subject may have their label as its name.
     let is_other = |(index, subject): &(usize, &'a T)| is_too_many && (*index >= max || name(subject) == OTHERS);
-    let (others, own): (Vec<_>, Vec<_>) = subjects.iter().enumerate().partition(is_other);
-    let own = own.into_iter().map(|(_, subject)| (name(subject), vec![subject]));
+    let (others, named): (Vec<_>, Vec<_>) = subjects.iter().enumerate().partition(is_other);
+    let named = named.into_iter().map(|(_, subject)| (name(subject), vec![subject]));
     let others = is_too_many.then(|| (OTHERS, others.into_iter().map(|(_, subject)| subject).collect()));
-    own.chain(others).collect()
+    named.chain(others).collect()
 }
 
 /// Escapes the value of a label.

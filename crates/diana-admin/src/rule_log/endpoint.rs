@@ -23,10 +23,10 @@ struct OneRule {
 /// A rule as it is written.
 #[derive(Debug, Default, Serialize)]
 struct WrittenRule {
-    /// Its text, without the values of variables.
+    /// The rule's text, without the values of variables.
     yaml: Option<String>,
     source: Option<String>,
-    /// When it became active as it is.
+    /// The time at which it became active as it is.
     since: Option<String>,
 }
 
@@ -49,7 +49,7 @@ struct ReportedChange {
 }
 
 pub(crate) async fn rule(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
-    parameters.only(&["name"])?;
+    parameters.reject_unknown(&["name"])?;
     let name = parameters.required("name")?;
     let active = state.engine.rules();
     let Some(rule) = active.named(name) else {
@@ -59,7 +59,7 @@ pub(crate) async fn rule(State(state): State<Arc<AdminState>>, parameters: Param
 }
 
 pub(crate) async fn changes(State(state): State<Arc<AdminState>>, parameters: Parameters) -> HandlerResult {
-    parameters.only(&[])?;
+    parameters.reject_unknown(&[])?;
     let changes = state.rule_log.state.lock().changes.iter().cloned().collect::<Vec<_>>();
     json(changes.into_iter().map(ReportedChange::from).collect::<Vec<_>>())
 }

@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::json;
 use std::fmt;
 
-/// What a token permits.
+/// The permissions of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Role {
-    /// Everything that changes nothing.
+    /// Permits everything that changes nothing.
     Read,
-    /// Also changes: reset, refund, charge and reload.
+    /// Permits changes, too: reset, refund, charge and reload.
     Operate,
 }
 
@@ -21,11 +21,11 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminToken {
-    /// Who has it; audit logs show this name.
+    /// The name of its owner, for audit logs.
     pub name: String,
     /// The token itself.
     pub token: Secret,
-    /// What it permits.
+    /// The permissions.
     pub role: Role,
 }
 
@@ -40,7 +40,7 @@ impl Role {
     const WORDS: [&str; 2] = ["read", "operate"];
     const ALL: [Self; 2] = [Self::Read, Self::Operate];
 
-    /// The role as the file writes it.
+    /// Returns the role as the file writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => Self::WORDS[0],
@@ -64,8 +64,8 @@ impl TokenChange {
     /// Compares tokens by name; `None` if nothing differs.
     pub(crate) fn between(before: &[AdminToken], after: &[AdminToken]) -> Option<Self> {
         let without = |tokens: &[AdminToken], others: &[AdminToken]| {
-            let own = tokens.iter().filter(|token| others.iter().all(|other| other.name != token.name));
-            own.map(ToString::to_string).collect::<Vec<_>>()
+            let tokens = tokens.iter().filter(|token| others.iter().all(|other| other.name != token.name));
+            tokens.map(ToString::to_string).collect::<Vec<_>>()
         };
         let differing = after.iter().filter(|token| before.iter().any(|old| old.name == token.name && old != *token));
         let changed = differing.map(ToString::to_string).collect();
@@ -75,7 +75,7 @@ impl TokenChange {
 }
 
 impl fmt::Display for AdminToken {
-    /// `alice (operate)`
+    /// Writes `alice (operate)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.role.name())
     }
@@ -87,7 +87,7 @@ impl AdminToken {
         Self { name: name.into(), token, role }
     }
 
-    /// The token of the field `token`, which permits everything.
+    /// Creates the token of the field `token`, which permits everything.
     pub(super) fn unnamed(token: Secret) -> Self {
         Self::new(UNNAMED, token, Role::Operate)
     }
@@ -109,8 +109,8 @@ impl AdminToken {
         for item in items {
             let Some((token, [name, secret])) = Self::parse(item, problems) else { continue };
             if known.iter().any(|other| other.name == token.name) {
-                let of = if unnamed.is_some() && token.name == UNNAMED { ": `token` has it" } else { "" };
-                let problem = Problem::new(name.span, format!("duplicate token name `{}`{of}", token.name));
+                let origin = if unnamed.is_some() && token.name == UNNAMED { ": `token` has it" } else { "" };
+                let problem = Problem::new(name.span, format!("duplicate token name `{}`{origin}", token.name));
                 problems.push(problem.expected("use another name"));
             }
             if let Some(other) = known.iter().find(|other| other.token == token.token) {

@@ -4,11 +4,11 @@ use diana::Retry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a call failed: it was not granted, or the client itself failed.
+/// The reason why a call failed: it was not granted, or the client itself failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientRateLimitError<E> {
-    /// It was not granted. Nothing was sent, and nothing was charged.
+    /// The call was not granted. Nothing was sent, and nothing was charged.
     #[error(transparent)]
     Overloaded(Overloaded),
     /// The client failed.
@@ -25,7 +25,7 @@ pub struct Overloaded {
     pub limit: Arc<str>,
     /// The call's maximum wait.
     pub max_wait: Duration,
-    /// When it would be granted.
+    /// The time at which it would be granted.
     pub retry: Retry,
 }
 

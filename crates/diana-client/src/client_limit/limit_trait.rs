@@ -9,12 +9,12 @@ use std::time::Duration;
 /// The future of a call's permit, or of the error why it is not granted.
 pub type PermitFuture<P> = Pin<Box<dyn Future<Output = Result<P, ClientLimitError>> + Send>>;
 
-/// Why a call is not granted.
+/// The reason why a call is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimitError {
     /// The limit, if it has its own name besides the layer's.
     pub limit: Option<Arc<str>>,
-    /// When it would be granted.
+    /// The time at which it would be granted.
     pub retry: Retry,
 }
 

@@ -48,7 +48,7 @@ where
         // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
-        ClientRateLimitFuture { state: State::Waiting { wait, call: Some((request, client)) } }
+        ClientRateLimitFuture { state: CallState::Waiting { wait, call: Some((request, client)) } }
     }
 }
 
@@ -56,13 +56,13 @@ pin_project! {
     /// A call that waits until it is granted, and then is made.
     pub struct ClientRateLimitFuture<R, P, C: Service<R>> {
         #[pin]
-        state: State<R, P, C>,
+        state: CallState<R, P, C>,
     }
 }
 
 pin_project! {
-    #[project = StateProj]
-    enum State<R, P, C: Service<R>> {
+    #[project = CallStateProj]
+    enum CallState<R, P, C: Service<R>> {
         Waiting { #[pin] wait: PermitWait<P>, call: Option<(R, C)> },
         Calling { #[pin] response: C::Future, permit: P },
     }
@@ -75,7 +75,7 @@ impl<R, P, C: Service<R>> Future for ClientRateLimitFuture<R, P, C> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Waiting { wait, call } => {
+                CallStateProj::Waiting { wait, call } => {
                     // Polled after completion.
                     if call.is_none() {
                         return Poll::Pending;
@@ -83,10 +83,10 @@ impl<R, P, C: Service<R>> Future for ClientRateLimitFuture<R, P, C> {
                     let acquired = ready!(wait.poll(context));
                     let Some((request, mut client)) = call.take() else { return Poll::Pending };
                     let permit = acquired.map_err(ClientRateLimitError::Overloaded)?;
-                    State::Calling { response: client.call(request), permit }
+                    CallState::Calling { response: client.call(request), permit }
                 }
                 // Its permit is released when the future is dropped, right after this.
-                StateProj::Calling { response, .. } => {
+                CallStateProj::Calling { response, .. } => {
                     return response.poll(context).map_err(ClientRateLimitError::Client);
                 }
             };

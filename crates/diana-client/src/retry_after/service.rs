@@ -48,7 +48,7 @@ where
         // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
-        RetryAfterFuture { wait, state: State::Waiting { call: Some((request, client)) } }
+        RetryAfterFuture { wait, state: CallState::Waiting { call: Some((request, client)) } }
     }
 }
 
@@ -57,13 +57,13 @@ pin_project! {
     pub struct RetryAfterFuture<R, L: ClientLimit<R>, C: Service<R>> {
         wait: PauseWait<R, L>,
         #[pin]
-        state: State<R, L::Permit, C>,
+        state: CallState<R, L::Permit, C>,
     }
 }
 
 pin_project! {
-    #[project = StateProj]
-    enum State<R, P, C: Service<R>> {
+    #[project = CallStateProj]
+    enum CallState<R, P, C: Service<R>> {
         Waiting { call: Option<(R, C)> },
         Calling { #[pin] response: C::Future, permit: Option<P> },
     }
@@ -81,16 +81,16 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Waiting { call } => {
+                CallStateProj::Waiting { call } => {
                     // Polled after completion.
                     let Some((request, _)) = call else { return Poll::Pending };
                     let acquired = ready!(this.wait.poll(request, context));
                     let Some((request, mut client)) = call.take() else { return Poll::Pending };
                     let permit = acquired.map_err(ClientRateLimitError::Overloaded)?;
-                    State::Calling { response: client.call(request), permit }
+                    CallState::Calling { response: client.call(request), permit }
                 }
                 // Its permit is released when the future is dropped, right after this.
-                StateProj::Calling { response, .. } => {
+                CallStateProj::Calling { response, .. } => {
                     let response = ready!(response.poll(context)).map_err(ClientRateLimitError::Client)?;
                     this.wait.observe(&response);
                     return Poll::Ready(Ok(response));

@@ -41,7 +41,7 @@ pub struct LocatedProblem {
     pub column: usize,
     /// The problem's text.
     pub message: String,
-    /// What was expected, or a suggested fix.
+    /// The expected value, or a suggested fix.
     pub help: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Problems {
         self.problems.iter()
     }
 
-    /// The number of problems.
+    /// Returns the number of problems.
     pub fn len(&self) -> usize {
         self.problems.len()
     }
@@ -97,13 +97,13 @@ impl Problems {
         })
     }
 
-    /// The first bytes of all lines.
+    /// Returns the first bytes of all lines.
     fn line_starts(&self) -> Vec<usize> {
         let newlines = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect()
     }
 
-    /// The column of a byte in the line that starts at `start`, 1-based.
+    /// Returns the column of a byte in the line that starts at `start`, 1-based.
     fn column(&self, start: usize, at: usize) -> usize {
         self.text.get(start..at.min(self.text.len())).unwrap_or_default().chars().count() + 1
     }

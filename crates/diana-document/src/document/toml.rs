@@ -1,6 +1,6 @@
 //! Parses TOML into the tree.
 
-use crate::node::{Entry, Node, Span, Value};
+use crate::node::{MapEntry, Node, Span, Value};
 use crate::problem::Problem;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
 fn map(text: &str, table: DeTable<'_>) -> Value {
     let mut entries = table
         .into_iter()
-        .map(|(key, value)| Entry { span: span(&key), key: key.into_inner().into_owned(), node: node(text, value) })
+        .map(|(key, value)| MapEntry { span: span(&key), key: key.into_inner().into_owned(), node: node(text, value) })
         .collect::<Vec<_>>();
     // A TOML table is sorted by name; users expect the order of the text.
     entries.sort_by_key(|entry| entry.span.start);

@@ -4,7 +4,7 @@
 //! grows with the text, but the number that aliases may add does not. serde-saphyr rejects duplicate keys in a map.
 //! Numbers are kept as they are written, since `007` may be an account.
 
-use crate::node::{Entry, Node, Span, Value};
+use crate::node::{MapEntry, Node, Span, Value};
 use crate::problem::Problem;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -62,7 +62,7 @@ impl Raw {
                 items.into_iter().map(|item| item.value.into_node(text, item.defined, item.referenced)).collect(),
             ),
             Self::Map(entries) => {
-                let entry = |(key, item): (Spanned<String>, Spanned<Self>)| Entry {
+                let entry = |(key, item): (Spanned<String>, Spanned<Self>)| MapEntry {
                     span: span(text, key.referenced),
                     key: key.value,
                     node: item.value.into_node(text, item.defined, item.referenced),

@@ -23,7 +23,7 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) head: &'a Parts,
     /// The client's connection.
     pub(crate) conn_info: &'a ConnInfo,
-    /// The protocol that the client wants to upgrade to.
+    /// The protocol of a requested upgrade.
     pub(crate) upgrade: Option<&'a HeaderValue>,
 }
 
@@ -47,7 +47,7 @@ impl HeaderSink for HeaderMap {
     }
 }
 
-/// How a client's header is handled.
+/// The treatment of a client's header.
 enum HeaderHandling {
     Forward,
     Remove,

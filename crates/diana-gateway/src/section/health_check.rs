@@ -8,7 +8,7 @@ use http::uri::{Authority, PathAndQuery};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How each upstream of a group is checked.
+/// The checks of each upstream of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HealthCheck {
@@ -18,11 +18,11 @@ pub struct HealthCheck {
     pub host: Option<String>,
     /// The time between the starts of two checks of one upstream.
     pub interval: Duration,
-    /// For the whole check: connecting, the TLS handshake, and the response.
+    /// The timeout of the whole check: connecting, the TLS handshake, and the response.
     pub timeout: Duration,
-    /// How many checks in a row must pass until a failing upstream gets requests again.
+    /// The number of checks in a row that must pass until a failing upstream gets requests again.
     pub healthy: u32,
-    /// How many checks in a row must fail until an upstream gets no more requests.
+    /// The number of checks in a row that must fail until an upstream gets no more requests.
     pub unhealthy: u32,
     /// The statuses that pass.
     pub status: Vec<RangeInclusive<u16>>,
@@ -35,7 +35,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_THRESHOLD: u64 = 100;
 /// The longest path.
 const MAX_PATH: usize = 2_048;
-/// What is expected of a status, for errors and the schema.
+/// The expected form of a status, for errors and the schema.
 const STATUS: &str = "expected a status such as 200, or a class such as 2xx";
 
 impl HealthCheck {

@@ -7,17 +7,17 @@ use diana_rules::{Problem, scalar};
 use http::StatusCode;
 use std::ops::RangeInclusive;
 
-/// Which failed requests are sent to another upstream, and how many.
+/// The failed requests to send to another upstream, and their maximum number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryPolicy {
     /// The failures after which a request is retried.
     pub on: Vec<RetryOn>,
-    /// How often one request is retried at most.
+    /// The maximum number of retries of one request.
     pub attempts: u32,
     /// The share of the requests in the last ten seconds that may be retries.
     pub budget: Percent,
-    /// How many retries a second are allowed in addition, on average over the ten seconds.
+    /// The number of retries a second that are allowed in addition, on average over the ten seconds.
     pub min_per_second: u32,
 }
 
@@ -25,7 +25,7 @@ pub struct RetryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryOn {
-    /// The upstream has not seen the request: no connection, or no free stream on one.
+    /// The upstream has not received the request: no connection, or no free stream on one.
     ConnectFailure,
     /// The connection broke before there was a response, or the response was invalid.
     Reset,

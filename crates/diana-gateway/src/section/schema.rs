@@ -9,7 +9,7 @@ use diana_rules::http_settings::{HttpSettings, SpellingPolicy};
 use diana_rules::schema::{flag, listen, object, one_or_more, place, reference, reference_with, requiring, word};
 use serde_json::{Value, json};
 
-/// `gateway`.
+/// Returns the schema of `gateway`.
 pub(super) fn gateway() -> Value {
     object("listeners and upstreams", &FIELDS, of_gateway)
 }
@@ -24,15 +24,15 @@ fn upstream(description: &str) -> Value {
             json!({"description": description, "allOf": [{"$ref": "#/$defs/count"}, {"maximum": maximum}]})
         }
     });
-    let one = json!({"anyOf": [{"$ref": "#/$defs/url"}, requiring(weighted, &["url"])]});
-    one_or_more(one, description, &examples)
+    let upstream = json!({"anyOf": [{"$ref": "#/$defs/url"}, requiring(weighted, &["url"])]});
+    one_or_more(upstream, description, &examples)
 }
 
 fn text() -> Value {
     json!({"$ref": "#/$defs/text"})
 }
 
-/// The fields beside `upstream` that belong to it.
+/// Returns the schema of a field beside `upstream` that belongs to it.
 fn of_group(name: &str) -> Value {
     match name {
         "balance" => word("how an upstream is chosen for a request; round_robin by default", &Balance::WORDS),

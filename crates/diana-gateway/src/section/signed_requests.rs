@@ -6,7 +6,7 @@ use diana_rules::scalar::positive_duration;
 use diana_rules::{Problem, Secret, scalar};
 use std::time::Duration;
 
-/// How requests must be signed.
+/// The signatures that requests must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signature {

@@ -21,11 +21,11 @@ use diana_rules::{Problem, scalar};
 pub struct UpstreamGroup {
     /// The upstreams with their weights. Empty if nothing is forwarded.
     pub endpoints: Vec<WeightedUpstream>,
-    /// How an upstream is chosen for a request.
+    /// The algorithm that chooses an upstream for a request.
     pub balance: Balance,
-    /// How the upstreams are checked; `None` if only failing requests eject them.
+    /// The checks of the upstreams; `None` if only failing requests eject them.
     pub health: Option<HealthCheck>,
-    /// Which failed requests are sent to another upstream; `None` for those of which nothing was sent.
+    /// The failed requests to send to another upstream; `None` for those of which nothing was sent.
     pub retries: Option<RetryPolicy>,
 }
 
@@ -35,18 +35,18 @@ pub struct UpstreamGroup {
 pub struct WeightedUpstream {
     /// The upstream.
     pub upstream: Upstream,
-    /// Its share, relative to the weights of the others.
+    /// The upstream's share, relative to the weights of the others.
     pub weight: u32,
 }
 
-/// How an upstream is chosen for a request.
+/// The algorithm that chooses an upstream for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Balance {
-    /// In turn, in proportion to the weights.
+    /// Chooses the upstreams in turn, in proportion to the weights.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests in flight, relative to its weight.
+    /// Chooses the one with the fewest requests in flight, relative to its weight.
     LeastRequests,
 }
 

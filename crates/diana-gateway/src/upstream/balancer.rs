@@ -42,7 +42,7 @@ pub(super) struct Member {
     pub(super) check: Option<Arc<ActiveHealth>>,
 }
 
-/// How an upstream is chosen.
+/// The algorithm that chooses an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Selection {
     /// Round robin with equal weights.
@@ -54,9 +54,9 @@ enum Selection {
 /// The state that an upstream must have at least to be chosen, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) enum Require {
-    /// It passes its checks and is not ejected.
+    /// The upstream passes its checks and is not ejected.
     Healthy,
-    /// It passes its checks.
+    /// The upstream passes its checks.
     Passing,
     Nothing,
 }
@@ -101,18 +101,18 @@ impl Balancer {
                 return Some(&member.endpoint);
             }
         }
-        self.other(now, &[], Require::Nothing)
+        self.next_except(now, &[], Require::Nothing)
     }
 
     /// Returns an upstream for a request that others have failed, which has at least the `required` state.
-    pub(super) fn other(&self, now: u64, failed: &[Arc<Endpoint>], required: Require) -> Option<&Arc<Endpoint>> {
+    pub(super) fn next_except(&self, now: u64, failed: &[Arc<Endpoint>], required: Require) -> Option<&Arc<Endpoint>> {
         let is_failed = |member: &Member| failed.iter().any(|endpoint| Arc::ptr_eq(endpoint, &member.endpoint));
         let states = [Require::Healthy, Require::Passing, Require::Nothing].into_iter();
         for state in states.filter(|state| *state <= required) {
             let is_candidate = |member: &Member| !is_failed(member) && member.has(state, now);
-            let all = self.members.iter().enumerate();
+            let members = self.members.iter().enumerate();
             let candidates: Candidates =
-                all.filter(|(_, member)| is_candidate(member)).map(|(index, _)| index).collect();
+                members.filter(|(_, member)| is_candidate(member)).map(|(index, _)| index).collect();
             if let Some(index) = self.choose(candidates) {
                 return Some(&self.members[index].endpoint);
             }

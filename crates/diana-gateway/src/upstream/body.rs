@@ -24,7 +24,7 @@ enum BodySource {
     Http2(Box<http2::ResponseStream>),
 }
 
-/// Why a body ends early.
+/// The reason why a body ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the upstream aborted the response: {0}")]

@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// How many idle connections a worker keeps, and for how long, in milliseconds.
+/// The maximum number of idle connections of a worker, and their maximum idle time, in milliseconds.
 const MAX_IDLE: usize = 4_096;
 const MAX_IDLE_TIME: u64 = 30_000;
 
@@ -21,7 +21,7 @@ pub(crate) struct Endpoint {
     pub(crate) upstream: Upstream,
     shared: Arc<SharedUpstream>,
     metrics: Arc<Shard>,
-    /// Its own counts in this worker.
+    /// The upstream's counts in this worker.
     pub(crate) counts: Arc<UpstreamShard>,
     /// The upstream's own name, for a request without a host.
     pub(super) authority: String,
@@ -184,7 +184,7 @@ impl Endpoint {
             }
             return;
         }
-        connection.last_used = connection.deadline().all().now();
+        connection.last_used = connection.deadline().deadlines().now();
         connection.deadline().clear();
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {

@@ -27,7 +27,7 @@ impl From<InvalidHttp> for WireError {
     }
 }
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
     /// The connection could not be opened.

@@ -15,9 +15,9 @@ use diana_metrics::CheckStatus;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// How many failures in a row eject an upstream.
+/// The number of failures in a row that ejects an upstream.
 const FAILURES: u32 = 3;
-/// How long an upstream is ejected at first, in milliseconds; and at most.
+/// The time of the first ejection of an upstream, in milliseconds; and the maximum.
 const EJECTION: u64 = 5_000;
 const MAX_EJECTION: u64 = 60_000;
 
@@ -27,9 +27,9 @@ const MAX_EJECTION: u64 = 60_000;
 pub(crate) struct Health {
     /// Failures in a row.
     failures: AtomicU32,
-    /// When the ejection ends, in milliseconds since the gateway started.
+    /// The end of the ejection, in milliseconds since the gateway started.
     ejected_until: AtomicU64,
-    /// How often it was ejected.
+    /// The number of ejections.
     ejections: AtomicU64,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct ActiveHealth {
     streak: AtomicU32,
     passed: AtomicU64,
     failed: AtomicU64,
-    /// Why the last check failed; `None` if it passed.
+    /// The reason why the last check failed; `None` if it passed.
     error: Mutex<Option<String>>,
 }
 

@@ -8,7 +8,7 @@
 //!
 //! # What always holds
 //! - Invalid HTTP/1 closes the connection, and never becomes the next request's response: a connection is not reused if
-//!   the end of a response is in doubt.
+//!   the end of a response is ambiguous.
 //! - Heads, trailers and chunk sizes are bounded; a body is read only as fast as the client reads it.
 
 mod decode;
@@ -36,7 +36,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::task::unconstrained;
 
-/// How much is read at once: of a head, and of a body with more to come. (For an HTTP/2 client, which may send a
+/// The number of bytes read at once: of a head, and of a body with more to come. (For an HTTP/2 client, which may send a
 /// hundred requests at once, its stream sets the read size.)
 const HEAD: usize = 4 << 10;
 const BODY: usize = 64 << 10;
@@ -51,23 +51,23 @@ pub(crate) struct Http1 {
     writer: RequestWriter,
     /// Decodes the rest of the response.
     decoder: BodyDecoder,
-    state: State,
+    state: ReuseState,
     /// Whether the last read returned `Pending`, so that the owner is woken when there is more to read.
     is_watched: bool,
     /// The deadline for the upstream's next bytes, and the timeout that it is set to each time.
     deadline: Deadline,
     timeout: Duration,
     /// The number of bytes written as of the last check.
-    seen: u64,
+    last_written: u64,
     /// The client's stream, if it uses HTTP/2.
     client: Option<StreamHandle>,
-    /// When the connection was last used, on the worker's clock.
+    /// The time of the connection's last use, on the worker's clock.
     pub(super) last_used: u64,
 }
 
 /// Whether a connection can be reused after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReuseState {
     Open,
     /// The connection ends after this response.
     Last,
@@ -89,11 +89,11 @@ impl Http1 {
             input: BytesMut::new(),
             writer: RequestWriter::default(),
             decoder: BodyDecoder::Nothing,
-            state: State::Open,
+            state: ReuseState::Open,
             is_watched: false,
             deadline,
             timeout: Duration::ZERO,
-            seen: 0,
+            last_written: 0,
             client: None,
             last_used: 0,
         }
@@ -102,7 +102,7 @@ impl Http1 {
     /// Returns `true` if the connection can take a request: it is open, and the upstream has sent nothing, nor closed
     /// it.
     pub(super) fn is_idle(&mut self, context: &mut Context<'_>) -> bool {
-        if self.state != State::Open || !self.input.is_empty() {
+        if self.state != ReuseState::Open || !self.input.is_empty() {
             return false;
         }
         self.input.reserve(1);
@@ -166,7 +166,7 @@ impl Http1 {
         match sent {
             Ok(head) => Sent::Response(self.begin_response(head)),
             Err(error) => {
-                self.state = State::Closed;
+                self.state = ReuseState::Closed;
                 let error = response_timeout.attribute(error);
                 if self.writer.is_untouched() {
                     Sent::Untouched(self.writer.take_body(), error)
@@ -179,14 +179,14 @@ impl Http1 {
 
     /// Closes the connection after the current response.
     fn close_after_response(&mut self) {
-        self.state = State::Last;
+        self.state = ReuseState::Last;
         self.writer.abort();
     }
 
     fn begin_response(&mut self, head: ResponseHead) -> Response<()> {
         self.decoder = head.decoder;
-        if head.is_last && self.state == State::Open {
-            self.state = State::Last;
+        if head.is_last && self.state == ReuseState::Open {
+            self.state = ReuseState::Last;
         }
         head.response
     }
@@ -249,7 +249,7 @@ impl Http1 {
                 Ok(()) => {}
                 Err(WireError::Closed) if self.decoder.ends_with_connection() => {
                     self.decoder = BodyDecoder::Nothing;
-                    self.state = State::Closed;
+                    self.state = ReuseState::Closed;
                     return Poll::Ready(None);
                 }
                 Err(error) => return Poll::Ready(Some(Err(self.fail(error)))),
@@ -258,7 +258,7 @@ impl Http1 {
     }
 
     fn fail(&mut self, error: WireError) -> WireError {
-        self.state = State::Closed;
+        self.state = ReuseState::Closed;
         error
     }
 
@@ -280,7 +280,7 @@ impl Http1 {
         }
         self.writer.trim();
         self.client = None;
-        self.state == State::Open && self.input.is_empty()
+        self.state == ReuseState::Open && self.input.is_empty()
     }
 
     /// Returns `true` if no byte of a response has been received.
@@ -296,7 +296,7 @@ impl Http1 {
         }
         ready!(self.deadline.poll(context));
         let written = self.writer.written();
-        let has_progress = std::mem::replace(&mut self.seen, written) != written;
+        let has_progress = std::mem::replace(&mut self.last_written, written) != written;
         if has_progress || (self.is_sending() && !self.writer.is_blocked()) {
             self.deadline.set(self.timeout);
             return Poll::Pending;

@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// How many interim responses an upstream may send.
+/// The maximum number of interim responses of an upstream.
 const MAX_INTERIM: usize = 16;
 
 /// The result of sending a request.

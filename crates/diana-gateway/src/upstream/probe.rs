@@ -19,14 +19,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The `User-Agent` of a check, by which upstreams can tell it from requests.
 const AGENT: &str = concat!("diana-health-check/", env!("CARGO_PKG_VERSION"));
-/// How much of a response's body is read.
+/// The size up to which a response's body is read.
 const MAX_BODY: usize = 64 << 10;
 /// The maximum size of the head of an HTTP/2 response.
 const MAX_HEAD: u32 = 64 << 10;
-/// How much is read at once.
+/// The number of bytes read at once.
 const CHUNK: usize = 4 << 10;
 
-/// Why a check failed.
+/// The reason why a check failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CheckError {
     #[error(transparent)]
@@ -58,7 +58,7 @@ impl From<h2::Error> for CheckError {
 /// Checks an upstream once.
 pub(super) async fn probe(connector: &Connector, upstream: &Upstream, check: &HealthCheck) -> Result<(), CheckError> {
     let probe = async {
-        // Not the counts of a worker: they are about requests.
+        // A worker's counts are only about requests.
         let counts = Arc::<UpstreamShard>::default();
         let (io, protocol) = connector.connect(upstream, &counts).await?;
         let authority = check.host.clone().unwrap_or_else(|| upstream.authority());

@@ -20,7 +20,7 @@ const DEFAULT_ROUTE: &str = "/";
 /// The route of an upstream that only rules name.
 const REROUTE: &str = "reroute";
 
-/// What all workers share of one upstream.
+/// The state of one upstream that all workers share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUpstream {
     pub(super) health: Health,
@@ -97,16 +97,16 @@ impl UpstreamRegistry {
         removed
     }
 
-    /// Returns the checks of all upstreams, and forgets those of earlier settings.
+    /// Returns the checks of all upstreams, and removes those of earlier settings.
     pub(crate) fn checks(&self) -> Vec<CheckTarget> {
         let section = self.section();
         let groups = section.upstream_groups().filter_map(|group| Some((group, group.health.as_ref()?)));
         let checked = groups.flat_map(|(group, check)| group.upstreams().map(move |upstream| (upstream, check)));
         let mut checked: Vec<_> = checked.collect();
-        let mut seen = HashSet::new();
-        checked.retain(|each| seen.insert(*each));
+        let mut active = HashSet::new();
+        checked.retain(|target| active.insert(*target));
         for (upstream, shared) in &*self.upstreams.lock() {
-            shared.checks.lock().retain(|(check, _)| seen.contains(&(upstream, check)));
+            shared.checks.lock().retain(|(check, _)| active.contains(&(upstream, check)));
         }
         let target = |(upstream, check): (&Upstream, &HealthCheck)| CheckTarget {
             upstream: upstream.clone(),

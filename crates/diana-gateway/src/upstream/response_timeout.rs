@@ -11,16 +11,16 @@ use std::time::Duration;
 /// The timeout for an upstream's response: it starts when the upstream has the whole request.
 pub(super) struct ResponseTimeout {
     body: Option<Arc<BodyProgress>>,
-    seen: u64,
+    last_frames: u64,
     timeout: Duration,
 }
 
 impl ResponseTimeout {
     pub(super) fn new(body: &PacedUpload, timeout: Duration) -> Self {
-        Self { body: body.progress(), seen: 0, timeout }
+        Self { body: body.progress(), last_frames: 0, timeout }
     }
 
-    /// Attributes a failure to the client or the upstream: an upstream that got an incomplete request is not at fault.
+    /// Attributes a failure to the client or the upstream: to the client if the upstream got an incomplete request.
     pub(super) fn attribute(&self, error: UpstreamError) -> UpstreamError {
         let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
         let is_by_client = match &error {
@@ -34,7 +34,7 @@ impl ResponseTimeout {
         if has_fault || is_by_client { UpstreamError::ByClient } else { error }
     }
 
-    /// Ready when the timeout has expired. Starts it if it is not running.
+    /// Is ready when the timeout has expired. Starts it if it is not running.
     pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
         if !deadline.is_set() {
             deadline.set(self.timeout);
@@ -42,7 +42,7 @@ impl ResponseTimeout {
         if deadline.poll(context).is_pending() {
             return Poll::Pending;
         }
-        if self.body.as_ref().is_some_and(|body| body.is_advancing(&mut self.seen)) {
+        if self.body.as_ref().is_some_and(|body| body.is_advancing(&mut self.last_frames)) {
             deadline.set(self.timeout);
             return Poll::Pending;
         }

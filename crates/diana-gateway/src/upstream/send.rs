@@ -5,7 +5,7 @@
 //! # Retries
 //! Without `retries`, a request of which nothing was sent is tried on each upstream once. With it, the policy decides:
 //! - only failures that it names, on an upstream that has not failed this request, and that is healthy;
-//! - if an upstream may have seen the request, only idempotent methods (RFC 9110, section 9.2.2) without a body;
+//! - if an upstream may have received the request, only idempotent methods (RFC 9110, section 9.2.2) without a body;
 //! - never after the client has got any part of a response, nor if the response has a `Retry-After`: the service then
 //!   says when to retry, and other upstreams are most likely as busy;
 //! - within the [budget](super::retry_budget).
@@ -29,9 +29,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How often a request is tried on one upstream that refuses its streams.
+/// The maximum number of attempts on one upstream that refuses the streams of a request.
 const MAX_TRIES: u32 = 3;
-/// How much of a discarded response is read, and for how long, so that its connection can be reused.
+/// The size up to which a discarded response is read, and the time, so that its connection can be reused.
 const MAX_DISCARDED: usize = 64 << 10;
 const MAX_DISCARD_TIME: Duration = Duration::from_secs(1);
 
@@ -41,9 +41,9 @@ pub(crate) struct UpstreamResponse {
     pub(crate) in_flight: InFlight,
 }
 
-/// The first attempt of a request, as far as it has come.
+/// The progress of the first attempt of a request.
 enum FirstAttempt {
-    /// To be sent over this connection, or another one.
+    /// The request is still to be sent, over this connection or another one.
     Unsent(Option<PooledConn>, PacedUpload),
     Responded(Response<UpstreamBody>),
     Failed(UpstreamError),
@@ -51,7 +51,7 @@ enum FirstAttempt {
 
 impl Upstreams {
     /// Returns a group of only the upstream that a rule names.
-    pub(crate) fn only(&self, upstream: &Upstream) -> Balancer {
+    pub(crate) fn pinned_to(&self, upstream: &Upstream) -> Balancer {
         Balancer::of_one(self.endpoint(upstream))
     }
 
@@ -171,7 +171,7 @@ impl Upstreams {
                 return None;
             }
             sending.failed.push(Arc::clone(endpoint));
-            return sending.balancer.other(now, &sending.failed, Require::Nothing);
+            return sending.balancer.next_except(now, &sending.failed, Require::Nothing);
         };
         let policy = retries.policy();
         let is_retried = match sent {
@@ -183,9 +183,9 @@ impl Upstreams {
             return None;
         }
         sending.failed.push(Arc::clone(endpoint));
-        // Without a healthy upstream, only what none has seen is worth another attempt.
+        // Without a healthy upstream, only a request that none has received is tried again.
         let required = if is_untouched { Require::Nothing } else { Require::Healthy };
-        let next = sending.balancer.other(now, &sending.failed, required)?;
+        let next = sending.balancer.next_except(now, &sending.failed, required)?;
         if !retries.try_retry(now) {
             endpoint.counts.retries_denied.increment();
             return None;
@@ -297,7 +297,7 @@ impl Upstreams {
     }
 }
 
-/// Why a request got no response.
+/// The reason why a request got no response.
 enum SendError {
     /// The upstream has not started to process it; its body can be sent to another one.
     Untouched(PacedUpload, UpstreamError),
@@ -344,7 +344,7 @@ struct Sending<'a> {
     reconnect: Reconnect,
     /// The upstreams that have failed it.
     failed: SmallVec<[Arc<Endpoint>; 2]>,
-    /// When it was sent to the current upstream.
+    /// The time at which it was sent to the current upstream.
     start: &'a mut Timestamp,
 }
 
@@ -359,7 +359,7 @@ impl Sending<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reconnect {
     Available,
-    /// It has been sent again.
+    /// The request has been sent again.
     Used,
 }
 

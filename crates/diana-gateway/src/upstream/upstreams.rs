@@ -33,9 +33,9 @@ pub(crate) struct Upstreams {
 /// The upstreams for each request, in one worker.
 pub(crate) struct Routing {
     section: Arc<GatewaySection>,
-    /// For requests that match no route.
+    /// The upstreams for requests that match no route.
     default: Option<Arc<Balancer>>,
-    /// In the order of the file.
+    /// The upstreams of each route, in the order of the file.
     routes: Vec<Arc<Balancer>>,
 }
 

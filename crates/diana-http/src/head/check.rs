@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 use http_body_util::Full;
 
-/// Which heads are rejected, beyond what HTTP forbids: as the section `gateway` of the rule file says.
+/// The heads to reject, beyond those that HTTP forbids: settings of the section `gateway` of the rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeadPolicy {
@@ -85,7 +85,7 @@ pub fn check(head: &Parts, policy: &HeadPolicy) -> Result<(), RejectedRequest> {
         return bad_request("the scheme is neither `http` nor `https`");
     }
     let host = find_header(&head.headers, &HOST);
-    // Only if some header is repeated, it may be one of these.
+    // One of these can be repeated only if some header is.
     if head.headers.len() > head.headers.keys_len() {
         let is_repeated = |name| head.headers.get_all(name).iter().nth(1).is_some();
         if is_repeated(HOST) {

@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode, Uri, Version};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What a client says about a request.
+/// A client's description of a request's head.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadDescription<'a> {
     /// The path, maybe with a query, or with a scheme and a host.
@@ -72,7 +72,7 @@ impl DescribedHead {
         Ok(Some(Self(Box::new(head))))
     }
 
-    /// The attributes of the request. The forms of the path are computed once, at their first use.
+    /// Returns the attributes of the request. The forms of the path are computed once, at their first use.
     pub fn attributes(&self) -> HttpAttributes<'_> {
         HttpAttributes::of_head(&self.0, None)
     }

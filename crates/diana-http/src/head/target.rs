@@ -6,7 +6,7 @@ use http::{Method, Uri};
 
 /// Parses the target of a request that another proxy describes; `None` if the gateway would reject it.
 pub fn parse_target(text: &[u8], method: &Method) -> Option<Uri> {
-    // As in the parser of HTTP/1. `Uri` ignores what follows `#`.
+    // The parser of HTTP/1 checks the same. `Uri` ignores what follows `#`.
     let has_only_visible = !text.iter().any(|byte| byte.is_ascii_control() || *byte == b' ');
     if !has_only_visible || std::str::from_utf8(text).is_err() {
         return None;

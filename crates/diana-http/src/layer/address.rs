@@ -23,9 +23,9 @@ impl PeerLookup {
     }
 
     pub(super) fn peer(&self, head: &Parts) -> Option<IpAddr> {
-        let own = self.0.as_ref().and_then(|find| find(head));
-        let known = || head.extensions.get::<ClientAddress>().map(|client| client.0);
-        own.or_else(known).or_else(|| connect_info(head))
+        let address = self.0.as_ref().and_then(|find| find(head));
+        let from_extension = || head.extensions.get::<ClientAddress>().map(|client| client.0);
+        address.or_else(from_extension).or_else(|| connect_info(head))
     }
 }
 

@@ -27,13 +27,13 @@ pin_project! {
         C: Service<Request<ThrottledBody<B>>>,
     {
         #[pin]
-        state: State<C, B>,
+        state: CallState<C, B>,
     }
 }
 
 pin_project! {
-    #[project = StateProj]
-    enum State<C, B>
+    #[project = CallStateProj]
+    enum CallState<C, B>
     where
         C: Service<Request<ThrottledBody<B>>>,
     {
@@ -57,12 +57,12 @@ where
     C: Service<Request<ThrottledBody<B>>>,
 {
     pub(super) fn new(acquiring: AcquireFuture, request: PendingRequest<C, B>) -> Self {
-        Self { state: State::Acquiring { acquiring, request: Some(request) } }
+        Self { state: CallState::Acquiring { acquiring, request: Some(request) } }
     }
 
     /// Creates a response with the status 400, before any rule is checked.
     pub(super) fn rejected(detail: &'static str) -> Self {
-        Self { state: State::Rejected { detail } }
+        Self { state: CallState::Rejected { detail } }
     }
 }
 
@@ -72,7 +72,7 @@ where
 {
     /// Applies the decision: calls the inner service, or denies the request.
     #[allow(clippy::result_large_err, reason = "it is moved once, and a box would make each denial slower")]
-    fn apply<R>(self, decided: Result<Permit, Denial>) -> Result<State<C, B>, Response<RateLimitBody<R>>> {
+    fn apply<R>(self, decided: Result<Permit, Denial>) -> Result<CallState<C, B>, Response<RateLimitBody<R>>> {
         let Self { mut head, body, mut inner, client, state } = self;
         crate::log(Verdict::of(&decided), &head, client, "layer");
         let permit = match decided {
@@ -90,7 +90,7 @@ where
         let caller = RequestCaller::of(permit.verdict().rules(), &head, client);
         let request = Request::from_parts(head, permit.request_body(body));
         permit.begin();
-        Ok(State::Calling { response: caller.call(&mut inner, request), permit: Some(permit) })
+        Ok(CallState::Calling { response: caller.call(&mut inner, request), permit: Some(permit) })
     }
 }
 
@@ -105,11 +105,11 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Rejected { detail } => {
+                CallStateProj::Rejected { detail } => {
                     let response = problem_response(StatusCode::BAD_REQUEST, detail);
                     return Poll::Ready(Ok(response.map(RateLimitBody::denied)));
                 }
-                StateProj::Acquiring { acquiring, request } => {
+                CallStateProj::Acquiring { acquiring, request } => {
                     let result = ready!(Pin::new(acquiring).poll(context));
                     // Polled after completion.
                     let Some(request) = request.take() else { return Poll::Pending };
@@ -118,7 +118,7 @@ where
                         Err(denial) => return Poll::Ready(Ok(denial)),
                     }
                 }
-                StateProj::Calling { response, permit } => {
+                CallStateProj::Calling { response, permit } => {
                     let response = ready!(response.poll(context))?;
                     // Polled after completion.
                     let Some(permit) = permit.take() else { return Poll::Pending };
@@ -136,9 +136,9 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            State::Rejected { .. } => "rejected",
-            State::Acquiring { .. } => "acquiring",
-            State::Calling { .. } => "calling",
+            CallState::Rejected { .. } => "rejected",
+            CallState::Acquiring { .. } => "acquiring",
+            CallState::Calling { .. } => "calling",
         };
         f.debug_tuple("RateLimitFuture").field(&state).finish()
     }

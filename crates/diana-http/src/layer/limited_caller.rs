@@ -54,7 +54,7 @@ mod unscoped {
     /// A call of the inner service.
     pub(in super::super) type CallFuture<F> = F;
 
-    /// Without the feature, the caller is not used.
+    /// The caller is not used without the feature.
     pub(in super::super) struct RequestCaller;
 
     impl RequestCaller {

@@ -43,8 +43,8 @@ impl Cgroups {
 
 /// Returns the process's cgroup, and its ancestors.
 fn directories(read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let own = read("/proc/self/cgroup").unwrap_or_default();
-    let Some(mut path) = own.lines().find_map(|line| line.strip_prefix("0::")) else { return Vec::new() };
+    let membership = read("/proc/self/cgroup").unwrap_or_default();
+    let Some(mut path) = membership.lines().find_map(|line| line.strip_prefix("0::")) else { return Vec::new() };
     let mut directories = Vec::new();
     loop {
         path = path.trim_end_matches('/');

@@ -23,7 +23,7 @@ pub(super) struct Meter {
     rate: Quota,
     /// The first bytes of each body, which pass at full speed.
     pub(super) after: u64,
-    /// Which bodies it throttles.
+    /// The bodies that it throttles.
     pub(super) bodies: Bodies,
 }
 

@@ -36,9 +36,9 @@ struct ThrottleState {
     /// The part of it that is granted, and when it passes.
     granted: Option<(usize, Timestamp)>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// How late the last chunk passed: timers have a limited resolution, and the machine has other work.
+    /// The delay of the last chunk: timers have a limited resolution, and the machine has other work.
     lag: Duration,
-    /// Since when there is nothing to pass.
+    /// The time since which there is nothing to pass.
     idle_since: Option<Timestamp>,
     /// Whether this body has yielded since the last chunk.
     has_yielded: bool,
@@ -47,9 +47,9 @@ struct ThrottleState {
 /// A bucket, and this body's use of it.
 struct MeterUse {
     meter: Meter,
-    /// How many bytes still pass at full speed.
+    /// The number of bytes that still pass at full speed.
     free: u64,
-    /// The chunk that is waited for.
+    /// The chunk that waits for permits.
     charged: Option<Answer>,
 }
 

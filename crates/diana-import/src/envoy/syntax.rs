@@ -21,10 +21,10 @@ pub(super) struct Config {
 impl Config {
     /// Returns whether a descriptor has a limit.
     pub(super) fn has_limits(&self) -> bool {
-        fn any(descriptors: &[Descriptor]) -> bool {
-            descriptors.iter().any(|descriptor| descriptor.limit.is_some() || any(&descriptor.descriptors))
+        fn have_limit(descriptors: &[Descriptor]) -> bool {
+            descriptors.iter().any(|descriptor| descriptor.limit.is_some() || have_limit(&descriptor.descriptors))
         }
-        any(&self.descriptors)
+        have_limit(&self.descriptors)
     }
 }
 

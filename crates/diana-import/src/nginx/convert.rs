@@ -1,7 +1,7 @@
 //! Converts limits and their scopes to rules: one for each limit with its own counts, and for each kind of key.
 
 use super::host::{Hosts, any_of};
-use super::key::{Key, keys};
+use super::key::{ZoneKey, keys};
 use super::limit_directives::{DenialLog, Use, Zone, ZoneKind, bytes};
 use super::location_set::{Item, LocationSet, choices, condition, location_set};
 use super::lua::LuaLimit;
@@ -106,7 +106,7 @@ impl<'a> Converter<'a> {
             .map(|occurrence| occurrence.item.label)
             .min_by_key(|label| label.len())
             .unwrap_or_default();
-        let mut keys = vec![Key::default()];
+        let mut keys = vec![ZoneKey::default()];
         let mut zone = None;
         let mut rule = Rule { source: self.notes.source(first.position, directive), ..Rule::default() };
         rule.log = self.log(limit, occurrences);
@@ -177,7 +177,7 @@ impl<'a> Converter<'a> {
         highest.field()
     }
 
-    fn keys_of_script(&mut self, limit: &LuaLimit, position: Position, servers: usize) -> Option<Vec<Key>> {
+    fn keys_of_script(&mut self, limit: &LuaLimit, position: Position, servers: usize) -> Option<Vec<ZoneKey>> {
         let directive = limit.kind.module();
         match keys(&limit.key, servers, &self.http.variables) {
             Ok(keys) => {
@@ -193,13 +193,13 @@ impl<'a> Converter<'a> {
         }
     }
 
-    fn keys(&mut self, zone: &Zone, limit: &Use, position: Position, servers: &BTreeSet<usize>) -> Option<Vec<Key>> {
+    fn keys(&mut self, zone: &Zone, limit: &Use, at: Position, servers: &BTreeSet<usize>) -> Option<Vec<ZoneKey>> {
         let directive = format!("{}_zone", limit.directive());
         let is_named = |server: &usize| self.http.servers.get(*server).is_some_and(|server| server.names.is_written());
         if matches!(&*zone.key, "$server_name" | "${server_name}") && !servers.iter().any(is_named) {
             let what =
                 "not converted: `$server_name` is empty without a `server_name`, and nginx does not count an empty key";
-            self.notes.add(position, limit.directive(), what);
+            self.notes.add(at, limit.directive(), what);
             return None;
         }
         match keys(&zone.key, servers.len(), &self.http.variables) {
@@ -212,7 +212,7 @@ impl<'a> Converter<'a> {
             Err(problem) => {
                 self.notes.add(zone.position, &directive, format!("not converted: {problem}"));
                 let what = "not converted, since its zone is not";
-                self.notes.add(position, limit.directive(), what);
+                self.notes.add(at, limit.directive(), what);
                 None
             }
         }
@@ -291,7 +291,7 @@ impl<'a> Converter<'a> {
                 self.notes.add(server.position, "server", what);
             }
         }
-        self.hosts.of(with)
+        self.hosts.matching(with)
     }
 
     /// Notes servers with the same name that differ by port: rules don't distinguish ports.

@@ -59,7 +59,7 @@ impl<'a> GatewayHint<'a> {
     fn read(&mut self, directives: &'a [Directive]) {
         for directive in directives {
             match directive.name.as_str() {
-                // These are not about HTTP.
+                // These sections are not about HTTP.
                 "stream" | "mail" => continue,
                 "upstream" => {
                     let servers = directive.inside().iter().filter(|inner| inner.name == "server");
@@ -99,9 +99,9 @@ impl<'a> GatewayHint<'a> {
 
     /// Returns the addresses that a `proxy_pass` refers to.
     fn servers(&self, (scheme, authority): (&str, &str)) -> Vec<String> {
-        let one = [authority];
+        let address = [authority];
         let servers = self.upstreams.get(authority).filter(|servers| !servers.is_empty());
-        let servers = servers.map_or(&one[..], Vec::as_slice).iter();
+        let servers = servers.map_or(&address[..], Vec::as_slice).iter();
         servers.filter(|server| !server.starts_with("unix:")).map(|server| format!("{scheme}://{server}")).collect()
     }
 }

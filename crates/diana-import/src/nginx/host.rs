@@ -145,9 +145,9 @@ impl<'a> Hosts<'a> {
                 others.extend(other.names.others.iter().cloned());
             }
         }
-        for own in with.iter().filter_map(|index| self.servers.get(*index)).map(|server| &server.names) {
-            own.plain.iter().for_each(|name| _ = plain.remove(name));
-            own.others.iter().for_each(|name| _ = others.remove(name));
+        for names in with.iter().filter_map(|index| self.servers.get(*index)).map(|server| &server.names) {
+            names.plain.iter().for_each(|name| _ = plain.remove(name));
+            names.others.iter().for_each(|name| _ = others.remove(name));
         }
         any_of(&plain, &others)
     }
@@ -161,7 +161,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// Returns the hosts that reach the servers of `with`: as names if these suffice, else as a condition.
-    pub(super) fn of(&self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
+    pub(super) fn matching(&self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
         let catch_all = self.catch_all(with).into_iter();
         let elsewhere = catch_all.map(|index| self.elsewhere(index, with)).collect::<BTreeSet<_>>();
         if !elsewhere.is_empty() {

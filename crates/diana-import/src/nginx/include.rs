@@ -85,8 +85,8 @@ impl Loader<'_> {
                 )));
             }
             match (self.include)(directive.arg(0)) {
-                Ok(found) => {
-                    for (name, text) in found {
+                Ok(files) => {
+                    for (name, text) in files {
                         if self.notes.files() > MAX_FILES {
                             return Err(at(format!("more than {MAX_FILES} files are included")));
                         }
@@ -111,8 +111,8 @@ impl Loader<'_> {
         let above = format!("../{name}");
         let names = [name, above.as_str()];
         let names = if name.starts_with('/') { &names[..1] } else { &names[..] };
-        let found = names.iter().find_map(|name| (self.include)(name).ok()?.pop());
-        let (name, text) = found?;
+        let file = names.iter().find_map(|name| (self.include)(name).ok()?.pop());
+        let (name, text) = file?;
         self.bytes = self.bytes.saturating_add(text.len());
         let position = Position { file: self.notes.add_file(&name), line: 1, ..Position::default() };
         Some(Script { text, position })

@@ -4,7 +4,7 @@ use super::map_and_geo::{Condition, Variables};
 
 /// The key of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct ZoneKey {
     /// Empty means that all requests are counted together.
     pub(super) by: Vec<String>,
     pub(super) condition: Condition,
@@ -15,7 +15,7 @@ pub(super) struct Key {
 /// Parses a key such as `$binary_remote_addr$uri`; fails with the reason if rules can't express it. `servers` is the
 /// number of servers that use the zone: a single one has a single `$server_name`. A variable with several values
 /// becomes several keys, each with its condition.
-pub(super) fn keys(text: &str, servers: usize, variables: &Variables) -> Result<Vec<Key>, String> {
+pub(super) fn keys(text: &str, servers: usize, variables: &Variables) -> Result<Vec<ZoneKey>, String> {
     let mut keys = resolve(text, servers, variables, &Condition::default(), 0)?;
     for key in &mut keys {
         let optional = |part: &String| part.contains('(');
@@ -38,7 +38,7 @@ fn resolve(
     variables: &Variables,
     condition: &Condition,
     depth: usize,
-) -> Result<Vec<Key>, String> {
+) -> Result<Vec<ZoneKey>, String> {
     let names = names(text);
     let defined = names.iter().find_map(|name| Some((name, variables.get(name)?)));
     if let Some((name, defined)) = defined {
@@ -66,7 +66,7 @@ fn resolve(
         }
         return Ok(keys);
     }
-    let mut key = Key { condition: condition.clone(), ..Key::default() };
+    let mut key = ZoneKey { condition: condition.clone(), ..ZoneKey::default() };
     for name in names {
         let part = match name.as_str() {
             "binary_remote_addr" | "remote_addr" => "ip/128".to_owned(),

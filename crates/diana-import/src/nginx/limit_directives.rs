@@ -10,7 +10,7 @@ pub(super) struct Zone {
     pub(super) kind: ZoneKind,
     /// The key, as written.
     pub(super) key: String,
-    /// Its size in bytes.
+    /// The zone's size in bytes.
     pub(super) size: Option<u64>,
     pub(super) position: Position,
 }

@@ -17,13 +17,13 @@ use crate::rule_file::is_plain_path;
 pub(super) struct Item<'a> {
     matcher: Matcher,
     pub(super) limits: &'a Limits,
-    /// Its path, as written.
+    /// The location's path, as written.
     pub(super) label: &'a str,
     kind: Option<LocationKind>,
 }
 
 impl Item<'_> {
-    /// Its name in the configuration.
+    /// Returns the location's name in the configuration.
     pub(super) fn described(&self) -> String {
         let sign = match self.kind {
             None => return "server".to_owned(),
@@ -43,7 +43,7 @@ enum Matcher {
     Every,
     Exact(String),
     Prefix(String),
-    /// Any other condition, under this prefix; an empty prefix means anywhere.
+    /// Another condition under this prefix; an empty prefix means anywhere.
     When(String, Expression),
 }
 
@@ -75,16 +75,16 @@ fn order<'a>(locations: &'a [Location], notes: &mut Notes) -> Vec<Item<'a>> {
     } else {
         // `^~` takes effect only where it is the longest of all prefixes.
         for item in &mut first {
-            let Matcher::Prefix(own) = &item.matcher else { continue };
+            let Matcher::Prefix(path) = &item.matcher else { continue };
             let longer_prefixes = prefixes.iter().filter_map(|other: &Item<'_>| match &other.matcher {
-                Matcher::Prefix(prefix) if prefix.len() > own.len() && prefix.starts_with(own) => Some(prefix),
+                Matcher::Prefix(prefix) if prefix.len() > path.len() && prefix.starts_with(path) => Some(prefix),
                 _ => None,
             });
             let longer_prefixes =
                 longer_prefixes.fold(Expression::False, |all, prefix| all.or(Expression::starts_with(PATH, prefix)));
             if longer_prefixes != Expression::False {
                 item.matcher =
-                    Matcher::When(own.clone(), Expression::starts_with(PATH, own).and(longer_prefixes.not()));
+                    Matcher::When(path.clone(), Expression::starts_with(PATH, path).and(longer_prefixes.not()));
             }
         }
         first.sort_by_key(|item| std::cmp::Reverse(item.label.len()));
@@ -265,7 +265,7 @@ fn with_globs<'a>(items: &'a [Item<'a>], labels: &[bool]) -> Option<(Vec<String>
 
 /// The maximum number of entries among which redundant ones are removed, which takes quadratic time.
 const MAX_REDUCED: usize = 300;
-/// How often entries with and without the limit may alternate: conditions are nested as deep.
+/// The number of times that entries with and without the limit may alternate: conditions are nested as deep.
 const MAX_ALTERNATIONS: usize = 24;
 
 /// The result if no entry matches.

@@ -59,7 +59,7 @@ struct Limiter {
     kind: LimiterKind,
     /// The name of the `lua_shared_dict`.
     dictionary: String,
-    /// Its parameters, in thousandths.
+    /// The limiter's parameters, in thousandths.
     numbers: Vec<i64>,
     line: usize,
 }
@@ -81,16 +81,16 @@ pub(super) struct LuaLimits {
     pub(super) limits: Vec<(LuaLimit, Position)>,
     /// Differences of the rules.
     pub(super) differences: Vec<(Position, &'static str)>,
-    /// What the rules don't need.
+    /// The parts that the rules don't need.
     pub(super) infos: Vec<(Position, &'static str)>,
 }
 
-/// When a script may deny a request.
+/// The condition under which a script may deny a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MayDeny {
-    /// Every script of the phase may.
+    /// Every script of the phase may deny.
     Always,
-    /// Only one that mentions limits: the phase is mostly for other purposes.
+    /// Only a script that mentions limits may: the phase is mostly for other purposes.
     IfItMentionsLimits,
 }
 
@@ -171,16 +171,16 @@ pub(super) fn limits(directive: &Directive) -> Result<LuaLimits, String> {
 }
 
 fn with_notes(outcome: &Outcome, limits: Vec<(LuaLimit, Position)>, place: impl Fn(usize) -> Position) -> LuaLimits {
-    let mut found = LuaLimits { limits, ..LuaLimits::default() };
+    let mut limits = LuaLimits { limits, ..LuaLimits::default() };
     if let Some(second) = outcome.groups.get(1) {
         let what = "the script counts a request in its first limits even if a later one rejects it; Diana counts it in all or none";
-        found.differences.push((place(second.line), what));
+        limits.differences.push((place(second.line), what));
     }
     if let Some(line) = outcome.header {
         let what = "headers of the response are not needed: the gateway sets `RateLimit` and `Retry-After`; `rate_limit_headers: both` adds `X-RateLimit-*`";
-        found.infos.push((place(line), what));
+        limits.infos.push((place(line), what));
     }
-    found
+    limits
 }
 
 /// Converts the parameters of a limiter.

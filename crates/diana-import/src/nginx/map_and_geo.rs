@@ -112,13 +112,13 @@ impl Variables {
                 if depends.values().iter().any(|value| value.contains('$')) {
                     return Err(format!("`map ${source}` uses a value that depends on other parts of the request"));
                 }
-                let of = |value: &str| defined.value_of(value).is_some_and(counts);
+                let is_counted = |value: &str| defined.value_of(value).is_some_and(counts);
                 if defined.entries.iter().any(|(pattern, _)| pattern.starts_with('~')) {
                     return Err(format!(
-                        "`map ${source}` has regular expressions for values of another `map` or `geo`"
+                        "`map ${source}` has regular expressions for values is_counted another `map` or `geo`"
                     ));
                 }
-                self.condition(source, &of, depth + 1)
+                self.condition(source, &is_counted, depth + 1)
             }
             _ => defined.by_text(source, counts),
         }
@@ -137,8 +137,8 @@ impl Defined {
         if text.contains('$') {
             return None;
         }
-        let found = self.entries.iter().find(|(pattern, _)| unescaped(pattern).eq_ignore_ascii_case(text));
-        Some(found.map_or(&self.default, |(_, value)| value))
+        let entry = self.entries.iter().find(|(pattern, _)| unescaped(pattern).eq_ignore_ascii_case(text));
+        Some(entry.map_or(&self.default, |(_, value)| value))
     }
 
     fn by_address(&self, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {

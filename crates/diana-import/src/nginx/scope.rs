@@ -13,7 +13,7 @@ use super::unsupported::{BlockKind, access, has_values, is_limit, rewrites, with
 use crate::MAX_COUNT;
 use std::collections::BTreeMap;
 
-/// All of `http`.
+/// The contents of `http`.
 #[derive(Debug, Default)]
 pub(super) struct Http {
     pub(super) zones: BTreeMap<String, Zone>,
@@ -104,7 +104,7 @@ pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
 struct Reader<'a> {
     http: Http,
     notes: &'a mut Notes,
-    /// How many more limits and locations are accepted.
+    /// The number of further limits and locations that are accepted.
     remaining: usize,
 }
 
@@ -304,14 +304,14 @@ impl Reader<'_> {
             return Vec::new();
         }
         match lua::limits(directive) {
-            Ok(found) => {
-                for (position, what) in found.differences {
+            Ok(script) => {
+                for (position, what) in script.differences {
                     self.notes.add(position, &directive.name, what);
                 }
-                for (position, what) in found.infos {
+                for (position, what) in script.infos {
                     self.notes.info(position, &directive.name, what);
                 }
-                found.limits.into_iter().map(|(limit, position)| (Use::Lua(limit), position)).collect()
+                script.limits.into_iter().map(|(limit, position)| (Use::Lua(limit), position)).collect()
             }
             Err(problem) => {
                 self.not_converted(directive, &problem);

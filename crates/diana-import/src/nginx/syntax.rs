@@ -19,7 +19,7 @@ pub(super) struct Directive {
     pub(super) name: String,
     pub(super) args: Vec<String>,
     pub(super) block: Option<Vec<Directive>>,
-    /// Its Lua, if it is a script that may deny requests.
+    /// The directive's Lua, if it is a script that may deny requests.
     pub(super) script: Option<Script>,
     pub(super) position: Position,
 }

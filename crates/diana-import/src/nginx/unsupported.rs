@@ -52,7 +52,7 @@ pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
         "proxy_download_rate" | "proxy_upload_rate" => {
             Some("it applies to TCP or UDP streams, but Diana limits HTTP requests")
         }
-        // Those of proxy, fastcgi, scgi and uwsgi.
+        // The directives of proxy, fastcgi, scgi and uwsgi.
         name if name.ends_with("_limit_rate") => {
             Some("it throttles reads from the upstream; `bandwidth` with `by: request` throttles responses to clients")
         }

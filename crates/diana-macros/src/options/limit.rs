@@ -41,14 +41,14 @@ pub(crate) enum LimitSpec {
     },
 }
 
-/// Which part of the caller calls are counted by, in addition to the key.
+/// The part of the caller by which calls are counted, in addition to the key.
 pub(crate) enum By {
     Function,
     Ip,
     User,
 }
 
-/// Where it is counted.
+/// The store of the counts.
 #[derive(Clone, Copy)]
 pub(crate) enum Store {
     Local,
@@ -234,25 +234,25 @@ mod tests {
         token_bucket(rate, saved_calls(rate, saved_nanos)?)
     }
 
-    fn of(permits: u64, seconds: u64, capacity: u64, cost: u64) -> LimitSpec {
+    fn rate_spec(permits: u64, seconds: u64, capacity: u64, cost: u64) -> LimitSpec {
         LimitSpec::Rate { permits, period_nanos: seconds * SECOND, capacity, cost }
     }
 
     #[test]
     fn a_bucket_saves_exactly_the_calls_of_a_time_and_at_least_one() {
-        assert_eq!(bucket(&parse_quote!(5.0), 2 * SECOND), Some(of(5, 1, 10, 1)));
-        assert_eq!(bucket(&parse_quote!(1), SECOND), Some(of(1, 1, 1, 1)));
-        assert_eq!(bucket(&parse_quote!(2.5), SECOND), Some(of(5, 1, 5, 2)));
-        assert_eq!(bucket(&parse_quote!(0.3), 5 * SECOND), Some(of(3, 5, 3, 2)));
-        assert_eq!(bucket(&parse_quote!(0.1), SECOND), Some(of(1, 10, 1, 1)));
-        assert_eq!(bucket(&parse_quote!(5), 0), Some(of(5, 1, 1, 1)));
+        assert_eq!(bucket(&parse_quote!(5.0), 2 * SECOND), Some(rate_spec(5, 1, 10, 1)));
+        assert_eq!(bucket(&parse_quote!(1), SECOND), Some(rate_spec(1, 1, 1, 1)));
+        assert_eq!(bucket(&parse_quote!(2.5), SECOND), Some(rate_spec(5, 1, 5, 2)));
+        assert_eq!(bucket(&parse_quote!(0.3), 5 * SECOND), Some(rate_spec(3, 5, 3, 2)));
+        assert_eq!(bucket(&parse_quote!(0.1), SECOND), Some(rate_spec(1, 10, 1, 1)));
+        assert_eq!(bucket(&parse_quote!(5), 0), Some(rate_spec(5, 1, 1, 1)));
     }
 
     #[test]
     fn a_burst_is_a_number_of_calls_and_counts_until_they_are_refilled() {
         let parsed = |tokens| rate(&RawOptions::parse(Kind::Rate, tokens).unwrap()).unwrap();
-        assert_eq!(parsed(quote!(rate = 2.5, burst = 10)), (of(5, 2, 10, 1), 4 * SECOND));
-        assert_eq!(parsed(quote!(rate = 5, burst = 1)), (of(5, 1, 1, 1), SECOND / 5));
+        assert_eq!(parsed(quote!(rate = 2.5, burst = 10)), (rate_spec(5, 2, 10, 1), 4 * SECOND));
+        assert_eq!(parsed(quote!(rate = 5, burst = 1)), (rate_spec(5, 1, 1, 1), SECOND / 5));
     }
 
     #[test]

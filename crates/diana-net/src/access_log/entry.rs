@@ -30,18 +30,18 @@ pub struct LimitedBy<'a> {
 
 /// The logged fields of a request. `None`, empty and zero values are omitted where the format allows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct LogEntry<'a> {
     /// The time of the request.
     pub at: Timestamp,
     /// The client's address.
     pub client: Option<IpAddr>,
-    /// Its method.
+    /// The request's method.
     pub method: &'a str,
-    /// Its path and query, as they were sent.
+    /// The request's path and query, as they were sent.
     pub target: &'a str,
     /// The requested host.
     pub host: Option<&'a [u8]>,
-    /// Its HTTP version.
+    /// The request's HTTP version.
     pub version: http::Version,
     /// The status of the response.
     pub status: u16,
@@ -49,25 +49,25 @@ pub struct Entry<'a> {
     pub bytes_out: u64,
     /// Bytes of the request body that were received.
     pub bytes_in: u64,
-    /// Its total duration.
+    /// The request's total duration.
     pub took: Duration,
-    /// Its `Referer`.
+    /// The request's `Referer`.
     pub referer: Option<&'a [u8]>,
-    /// Its `User-Agent`.
+    /// The request's `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// Its outcome.
+    /// The request's outcome.
     pub outcome: Outcome,
     /// The rule that denied, rerouted or delayed it, and the key.
     pub rule: Option<LimitedBy<'a>>,
     /// The shadow rules that would have denied it.
     pub shadow_rules: &'a [LimitedBy<'a>],
-    /// When a retry of a denied request makes sense.
+    /// The time after which a retry of a denied request makes sense.
     pub retry_after: Option<Duration>,
     /// Whether the shared store was unreachable, so that this process decided in its place.
     pub is_fallback: bool,
-    /// Its `X-Request-Id`.
+    /// The request's `X-Request-Id`.
     pub request_id: Option<&'a [u8]>,
-    /// Its `traceparent`.
+    /// The request's `traceparent`.
     pub traceparent: Option<&'a [u8]>,
     /// The delay that the rules imposed.
     pub wait: Duration,
@@ -77,7 +77,7 @@ pub struct Entry<'a> {
     pub upstream_took: Option<Duration>,
 }
 
-impl Default for Entry<'_> {
+impl Default for LogEntry<'_> {
     fn default() -> Self {
         Self {
             at: Timestamp::EPOCH,
@@ -106,7 +106,7 @@ impl Default for Entry<'_> {
     }
 }
 
-impl Entry<'_> {
+impl LogEntry<'_> {
     /// Appends the entry to `line`, with a line end.
     pub(super) fn write(&self, format: LogFormat, date: &mut LogTime, line: &mut Vec<u8>) {
         match format {

@@ -21,14 +21,14 @@ pub(super) struct Buffer {
 
 /// The state shared by the handles and the thread.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    state: Mutex<State>,
+pub(super) struct SharedLog {
+    state: Mutex<LogState>,
     changed: Condvar,
     pub(super) drops: DroppedLines,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     /// One for each handle; buffers of dropped handles are removed once they are written.
     buffers: Vec<Arc<Mutex<Buffer>>>,
     handles: usize,
@@ -36,7 +36,7 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {
+impl SharedLog {
     /// Starts the thread, with the buffer of the first handle.
     pub(super) fn start(sink: Box<dyn Write + Send>) -> io::Result<(Arc<Self>, Arc<Mutex<Buffer>>)> {
         let shared = Arc::new(Self::default());
@@ -73,7 +73,7 @@ impl Shared {
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
     sink: Box<dyn Write + Send>,
     /// Whether a write error was logged.
     has_warned: bool,
@@ -139,7 +139,7 @@ impl Writer {
     }
 }
 
-impl State {
+impl LogState {
     fn has_enough(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.lock().bytes.len() >= FLUSH_SIZE)
     }

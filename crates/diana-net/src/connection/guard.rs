@@ -41,9 +41,9 @@ pub(crate) struct ConnGuard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Admitted,
-    /// It waits for another one to be closed.
+    /// The connection waits for another one to be closed.
     Queued,
-    /// It waited in vain: its next request gets 503, and it stays in the queue until then.
+    /// The wait timed out: the next request gets 503, and the connection stays in the queue until then.
     Refused,
 }
 
@@ -81,7 +81,7 @@ impl ConnGuard {
         self.worker.metrics.connections_queued.decrement();
     }
 
-    /// Whether the connection may be served.
+    /// Returns whether the connection may be served.
     pub(crate) fn admission(&self) -> Admission {
         self.admission
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long an idle client connection stays open at shutdown: a request may already be in transit.
+/// The time that an idle client connection stays open at shutdown: a request may already be in transit.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The state of a client's connection. Its socket and its requests share it.
@@ -129,7 +129,7 @@ impl ConnTimeouts {
 
     /// Returns how long the connection may be idle; at shutdown, how long it waits for a request in transit.
     fn idle_timeout(&self) -> Duration {
-        if self.deadline.all().is_stopping() { SHUTDOWN_GRACE } else { self.settings.timeouts.idle }
+        if self.deadline.deadlines().is_stopping() { SHUTDOWN_GRACE } else { self.settings.timeouts.idle }
     }
 
     /// Returns the deadline of the current state.

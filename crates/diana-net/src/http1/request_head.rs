@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 
 /// The maximum length of a request target that [`Uri`](http::Uri) supports.
 const MAX_TARGET: usize = u16::MAX as usize - 1;
-/// How many fields are parsed without allocating.
+/// The number of fields that are parsed without allocating.
 const FEW_FIELDS: usize = 128;
 
 /// The head of a request.
@@ -33,7 +33,7 @@ pub(super) struct RequestHead {
     pub(super) accepts_trailers: bool,
 }
 
-/// Why a head is rejected, with the status of the response.
+/// The reason why a head is rejected, with the status of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeadError {
     #[error("invalid request head")]
@@ -57,7 +57,7 @@ impl HeadError {
 /// Reads heads that may arrive in parts.
 #[derive(Debug, Default)]
 pub(super) struct HeadReader {
-    /// How many bytes of the input have been parsed without finding the end of a head.
+    /// The number of bytes of the input parsed without finding the end of a head.
     parsed: usize,
 }
 
@@ -146,7 +146,7 @@ fn parse_with<'a>(
         return Err(HeadError::TargetTooLong);
     }
     // Target and values are slices of this copy, so that the input buffer can be reused.
-    let shared = Shared { text: Bytes::copy_from_slice(&input[..length]), start: input.as_ptr().addr() };
+    let shared = SharedText { text: Bytes::copy_from_slice(&input[..length]), start: input.as_ptr().addr() };
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Invalid)?;
     parts.uri = parse_visible(shared.slice(target.as_bytes()), &parts.method).ok_or(HeadError::Invalid)?;
@@ -163,12 +163,12 @@ fn parse_with<'a>(
 }
 
 /// A copy of the input, to which slices of the input are translated.
-struct Shared {
+struct SharedText {
     text: Bytes,
     start: usize,
 }
 
-impl Shared {
+impl SharedText {
     fn slice(&self, part: &[u8]) -> Bytes {
         if part.is_empty() {
             return Bytes::new();

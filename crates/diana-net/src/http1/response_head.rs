@@ -19,7 +19,7 @@ pub(super) struct RequestInfo {
     pub(super) keep_alive: bool,
 }
 
-/// How a response is sent.
+/// The framing of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ResponseFraming {
     /// `None` without a body.

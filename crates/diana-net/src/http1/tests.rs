@@ -17,10 +17,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What a server sees of the bytes on a connection: the requests, and the status of the response to what is none.
+/// The result of parsing the bytes of a connection: the requests, and the status of the response to an invalid one.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
-    requests: Vec<SeenRequest>,
+struct Reading {
+    requests: Vec<ReadRequest>,
     rejected: Option<u16>,
 }
 
@@ -28,14 +28,14 @@ struct Seen {
 type Fields = Vec<(String, Vec<u8>)>;
 
 #[derive(Debug, PartialEq)]
-struct SeenRequest {
+struct ReadRequest {
     line: String,
     headers: Fields,
     /// The body and the trailers; `None` if it is invalid or incomplete.
     body: Option<(Vec<u8>, Fields)>,
 }
 
-/// The fields sorted by their names: a map has no other order.
+/// Returns the fields sorted by their names: a map has no other order.
 fn fields(headers: &HeaderMap) -> Fields {
     let mut fields: Vec<_> =
         headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
@@ -52,29 +52,29 @@ fn allowed_trailers(trailers: &HeaderMap) -> Fields {
     allowed.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect()
 }
 
-/// What this parser sees if the bytes arrive in these parts.
-fn seen<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Seen {
+/// Parses bytes that arrive in these parts.
+fn read_by_parser<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Reading {
     let (bounds, mut parts) = (ClientBounds::default(), parts.into_iter().filter(|part| !part.is_empty()));
-    let (mut seen, mut reader, mut input) = (Seen::default(), HeadReader::default(), BytesMut::new());
+    let (mut reading, mut reader, mut input) = (Reading::default(), HeadReader::default(), BytesMut::new());
     loop {
         let mut head = reader.take(&mut input, &bounds);
         while let Ok(None) = head {
-            let Some(part) = parts.next() else { return seen };
+            let Some(part) = parts.next() else { return reading };
             head = reader.add(&mut input, part, &bounds);
         }
         let RequestHead { parts: head, mut decoder, keep_alive, .. } = match head {
             Ok(Some(head)) => head,
-            Ok(None) => return seen,
+            Ok(None) => return reading,
             Err(error) => {
-                seen.rejected = Some(error.status().as_u16());
-                return seen;
+                reading.rejected = Some(error.status().as_u16());
+                return reading;
             }
         };
         let body = read_body(&mut decoder, &mut input, &mut parts);
         let is_whole = body.is_some();
-        seen.requests.push(SeenRequest { line: line(&head), headers: fields(&head.headers), body });
+        reading.requests.push(ReadRequest { line: line(&head), headers: fields(&head.headers), body });
         if !is_whole || !keep_alive {
-            return seen;
+            return reading;
         }
     }
 }
@@ -98,8 +98,8 @@ fn read_body<'a>(
     Some((body, trailers))
 }
 
-/// What hyper sees, with the options that the gateway used.
-fn seen_by_hyper(bytes: &[u8]) -> Seen {
+/// Parses bytes with hyper, with the options that the gateway used.
+fn read_by_hyper(bytes: &[u8]) -> Reading {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let bounds = ClientBounds::default();
@@ -114,7 +114,7 @@ fn seen_by_hyper(bytes: &[u8]) -> Seen {
                         let trailers = body.trailers().map(allowed_trailers).unwrap_or_default();
                         (body.to_bytes().to_vec(), trailers)
                     });
-                    requests.lock().push(SeenRequest { line: line(&head), headers: fields(&head.headers), body });
+                    requests.lock().push(ReadRequest { line: line(&head), headers: fields(&head.headers), body });
                     Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
                 }
             }
@@ -131,7 +131,7 @@ fn seen_by_hyper(bytes: &[u8]) -> Seen {
         let statuses = statuses.split("HTTP/1.").skip(1).filter_map(|response| response.get(2..5)?.parse::<u16>().ok());
         let rejected = statuses.filter(|status| *status >= 400).last();
         let requests = std::mem::take(&mut *requests.lock());
-        Seen { requests, rejected }
+        Reading { requests, rejected }
     })
 }
 
@@ -150,13 +150,13 @@ fn may_be_stricter(bytes: &[u8]) -> bool {
 }
 
 fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
-    let (own, hyper) = (seen([bytes]), seen_by_hyper(bytes));
-    let whole = |seen: &Seen| seen.requests.iter().filter(|request| request.body.is_some()).count();
-    let is_stricter = whole(&own) < whole(&hyper) || own.requests.len() < hyper.requests.len();
+    let (diana, hyper) = (read_by_parser([bytes]), read_by_hyper(bytes));
+    let whole = |reading: &Reading| reading.requests.iter().filter(|request| request.body.is_some()).count();
+    let is_stricter = whole(&diana) < whole(&hyper) || diana.requests.len() < hyper.requests.len();
     if is_stricter && may_be_stricter(bytes) {
-        prop_assert_eq!(&own.requests[..whole(&own)], &hyper.requests[..whole(&own)], "{}", bytes.escape_ascii());
-    } else if own != hyper {
-        prop_assert!(false, "{}\nown   {own:?}\nhyper {hyper:?}", bytes.escape_ascii());
+        prop_assert_eq!(&diana.requests[..whole(&diana)], &hyper.requests[..whole(&diana)], "{}", bytes.escape_ascii());
+    } else if diana != hyper {
+        prop_assert!(false, "{}\ndiana {diana:?}\nhyper {hyper:?}", bytes.escape_ascii());
     }
     Ok(())
 }
@@ -186,7 +186,7 @@ fn the_examples_are_read_as_hyper_reads_them() {
     }
 }
 
-/// What hyper accepts, and this parser does not.
+/// Hyper accepts these bytes, and this parser does not.
 #[test]
 fn some_bytes_that_hyper_accepts_are_rejected() {
     for bytes in [
@@ -198,8 +198,8 @@ fn some_bytes_that_hyper_accepts_are_rejected() {
         // Control characters in an extension.
         "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1;a\x00\r\nx\r\n0\r\n\r\n",
     ] {
-        let (own, hyper) = (seen([bytes.as_bytes()]), seen_by_hyper(bytes.as_bytes()));
-        assert!(own.requests.iter().all(|request| request.body.is_none()), "{bytes:?}: {own:?}");
+        let (diana, hyper) = (read_by_parser([bytes.as_bytes()]), read_by_hyper(bytes.as_bytes()));
+        assert!(diana.requests.iter().all(|request| request.body.is_none()), "{bytes:?}: {diana:?}");
         assert!(hyper.requests.iter().all(|request| request.body.is_some()), "{bytes:?}: {hyper:?}");
         assert!(may_be_stricter(bytes.as_bytes()), "{bytes:?}");
     }
@@ -208,12 +208,12 @@ fn some_bytes_that_hyper_accepts_are_rejected() {
 #[test]
 fn heads_over_the_bounds_are_rejected_as_by_hyper() {
     let long = |length| format!("GET / HTTP/1.1\r\nhost: a\r\nx-long: {}\r\n\r\n", "x".repeat(length));
-    assert_eq!(seen([long(40 << 10).as_bytes()]).rejected, Some(431));
-    assert_eq!(seen([long(31 << 10).as_bytes()]).rejected, None);
+    assert_eq!(read_by_parser([long(40 << 10).as_bytes()]).rejected, Some(431));
+    assert_eq!(read_by_parser([long(31 << 10).as_bytes()]).rejected, None);
     let many = |count| format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x-a: b\r\n".repeat(count));
-    assert_eq!(seen([many(99).as_bytes()]).rejected, None);
+    assert_eq!(read_by_parser([many(99).as_bytes()]).rejected, None);
     compare(many(99).as_bytes()).unwrap();
-    assert_eq!(seen([many(100).as_bytes()]).rejected, Some(431));
+    assert_eq!(read_by_parser([many(100).as_bytes()]).rejected, Some(431));
     compare(many(100).as_bytes()).unwrap();
 }
 
@@ -301,6 +301,6 @@ proptest! {
             parts.push(part);
             rest = after;
         }
-        prop_assert_eq!(seen(parts), seen([&bytes[..]]));
+        prop_assert_eq!(read_by_parser(parts), read_by_parser([&bytes[..]]));
     }
 }

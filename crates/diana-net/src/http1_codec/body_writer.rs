@@ -16,13 +16,13 @@ const SMALL: usize = 8 << 10;
 pub struct WriteBuffer {
     /// Heads, chunk lines and short bodies.
     pub text: Vec<u8>,
-    /// How much of the text has been written.
+    /// The length of the text that has been written.
     written: usize,
     data: Bytes,
     chunk_end: &'static [u8],
 }
 
-/// How the end of a body is marked.
+/// The marking of the end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// The number of bytes that are still to come.
@@ -91,7 +91,7 @@ impl WriteBuffer {
         }
         self.text.clear();
         self.written = 0;
-        // Also an empty frame keeps its memory, which the next one can use.
+        // An empty frame would keep its memory, which the next one can use.
         self.data = Bytes::new();
         Poll::Ready(Ok(()))
     }

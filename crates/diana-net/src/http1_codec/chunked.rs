@@ -19,13 +19,13 @@ const MAX_DIGITS: usize = 15;
 /// Decodes a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkedDecoder {
-    state: State,
+    state: ChunkState,
     /// The total length of the extensions so far.
     extensions: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// A chunk size comes next.
     #[default]
     Length,
@@ -48,13 +48,13 @@ struct SizeLine {
 impl ChunkedDecoder {
     /// Returns `true` if the last chunk has been decoded.
     pub fn is_over(self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// Returns how many bytes are worth reading at once. Usually another chunk follows this one.
     pub fn expects(self) -> usize {
         match self.state {
-            State::Data(remaining) => usize::try_from(remaining).unwrap_or(usize::MAX).saturating_add(MAX_LINE),
+            ChunkState::Data(remaining) => usize::try_from(remaining).unwrap_or(usize::MAX).saturating_add(MAX_LINE),
             _ => 0,
         }
     }
@@ -63,36 +63,36 @@ impl ChunkedDecoder {
     pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<Frame<Bytes>>, InvalidHttp> {
         loop {
             match self.state {
-                State::Length => {
+                ChunkState::Length => {
                     let Some(line) = size_line(input)? else { return Ok(None) };
                     self.extensions += line.extensions;
                     if self.extensions > MAX_EXTENSIONS {
                         return Err(InvalidHttp("chunk extensions too long"));
                     }
                     input.advance(line.length);
-                    self.state = if line.size == 0 { State::Trailers } else { State::Data(line.size) };
+                    self.state = if line.size == 0 { ChunkState::Trailers } else { ChunkState::Data(line.size) };
                 }
-                State::Data(_) if input.is_empty() => return Ok(None),
-                State::Data(remaining) => {
+                ChunkState::Data(_) if input.is_empty() => return Ok(None),
+                ChunkState::Data(remaining) => {
                     let length = input.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
                     let remaining = remaining - length as u64;
-                    self.state = if remaining == 0 { State::LineEnd } else { State::Data(remaining) };
+                    self.state = if remaining == 0 { ChunkState::LineEnd } else { ChunkState::Data(remaining) };
                     return Ok(Some(Frame::data(take(input, length))));
                 }
-                State::LineEnd if input.len() < 2 => return Ok(None),
-                State::LineEnd => {
+                ChunkState::LineEnd if input.len() < 2 => return Ok(None),
+                ChunkState::LineEnd => {
                     if !input.starts_with(b"\r\n") {
                         return Err(InvalidHttp("chunk longer than its size"));
                     }
                     input.advance(2);
-                    self.state = State::Length;
+                    self.state = ChunkState::Length;
                 }
-                State::Trailers => {
+                ChunkState::Trailers => {
                     let Some(trailers) = trailers(input)? else { return Ok(None) };
-                    self.state = State::Done;
+                    self.state = ChunkState::Done;
                     return Ok((!trailers.is_empty()).then(|| Frame::trailers(trailers)));
                 }
-                State::Done => return Ok(None),
+                ChunkState::Done => return Ok(None),
             }
         }
     }

@@ -15,10 +15,10 @@ use std::task::{Context, Waker};
 
 /// Connects a request with the HTTP/2 stream that it came on. Cloning is cheap; clones share their state.
 #[derive(Clone, Debug)]
-pub struct StreamHandle(Arc<Shared>);
+pub struct StreamHandle(Arc<SharedStream>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedStream {
     interim: Mutex<Interim>,
     read_size: AtomicUsize,
     /// Whether an interim response of an upstream was forwarded.
@@ -36,7 +36,7 @@ struct Interim {
 impl StreamHandle {
     pub(crate) fn new() -> Self {
         let (interim, read_size) = (Mutex::default(), AtomicUsize::new(CHUNK_SIZE));
-        Self(Arc::new(Shared { interim, read_size, has_forwarded: AtomicBool::new(false) }))
+        Self(Arc::new(SharedStream { interim, read_size, has_forwarded: AtomicBool::new(false) }))
     }
 
     /// Forwards an interim response of an upstream. The caller bounds their number.

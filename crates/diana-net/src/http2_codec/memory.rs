@@ -28,9 +28,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) const PER_CONNECTION: usize = 512 << 10;
 /// The flow-control window of a connection, and of each of its streams.
 pub(crate) const RECEIVE_WINDOW: u32 = 128 << 10;
-/// How much of an upstream's response is read at once, at most.
+/// The maximum number of bytes of an upstream's response that are read at once.
 pub(crate) const CHUNK_SIZE: usize = 16 << 10;
-/// How much of a response a stream may always read, whatever the others use.
+/// The number of bytes of a response that a stream may always read, whatever the others use.
 pub const MIN_READ: usize = 4 << 10;
 const MAX_HEADS: usize = 256 << 10;
 pub(crate) const SEND_QUEUE: u32 = 128 << 10;

@@ -24,7 +24,7 @@ pub struct Http2Body {
     stream: RecvStream,
     /// Data that has been read but not consumed.
     ahead: BytesMut,
-    /// How many bytes are still to be consumed, if the head states a length. h2 checks that the stream matches it.
+    /// The number of bytes to be consumed, if the head states a length. h2 checks that the stream matches it.
     remaining: Option<u64>,
     next: Next,
 }
@@ -33,7 +33,7 @@ pub struct Http2Body {
 enum Next {
     Data,
     Trailers,
-    /// Nothing; contains the trailers until they are consumed.
+    /// The end of the body, with the trailers until they are consumed.
     End(Option<HeaderMap>),
 }
 
@@ -129,15 +129,15 @@ impl Drop for Http2Body {
 
 /// The body of a client's request over HTTP/2.
 pub(crate) struct Http2RequestBody {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedBody>>,
     /// The stream of a client that waits for `100 Continue`.
     expects: Option<StreamHandle>,
 }
 
 /// Reads a request's body ahead.
-pub(crate) struct ReadAhead(Weak<Mutex<Shared>>);
+pub(crate) struct ReadAhead(Weak<Mutex<SharedBody>>);
 
-struct Shared {
+struct SharedBody {
     body: Http2Body,
     /// The task that reads ahead; h2 wakes only this one.
     reader: Option<Waker>,
@@ -148,7 +148,7 @@ struct Shared {
 impl Http2RequestBody {
     pub(crate) fn new(stream: RecvStream, headers: &HeaderMap, handle: &StreamHandle) -> (Self, ReadAhead) {
         let expects = headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        let shared = Shared { body: Http2Body::new(stream, headers), reader: None, consumer: None };
+        let shared = SharedBody { body: Http2Body::new(stream, headers), reader: None, consumer: None };
         let shared = Arc::new(Mutex::new(shared));
         let ahead = ReadAhead(Arc::downgrade(&shared));
         (Self { shared, expects: expects.then(|| handle.clone()) }, ahead)
@@ -165,7 +165,7 @@ impl Body for Http2RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         let expects = self.expects.take();
         let mut shared = self.shared.lock();
-        let Shared { body, reader, consumer } = &mut *shared;
+        let SharedBody { body, reader, consumer } = &mut *shared;
         let reader = reader.as_ref().unwrap_or(context.waker());
         let polled = body.poll_frame(usize::MAX, &mut Context::from_waker(reader));
         if polled.is_pending() {
@@ -197,7 +197,7 @@ impl ReadAhead {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         let Some(shared) = self.0.upgrade() else { return Poll::Pending };
         let mut shared = shared.lock();
-        let Shared { body, reader, consumer } = &mut *shared;
+        let SharedBody { body, reader, consumer } = &mut *shared;
         if !reader.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *reader = Some(context.waker().clone());
         }

@@ -28,7 +28,7 @@ pub struct Pipe {
     is_stalled: bool,
 }
 
-/// Where the chunks of a body are counted until they are written.
+/// The counter of the chunks of a body until they are written.
 enum Queue {
     /// A client's connection, and its stream, which sets the read size of the upstream side.
     Client(Arc<Memory>, StreamHandle),
@@ -36,7 +36,7 @@ enum Queue {
     Upstream,
 }
 
-/// Why a body was not sent completely.
+/// The reason why a body was not sent completely.
 #[derive(Debug)]
 pub enum PipeError<E> {
     /// The stream was reset, or its connection was closed.

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The body of a request, for the code that forwards it.
 pub(crate) struct Http1RequestBody {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedBody>>,
     /// The rest of the length, if the request states one.
     remaining: Option<u64>,
     is_over: bool,
@@ -24,18 +24,18 @@ pub(crate) struct Http1RequestBody {
 
 /// The body of a request, for the connection that reads it.
 pub(crate) struct BodySender {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedBody>>,
     pub(crate) decoder: BodyDecoder,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) expects_continue: bool,
-    /// How much is read at once, at most: more if the client sends much.
+    /// The maximum number of bytes read at once: more if the client sends much.
     pub(crate) read_size: usize,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedBody {
     frame: Option<Frame<Bytes>>,
-    state: State,
+    state: BodyState,
     demand: Demand,
     /// The task that waits for a frame.
     receiver: Option<Waker>,
@@ -44,16 +44,16 @@ struct Shared {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyState {
     Open,
     Complete,
     Broken,
 }
 
-/// What the receiver wants.
+/// The receiver's demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// Nothing yet, or nothing more.
+    /// No frame is demanded yet, or no more.
     Nothing,
     /// A frame.
     Frame,
@@ -66,14 +66,15 @@ pub(crate) enum Demand {
 /// Creates both sides of a body.
 pub(crate) fn channel(decoder: BodyDecoder, expects_continue: bool) -> (BodySender, Http1RequestBody) {
     let remaining = decoder.size_hint().exact();
-    let shared = Shared { frame: None, state: State::Open, demand: Demand::Nothing, receiver: None, connection: None };
+    let shared =
+        SharedBody { frame: None, state: BodyState::Open, demand: Demand::Nothing, receiver: None, connection: None };
     let shared = Arc::new(Mutex::new(shared));
     let body = Http1RequestBody { shared: Arc::clone(&shared), remaining, is_over: false };
     (BodySender { shared, decoder, expects_continue, read_size: MIN_READ }, body)
 }
 
 impl BodySender {
-    /// Returns what the receiver wants. The task is woken when that changes, unless it is the one that changes it.
+    /// Returns the receiver's demand. The task is woken when that changes, unless it is the one that changes it.
     pub(crate) fn demand(&self, context: &Context<'_>) -> Demand {
         let mut shared = self.shared.lock();
         if matches!(shared.demand, Demand::Nothing | Demand::Frame)
@@ -86,21 +87,21 @@ impl BodySender {
 
     /// Passes a frame to the receiver. Its task is woken, unless it is the current one.
     pub(crate) fn send(&self, frame: Frame<Bytes>, context: &Context<'_>) {
-        let state = if self.decoder.is_over() { State::Complete } else { State::Open };
+        let state = if self.decoder.is_over() { BodyState::Complete } else { BodyState::Open };
         self.update(state, Some(frame), context);
     }
 
     /// Ends the body.
     pub(crate) fn end(&self, context: &Context<'_>) {
-        self.update(State::Complete, None, context);
+        self.update(BodyState::Complete, None, context);
     }
 
     /// Aborts the body: it is invalid, or the client has disconnected.
     pub(crate) fn abort(&self, context: &Context<'_>) {
-        self.update(State::Broken, None, context);
+        self.update(BodyState::Broken, None, context);
     }
 
-    fn update(&self, state: State, frame: Option<Frame<Bytes>>, context: &Context<'_>) {
+    fn update(&self, state: BodyState, frame: Option<Frame<Bytes>>, context: &Context<'_>) {
         let mut shared = self.shared.lock();
         shared.state = state;
         if frame.is_some() {
@@ -120,8 +121,8 @@ impl BodySender {
 impl Drop for BodySender {
     fn drop(&mut self) {
         let mut shared = self.shared.lock();
-        if shared.state == State::Open {
-            shared.state = State::Broken;
+        if shared.state == BodyState::Open {
+            shared.state = BodyState::Broken;
         }
         let receiver = shared.receiver.take();
         drop(shared);
@@ -144,7 +145,7 @@ impl Http1RequestBody {
         }
         shared.frame = None;
         // Of a complete body there is nothing to discard.
-        let connection = shared.connection.take().filter(|_| shared.state == State::Open);
+        let connection = shared.connection.take().filter(|_| shared.state == BodyState::Open);
         drop(shared);
         if let Some(connection) = connection {
             connection.wake();
@@ -171,16 +172,16 @@ impl Body for Http1RequestBody {
         if let Some(frame) = shared.frame.take() {
             let length = frame.data_ref().map_or(0, Bytes::len) as u64;
             this.remaining = this.remaining.map(|remaining| remaining.saturating_sub(length));
-            this.is_over = shared.state == State::Complete;
+            this.is_over = shared.state == BodyState::Complete;
             return Poll::Ready(Some(Ok(frame)));
         }
         match shared.state {
-            State::Complete => {
+            BodyState::Complete => {
                 this.is_over = true;
                 Poll::Ready(None)
             }
-            State::Broken => Poll::Ready(Some(Err(BodyFault::Broken))),
-            State::Open => {
+            BodyState::Broken => Poll::Ready(Some(Err(BodyFault::Broken))),
+            BodyState::Open => {
                 shared.demand = Demand::Frame;
                 if !shared.receiver.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
                     shared.receiver = Some(context.waker().clone());

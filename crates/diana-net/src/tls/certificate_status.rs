@@ -1,4 +1,4 @@
-//! What operators need to know of an active certificate: its names, and when it expires.
+//! The status of an active certificate, for operators: its names, and when it expires.
 
 use diana_core::Timestamp;
 use rustls_pki_types::CertificateDer;
@@ -11,7 +11,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 pub struct CertificateStatus {
     /// The names and addresses that it is valid for; the subject's common name if it has none.
     pub names: Vec<String>,
-    /// When it expires.
+    /// The time at which it expires.
     pub not_after: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with TLS files, before anything listens: for `diana check`.
+//! Checks TLS files before anything listens: for `diana check`.
 
 use super::CertificateStatus;
 use crate::log_time::LogTime;
@@ -10,14 +10,14 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::io;
 use std::path::Path;
 
-/// Why a TLS file can't be used. The message does not have its path.
+/// The reason why a TLS file can't be used. The message does not have its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsFileError {
     /// The file is missing, or can't be read.
     #[error("can't be read: {0}")]
     Unreadable(io::Error),
-    /// It is not the expected PEM.
+    /// The file is not the expected PEM.
     #[error("is invalid: {0}")]
     Invalid(String),
     /// The private key is that of another certificate.
@@ -68,8 +68,8 @@ pub fn check_authorities(file: &Path, now: Timestamp) -> Option<TlsFileError> {
             return Some(TlsFileError::Invalid(error.to_string()));
         }
     }
-    let all = authorities.iter().map(|authority| expired(authority, now));
-    all.collect::<Option<Vec<_>>>().and_then(|expired| expired.into_iter().next())
+    let expirations = authorities.iter().map(|authority| expired(authority, now));
+    expirations.collect::<Option<Vec<_>>>().and_then(|expired| expired.into_iter().next())
 }
 
 /// Returns the certificates of a file, of which the first has not expired.

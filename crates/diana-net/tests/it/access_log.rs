@@ -2,7 +2,7 @@
 
 use diana_core::Timestamp;
 use diana_metrics::Outcome;
-use diana_net::access_log::{AccessLog, Entry, LimitedBy, LogFormat};
+use diana_net::access_log::{AccessLog, LimitedBy, LogEntry, LogFormat};
 use diana_testing::wait_until;
 use parking_lot::{Condvar, Mutex};
 use proptest::prelude::*;
@@ -46,8 +46,8 @@ impl Write for Sink {
     }
 }
 
-fn denied() -> Entry<'static> {
-    Entry {
+fn denied() -> LogEntry<'static> {
+    LogEntry {
         at: Timestamp::from_millis(1_794_773_572_345),
         client: Some([203, 0, 113, 7].into()),
         method: "POST",
@@ -61,12 +61,12 @@ fn denied() -> Entry<'static> {
         outcome: Outcome::Denied,
         rule: Some(LimitedBy { rule: "each-account", key: Some("alice") }),
         retry_after: Some(Duration::from_millis(200)),
-        ..Entry::default()
+        ..LogEntry::default()
     }
 }
 
-fn forwarded() -> Entry<'static> {
-    Entry {
+fn forwarded() -> LogEntry<'static> {
+    LogEntry {
         outcome: Outcome::Forwarded,
         status: 200,
         version: http::Version::HTTP_2,
@@ -86,7 +86,7 @@ fn forwarded() -> Entry<'static> {
 }
 
 /// Returns the log of these entries.
-fn written(format: LogFormat, entries: &[Entry<'_>]) -> String {
+fn written(format: LogFormat, entries: &[LogEntry<'_>]) -> String {
     let sink = Sink::default();
     let log = AccessLog::start(format, sink.clone()).unwrap();
     entries.iter().for_each(|entry| log.log(entry));
@@ -97,7 +97,7 @@ fn written(format: LogFormat, entries: &[Entry<'_>]) -> String {
 #[test]
 fn text_lines_are_the_combined_format_with_extra_fields() {
     assert_eq!(
-        written(LogFormat::Text, &[denied(), forwarded(), Entry::default()]),
+        written(LogFormat::Text, &[denied(), forwarded(), LogEntry::default()]),
         "203.0.113.7 - - [15/Nov/2026:20:12:52 +0000] \"POST /login?x=1 HTTP/1.1\" 503 162 \"-\" \"curl/8.5\" \
          outcome=denied time=0.045ms rule=each-account key=\"alice\" retry_after=200.000ms bytes_in=12 \
          host=\"api.example.com\"\n\
@@ -129,7 +129,7 @@ fn json_lines_are_objects() {
 #[test]
 fn clients_cannot_forge_lines() {
     let forged = "x\" 200 0\n127.0.0.1 - - \"\r\x1b[31m\u{202e}\u{7f}\\";
-    let entry = Entry { target: forged, user_agent: Some(b"\xff\x00\n"), host: Some(forged.as_bytes()), ..denied() };
+    let entry = LogEntry { target: forged, user_agent: Some(b"\xff\x00\n"), host: Some(forged.as_bytes()), ..denied() };
     let text = written(LogFormat::Text, &[entry]);
     assert!(
         text.contains(r#""POST x\" 200 0\x0a127.0.0.1 - - \"\x0d\x1b[31m\xe2\x80\xae\x7f\\ HTTP/1.1" 503"#),
@@ -145,7 +145,7 @@ fn clients_cannot_forge_lines() {
 #[test]
 fn long_texts_are_truncated() {
     let long = "ä".repeat(100_000);
-    let entry = Entry { target: &long, user_agent: Some(long.as_bytes()), host: Some(long.as_bytes()), ..denied() };
+    let entry = LogEntry { target: &long, user_agent: Some(long.as_bytes()), host: Some(long.as_bytes()), ..denied() };
     let text = written(LogFormat::Text, &[entry]);
     assert!(text.len() < 3 * 4 * 4096 + 1000 && text.contains("... HTTP/1.1"), "{}", text.len());
     let json = written(LogFormat::Json, &[entry]);
@@ -165,7 +165,7 @@ proptest! {
         let (rule, shadow_rules) = (Some(by), &[by, by][..]);
         let (request_id, traceparent) = (Some(&*agent), Some(&*agent));
         let entry =
-            Entry { target: &target, user_agent, host, rule, shadow_rules, request_id, traceparent, ..denied() };
+            LogEntry { target: &target, user_agent, host, rule, shadow_rules, request_id, traceparent, ..denied() };
         let json = written(LogFormat::Json, &[entry]);
         prop_assert_eq!(json.matches('\n').count(), 1);
         let line = serde_json::from_str::<Value>(&json).unwrap();

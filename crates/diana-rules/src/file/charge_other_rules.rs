@@ -3,7 +3,7 @@
 use crate::rule::Rule;
 use diana_document::Problem;
 use diana_document::map_reader::nearest;
-use diana_document::{Entry, Node, Span, Value};
+use diana_document::{MapEntry, Node, Span, Value};
 use std::collections::HashMap;
 
 /// Checks that each rule with `charges` names a rule that it can charge, with keys of the same form. Without its own `by`,
@@ -37,7 +37,7 @@ pub(super) fn resolve(rules: &mut [Rule], nodes: &HashMap<Span, &Node>, problems
 }
 
 /// Returns a field of a rule as it is written.
-fn entry<'a>(item: Option<&'a Node>, field: &str) -> Option<&'a Entry> {
+fn entry<'a>(item: Option<&'a Node>, field: &str) -> Option<&'a MapEntry> {
     match &item?.value {
         Value::Map(entries) => entries.iter().find(|entry| entry.key == field),
         _ => None,

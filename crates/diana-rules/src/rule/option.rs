@@ -13,7 +13,7 @@ use crate::log_level::LogLevel;
 use crate::names_in_scope::NamesInScope;
 use crate::registry::Registry;
 use crate::response::CustomResponse;
-use diana_document::{Entry, Node, Problem, Value};
+use diana_document::{MapEntry, Node, Problem, Value};
 use std::sync::Arc;
 
 /// The options by subject, in the order in which they are read and described.
@@ -111,7 +111,7 @@ pub(super) struct Combination<'a> {
 
 impl<'a> Combination<'a> {
     /// Returns a field as it is written.
-    pub(super) fn entry(&self, name: &str) -> Option<&'a Entry> {
+    pub(super) fn entry(&self, name: &str) -> Option<&'a MapEntry> {
         match &self.node.value {
             Value::Map(entries) => entries.iter().find(|entry| entry.key == name),
             _ => None,

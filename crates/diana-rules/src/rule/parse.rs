@@ -10,7 +10,7 @@ use crate::names_in_scope::NamesInScope;
 use crate::registry::Registry;
 use diana_core::Limit;
 use diana_document::map_reader::{MapReader, nearest};
-use diana_document::{Entry, Node, Problem, Value, scalar};
+use diana_document::{MapEntry, Node, Problem, Value, scalar};
 
 impl Rule {
     /// The fields of a rule.
@@ -85,7 +85,7 @@ impl Rule {
     /// Reports fields that cannot be used together.
     fn check_combinations(&self, mut fields: Combination<'_>, registry: &Registry) {
         let limiting = Self::limiting_fields().collect::<Vec<_>>();
-        let is_limit_typo = |entry: &Entry| {
+        let is_limit_typo = |entry: &MapEntry| {
             let known = Self::fields(registry);
             !known.contains(&&*entry.key) && nearest(&entry.key, &known).is_some_and(|meant| limiting.contains(&meant))
         };

@@ -1,6 +1,6 @@
 //! The admin API of a running Diana, for the commands that ask it.
 //!
-//! [`AdminOptions`] are the options that all of them have; [`client`] sends requests, [`error`] says what went wrong and
+//! [`AdminOptions`] are the options that all of them have; [`client`] sends requests, [`error`] describes failures and
 //! what to do, [`model`] has the responses, and
 //! [`describe`] puts them into words.
 
@@ -43,7 +43,7 @@ pub(crate) struct AdminOptions {
 /// The URL of an admin server: `http://127.0.0.1:9090`, or behind a proxy `https://ops.example.com/diana`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminUrl {
-    /// Without a slash at its end.
+    /// The address, without a slash at its end.
     text: String,
     is_https: bool,
 }
@@ -103,7 +103,7 @@ impl AdminOptions {
         runtime.block_on(request(&client)).map_err(|error| output::failure(&error.to_string()))
     }
 
-    /// Whether the token is read from standard input.
+    /// Returns whether the token is read from standard input.
     pub(crate) fn reads_stdin(&self) -> bool {
         self.token_file.as_deref().is_some_and(is_stdin)
     }

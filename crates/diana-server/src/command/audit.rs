@@ -1,4 +1,4 @@
-//! `diana audit`: the last changes in a running Diana, and who made them.
+//! `diana audit`: the last changes in a running Diana, and their authors.
 
 use super::admin::{AdminOptions, model, print_json};
 use super::output;

@@ -14,7 +14,7 @@ pub(super) fn problems(tree: &Node, is_checked: impl Fn(&Node) -> bool) -> Vec<P
     let certificates = gateway.and_then(|gateway| field(field(gateway, "tls")?, "certificates"));
     let services = field(tree, "services").map(entries).into_iter().flatten();
     let of_services = services.filter_map(|service| field(service, "tls"));
-    for pair in certificates.into_iter().flat_map(each).chain(of_services) {
+    for pair in certificates.into_iter().flat_map(items).chain(of_services) {
         let Some((certificate, key)) = file(pair, "certificate").zip(file(pair, "key")) else { continue };
         if is_checked(certificate.0) && is_checked(key.0) {
             let (of_certificate, of_key) = check_pair(certificate.1, key.1, now);
@@ -64,7 +64,7 @@ fn entries(map: &Node) -> impl Iterator<Item = &Node> {
 }
 
 /// Returns the items of a list, or the value itself.
-fn each(node: &Node) -> &[Node] {
+fn items(node: &Node) -> &[Node] {
     match &node.value {
         Value::List(items) => items,
         _ => std::slice::from_ref(node),

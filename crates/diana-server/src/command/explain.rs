@@ -152,7 +152,7 @@ impl Explain {
         Ok(request)
     }
 
-    /// The request as a client sends it.
+    /// Returns the request as a client sends it.
     fn typed_request(&self) -> Result<DescribedRequest, InvalidRequest> {
         let mut request = DescribedRequest::new(&self.method, &self.target.path)?;
         if let Some((scheme, host)) = &self.target.origin {

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Why a rule file can't be used.
+/// The reason why a rule file can't be used.
 #[derive(Debug)]
 pub(super) enum InputError {
     /// The file can't be read, with the reason.
@@ -23,7 +23,7 @@ pub(super) enum InputError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variables {
     FromEnvironment,
-    /// None; the values that have them are not checked.
+    /// No variable is replaced; the values that have variables are not checked.
     Unresolved,
 }
 
@@ -39,8 +39,8 @@ pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry)
     rule_file_with(path, remote, registry, Variables::FromEnvironment, TlsFiles::Ignored).map(|(file, _)| file)
 }
 
-/// The same, with another source of variables, and maybe with its TLS files. Also returns the values that were not
-/// checked.
+/// Reads a rule file like [`rule_file`], with this source of variables, and its TLS files if they are to be checked. Also
+/// returns the values that were not checked.
 pub(super) fn rule_file_with(
     path: &Path,
     remote: Option<&Path>,

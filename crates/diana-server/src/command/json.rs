@@ -62,7 +62,7 @@ struct DescribedRule {
 }
 
 impl CheckedFile {
-    /// A file that can be used.
+    /// Describes a file that can be used.
     pub(super) fn valid(name: String, file: &RuleFile, not_checked: Vec<NotChecked>) -> Self {
         let unchecked = |NotChecked { line, column, variables, .. }| Unchecked { line, column, variables };
         Self {
@@ -75,7 +75,7 @@ impl CheckedFile {
         }
     }
 
-    /// A file that can't.
+    /// Describes a file that can't be used.
     pub(super) fn invalid(name: String, error: &InputError) -> Self {
         let errors = errors(&name, error);
         Self { file: name, valid: false, errors, warnings: Vec::new(), not_checked: Vec::new(), rules: Vec::new() }
@@ -84,7 +84,7 @@ impl CheckedFile {
 
 fn errors(name: &str, error: &InputError) -> Vec<Problem> {
     match error {
-        InputError::Problems(found) => problems(found),
+        InputError::Problems(invalid) => problems(invalid),
         InputError::Unreadable(reason) => {
             let message = reason.strip_prefix(&format!("{name}: ")).unwrap_or(reason).to_owned();
             vec![Problem { file: name.to_owned(), line: None, column: None, message, help: None }]
@@ -103,13 +103,13 @@ fn problems(problems: &Problems) -> Vec<Problem> {
     located.collect()
 }
 
-/// The same for warnings, whose text begins with that word.
-fn warnings(found: &Problems) -> Vec<Problem> {
+/// Returns warnings, without the word with which their text begins.
+fn warnings(warnings: &Problems) -> Vec<Problem> {
     let without_word = |mut problem: Problem| {
         problem.message = problem.message.trim_start_matches("warning: ").to_owned();
         problem
     };
-    problems(found).into_iter().map(without_word).collect()
+    problems(warnings).into_iter().map(without_word).collect()
 }
 
 fn described(rule: &Rule) -> DescribedRule {
@@ -141,7 +141,7 @@ pub(super) struct Explained {
     errors: Vec<Problem>,
 }
 
-/// What `permissions` say about a request.
+/// The result of `permissions` for a request.
 #[derive(Debug, Serialize)]
 struct PermissionResult {
     allowed: bool,
@@ -258,7 +258,7 @@ fn rule(explanation: &RuleExplanation) -> RuleResult {
     }
 }
 
-/// `wait` is `None` for a denied request.
+/// Returns the word for a decision; `wait` is `None` for a denied request.
 fn decision(wait: Option<Duration>) -> &'static str {
     match wait {
         None => "denied",

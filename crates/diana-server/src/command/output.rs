@@ -68,7 +68,7 @@ pub(super) fn report_count(problems: usize) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// `1 rule`, `2 rules`.
+/// Formats a count: `1 rule`, `2 rules`.
 pub(super) fn count_of(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

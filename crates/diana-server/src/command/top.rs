@@ -84,7 +84,7 @@ impl Window {
         }
     }
 
-    /// The parameters of `/history`: its length and its step, in seconds. Both windows have sixty steps.
+    /// Returns the parameters of `/history`: its length and its step, in seconds. Both windows have sixty steps.
     fn history(self) -> (&'static str, &'static str) {
         match self {
             Self::Minute => ("60", "1"),

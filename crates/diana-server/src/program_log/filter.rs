@@ -1,4 +1,4 @@
-//! Which events are logged: `DIANA_LOG`.
+//! The filter of logged events: `DIANA_LOG`.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -6,7 +6,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// The prefix of all of Diana's crates.
 const DIANA: &str = "diana";
 
-/// Which events are logged.
+/// The filter of logged events.
 ///
 /// `debug` alone is the level of Diana's own events. Libraries are silent unless they are named, as in `info,h2=debug`:
 /// at `debug` they log single frames, with data of clients.

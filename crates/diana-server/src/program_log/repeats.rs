@@ -10,7 +10,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// How many times in a row one warning or error is logged. After that it is logged once a second.
+/// The number of times in a row that one warning or error is logged. After that it is logged once a second.
 pub const BURST: u64 = 10;
 
 /// The state of each call site. Their number is that of the log calls in the program.

@@ -17,14 +17,14 @@ const REPORT: Duration = Duration::from_secs(10);
 
 /// The state shared by the handles and the thread.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    state: Mutex<State>,
+pub(super) struct SharedLog {
+    state: Mutex<LogState>,
     changed: Condvar,
     drops: DroppedLines,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     bytes: Vec<u8>,
     lines: u64,
     /// Lines dropped since the last report.
@@ -37,9 +37,9 @@ struct State {
 
 /// A handle of the log. When it is dropped, the thread writes the remaining lines, and ends.
 #[derive(Debug)]
-pub(super) struct Handle(Arc<Shared>);
+pub(super) struct Handle(Arc<SharedLog>);
 
-impl Shared {
+impl SharedLog {
     pub(super) fn start(sink: Box<dyn Write + Send>, repeats: Arc<Repeats>) -> io::Result<Handle> {
         let shared = Arc::new(Self::default());
         let writer =
@@ -70,7 +70,7 @@ impl Handle {
 
     pub(super) fn flush(&self, timeout: Duration) -> bool {
         let mut state = self.0.state.lock();
-        let is_busy = |state: &mut State| state.is_writing || !state.bytes.is_empty();
+        let is_busy = |state: &mut LogState| state.is_writing || !state.bytes.is_empty();
         !self.0.changed.wait_while_for(&mut state, is_busy, timeout).timed_out()
     }
 }
@@ -83,7 +83,7 @@ impl Drop for Handle {
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
     sink: Box<dyn Write + Send>,
     repeats: Arc<Repeats>,
     taken: Vec<u8>,
@@ -96,7 +96,7 @@ impl Writer {
         loop {
             let lines = {
                 let mut state = self.shared.state.lock();
-                let is_idle = |state: &mut State| state.bytes.is_empty() && !state.is_over;
+                let is_idle = |state: &mut LogState| state.bytes.is_empty() && !state.is_over;
                 self.shared.changed.wait_while_for(&mut state, is_idle, REPORT);
                 if state.bytes.is_empty() && state.is_over {
                     return;

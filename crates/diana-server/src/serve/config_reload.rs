@@ -20,7 +20,7 @@ pub(super) struct ConfigReload {
     audit: Arc<AuditLog>,
     /// The settings of the start.
     settings: Settings,
-    /// How the file differs from them.
+    /// The difference between the file and them.
     status: Mutex<SettingsStatus>,
     tokens: Arc<AdminTokens>,
     /// The upstreams of the command line, which override those of the file.

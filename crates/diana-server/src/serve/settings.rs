@@ -1,4 +1,4 @@
-//! Which changed fields of the file apply at once, and which wait for a restart.
+//! The changed fields of the file: those that apply at once, and those that wait for a restart.
 //!
 //! The fields of the file are compared one by one with those that the program was started with. A field that differs
 //! waits if a start with only this field changed would have other settings: another spelling of the same value, or a
@@ -94,7 +94,7 @@ impl StaticSections {
 type Change<'a> = (Vec<&'a str>, Option<&'a Node>);
 
 impl Settings {
-    /// The settings of a start with this document and this file, which has the overrides of the command line.
+    /// Creates the settings of a start with this document and this file, which has the overrides of the command line.
     pub(super) fn new(options: &ServeOptions, document: &Document, file: &RuleFile) -> Result<Self, ServeError> {
         let sections = StaticSections::of(file)?;
         let document = parse(document).ok_or(ServeError::Sources("the file has changed meanwhile".to_owned()))?;
@@ -135,16 +135,16 @@ impl Settings {
     }
 
     /// Collects the paths that differ, each as deep as it can be changed alone, with their new values.
-    fn collect<'a>(&self, path: &[&'a str], old: Option<&'a Node>, new: Option<&'a Node>, found: &mut Vec<Change<'a>>) {
+    fn collect<'a>(&self, path: &[&'a str], old: Option<&'a Node>, new: Option<&'a Node>, diff: &mut Vec<Change<'a>>) {
         if tree::is_same(old, new) {
             return;
         }
         let (Some(old_entries), Some(new_entries)) = (tree::entries(old), tree::entries(new)) else {
-            found.push((path.to_vec(), new));
+            diff.push((path.to_vec(), new));
             return;
         };
         if is_live(&path.join(".")) {
-            found.push((path.to_vec(), new));
+            diff.push((path.to_vec(), new));
             return;
         }
         let mut inner = Vec::new();
@@ -159,9 +159,9 @@ impl Settings {
             && (old_entries.is_empty() || new_entries.is_empty())
             && inner.iter().any(|change| self.sections_with(std::slice::from_ref(change)).is_none());
         if is_whole {
-            found.push((path.to_vec(), new));
+            diff.push((path.to_vec(), new));
         } else {
-            found.append(&mut inner);
+            diff.append(&mut inner);
         }
     }
 

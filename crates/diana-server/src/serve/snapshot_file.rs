@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the file is written by default: a crash loses at most this much.
+/// The default interval at which the file is written: a crash loses at most this much.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// The memory of the counts, if the file does not tell it.
+/// The memory of the counts, unless the file sets it.
 const DEFAULT_MEMORY: usize = 64 << 20;
 /// Room for the names of the limits in a snapshot.
 const NAMES: usize = 16 << 20;

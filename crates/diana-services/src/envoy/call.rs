@@ -18,7 +18,7 @@ use tonic::Status;
 use tonic::codegen::Service;
 use tonic::service::Routes;
 
-/// When the message of a call is no longer waited for.
+/// The timeouts of the message of a call.
 #[derive(Clone, Debug)]
 pub(super) struct CallTimeouts {
     pub(super) message: Duration,
@@ -88,7 +88,7 @@ impl hyper::service::Service<http::Request<Incoming>> for CallService {
     }
 }
 
-/// What a client sends.
+/// The messages that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
     /// One message.
@@ -97,12 +97,12 @@ enum CallKind {
     Stream,
 }
 
-/// What a client sends, for a limited time. The messages of slow clients would use memory as long as they like.
+/// The body of a call, for a limited time. The messages of slow clients would use memory as long as they like.
 pub(super) struct CallBody {
     body: Incoming,
     kind: CallKind,
     timeouts: CallTimeouts,
-    /// Created when the client is waited for, which is rare.
+    /// Created when the body waits for the client, which is rare.
     timeout: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

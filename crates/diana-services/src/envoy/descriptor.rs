@@ -18,7 +18,7 @@ const MAX_PATHS: usize = 32 << 10;
 pub(super) struct DescribedHeads {
     heads: Vec<DescribedHead>,
     /// The index of each descriptor's, if it has a path of HTTP.
-    of: Vec<Result<Option<usize>, Rejected>>,
+    head_of: Vec<Result<Option<usize>, Rejected>>,
 }
 
 /// The gateway would reject the request that a descriptor describes.
@@ -30,7 +30,7 @@ impl DescribedHeads {
     /// longer than those of one may be, the rest is rejected.
     pub(super) fn read(descriptors: &[RateLimitDescriptor], policy: &HeadPolicy) -> Self {
         let (mut heads, mut known, mut bytes, mut forms) = (Vec::new(), HashMap::new(), 0, 0);
-        let of = descriptors.iter().map(|descriptor| {
+        let head_of = descriptors.iter().map(|descriptor| {
             let entry = |key: &str| entry(descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value)), key);
             let Some(path) = entry("path") else { return Ok(None) };
             bytes += path.len();
@@ -51,21 +51,21 @@ impl DescribedHeads {
                 }))
             })
         });
-        let of = of.collect();
-        Self { heads, of }
+        let head_of = head_of.collect();
+        Self { heads, head_of }
     }
 
-    /// The attributes of each head.
+    /// Returns the attributes of each head.
     pub(super) fn attributes(&self) -> Vec<HttpAttributes<'_>> {
         self.heads.iter().map(DescribedHead::attributes).collect()
     }
 
-    /// The attributes for each descriptor: those of its head.
-    pub(super) fn of<'a>(
+    /// Returns the attributes for each descriptor: those of its head.
+    pub(super) fn by_descriptor<'a>(
         &'a self,
         attributes: &'a [HttpAttributes<'a>],
     ) -> impl Iterator<Item = Result<Option<&'a HttpAttributes<'a>>, Rejected>> {
-        self.of.iter().map(|head| head.map(|index| attributes.get(index?)))
+        self.head_of.iter().map(|head| head.map(|index| attributes.get(index?)))
     }
 }
 
@@ -104,7 +104,7 @@ impl<'a> Descriptor<'a> {
 
 /// Returns the value of the first entry with this key.
 fn entry<'a>(mut entries: impl Iterator<Item = (&'a str, &'a str)>, key: &str) -> Option<&'a str> {
-    entries.find(|(own, _)| *own == key).map(|(_, value)| value)
+    entries.find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 impl Attributes for Descriptor<'_> {

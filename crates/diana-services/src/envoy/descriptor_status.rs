@@ -80,10 +80,10 @@ fn saturated(number: u64) -> u32 {
 pub(super) fn headers<'a>(
     headers: impl IntoIterator<Item = (&'a HeaderName, &'a http::HeaderValue)>,
 ) -> Vec<HeaderValue> {
-    let each = headers.into_iter().map(|(name, value)| HeaderValue {
+    let values = headers.into_iter().map(|(name, value)| HeaderValue {
         key: name.as_str().to_owned(),
         value: String::from_utf8_lossy(value.as_bytes()).into_owned(),
         raw_value: Vec::new(),
     });
-    each.collect()
+    values.collect()
 }

@@ -38,7 +38,7 @@ const FIELDS_OF_HEADER: usize = 3;
 const OTHER_FIELDS: usize = 256;
 /// The bytes beside the head, at most: metadata, a certificate.
 const OTHER_BYTES: usize = 256 << 10;
-/// What HTTP/1 has between the names and the values of headers: `: `, and the end of the line.
+/// The bytes that HTTP/1 has around the value of a header: `: `, and the end of the line.
 const SEPARATORS: usize = 4;
 const TOO_MANY_HEADERS: RejectedRequest =
     RejectedRequest { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "too many headers" };
@@ -87,7 +87,7 @@ impl EnvoyState {
         let denial = match checked {
             Ok(mut permit) => {
                 if let Err(forbidden) = self.filter.check_permission(&head, Some(client)) {
-                    // It counts, as in the gateway.
+                    // The request is counted, as in the gateway.
                     permit.begin();
                     return Ok((denied(forbidden.status(), forbidden).await, Allowed::No));
                 }
@@ -99,7 +99,7 @@ impl EnvoyState {
         if self.options.denies_when_down && self.engine.is_fallback(denial.verdict()) {
             return Err(Status::unavailable("the shared store is unreachable, and `when_down` is `deny`"));
         }
-        // Not that of the response: it is 200 for a gRPC call. Envoy sends 200 itself to a client of gRPC.
+        // The response's status is 200 for a gRPC call. Envoy sends 200 itself to a client of gRPC.
         let status = denial.status();
         Ok((denied(status, denial.into_response()).await, Allowed::No))
     }
@@ -121,14 +121,14 @@ fn peer(attributes: &AttributeContext) -> Option<IpAddr> {
 /// Returns the scheme of the request: Envoy's `X-Forwarded-Proto`, else the scheme of the attributes. The latter is the `:scheme`
 /// that a client of HTTP/2 chooses; Envoy sets the former for clients that it does not trust.
 fn scheme(attribute: &str) -> RequestScheme {
-    let own = if attribute.is_empty() { RequestScheme::default() } else { RequestScheme::of(attribute) };
-    own.or_forwarded()
+    let transport = if attribute.is_empty() { RequestScheme::default() } else { RequestScheme::of(attribute) };
+    transport.or_forwarded()
 }
 
 /// Returns the head of the request that Envoy describes, or why the gateway would reject it.
 fn head(http: attribute_context::HttpRequest, bounds: &ClientBounds) -> Result<Parts, RejectedRequest> {
     let invalid = |detail| RejectedRequest { status: StatusCode::BAD_REQUEST, detail };
-    // What the gateway counts for its bound.
+    // The gateway counts the same for its bound.
     let mut length = http.method.len() + http.path.len() + http.host.len();
     if length > bounds.header {
         return Err(HEAD_TOO_LONG);
@@ -230,6 +230,6 @@ async fn denied(status: StatusCode, response: HttpMessage<Full<Bytes>>) -> Check
 
 fn options(headers: &HeaderMap) -> Vec<HeaderValueOption> {
     let append_action = HeaderAppendAction::AppendIfExistsOrAdd.into();
-    let each = descriptor_status::headers(headers).into_iter();
-    each.map(|header| HeaderValueOption { header: Some(header), append_action }).collect()
+    let headers = descriptor_status::headers(headers).into_iter();
+    headers.map(|header| HeaderValueOption { header: Some(header), append_action }).collect()
 }

@@ -27,7 +27,7 @@ impl NestedFields {
                 WireType::ThirtyTwoBit => Ok(4),
                 WireType::SixtyFourBit => Ok(8),
                 WireType::LengthDelimited => decode_varint(&mut message),
-                // Its fields follow.
+                // The fields of the group follow.
                 WireType::StartGroup | WireType::EndGroup => Ok(0),
             };
             let field = length.ok().and_then(|length| message.split_at_checked(usize::try_from(length).ok()?));

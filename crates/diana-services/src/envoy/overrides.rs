@@ -21,7 +21,7 @@ pub(crate) struct Overrides {
 
 #[derive(Debug, Default)]
 struct KnownLimits {
-    /// By permits and unit, with the number of their last use.
+    /// The limits by permits and unit, with the number of their last use.
     by_parameters: HashMap<(u32, i32), (Limit, u64)>,
     uses: u64,
 }

@@ -1,7 +1,7 @@
 //! Envoy's rate limit service, version 3.
 //!
-//! Each descriptor is matched by itself; several are all or nothing. A descriptor with 0 hits only looks, one with negative
-//! hits gives back, and one with a `limit` is decided by that alone.
+//! Each descriptor is matched by itself; several are all or nothing. A descriptor with 0 hits only peeks, one with negative
+//! hits refunds, and one with a `limit` is decided by that alone.
 
 use super::call::CallBody;
 use super::descriptor::{DescribedHeads, Descriptor, Rejected};
@@ -33,14 +33,14 @@ const MAX_FIELDS: usize = 2 + MAX_DESCRIPTORS * 8 + 1_000 * 3;
 /// The path of the service's only call.
 pub(super) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// What is done for a descriptor, with its index among those for which the same is done.
+/// The treatment of a descriptor, with its index among those with the same treatment.
 #[derive(Clone, Copy)]
 enum Action {
-    /// Its hits are charged.
+    /// Charges the hits.
     Charge(usize),
-    /// It looks whether a limit is exceeded.
+    /// Checks whether a limit is exceeded.
     Look(usize),
-    /// Its hits are given back.
+    /// Refunds the hits.
     Refund,
     /// The limit that it brings along decides.
     Override(usize),
@@ -101,7 +101,7 @@ impl EnvoyState {
         let heads = DescribedHeads::read(&descriptors, &self.options.settings.heads());
         let attributes_of = heads.attributes();
         let mut sorted = Descriptors::default();
-        for (descriptor, head) in descriptors.into_iter().zip(heads.of(&attributes_of)) {
+        for (descriptor, head) in descriptors.into_iter().zip(heads.by_descriptor(&attributes_of)) {
             self.sort(&domain, descriptor, head, hits, &mut sorted);
         }
         let decisions = self.decisions(&sorted, deadline).await?;
@@ -170,7 +170,7 @@ impl EnvoyState {
         Ok(Decisions { looked, charged, overridden, is_denied })
     }
 
-    /// Returns `true` if the request was denied only because the shared store can't be asked. Envoy then decides, by its
+    /// Returns `true` if the request was denied only because the shared store is unreachable. Envoy then decides, by its
     /// `failure_mode_deny`.
     fn is_undecidable(&self, decisions: &Decisions) -> bool {
         let main = decisions.main();
@@ -208,7 +208,7 @@ impl EnvoyState {
             return;
         };
         let descriptor = Descriptor::new(domain, descriptor, hits, http);
-        // As in Envoy's own service, only for domains that have rules.
+        // Envoy's own service also requires that the domain has rules.
         let limit = limit.filter(|_| !is_refund && self.engine.rules().knows_domain(domain));
         let action = if is_refund {
             sorted.refunded.push(descriptor);

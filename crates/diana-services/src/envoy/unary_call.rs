@@ -18,7 +18,7 @@ use std::time::Duration;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Before each message: whether it is compressed, and its length.
+/// The length of the prefix of each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -32,21 +32,21 @@ const FIELD_MEMORY: usize = 64;
 /// A call that is being answered.
 pub(super) struct UnaryCall<B> {
     body: B,
-    /// Why its message is not read.
+    /// The reason why its message is not read.
     unsupported: Option<Status>,
-    /// How long the caller waits for the response, if it says so.
+    /// The time that the caller waits for the response, if it is in the headers.
     pub(super) deadline: Option<Duration>,
     memory: ReservedMemory,
-    /// When its message had arrived.
+    /// The arrival of its message.
     start: Option<Timestamp>,
 }
 
 /// A message that is not decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MessageError {
-    /// It has more bytes than are accepted.
+    /// The message has too many bytes.
     TooLong,
-    /// It has more fields than are accepted.
+    /// The message has too many fields.
     TooManyFields,
     /// The call failed: the code and the message of the status.
     Failed(tonic::Code, String),
@@ -134,7 +134,7 @@ fn reserve(memory: &mut ReservedMemory, message: usize) -> Result<(), Status> {
     if memory.resize(CALL_MEMORY + message) { Ok(()) } else { Err(no_memory()) }
 }
 
-/// The status of a call for which `bounds.memory` has no room.
+/// Returns the status of a call for which `bounds.memory` has no room.
 pub(super) fn no_memory() -> Status {
     Status::resource_exhausted("`bounds.memory` is used up by other calls")
 }
@@ -177,7 +177,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The start of the message, with its prefix.
+    /// Returns the start of the message, with its prefix.
     fn start(&self) -> &[u8] {
         self.parts.first().map_or(&[], |first| first)
     }
@@ -187,11 +187,11 @@ impl Parts {
     }
 }
 
-/// Returns how long the caller of a call waits for the response, if it says so.
+/// Returns the time that the caller waits for the response, if it is in the headers.
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    // At most 8 digits, by the specification.
+    // The specification allows at most 8 digits.
     let number = number.parse::<u64>().ok().filter(|_| number.len() <= 8)?;
     Some(match unit {
         "H" => Duration::from_secs(number * 3600),
@@ -219,7 +219,7 @@ fn check_length(start: &[u8], received: usize, max_length: usize) -> Result<(), 
     }
 }
 
-/// The length of the message, once its prefix has been received.
+/// Returns the length of the message, once its prefix has been received.
 fn announced_length(received: &[u8]) -> Option<usize> {
     let [_, length @ ..] = received.first_chunk::<PREFIX>()?;
     usize::try_from(u32::from_be_bytes(*length)).ok()
@@ -297,7 +297,7 @@ mod tests {
         received_with(sent, pieces, headers, usize::MAX)
     }
 
-    /// The same with this much memory.
+    /// Reads what is sent like `received`, with this much memory.
     fn received_with(
         sent: &[u8],
         pieces: &[usize],

@@ -33,10 +33,10 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// For clients that may use every command.
+    /// The bounds of clients that may use every command.
     pub(super) const AUTHENTICATED: Self =
         Self { arguments: 1_024, argument: 64 << 10, command: 256 << 10, line: 64 << 10, is_authenticated: true };
-    /// For clients that still have to give the password: as in Redis.
+    /// The bounds of clients that have not sent the password yet: as in Redis.
     pub(super) const UNAUTHENTICATED: Self =
         Self { arguments: 10, argument: 16 << 10, command: 32 << 10, line: 16 << 10, is_authenticated: false };
 }
@@ -86,13 +86,13 @@ impl<'a> Command<'a> {
         Self { bytes, ranges, is_joined: true }
     }
 
-    /// The number of arguments, including the name.
+    /// Returns the number of arguments, including the name.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The argument at `index`; empty if there is none.
+    /// Returns the argument at `index`; empty if there is none.
     #[inline]
     pub(super) fn arg(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
@@ -103,25 +103,25 @@ impl<'a> Command<'a> {
         self.bytes.get(self.ranges.get(index)?.clone())
     }
 
-    /// The arguments after the first `skipped` ones.
+    /// Returns the arguments after the first `skipped` ones.
     pub(super) fn args(&self, skipped: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;
         self.ranges.iter().skip(skipped).map(move |range| bytes.get(range.clone()).unwrap_or_default())
     }
 
-    /// The bytes of the command before the length of the argument at `index`, and after that argument; `None` unless it was sent
-    /// as an array.
+    /// Returns the bytes of the command before the length of the argument at `index`, and after that argument; `None` unless it
+    /// was sent as an array.
     pub(super) fn around(&self, index: usize) -> Option<(&'a [u8], &'a [u8])> {
         if self.is_joined || self.bytes.first() != Some(&b'*') {
             return None;
         }
-        let (before, own) = (self.ranges.get(index.checked_sub(1)?)?, self.ranges.get(index)?);
+        let (before, argument) = (self.ranges.get(index.checked_sub(1)?)?, self.ranges.get(index)?);
         let end = self.ranges.last()?.end + LINE_END.len();
         let start = before.end + LINE_END.len() + 1; // `$`
-        Some((self.bytes.get(..start)?, self.bytes.get(own.end..end)?))
+        Some((self.bytes.get(..start)?, self.bytes.get(argument.end..end)?))
     }
 
-    /// The memory that a copy of the arguments takes: their bytes, and where each one is.
+    /// Returns the memory that a copy of the arguments takes: their bytes, and where each one is.
     pub(super) fn size(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).sum::<usize>() + size_of_val(self.ranges)
     }
@@ -131,7 +131,7 @@ impl<'a> Command<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     expected: Expected,
-    /// Where to go on, from the start of the command.
+    /// The offset at which to continue, from the start of the command.
     position: usize,
     /// The arguments found so far.
     ranges: Vec<Range<usize>>,
@@ -142,7 +142,7 @@ pub(super) struct Parser {
     is_unquoted: bool,
 }
 
-/// What the next byte belongs to.
+/// The part of a command that the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expected {
     #[default]
@@ -178,8 +178,8 @@ impl Parser {
                 Some(first) => return Err(ProtocolError::NotACommand(*first)),
             }
         }
-        if let Expected::Inline(seen) = self.expected {
-            return self.inline(input, seen, bounds);
+        if let Expected::Inline(scanned) = self.expected {
+            return self.inline(input, scanned, bounds);
         }
         self.bulks(input, bounds)
     }
@@ -190,14 +190,14 @@ impl Parser {
         self.expected == Expected::Start
     }
 
-    /// The command that was parsed last, in the same `input`.
+    /// Returns the command that was parsed last, in the same `input`.
     #[inline]
     pub(super) fn command<'a>(&'a self, input: &'a [u8]) -> Command<'a> {
         let bytes = if self.is_unquoted { &self.unquoted } else { input };
         Command { bytes, ranges: &self.ranges, is_joined: self.is_unquoted }
     }
 
-    /// The memory of what was found.
+    /// Returns the memory of the parsed command.
     #[inline]
     pub(super) fn memory(&self) -> usize {
         self.ranges.capacity() * size_of::<Range<usize>>() + self.unquoted.capacity()
@@ -209,7 +209,7 @@ impl Parser {
         self.ranges.clear();
     }
 
-    /// The length of the array, which may be 0 or negative for none.
+    /// Reads the length of the array, which may be 0 or negative for none.
     #[inline]
     fn array_length(&mut self, input: &[u8], bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
         let Some((number, end)) = number(input, 1)? else { return Ok(None) };
@@ -227,7 +227,7 @@ impl Parser {
         })
     }
 
-    /// The arguments of an array.
+    /// Reads the arguments of an array.
     #[inline]
     fn bulks(&mut self, input: &[u8], bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
         let (mut missing, mut length) = match self.expected {
@@ -268,7 +268,7 @@ impl Parser {
         }
     }
 
-    /// The length of an argument, and where it starts; `None` if its line is incomplete.
+    /// Reads the length of an argument, and where it starts; `None` if its line is incomplete.
     #[inline]
     fn bulk_length(
         &mut self,
@@ -296,10 +296,10 @@ impl Parser {
         Ok(Some((length, start)))
     }
 
-    /// A command on one line, which ends with LF or CRLF.
-    fn inline(&mut self, input: &[u8], seen: usize, bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
-        let found = input.iter().skip(seen).position(|byte| *byte == b'\n').map(|offset| seen + offset);
-        let Some(end) = found.filter(|end| *end <= bounds.line) else {
+    /// Reads a command on one line, which ends with LF or CRLF.
+    fn inline(&mut self, input: &[u8], scanned: usize, bounds: &Bounds) -> Result<Option<usize>, ProtocolError> {
+        let newline = input.iter().skip(scanned).position(|byte| *byte == b'\n').map(|offset| scanned + offset);
+        let Some(end) = newline.filter(|end| *end <= bounds.line) else {
             if input.len() > bounds.line {
                 return Err(ProtocolError::LineTooLong);
             }
@@ -348,7 +348,7 @@ impl Parser {
     }
 }
 
-/// The line with a number at `start`: the number, which is `None` if it is invalid, and where the next line starts.
+/// Reads the number at `start`: returns it, or `None` if it is invalid, and where the next line starts.
 /// `None` if the line is incomplete.
 #[inline]
 fn number(input: &[u8], start: usize) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {

@@ -23,7 +23,7 @@ const MAX_ECHO: usize = 128;
 /// A command.
 #[derive(Debug)]
 pub(super) struct Spec {
-    /// In lower case.
+    /// The name, in lower case.
     pub(super) name: &'static str,
     /// The number of arguments including the name; negative for at least that many.
     arity: i8,
@@ -38,13 +38,13 @@ pub(super) struct Spec {
 /// A property of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
-    /// It may be used before the password was given.
+    /// The command may be used before the password was sent.
     NoAuth,
-    /// It is executed at once in a transaction, too.
+    /// The command is executed at once in a transaction, too.
     NotQueued,
-    /// It changes counts.
+    /// The command changes counts.
     Write,
-    /// It reads counts.
+    /// The command reads counts.
     ReadOnly,
     Fast,
 }
@@ -74,7 +74,7 @@ static CL_THROTTLE: Spec = Spec {
     run: throttle::cl_throttle,
 };
 
-/// A command of the server itself.
+/// Describes a command of the server itself.
 const fn spec(
     name: &'static str,
     arity: i8,
@@ -85,7 +85,7 @@ const fn spec(
     Spec { name, arity, flags, has_key: false, group: "connection", summary, run }
 }
 
-/// A command of Diana.
+/// Describes a command of Diana.
 const fn diana(
     name: &'static str,
     arity: i8,
@@ -132,15 +132,15 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
     if name == b"CL.THROTTLE" || name == b"cl.throttle" {
         return Some(&CL_THROTTLE);
     }
-    all().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
+    specs().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
 }
 
 /// Returns all commands.
-fn all() -> impl Iterator<Item = &'static Spec> {
+fn specs() -> impl Iterator<Item = &'static Spec> {
     std::iter::once(&CL_THROTTLE).chain(COMMANDS)
 }
 
-/// The error for an unknown command, in the words of Redis.
+/// Returns the error for an unknown command, in the words of Redis.
 #[cold]
 pub(super) fn unknown(command: Command<'_>) -> String {
     let mut args = String::new();
@@ -154,20 +154,20 @@ pub(super) fn unknown(command: Command<'_>) -> String {
     format!("ERR unknown command '{}', with args beginning with: {args}", echo(command.arg(0), MAX_ECHO))
 }
 
-/// The error for an unknown subcommand, in the words of Redis.
+/// Returns the error for an unknown subcommand, in the words of Redis.
 #[cold]
 fn unknown_subcommand(command: Command<'_>) -> String {
     let name = String::from_utf8_lossy(command.arg(0)).to_ascii_uppercase();
     format!("ERR unknown subcommand '{}'. Try {name} HELP.", echo(command.arg(1), MAX_ECHO))
 }
 
-/// The error for a wrong number of arguments; subcommands are written `client|setname`.
+/// Returns the error for a wrong number of arguments; subcommands are written `client|setname`.
 #[cold]
 pub(super) fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// The start of what a client has sent, for an error message.
+/// Returns the start of what a client has sent, for an error message.
 fn echo(bytes: &[u8], most: usize) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes.get(..bytes.len().min(most)).unwrap_or_default())
 }

@@ -28,9 +28,9 @@ const MAX_READ: usize = 64 << 10;
 const MAX_REPLIES: usize = 64 << 10;
 /// The calls of one client that wait for the shared store at the same time.
 const MAX_PENDING: usize = 256;
-/// How long a client that sends no more may wait for its replies.
+/// The time for the replies to a client that sends no more.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a client that still sends at a stop may take to read its replies, and to close its side.
+/// The time in which a client that still sends at a stop must read its replies, and close its side.
 const LINGER_AT_STOP: Duration = Duration::from_secs(5);
 /// `stop` is polled at least once in so many reads, also if each finds bytes.
 const READS_BEFORE_STOP: u32 = 32;
@@ -81,7 +81,7 @@ where
     connection.stream.shutdown().await
 }
 
-/// What a read has found.
+/// The result of a read.
 enum Received {
     Bytes,
     /// The client has closed its side, or is idle.
@@ -94,7 +94,7 @@ struct Connection<S> {
     stream: S,
     session: Session,
     parser: Parser,
-    /// What was read; the commands before `start` were executed.
+    /// The bytes read; the commands before `start` were executed.
     input: Vec<u8>,
     start: usize,
     read_size: usize,
@@ -382,7 +382,7 @@ impl IdleTimer {
         Self { sleep: Box::pin(tokio::time::sleep(period)), period, is_active: false }
     }
 
-    /// Called when the timer has fired: starts another period if there was a command in the last one.
+    /// Starts another period if there was a command in the last one; called when the timer has fired.
     fn has_expired(&mut self) -> bool {
         self.sleep.as_mut().reset(Instant::now() + self.period);
         !std::mem::take(&mut self.is_active)

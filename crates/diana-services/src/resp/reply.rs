@@ -50,7 +50,7 @@ impl ReplyBuffer {
         self.bytes.len()
     }
 
-    /// The memory that the replies take.
+    /// Returns the memory that the replies take.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
@@ -76,17 +76,17 @@ impl ReplyBuffer {
         self.bytes.extend_from_slice(replies);
     }
 
-    /// `+OK`
+    /// Writes `+OK`.
     pub(super) fn ok(&mut self) {
         self.simple("OK");
     }
 
-    /// A simple string, which must have no line breaks.
+    /// Writes a simple string, which must have no line breaks.
     pub(super) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error. Line breaks become blanks, as in Redis.
+    /// Writes an error. Line breaks become blanks, as in Redis.
     pub(super) fn error(&mut self, text: &str) {
         self.counts.errors += 1;
         self.bytes.push(b'-');
@@ -100,14 +100,14 @@ impl ReplyBuffer {
         self.number(b':', number);
     }
 
-    /// The answer of `CL.THROTTLE`.
+    /// Writes the answer of `CL.THROTTLE`.
     #[inline]
     pub(super) fn throttle(&mut self, answer: &Answer) {
         self.counts.decision(answer.is_granted());
         self.five_integers(answer.to_integers());
     }
 
-    /// A list of five integers, the most frequent reply: the middle one differs in most of them, the others seldom.
+    /// Writes five integers, the most frequent reply: the middle one differs in most of them, the others seldom.
     #[inline]
     fn five_integers(&mut self, [first, second, middle, fourth, fifth]: [i64; 5]) {
         self.last.update([first, second], [fourth, fifth]);
@@ -124,14 +124,14 @@ impl ReplyBuffer {
         self.bytes.truncate(end + MIDDLE - start + after.length);
     }
 
-    /// A string of any bytes.
+    /// Writes a string of any bytes.
     pub(super) fn bulk(&mut self, bytes: &[u8]) {
         self.length(b'$', bytes.len());
         self.bytes.extend_from_slice(bytes);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// A text for people to read.
+    /// Writes a text for people to read.
     pub(super) fn verbatim(&mut self, text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
@@ -151,13 +151,13 @@ impl ReplyBuffer {
         });
     }
 
-    /// The head of a list of `length` replies.
+    /// Writes the head of a list of `length` replies.
     #[inline]
     pub(super) fn array(&mut self, length: usize) {
         self.length(b'*', length);
     }
 
-    /// The head of a map of `length` pairs of replies; a list in RESP 2.
+    /// Writes the head of a map of `length` pairs of replies; a list in RESP 2.
     pub(super) fn map(&mut self, length: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', length * 2),
@@ -165,7 +165,7 @@ impl ReplyBuffer {
         }
     }
 
-    /// The head of a set of `length` replies; a list in RESP 2.
+    /// Writes the head of a set of `length` replies; a list in RESP 2.
     pub(super) fn set(&mut self, length: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', length),
@@ -248,7 +248,7 @@ impl<const SIZE: usize> Lines<SIZE> {
         self.bytes.iter_mut().zip(lines).for_each(|(byte, line)| *byte = *line);
     }
 
-    /// `*5`, both numbers, and the kind of the next.
+    /// Sets `*5`, both numbers, and the kind of the next.
     fn set_before(&mut self, [first, second]: [i64; 2]) {
         let mut lines = LineBuffer::<{ BEFORE.next_power_of_two() }>::default();
         lines.prepend(b':');
@@ -258,7 +258,7 @@ impl<const SIZE: usize> Lines<SIZE> {
         self.set([first, second], lines.as_bytes());
     }
 
-    /// The end of the line before, and both numbers.
+    /// Sets the end of the line before, and both numbers.
     fn set_after(&mut self, [fourth, fifth]: [i64; 2]) {
         let mut lines = LineBuffer::<{ AFTER.next_power_of_two() }>::default();
         lines.prepend_number(b':', fifth);

@@ -16,27 +16,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The error for a command that would need more memory than is left. The code is Redis's.
 pub(super) const NO_MEMORY: &str = "OOM `bounds.memory` is used up by other clients";
 
-/// How a command goes on.
+/// The next step of a command.
 pub(super) enum Step {
-    /// Its reply is written.
+    /// The reply is written.
     Done,
-    /// Its reply is the answer of the shared store.
+    /// The reply is the answer of the shared store.
     Throttle(ThrottleFuture),
-    /// Its reply is the verdict of the rules.
+    /// The reply is the verdict of the rules.
     Check(AcquireFuture, ReplyForm),
-    /// Its reply is an outcome that takes I/O, or is rare.
+    /// The reply is an outcome that takes I/O, or is rare.
     Later(LaterFuture),
     /// The commands of a transaction are executed now.
     Exec(Transaction),
 }
 
-/// What the reply to `DIANA.CHECK` has.
+/// The form of the reply to `DIANA.CHECK`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReplyForm {
     /// Five integers, as `CL.THROTTLE`, and the rule.
     #[default]
     Plain,
-    /// The same, and how much is in use.
+    /// The integers and the rule, and how much is in use.
     WithUsed,
 }
 
@@ -45,7 +45,7 @@ pub(super) type LaterFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// The outcome of a rare command.
 pub(super) enum Outcome {
-    /// What the rules would decide.
+    /// The decision that the rules would make.
     Peeked(Result<Permit, Denial>, ReplyForm),
     /// The status of a key of a rule, after the operation.
     Key(Result<KeyStatus, KeyAdminError>),
@@ -53,7 +53,7 @@ pub(super) enum Outcome {
     Invalid(InvalidRequest),
 }
 
-/// What a client has selected.
+/// The settings that a client has selected.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: u64,
@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// The bounds of the client's commands.
+    /// Returns the bounds of the client's commands.
     #[inline]
     pub(super) fn bounds(&self) -> &'static Bounds {
         if self.is_authenticated { &Bounds::AUTHENTICATED } else { &Bounds::UNAUTHENTICATED }

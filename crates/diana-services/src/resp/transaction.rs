@@ -23,7 +23,7 @@ pub(super) struct Transaction {
     pub(super) is_aborted: bool,
 }
 
-/// Why a command can't be queued. The transaction is aborted, and its memory is freed.
+/// The reason why a command can't be queued. The transaction is aborted, and its memory is freed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotQueued {
     /// The transaction is too large.
@@ -82,7 +82,7 @@ impl Transaction {
         why
     }
 
-    /// The command at `index`.
+    /// Returns the command at `index`.
     pub(super) fn command(&self, index: usize) -> Command<'_> {
         let arguments = self.commands.get(index).and_then(|range| self.arguments.get(range.clone()));
         Command::joined(&self.bytes, arguments.unwrap_or_default())

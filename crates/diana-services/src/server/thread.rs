@@ -1,4 +1,4 @@
-//! One thread: it accepts connections of all services, and serves them until they end.
+//! One thread: accepts connections of all services, and serves them until they end.
 
 use super::StartError;
 use crate::envoy::EnvoyService;
@@ -10,12 +10,11 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// A service on one thread.
@@ -33,7 +32,7 @@ pub(super) enum ServiceKind {
 }
 
 impl ServiceKind {
-    /// Its name in the rule file, metrics and logs.
+    /// Returns its name in the rule file, metrics and logs.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Envoy => "envoy",
@@ -49,19 +48,18 @@ pub(super) struct Socket {
     pub(super) tls: Option<TlsAcceptor>,
 }
 
-/// What all connections of one service share, over all threads.
+/// The state that all connections of one service share, over all threads.
 pub(super) struct ServiceConnections {
     pub(super) kind: ServiceKind,
     pub(super) metrics: ServiceMetrics,
-    pub(super) open: Arc<AtomicUsize>,
-    /// The maximum number of open ones.
-    pub(super) max_open: usize,
+    /// The connections that may still be opened.
+    pub(super) free: Semaphore,
     pub(super) warnings: Arc<OncePerSecond>,
     /// The timeout of a TLS handshake.
     pub(super) handshake_timeout: Duration,
 }
 
-/// One thread.
+/// A thread that has not been started.
 pub(super) struct ServiceThread {
     pub(super) number: usize,
     pub(super) services: Vec<(Arc<ServiceConnections>, Service)>,
@@ -97,14 +95,14 @@ impl ServiceThread {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let (alive, stop, number) = (alive.clone(), self.stop.clone(), self.number);
             acceptors.push(tokio::spawn(async move {
-                let (own_connections, own_stop) = (Arc::clone(&connections), stop.clone());
+                let (counted, stopping) = (Arc::clone(&connections), stop.clone());
                 let accepted = move |accepted: Option<(TcpStream, SocketAddr)>| {
-                    let guard = || ConnGuard::new(&own_connections, number, alive.clone());
+                    let guard = || ConnGuard::new(&counted, number, alive.clone());
                     let Some(((socket, peer), guard)) = accepted.and_then(|accepted| Some((accepted, guard()?))) else {
-                        own_connections.metrics.shard(number).rejected.increment();
+                        counted.metrics.shard(number).rejected.increment();
                         return;
                     };
-                    tokio::spawn(connection(guard, service.clone(), socket, peer, tls.clone(), own_stop.clone()));
+                    tokio::spawn(connection(guard, service.clone(), socket, peer, tls.clone(), stopping.clone()));
                 };
                 listen::accept(listener, stop, &connections.warnings, accepted).await;
             }));
@@ -130,10 +128,7 @@ struct ConnGuard {
 impl ConnGuard {
     /// Returns `None` if the service has too many connections.
     fn new(connections: &Arc<ServiceConnections>, thread: usize, alive: mpsc::Sender<Infallible>) -> Option<Self> {
-        if connections.open.fetch_add(1, Ordering::Relaxed) >= connections.max_open {
-            connections.open.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        connections.free.try_acquire().ok()?.forget();
         connections.metrics.shard(thread).connection_opened();
         Some(Self { connections: Arc::clone(connections), thread, _alive: alive })
     }
@@ -141,7 +136,7 @@ impl ConnGuard {
 
 impl Drop for ConnGuard {
     fn drop(&mut self) {
-        self.connections.open.fetch_sub(1, Ordering::Relaxed);
+        self.connections.free.add_permits(1);
         self.connections.metrics.shard(self.thread).connection_closed();
     }
 }

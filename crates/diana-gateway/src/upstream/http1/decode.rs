@@ -12,15 +12,15 @@ use std::mem::MaybeUninit;
 /// The maximum length of a head, and the maximum number of its fields.
 const MAX_HEAD: usize = 64 << 10;
 const MAX_FIELDS: usize = 128;
-/// How many interim responses an upstream may send.
+/// The maximum number of interim responses of an upstream.
 pub(in crate::upstream) const MAX_INTERIM: usize = 16;
 
 /// The head of a response.
 pub(in crate::upstream) struct ResponseHead {
-    /// Without hop-by-hop headers, except `Upgrade` in a 101 response.
+    /// The head without hop-by-hop headers, except `Upgrade` in a 101 response.
     pub(in crate::upstream) response: Response<()>,
     pub(in crate::upstream) decoder: BodyDecoder,
-    /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.
+    /// Whether the upstream closes the connection after this response, or the end of the response is ambiguous.
     pub(super) is_last: bool,
 }
 

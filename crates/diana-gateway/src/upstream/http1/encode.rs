@@ -86,7 +86,7 @@ impl RequestWriter {
         self.buffer.trim();
     }
 
-    /// Ready when the whole request has been written. An error is permanent.
+    /// Is ready when the whole request has been written. An error is permanent.
     pub(super) fn poll(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         match self.progress {
             Progress::Done => return Poll::Ready(Ok(())),
@@ -169,7 +169,7 @@ impl RequestWriter {
     }
 }
 
-/// The client's body is longer or shorter than its length.
+/// Returns the error for a body that is longer or shorter than its length.
 fn body_error(_: InvalidHttp) -> WireError {
     WireError::Body
 }

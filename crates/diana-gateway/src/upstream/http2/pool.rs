@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 /// The maximum number of connections from a worker to one upstream, and of streams on each.
 const MAX_CONNECTIONS: usize = 32;
 const MAX_STREAMS: usize = 100;
-/// How much of a response may arrive before the client reads it. The connection's window covers all its streams, so
+/// The size of a response that may arrive before the client reads it. The connection's window covers all its streams, so
 /// that a client that does not read can't block the others.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
@@ -38,7 +38,7 @@ const PONG: Duration = Duration::from_secs(5);
 /// The connections to one upstream.
 #[derive(Default)]
 pub(in crate::upstream) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Notified when a stream is free, or a connection has been opened or has failed.
     changed: Arc<Notify>,
     /// Whether the upstream is known to use HTTP/2: then many requests share a connection.
@@ -46,7 +46,7 @@ pub(in crate::upstream) struct Pool {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     connections: Vec<PooledConnection>,
     /// The number of connections being opened, and of requests that wait for them.
     connecting: usize,
@@ -56,12 +56,12 @@ struct State {
 /// A connection.
 struct PooledConnection {
     sender: SendRequest<SendChunk>,
-    shared: Arc<Shared>,
-    /// When the connection was last used, on the worker's clock.
+    shared: Arc<ConnState>,
+    /// The time of the connection's last use, on the worker's clock.
     last_used: u64,
 }
 
-struct Shared {
+struct ConnState {
     in_use: AtomicUsize,
     is_closed: AtomicBool,
     changed: Arc<Notify>,
@@ -70,16 +70,16 @@ struct Shared {
 /// A free stream of a connection, for one request. Dropping it frees the stream.
 pub(in crate::upstream) struct Slot {
     pub(super) sender: SendRequest<SendChunk>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnState>,
 }
 
 /// The next step of a request without a stream.
 pub(in crate::upstream) enum Checkout {
-    /// It uses this stream.
+    /// The request uses this stream.
     Ready(Slot),
-    /// It opens a connection.
+    /// The request opens a connection.
     Connect(Connecting),
-    /// It waits.
+    /// The request waits.
     Wait,
 }
 
@@ -109,9 +109,9 @@ impl Pool {
             return Checkout::Ready(slot);
         }
         let mut state = self.state.lock();
-        let each = state.connections.last().map_or(MAX_STREAMS, PooledConnection::max_streams);
+        let streams = state.connections.last().map_or(MAX_STREAMS, PooledConnection::max_streams);
         // The request that opens a connection uses one of its streams; the others are for the waiting requests.
-        let is_enough = state.waiting < state.connecting.saturating_mul(each.saturating_sub(1));
+        let is_enough = state.waiting < state.connecting.saturating_mul(streams.saturating_sub(1));
         if is_enough || state.connections.len() + state.connecting >= MAX_CONNECTIONS {
             return Checkout::Wait;
         }
@@ -248,7 +248,7 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<PooledConnect
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(MAX_HEAD)
         .enable_push(false)
-        // No streams before the upstream has sent its limit.
+        // Opens no streams before the upstream has sent its limit.
         .initial_max_send_streams(0)
         .handshake(io)
         .await;
@@ -261,14 +261,14 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<PooledConnect
         Poll::Pending => Poll::Pending,
     })
     .await?;
-    let shared = Shared { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
+    let shared = ConnState { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
     let shared = Arc::new(shared);
     tokio::spawn(drive(connection, pings, Arc::clone(&shared)));
     Ok(PooledConnection { sender, shared, last_used: 0 })
 }
 
 /// Drives a connection until it ends, or a ping gets no ack: an unresponsive connection must not be used forever.
-async fn drive(mut connection: Connection<UpstreamIo, SendChunk>, pings: Option<PingPong>, shared: Arc<Shared>) {
+async fn drive(mut connection: Connection<UpstreamIo, SendChunk>, pings: Option<PingPong>, shared: Arc<ConnState>) {
     let mut streams = connection.max_concurrent_send_streams();
     let driven = poll_fn(|context| {
         let driven = Pin::new(&mut connection).poll(context);

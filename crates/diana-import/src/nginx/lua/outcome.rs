@@ -1,4 +1,4 @@
-//! What a script does with lua-resty-limit-traffic.
+//! The effect of a script with lua-resty-limit-traffic.
 //!
 //! The script is followed once for each answer that a limiter can give: allowed, delayed, rejected. Everything in it
 //! must be literal, or known to have no effect on the decision; otherwise it is [`Unclear`], with its line. So no
@@ -28,7 +28,7 @@ const HARMLESS: [&str; 13] = [
     "type",
 ];
 
-/// The limiters that a script asks in one call, which are charged all or nothing.
+/// The limiters that a script calls together, which are charged all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     /// Each limiter with its key, in which variables are written as nginx's `${name}`.
@@ -41,7 +41,7 @@ pub(super) struct Group {
     pub(super) line: usize,
 }
 
-/// What a script does.
+/// The effect of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) groups: Vec<Group>,
@@ -80,9 +80,9 @@ enum Answer {
     Rejected,
 }
 
-/// Why a script does not continue.
+/// The reason why a script does not continue.
 enum Stop {
-    /// It returns, or calls `ngx.exit(ngx.OK)`.
+    /// The script returns, or calls `ngx.exit(ngx.OK)`.
     Forwarded,
     Denied {
         status: u16,
@@ -172,7 +172,7 @@ impl Run {
                 None => return self.unclear(format!("it assigns the global variable `{name}`")),
             },
             Expression::Index(table, _) => match self.value(table)? {
-                // It is for later phases.
+                // `ngx.ctx` is for later phases.
                 Value::Path(path) if path == "ngx.ctx" => {}
                 Value::Path(path) if path == "ngx.header" => _ = self.header.get_or_insert(self.line),
                 _ => return self.unclear("it assigns to a table"),
@@ -260,7 +260,7 @@ impl Run {
                 _ => self.unclear("it calls a function that is not supported"),
             };
         };
-        // What is logged has no effect.
+        // Logging has no effect.
         if path == "ngx.log" || path == "print" {
             return Ok(Vec::new());
         }

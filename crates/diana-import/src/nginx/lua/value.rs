@@ -9,7 +9,7 @@ const MAX_TEXT: usize = 256;
 pub(super) enum Value {
     Nil,
     Bool(bool),
-    /// In thousandths.
+    /// A number, in thousandths.
     Number(i64),
     Text(String),
     /// A text with variables of nginx: `${name}`.
@@ -127,7 +127,7 @@ pub(super) fn binary(sign: &str, left: &Value, right: &Value) -> Value {
         (Value::Number(left), _, Value::Number(right)) => match sign {
             "+" => number(left.checked_add(*right)),
             "-" => number(left.checked_sub(*right)),
-            // Only exact products of thousandths.
+            // Only exact products of thousandths are numbers.
             "*" => number(left.checked_mul(*right).filter(|product| product % 1000 == 0).map(|product| product / 1000)),
             "==" => Value::Bool(left == right),
             "~=" => Value::Bool(left != right),

@@ -57,7 +57,7 @@ impl AdminClient {
         Ok(Self { http: builder.build(connector), admin: url.text.clone(), authorization })
     }
 
-    /// The server's URL.
+    /// Returns the server's URL.
     pub(crate) fn admin(&self) -> &str {
         &self.admin
     }
@@ -88,7 +88,7 @@ impl AdminClient {
         self.parse(path, response)
     }
 
-    /// The same, as the server's JSON.
+    /// Peeks, resets or refunds a key, and returns the server's JSON.
     pub(crate) async fn key_json(&self, path: &'static str, parameters: Parameters<'_>) -> Result<Value, AdminError> {
         let method = if path == "/peek" { Method::GET } else { Method::POST };
         self.send(method, path, parameters).await
@@ -201,7 +201,7 @@ impl AdminClient {
     }
 }
 
-/// The TLS of a connector. Only an HTTPS server needs the system's trusted certificates, which take time to read.
+/// Returns the TLS of a connector. Only an HTTPS server needs the system's trusted certificates, which take time to read.
 fn tls(url: &AdminUrl) -> HttpsConnectorBuilder<hyper_rustls::builderstates::WantsSchemes> {
     let provider = rustls::crypto::ring::default_provider;
     if url.is_https

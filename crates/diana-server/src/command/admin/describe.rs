@@ -8,7 +8,7 @@ use super::model::{Degraded, KeyStatus, Status, Top, TopKeys, TopRule, UpstreamC
 use crate::command::output::{count_of, visible};
 use diana_metrics::{Totals, UpstreamStatus};
 
-/// `1,234,567`
+/// Formats a number: `1,234,567`.
 pub(crate) fn number(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -21,7 +21,7 @@ pub(crate) fn number(count: u64) -> String {
     text
 }
 
-/// `250ms`, `1.5s`, `2m 3s`, `1h 5m`
+/// Formats a time: `250ms`, `1.5s`, `2m 3s`, `1h 5m`.
 pub(crate) fn seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "unknown".to_owned();
@@ -39,7 +39,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A key's parts as one text.
+/// Returns a key's parts as one text.
 pub(crate) fn key(parts: &[String]) -> String {
     match parts {
         [] => "everyone".to_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn key(parts: &[String]) -> String {
     }
 }
 
-/// A key's text as the server shows it; a rule without `by` has one key, without a text.
+/// Returns a key's text as the server shows it; a rule without `by` has one key, without a text.
 pub(crate) fn key_text(text: &str) -> String {
     if text.is_empty() { "everyone".to_owned() } else { visible(text) }
 }
@@ -100,7 +100,7 @@ impl WhatIf {
         text
     }
 
-    /// The shadow rule that counts exactly, as YAML.
+    /// Returns the shadow rule that counts exactly, as YAML.
     pub(crate) fn shadow_rule(&self) -> String {
         self.shadow_rule.lines().map(|line| format!("{}\n", visible(line))).collect()
     }
@@ -164,7 +164,7 @@ impl Status {
     }
 }
 
-/// `96 KiB`
+/// Formats a size: `96 KiB`.
 fn bytes(count: u64) -> String {
     match count {
         0..1_024 => format!("{count} bytes"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a request to the admin server failed.
+/// The reason why a request to the admin server failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum AdminError {
     #[error("invalid token: expected visible ASCII characters")]
@@ -32,7 +32,7 @@ pub(crate) enum AdminError {
 }
 
 impl AdminError {
-    /// Whether another attempt may succeed without any change by the user.
+    /// Returns whether another attempt may succeed without any change by the user.
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,

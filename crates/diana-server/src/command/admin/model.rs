@@ -130,7 +130,7 @@ impl Status {
 }
 
 impl Degraded {
-    /// `Redis unreachable since 2026-11-18T10:00:00Z: connection refused`
+    /// Describes it: `Redis unreachable since 2026-11-18T10:00:00Z: connection refused`.
     pub(crate) fn describe(&self) -> String {
         let what = match &*self.part {
             "redis" => "Redis unreachable",
@@ -206,7 +206,7 @@ pub(crate) struct TopKey {
     pub(crate) key: Option<Vec<String>>,
     pub(crate) text: String,
     pub(crate) count: u64,
-    /// When it was first counted in the window; empty if an older server does not say.
+    /// The time at which it was first counted in the window; empty if an older server does not say.
     pub(crate) since: String,
 }
 
@@ -219,7 +219,7 @@ pub(crate) struct History {
     pub(crate) denied: Vec<u64>,
     pub(crate) delayed: Vec<u64>,
     pub(crate) shadow_denied: Vec<u64>,
-    /// Only without a rule.
+    /// The latency of all requests, without a rule.
     pub(crate) latency: Option<Latency>,
 }
 

@@ -1,4 +1,4 @@
-//! What keys do. Each returns the request that it needs of the server, if any.
+//! The effect of each key. Each function returns the request that it needs of the server, if any.
 
 use super::Window;
 use super::state::{Answer, App, Dialog, Focus, KeyList, Sort};
@@ -84,7 +84,7 @@ impl App {
         None
     }
 
-    /// A key for a dialog, which is closed unless it is put back.
+    /// Handles a key for a dialog, which is closed unless it is opened again.
     fn dialog_key(&mut self, dialog: Dialog, code: KeyCode) -> Option<Request> {
         match (dialog, code) {
             (Dialog::Filter, KeyCode::Enter) | (Dialog::Help | Dialog::Message(_) | Dialog::Waiting(_), _) => None,

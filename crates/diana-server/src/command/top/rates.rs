@@ -46,7 +46,7 @@ impl Rates {
     }
 
     /// Returns a rule's rates; `None` before the second poll.
-    pub(super) fn of(&self, rule: &str, is_shadow: bool) -> Option<RuleRates> {
+    pub(super) fn get(&self, rule: &str, is_shadow: bool) -> Option<RuleRates> {
         let (first, last) = (self.polls.front()?, self.polls.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();
         if seconds <= 0.0 {
@@ -64,7 +64,7 @@ impl Rates {
     }
 }
 
-/// A count as a float, for display.
+/// Returns a count as a float, for display.
 pub(super) fn precise(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn denied(rates: &Rates) -> Option<f64> {
-        rates.of("a", false).map(|rates| rates.denied)
+        rates.get("a", false).map(|rates| rates.denied)
     }
 
     #[test]
@@ -92,8 +92,8 @@ mod tests {
         }
         // From 15² to 20² in five seconds.
         assert_eq!(denied(&rates), Some(35.0));
-        assert_eq!(rates.of("a", true).map(|rates| rates.denied), Some(3.0));
-        assert_eq!(rates.of("b", false), None);
+        assert_eq!(rates.get("a", true).map(|rates| rates.denied), Some(3.0));
+        assert_eq!(rates.get("b", false), None);
     }
 
     #[test]

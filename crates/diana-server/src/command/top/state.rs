@@ -19,7 +19,7 @@ pub(super) enum Event {
     /// A key, or another size.
     Terminal(crossterm::event::Event),
     Update(Box<Snapshot>),
-    /// The server can't be asked.
+    /// The server is unreachable.
     Lost(AdminError),
     Answer(Answer),
     /// The program should end, by a signal or since the terminal is gone.
@@ -29,7 +29,7 @@ pub(super) enum Event {
 /// The result of a poll.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    /// When it was made, since the start of the view.
+    /// The time of the poll, since the start of the view.
     pub(super) at: Duration,
     pub(super) watch: Watch,
     pub(super) status: Status,
@@ -37,12 +37,12 @@ pub(super) struct Snapshot {
     /// The keys of the chosen rule; `None` if the server has no `/top`.
     pub(super) top: Option<Top>,
     /// The keys of all rules that contain the text of the filter.
-    pub(super) found: Option<Top>,
+    pub(super) filtered_top: Option<Top>,
     /// All requests in the last minute; `None` if the server has no `/history`.
     pub(super) now: Option<History>,
     /// All requests in the window.
     pub(super) history: Option<History>,
-    /// Those of the chosen rule.
+    /// The requests of the chosen rule in the window.
     pub(super) rule_history: Option<History>,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum KeyList {
     Allowed,
 }
 
-/// What is shown over the view, and gets the keys that are typed.
+/// A dialog over the view, which gets the keys that are typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Dialog {
     Help,
@@ -111,7 +111,7 @@ pub(super) struct App {
     pub(super) admin: String,
     pub(super) theme: Theme,
     pub(super) snapshot: Option<Snapshot>,
-    /// Why the last poll failed, if it did.
+    /// The reason why the last poll failed, if it did.
     pub(super) lost: Option<AdminError>,
     pub(super) sort: Sort,
     pub(super) filter: String,
@@ -161,29 +161,29 @@ impl App {
         let Some(snapshot) = &self.snapshot else { return };
         let find = self.filter.to_lowercase();
         let has_key = |name: &str| {
-            let found = snapshot.found.as_ref().filter(|_| snapshot.watch.find == self.filter);
-            found.is_some_and(|top| top.rules.iter().any(|rule| rule.rule == name))
+            let matches = snapshot.filtered_top.as_ref().filter(|_| snapshot.watch.find == self.filter);
+            matches.is_some_and(|top| top.rules.iter().any(|rule| rule.rule == name))
         };
         let selected = snapshot.rules.rules.iter().filter(|rule| names(rule, &find) || has_key(&rule.name));
-        let rows = selected.map(|rule| Row { rule: rule.clone(), rates: self.rates.of(&rule.name, rule.shadow) });
+        let rows = selected.map(|rule| Row { rule: rule.clone(), rates: self.rates.get(&rule.name, rule.shadow) });
         self.rows = rows.collect();
         let sort = self.sort;
         self.rows.sort_by(|one, other| compare(one, other, sort));
     }
 
-    /// What polls should be about.
+    /// Returns the subject of the next polls.
     pub(super) fn watch(&self) -> Watch {
         let rule = self.row().map(|row| row.rule.name.clone()).or_else(|| self.chosen_rule.clone());
         Watch { rule, window: self.window, find: self.filter.clone() }
     }
 
-    /// The index of the chosen rule.
+    /// Returns the index of the chosen rule.
     pub(super) fn row_index(&self) -> usize {
         let is_chosen = |row: &Row| self.chosen_rule.as_deref() == Some(&*row.rule.name);
         self.rows.iter().position(is_chosen).unwrap_or(0)
     }
 
-    /// The chosen rule.
+    /// Returns the chosen rule.
     pub(super) fn row(&self) -> Option<&Row> {
         self.rows.get(self.row_index())
     }
@@ -196,16 +196,16 @@ impl App {
         self.chosen_key = None;
     }
 
-    /// The keys of the chosen rule, if the server has sent them already.
+    /// Returns the keys of the chosen rule, if the server has sent them already.
     pub(super) fn top(&self) -> Option<&TopRule> {
         let (snapshot, row) = (self.snapshot.as_ref()?, self.row()?);
         // A rule that is listed for its keys has only those that were found.
         let by_name = names(&row.rule, &self.filter.to_lowercase());
-        let top = if by_name { &snapshot.top } else { &snapshot.found };
+        let top = if by_name { &snapshot.top } else { &snapshot.filtered_top };
         top.as_ref()?.rules.iter().find(|top| top.rule == row.rule.name)
     }
 
-    /// A chart of the chosen rule, if the server has sent it already.
+    /// Returns a chart of the chosen rule, if the server has sent it already.
     pub(super) fn rule_history(&self) -> Option<&History> {
         let (snapshot, row) = (self.snapshot.as_ref()?, self.row()?);
         let is_current =
@@ -213,12 +213,12 @@ impl App {
         snapshot.rule_history.as_ref().filter(|_| is_current)
     }
 
-    /// The keys of the list that is chosen.
+    /// Returns the keys of the list that is chosen.
     pub(super) fn keys(&self) -> &[TopKey] {
-        self.top().map_or(&[], |top| &self.list.of(top).keys)
+        self.top().map_or(&[], |top| &self.list.select(top).keys)
     }
 
-    /// The index of the chosen key.
+    /// Returns the index of the chosen key.
     pub(super) fn key_index(&self) -> usize {
         let is_chosen = |key: &TopKey| self.chosen_key.as_deref() == Some(&*key.text);
         self.keys().iter().position(is_chosen).unwrap_or(0)
@@ -236,7 +236,7 @@ impl App {
         self.chosen_key = None;
     }
 
-    /// The chosen key as the API names it, or why it can't be named.
+    /// Returns the chosen key as the API names it, or why it can't be named.
     pub(super) fn key_name(&self) -> Result<KeyName, String> {
         let row = self.row().ok_or("no rule is chosen")?;
         let key = self.keys().get(self.key_index());
@@ -246,7 +246,7 @@ impl App {
         Ok(KeyName { rule: row.rule.name.clone(), parts })
     }
 
-    /// All requests a second: an average of the last seconds.
+    /// Returns all requests a second: an average of the last seconds.
     pub(super) fn totals(&self) -> Option<RuleRates> {
         let now = self.snapshot.as_ref()?.now.as_ref()?;
         // The newest second is not over yet.
@@ -261,7 +261,7 @@ impl App {
     }
 }
 
-/// Whether a rule's name has a text in lower case.
+/// Returns whether a rule's name has a text in lower case.
 fn names(rule: &RuleSummary, text: &str) -> bool {
     text.is_empty() || rule.name.to_lowercase().contains(text)
 }
@@ -308,7 +308,7 @@ impl KeyList {
         }
     }
 
-    pub(super) fn of(self, top: &TopRule) -> &TopKeys {
+    pub(super) fn select(self, top: &TopRule) -> &TopKeys {
         match self {
             Self::Denied => &top.denied,
             Self::Delayed => &top.delayed,

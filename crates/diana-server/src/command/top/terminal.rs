@@ -32,7 +32,7 @@ pub(super) fn run(app: App, client: AdminClient, limit: u32) -> io::Result<()> {
     thread::Builder::new().name("diana-top-worker".to_owned()).spawn(worker)?;
     let _guard = RestoreGuard;
     let terminal = ratatui::try_init()?;
-    // Not joined: it waits for a key, and ends with the program.
+    // The thread is not joined: it waits for a key, and ends with the program.
     thread::Builder::new().name("diana-top-keys".to_owned()).spawn(move || read_keys(&events))?;
     show(app, terminal, &received, &requests)
 }
@@ -50,7 +50,7 @@ fn show(
         // A held key, or a slow terminal: everything that has happened is applied before the next screen.
         for event in std::iter::once(event).chain(events.try_iter()) {
             if let Some(request) = app.apply(event) {
-                // An error means that the worker is gone, and the next event says so.
+                // An error means that the worker has ended, and the next event reports it.
                 let _ = requests.send(request);
             }
         }

@@ -14,7 +14,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     fitted
 }
 
-/// The same, padded on the left.
+/// Fits a text into a width, padded on the left.
 pub(super) fn fit_right(text: &str, width: usize) -> String {
     let fitted = truncated(text, width);
     let used = fitted.width();
@@ -71,7 +71,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A rate: `0`, `0.2`, `12.3`, `1,234`, `12.3k`, `1.2M`.
+/// Formats a rate: `0`, `0.2`, `12.3`, `1,234`, `12.3k`, `1.2M`.
 pub(super) fn rate(per_second: f64) -> String {
     match per_second {
         rate if rate.is_nan() || rate <= 0.0 => "0".to_owned(),
@@ -83,7 +83,7 @@ pub(super) fn rate(per_second: f64) -> String {
     }
 }
 
-/// A chart of at most `width` columns: the newest value is the last, zero is a dot, and the highest is a full bar.
+/// Draws a chart of at most `width` columns: the newest value is the last, zero is a dot, and the highest is a full bar.
 pub(super) fn sparkline(values: &[u64], width: usize) -> String {
     if width == 0 || values.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! Colours, or none: with `NO_COLOR`, everything is still told apart by words, bold and reversed text.
+//! Colours, or none: with `NO_COLOR`, everything is still distinguished by words, bold and reversed text.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -10,7 +10,7 @@ pub(super) enum Theme {
 }
 
 impl Theme {
-    /// The theme for the environment: a non-empty `NO_COLOR` and a `dumb` terminal have no colours.
+    /// Returns the theme for the environment: a non-empty `NO_COLOR` and a `dumb` terminal have no colours.
     pub(super) fn from_environment() -> Self {
         let is_set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let has_color = is_set("NO_COLOR").is_none() && is_set("TERM").is_none_or(|term| term != "dumb");
@@ -44,17 +44,17 @@ impl Theme {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// The chosen row of the list that has the focus.
+    /// Returns the style of the chosen row of the list that has the focus.
     pub(super) fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// The chosen row of another list.
+    /// Returns the style of the chosen row of another list.
     pub(super) fn chosen_elsewhere(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
     }
 
-    /// What does not work.
+    /// Returns the style of a failure.
     pub(super) fn alarm(self) -> Style {
         let style = Style::new().add_modifier(Modifier::BOLD);
         match self {

@@ -65,7 +65,7 @@ fn history(app: &App) -> Option<&History> {
     app.snapshot.as_ref()?.history.as_ref()
 }
 
-/// One line of an area; empty if the area has fewer.
+/// Returns one line of an area; empty if the area has fewer.
 fn line_of(area: Rect, row: u16) -> Rect {
     let y = area.y.saturating_add(row);
     Rect { y, height: u16::from(row < area.height), ..area }
@@ -136,7 +136,7 @@ fn draw_totals(app: &App, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Line::from(spans), area);
 }
 
-/// Two charts: what was denied, and what was allowed.
+/// Draws two charts: the denied and the allowed requests.
 fn draw_charts(history: &History, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     let denied =
         if history.denied.iter().all(|count| *count == 0) && history.shadow_denied.iter().any(|count| *count > 0) {
@@ -150,7 +150,7 @@ fn draw_charts(history: &History, theme: Theme, frame: &mut Frame<'_>, area: Rec
     }
 }
 
-/// ` denied   ··▁▂█  peak 12/s`
+/// Draws ` denied   ··▁▂█  peak 12/s`.
 fn chart(name: &str, values: &[u64], step: u64, style: Style, width: u16) -> Line<'static> {
     let highest = super::rates::precise(values.iter().copied().max().unwrap_or(0));
     let peak = format!("  peak {}/s ", rate(highest / super::rates::precise(step.max(1))));

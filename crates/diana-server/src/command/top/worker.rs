@@ -1,6 +1,6 @@
-//! Asks the server: once a second for everything on the screen, and for what the user wants to know or change.
+//! Sends requests to the server: once a second for everything on the screen, and for each request of the user.
 //!
-//! It runs on its own thread, so that a slow server never blocks the screen. It goes on when the server can't be
+//! It runs on its own thread, so that a slow server never blocks the screen. It continues when the server can't be
 //! reached: the next poll connects again.
 
 use super::Window;
@@ -17,10 +17,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The time until the poll after a change by the user: not at once, since a held key changes the chosen rule often.
 const SOON: Duration = Duration::from_millis(100);
 
-/// What the state wants of the server.
+/// A request of the state to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// From now on, polls are about this.
+    /// Changes the subject of polls.
     Watch(Watch),
     Peek(KeyName),
     Reset(KeyName),
@@ -34,7 +34,7 @@ pub(super) enum Request {
     },
 }
 
-/// What polls are about.
+/// The subject of polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Watch {
     /// The chosen rule, if there is one.
@@ -113,7 +113,7 @@ async fn poll(client: &AdminClient, limit: u32, watch: &Watch) -> Result<Snapsho
         let Some(rule) = &watch.rule else { return Ok(None) };
         optional(client.history(&[("rule", rule), seconds, step]).await)
     };
-    let found = async {
+    let filtered_top = async {
         if watch.find.is_empty() {
             return Ok(None);
         }
@@ -121,14 +121,14 @@ async fn poll(client: &AdminClient, limit: u32, watch: &Watch) -> Result<Snapsho
     };
     let now = async { optional(client.history(&[("seconds", "60"), ("step", "1")]).await) };
     let history = async { optional(client.history(&[seconds, step]).await) };
-    let (status, rules, top, found, now, history, rule_history) =
-        tokio::join!(client.status(), client.rules(), top, found, now, history, rule_history);
+    let (status, rules, top, filtered_top, now, history, rule_history) =
+        tokio::join!(client.status(), client.rules(), top, filtered_top, now, history, rule_history);
     let (status, rules, watch) = (status?, rules?, watch.clone());
-    let (top, found, now, history, rule_history) = (top?, found?, now?, history?, rule_history?);
-    Ok(Snapshot { at: Duration::ZERO, watch, status, rules, top, found, now, history, rule_history })
+    let (top, filtered_top, now, history, rule_history) = (top?, filtered_top?, now?, history?, rule_history?);
+    Ok(Snapshot { at: Duration::ZERO, watch, status, rules, top, filtered_top, now, history, rule_history })
 }
 
-/// A response that may be missing: an older server does not know the path, and a rule may just have been removed.
+/// Returns a response that may be missing: an older server does not know the path, and a rule may just have been removed.
 fn optional<T>(response: Result<T, AdminError>) -> Result<Option<T>, AdminError> {
     match response {
         Ok(response) => Ok(Some(response)),

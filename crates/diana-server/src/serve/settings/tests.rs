@@ -212,16 +212,16 @@ fn changed(path: &str, value: &str) -> String {
 }
 
 /// The paths of all fields of the schema, as deep as a field is a map, but not below live fields.
-fn paths(schema: &Json, path: &str, found: &mut BTreeSet<String>) {
+fn paths(schema: &Json, path: &str, leaves: &mut BTreeSet<String>) {
     let mut fields = Vec::new();
     maps(schema, &mut fields);
     if fields.is_empty() || is_live(path) {
-        found.insert(path.to_owned());
+        leaves.insert(path.to_owned());
         return;
     }
     for (name, schema) in fields {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        paths(schema, &path, found);
+        paths(schema, &path, leaves);
     }
 }
 

@@ -1,14 +1,14 @@
 //! Documents as trees: comparing them, and changing one field.
 
-use diana_rules::document::{Entry, Node, Span, Value};
+use diana_rules::document::{MapEntry, Node, Span, Value};
 
-/// An empty list of rules.
+/// Returns an empty list of rules.
 pub(super) fn no_rules() -> Node {
     Node { value: Value::List(Vec::new()), span: Span::default() }
 }
 
 /// Returns the entries of a map; none if the map is missing, and `None` if it is no map.
-pub(super) fn entries(node: Option<&Node>) -> Option<&[Entry]> {
+pub(super) fn entries(node: Option<&Node>) -> Option<&[MapEntry]> {
     match node.map(|node| &node.value) {
         None | Some(Value::Null) => Some(&[]),
         Some(Value::Map(entries)) => Some(entries),
@@ -62,6 +62,6 @@ fn set(map: &mut Node, path: &[&str], value: Option<&Node>) {
     }
 }
 
-fn entry(key: &str, node: Node) -> Entry {
-    Entry { key: key.to_owned(), span: Span::default(), node }
+fn entry(key: &str, node: Node) -> MapEntry {
+    MapEntry { key: key.to_owned(), span: Span::default(), node }
 }

@@ -19,7 +19,7 @@ pub(super) fn unquote<'a>(line: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8]
     }
 }
 
-/// A closing quote must end the word.
+/// Checks that a closing quote ends the word.
 fn end_of_word(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     let is_end = rest.first().is_none_or(u8::is_ascii_whitespace);
     if is_end { Ok(rest) } else { Err(ProtocolError::UnbalancedQuotes) }

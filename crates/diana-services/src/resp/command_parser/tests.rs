@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The commands of `input`, fed in pieces of these lengths and then the rest, and the error at the end, if any.
+/// Returns the commands of `input`, fed in pieces of these lengths and then the rest, and the error at the end, if any.
 fn commands(input: &[u8], pieces: &[usize], bounds: &Bounds) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
     let (mut parser, mut commands) = (Parser::default(), Vec::new());
     let (mut start, mut end) = (0, 0);
@@ -24,19 +24,19 @@ fn commands(input: &[u8], pieces: &[usize], bounds: &Bounds) -> (Vec<Vec<Vec<u8>
     (commands, None)
 }
 
-fn all(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+fn parse_all(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
     commands(input, &[], &Bounds::AUTHENTICATED)
 }
 
 /// The words of the only command.
 fn words(input: &[u8]) -> Vec<String> {
-    let (commands, error) = all(input);
+    let (commands, error) = parse_all(input);
     assert_eq!((commands.len(), error), (1, None));
     commands[0].iter().map(|word| word.escape_ascii().to_string()).collect()
 }
 
 fn error(input: &[u8]) -> String {
-    all(input).1.map(|error| error.to_string()).unwrap_or_default()
+    parse_all(input).1.map(|error| error.to_string()).unwrap_or_default()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn arrays_are_commands() {
     let long = [b"*2\r\n$4\r\nECHO\r\n$300\r\n".as_slice(), &[b'x'; 300], b"\r\n"].concat();
     assert_eq!(words(&long)[1].len(), 300);
     // Arrays without arguments are skipped.
-    assert_eq!(all(b"*0\r\n*-1\r\n*1\r\n$1\r\na\r\n").0, [vec![], vec![], vec![b"a".to_vec()]]);
+    assert_eq!(parse_all(b"*0\r\n*-1\r\n*1\r\n$1\r\na\r\n").0, [vec![], vec![], vec![b"a".to_vec()]]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn lines_are_commands() {
         ["echo", r#"a \"b\" \n\nq"#, r"c \' d", r"e\\"]
     );
     assert_eq!(words(b"echo a\"b\" \"\"\n"), ["echo", "ab", ""]);
-    assert_eq!(all(b"\r\n\n"), (vec![vec![], vec![]], None));
+    assert_eq!(parse_all(b"\r\n\n"), (vec![vec![], vec![]], None));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn other_bytes_are_errors() {
     assert_eq!(error(b"echo 'a'b\n"), "unbalanced quotes in request");
     let line = Bounds::AUTHENTICATED.line;
     assert_eq!(error(&vec![b'x'; line + 1]), "too big inline request");
-    assert_eq!(all(&vec![b'x'; line]), (vec![], None));
+    assert_eq!(parse_all(&vec![b'x'; line]), (vec![], None));
 }
 
 #[test]
@@ -136,6 +136,6 @@ proptest! {
     #[test]
     fn an_array_is_parsed_back(commands in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..6), 1..6)) {
         let input = commands.iter().map(|args| array(args)).collect::<Vec<_>>().concat();
-        prop_assert_eq!(all(&input), (commands, None));
+        prop_assert_eq!(parse_all(&input), (commands, None));
     }
 }

@@ -1,4 +1,4 @@
-//! `AUTH`, `HELLO` and `CLIENT`: who the client is, and which protocol it speaks.
+//! `AUTH`, `HELLO` and `CLIENT`: the identity of the client, and the protocol that it speaks.
 
 use super::introspect::VERSION;
 use super::{Command, ReplyBuffer, Session, Step, echo, integer, is, unknown_subcommand, wrong_arity};
@@ -7,7 +7,7 @@ use subtle::ConstantTimeEq;
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const INVALID_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
-/// The maximum length of a client's name, and of what it says about its library.
+/// The maximum length of a client's name, and of the name and version of its library.
 const MAX_NAME: usize = 128;
 
 pub(super) fn auth(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
@@ -67,7 +67,7 @@ pub(super) fn hello(session: &mut Session, command: Command<'_>, replies: &mut R
     Step::Done
 }
 
-/// `HELLO [2|3 [AUTH user password] [SETNAME name]]`
+/// Executes `HELLO [2|3 [AUTH user password] [SETNAME name]]`.
 fn try_hello(session: &mut Session, command: Command<'_>, current: Protocol) -> Result<Protocol, String> {
     let protocol = match command.get(1).map(integer) {
         None => current,
@@ -124,7 +124,7 @@ pub(super) fn client(session: &mut Session, command: Command<'_>, replies: &mut 
     Step::Done
 }
 
-/// `CLIENT subcommand ...`
+/// Executes `CLIENT subcommand ...`.
 fn try_client(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Result<(), String> {
     let takes = |name: &str, length: usize| match command.len() == length {
         true => Ok(()),
@@ -166,7 +166,7 @@ fn try_client(session: &mut Session, command: Command<'_>, replies: &mut ReplyBu
     Ok(())
 }
 
-/// `CLIENT SETINFO LIB-NAME|LIB-VER value`
+/// Executes `CLIENT SETINFO LIB-NAME|LIB-VER value`.
 fn set_info(session: &mut Session, command: Command<'_>) -> Result<(), String> {
     let (option, value) = (command.arg(2), command.arg(3));
     let index = match option {
@@ -184,7 +184,7 @@ fn set_info(session: &mut Session, command: Command<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The line of a client in `CLIENT INFO`.
+/// Returns the line of a client in `CLIENT INFO`.
 fn described(session: &Session, protocol: Protocol) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let [library, version] = &session.library;

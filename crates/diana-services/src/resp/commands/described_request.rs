@@ -66,11 +66,11 @@ impl<'a> Name<'a> {
             | (Self::Domain, Attribute::Domain) => true,
             // A file may have it as a name of its own.
             (Self::Scheme, Attribute::Named(name)) => &**name == SCHEME,
-            (Self::Header(own), Attribute::Header(name)) => **own == **name,
-            (Self::Cookie(own), Attribute::Cookie(name))
-            | (Self::Query(own), Attribute::Query(name))
-            | (Self::Descriptor(own), Attribute::Descriptor(name))
-            | (Self::Named(own), Attribute::Named(name)) => *own == &**name,
+            (Self::Header(field), Attribute::Header(name)) => **field == **name,
+            (Self::Cookie(field), Attribute::Cookie(name))
+            | (Self::Query(field), Attribute::Query(name))
+            | (Self::Descriptor(field), Attribute::Descriptor(name))
+            | (Self::Named(field), Attribute::Named(name)) => *field == &**name,
             _ => false,
         }
     }
@@ -91,7 +91,7 @@ fn lower_case(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Why a command describes no request that the rules can decide about.
+/// The reason why a command describes no request that the rules can decide about.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::resp) enum InvalidRequest {
     /// The command is invalid; the text of the error.
@@ -111,9 +111,9 @@ pub(super) struct DescribedRequest<'a> {
     descriptor: Vec<DescriptorEntry>,
     ip: Option<IpAddr>,
     pub(super) hits: u64,
-    /// What the reply has.
+    /// The form of the reply.
     pub(super) reply: ReplyForm,
-    /// What the attributes say about the head of the request.
+    /// The head of the request, as the attributes describe it.
     head: Option<DescribedHead>,
     /// Whether that has the path of the request, which is not the name of something else.
     has_http_path: bool,

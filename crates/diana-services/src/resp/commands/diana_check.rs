@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The answer to a request without a matching rule.
 const NO_RULE: [i64; 5] = [0, -1, -1, -1, 0];
-/// The answer to a request that is denied before the rules are asked.
+/// The answer to a request that is denied before the rules are evaluated.
 const DENIED: [i64; 5] = [1, -1, -1, -1, 0];
 
 pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
@@ -105,7 +105,7 @@ fn write_numbers(numbers: [i64; 5], rule: Option<&str>, used: Option<i64>, repli
     }
 }
 
-/// The seconds until a retry; -1 if it was granted, or if no time can be said.
+/// Returns the seconds until a retry; -1 if it was granted, or if the time is unknown.
 pub(super) fn retry_after(retry: Option<Retry>) -> i64 {
     match retry {
         Some(Retry::After(time)) => seconds(time),
@@ -113,7 +113,7 @@ pub(super) fn retry_after(retry: Option<Retry>) -> i64 {
     }
 }
 
-/// Whole seconds, rounded up as redis-cell does: less than a millisecond is cut off.
+/// Returns whole seconds, rounded up as redis-cell does: less than a millisecond is cut off.
 pub(super) fn seconds(time: Duration) -> i64 {
     count(time.as_secs() + u64::from(time.subsec_millis() > 0))
 }

@@ -25,17 +25,17 @@ impl KeyName {
     }
 }
 
-/// `DIANA.PEEK rule key ...`
+/// Executes `DIANA.PEEK rule key ...`.
 pub(super) fn peek(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     start(session, command, 2, None, replies)
 }
 
-/// `DIANA.RESET rule key ...`
+/// Executes `DIANA.RESET rule key ...`.
 pub(super) fn reset(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     start(session, command, 2, Some(KeyOperation::Reset), replies)
 }
 
-/// `DIANA.REFUND rule cost key ...`
+/// Executes `DIANA.REFUND rule cost key ...`.
 pub(super) fn refund(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     let cost = integer(command.arg(2)).and_then(|cost| u64::try_from(cost).ok());
     match cost.and_then(|cost| Cost::new(cost).ok()).filter(|cost| cost.get() > 0) {
@@ -100,7 +100,7 @@ fn write_status(status: &KeyStatus, replies: &mut ReplyBuffer) {
     }
 }
 
-/// `DIANA.RULES`: the name of each rule, and the rule in words.
+/// Executes `DIANA.RULES`: the name of each rule, and the rule in words.
 pub(super) fn rules(session: &mut Session, _command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     let active = session.engine.rules();
     replies.map(active.rules().len());

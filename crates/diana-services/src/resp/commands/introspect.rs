@@ -1,25 +1,25 @@
-//! What clients and tools ask about the server: `COMMAND`, `CONFIG GET` and `INFO`.
+//! Commands that describe the server to clients and tools: `COMMAND`, `CONFIG GET` and `INFO`.
 
-use super::{Command, Flag, ReplyBuffer, Session, Spec, Step, all, find, is, unknown_subcommand, wrong_arity};
+use super::{Command, Flag, ReplyBuffer, Session, Spec, Step, find, is, specs, unknown_subcommand, wrong_arity};
 use std::fmt::Write;
 
 /// The version of Redis whose protocol this is, for clients that look at it.
 pub(super) const VERSION: &str = "7.4.0";
 
-/// `COMMAND [COUNT | DOCS [name ...] | INFO [name ...] | LIST]`
+/// Executes `COMMAND [COUNT | DOCS [name ...] | INFO [name ...] | LIST]`.
 pub(super) fn command(_session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     let subcommand = command.arg(1);
     if command.len() == 1 {
-        replies.array(all().count());
-        all().for_each(|spec| write_info(spec, replies));
+        replies.array(specs().count());
+        specs().for_each(|spec| write_info(spec, replies));
     } else if is(subcommand, "COUNT") {
-        replies.integer(i64::try_from(all().count()).unwrap_or(i64::MAX));
+        replies.integer(i64::try_from(specs().count()).unwrap_or(i64::MAX));
     } else if is(subcommand, "LIST") {
-        replies.array(all().count());
-        all().for_each(|spec| replies.bulk(spec.name.as_bytes()));
+        replies.array(specs().count());
+        specs().for_each(|spec| replies.bulk(spec.name.as_bytes()));
     } else if is(subcommand, "INFO") && command.len() == 2 {
-        replies.array(all().count());
-        all().for_each(|spec| write_info(spec, replies));
+        replies.array(specs().count());
+        specs().for_each(|spec| write_info(spec, replies));
     } else if is(subcommand, "INFO") {
         replies.array(command.len() - 2);
         for name in command.args(2) {
@@ -30,7 +30,7 @@ pub(super) fn command(_session: &mut Session, command: Command<'_>, replies: &mu
         }
     } else if is(subcommand, "DOCS") {
         let chosen: Vec<&Spec> =
-            if command.len() == 2 { all().collect() } else { command.args(2).filter_map(find).collect() };
+            if command.len() == 2 { specs().collect() } else { command.args(2).filter_map(find).collect() };
         replies.map(chosen.len());
         chosen.into_iter().for_each(|spec| write_docs(spec, replies));
     } else {
@@ -39,7 +39,7 @@ pub(super) fn command(_session: &mut Session, command: Command<'_>, replies: &mu
     Step::Done
 }
 
-/// Name, arity, flags, first key, last key, step, ACL categories, tips, key specifications, subcommands.
+/// Writes name, arity, flags, first key, last key, step, ACL categories, tips, key specifications, subcommands.
 fn write_info(spec: &Spec, replies: &mut ReplyBuffer) {
     let key = i64::from(spec.has_key);
     replies.array(10);
@@ -82,7 +82,7 @@ fn write_docs(spec: &Spec, replies: &mut ReplyBuffer) {
 /// The settings that tools ask for.
 const SETTINGS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("databases", "16")];
 
-/// `CONFIG GET name ...`
+/// Executes `CONFIG GET name ...`.
 pub(super) fn config(_session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     if !is(command.arg(1), "GET") {
         replies.error(&unknown_subcommand(command));
@@ -90,16 +90,16 @@ pub(super) fn config(_session: &mut Session, command: Command<'_>, replies: &mut
         replies.error(&wrong_arity("config|get"));
     } else {
         let is_asked = |name: &str| command.args(2).any(|pattern| pattern == b"*" || is(pattern, name));
-        let found: Vec<_> = SETTINGS.iter().filter(|(name, _)| is_asked(name)).collect();
-        replies.map(found.len());
-        for text in found.iter().flat_map(|(name, value)| [name, value]) {
+        let settings: Vec<_> = SETTINGS.iter().filter(|(name, _)| is_asked(name)).collect();
+        replies.map(settings.len());
+        for text in settings.iter().flat_map(|(name, value)| [name, value]) {
             replies.bulk(text.as_bytes());
         }
     }
     Step::Done
 }
 
-/// `INFO [section ...]`
+/// Executes `INFO [section ...]`.
 pub(super) fn info(session: &mut Session, command: Command<'_>, replies: &mut ReplyBuffer) -> Step {
     let (totals, memory) = (session.state.metrics.totals(), session.engine.local().memory_used());
     let sections = [

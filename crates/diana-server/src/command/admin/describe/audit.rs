@@ -33,7 +33,7 @@ impl AuditEntry {
         text
     }
 
-    /// `alice (admin, 10.0.0.7:51234)`
+    /// Describes the author: `alice (admin, 10.0.0.7:51234)`.
     fn by(&self) -> String {
         let details = [Some(&self.source), self.client.as_ref()].into_iter().flatten().map(|text| visible(text));
         let details = details.collect::<Vec<_>>().join(", ");
@@ -43,7 +43,7 @@ impl AuditEntry {
         }
     }
 
-    /// `refund 2 to alice in each-account, 0 of 3 left -> 2 of 3 left`
+    /// Describes the change: `refund 2 to alice in each-account, 0 of 3 left -> 2 of 3 left`.
     fn what(&self) -> String {
         let failed = if self.error.is_some() { ", failed" } else { "" };
         let Some(rule) = &self.rule else {
@@ -63,7 +63,7 @@ impl AuditEntry {
         format!("{}{cost}{key} in {}, {before} -> {after}{failed}", visible(&self.action), visible(rule))
     }
 
-    /// The added and removed rules, and the number of changed ones.
+    /// Returns the added and removed rules, and the number of changed ones.
     fn lists(&self) -> Vec<String> {
         let named = [("added", &self.added), ("removed", &self.removed)].into_iter();
         let named = named.filter(|(_, names)| !names.is_empty());
@@ -79,7 +79,7 @@ impl AuditEntry {
 }
 
 impl AuditedTokens {
-    /// `added alice (operate), removed grafana (read)`
+    /// Describes the change: `added alice (operate), removed grafana (read)`.
     fn describe(&self) -> String {
         let lists = [("added", &self.added), ("removed", &self.removed), ("changed", &self.changed)].into_iter();
         let lists = lists.filter(|(_, names)| !names.is_empty());
@@ -91,8 +91,8 @@ fn left(limits: &[KeyLimit]) -> String {
     if limits.is_empty() {
         return "unknown".to_owned();
     }
-    let each = limits.iter().map(|limit| format!("{} of {} left", number(limit.remaining), number(limit.limit)));
-    each.collect::<Vec<_>>().join(" and ")
+    let texts = limits.iter().map(|limit| format!("{} of {} left", number(limit.remaining), number(limit.limit)));
+    texts.collect::<Vec<_>>().join(" and ")
 }
 
 impl Reloaded {
@@ -115,7 +115,7 @@ impl Reloaded {
         text
     }
 
-    /// Whether the active rules are those of a file that is invalid now. Beside a config server, one of the two may have been loaded.
+    /// Returns whether the active rules are those of a file that is invalid now. Beside a config server, one may have been loaded.
     fn keeps_rules(&self) -> bool {
         self.source.as_ref().is_some_and(|source| {
             source.active == "local" && source.failing.iter().any(|error| error.origin == "local")

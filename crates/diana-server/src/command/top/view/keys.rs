@@ -54,7 +54,7 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
-/// Why there are no keys.
+/// Returns why there are no keys.
 fn missing(app: &App) -> &'static str {
     let Some(snapshot) = &app.snapshot else { return "" };
     let is_current = snapshot.watch.rule == app.row().map(|row| row.rule.name.clone());
@@ -81,7 +81,7 @@ fn draw_lists(app: &App, top: &TopRule, frame: &mut Frame<'_>, area: Rect) {
 }
 
 fn draw_list(app: &App, top: &TopRule, list: KeyList, frame: &mut Frame<'_>, area: Rect) {
-    let keys = list.of(top);
+    let keys = list.select(top);
     let name = match list {
         KeyList::Denied if top.shadow => "WOULD DENY",
         KeyList::Denied => "DENIED",
@@ -112,7 +112,7 @@ fn draw_list(app: &App, top: &TopRule, list: KeyList, frame: &mut Frame<'_>, are
     }
 }
 
-/// `> alice      1,234  81%`
+/// Draws `> alice      1,234  81%`.
 fn line_for(key: &TopKey, total: u64, mark: &str, width: usize) -> String {
     let share = if width >= 24 { SHARE } else { 0 };
     let name = width.saturating_sub(2 + COUNT + share);

@@ -93,7 +93,7 @@ fn line_for(row: &Row, mark: &'static str, columns: &Columns, app: &App) -> Line
         Span::raw(cell(&row.rule.limit, columns.limit)),
     ];
     let rates = row.rates.map(|rates| [rates.denied, rates.allowed, rates.delayed]);
-    // What a shadow rule would deny is no alarm.
+    // Denials of a shadow rule are no alarm.
     let denied = if row.rule.shadow { Style::new() } else { app.theme.denied() };
     let styles = [denied, app.theme.allowed(), app.theme.delayed()];
     for (index, style) in styles.into_iter().enumerate().take(columns.rates) {

@@ -26,7 +26,7 @@ fn snapshot(second: u64, watch: Watch) -> Snapshot {
     let history = Some(parsed("history.json"));
     let at = Duration::from_secs(second);
     let (now, rule_history) = (history.clone(), history.clone());
-    Snapshot { at, watch, status, rules, top, found: None, now, history, rule_history }
+    Snapshot { at, watch, status, rules, top, filtered_top: None, now, history, rule_history }
 }
 
 /// A view after two polls, in which 40 requests a second of `each-account` were denied.
@@ -154,8 +154,8 @@ fn the_filter_selects_rules_by_their_names_and_by_their_keys() {
     assert!(app.rows.is_empty(), "the server has not been asked yet");
     assert!(screen(&app, 80, 24).contains("no rule or key has this text"));
     assert_eq!(app.watch().find, "alice");
-    let found = Snapshot { found: Some(parsed("top.json")), top: None, ..snapshot(2, app.watch()) };
-    app.update(found);
+    let snapshot = Snapshot { filtered_top: Some(parsed("top.json")), top: None, ..snapshot(2, app.watch()) };
+    app.update(snapshot);
     assert_eq!(app.row().unwrap().rule.name, "each-account");
     assert_eq!(app.keys()[0].text, "alice");
     press(&mut app, "\u{8}\u{1b}");
