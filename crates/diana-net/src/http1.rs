@@ -77,7 +77,7 @@ impl std::fmt::Debug for OnUpgrade {
 }
 
 /// An HTTP/1 connection of a client.
-pub(crate) struct Http1<H: Handler> {
+pub(crate) struct ServerConnection<H: Handler> {
     handler: Arc<H>,
     io: ClientIo,
     connection: Arc<Connection>,
@@ -134,7 +134,7 @@ thread_local! {
     static WRITE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-impl<H: Handler> Http1<H> {
+impl<H: Handler> ServerConnection<H> {
     pub(crate) fn new(handler: Arc<H>, io: ClientIo, connection: Arc<Connection>, end_detection: EndDetection) -> Self {
         Self {
             handler,
@@ -570,7 +570,7 @@ fn fill<B: Body<Data = Bytes> + Unpin>(
     Ok(Filled::Full)
 }
 
-impl<H: Handler> Future for Http1<H> {
+impl<H: Handler> Future for ServerConnection<H> {
     type Output = Result<(), Http1Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

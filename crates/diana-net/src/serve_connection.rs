@@ -5,7 +5,7 @@ use crate::client_io::{ClientIo, Stream};
 use crate::connection::{Admission, ConnGuard, ConnTimeouts, Connection, Protocol, SHUTDOWN_GRACE};
 use crate::first_bytes::{self, Accepted};
 use crate::handler::Handler;
-use crate::http1::{EndDetection, Http1};
+use crate::http1::{EndDetection, ServerConnection};
 use crate::http2::Http2;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -94,9 +94,10 @@ fn serve_http1<H: Handler>(
         EndDetection::ByReading
     };
     let io = ClientIo::new(stream, Arc::clone(&connection));
-    let mut http1 = Http1::new(handler, io, Arc::clone(&connection), end_detection);
+    let mut http1 = ServerConnection::new(handler, io, Arc::clone(&connection), end_detection);
     async move {
-        let ended = drive(Pin::new(&mut http1), &connection, Http1::<H>::graceful_shutdown, Some(socket)).await;
+        let ended =
+            drive(Pin::new(&mut http1), &connection, ServerConnection::<H>::graceful_shutdown, Some(socket)).await;
         if ended.is_ok() {
             http1.finish();
         }

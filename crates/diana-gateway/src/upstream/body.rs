@@ -2,7 +2,7 @@
 //! the pool.
 
 use super::endpoint::Endpoint;
-use super::http1::Http1;
+use super::http1::UpstreamConnection;
 use super::{WireError, http2};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -17,7 +17,7 @@ pub(crate) struct UpstreamBody {
 
 /// The source of the body.
 enum BodySource {
-    Http1(Box<Http1>, Arc<Endpoint>),
+    Http1(Box<UpstreamConnection>, Arc<Endpoint>),
     /// The connection has been returned to the pool.
     Done,
     /// A separate task drives the connection.
@@ -35,7 +35,7 @@ pub(crate) enum BodyError {
 
 impl UpstreamBody {
     /// Creates a body over a connection, which returns to its endpoint at the end.
-    pub(super) fn http1(connection: Box<Http1>, endpoint: &Arc<Endpoint>) -> Self {
+    pub(super) fn http1(connection: Box<UpstreamConnection>, endpoint: &Arc<Endpoint>) -> Self {
         Self { source: BodySource::Http1(connection, Arc::clone(endpoint)) }
     }
 
@@ -53,7 +53,7 @@ impl UpstreamBody {
     }
 
     /// Returns the connection, after an upgrade.
-    pub(crate) fn into_connection(self) -> Option<Box<Http1>> {
+    pub(crate) fn into_connection(self) -> Option<Box<UpstreamConnection>> {
         match self.source {
             BodySource::Http1(connection, _) => Some(connection),
             BodySource::Done | BodySource::Http2(_) => None,

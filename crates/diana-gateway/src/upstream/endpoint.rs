@@ -1,6 +1,6 @@
 //! One upstream in one worker: its idle connections, its counts, and its [health](super::health).
 
-use super::http1::Http1;
+use super::http1::UpstreamConnection;
 use super::registry::SharedUpstream;
 use super::{Connector, UpstreamError, http2};
 use diana_metrics::{Shard, UpstreamShard};
@@ -26,7 +26,7 @@ pub(crate) struct Endpoint {
     /// The upstream's own name, for a request without a host.
     pub(super) authority: String,
     #[allow(clippy::vec_box, reason = "they are large, and are moved often")]
-    idle: Mutex<Vec<Box<Http1>>>,
+    idle: Mutex<Vec<Box<UpstreamConnection>>>,
     http2: Arc<http2::Pool>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct InFlight {
 /// A connection that is ready for a request.
 pub(super) enum PooledConn {
     /// `ConnAge` states whether it was used before: then the upstream may just be closing it.
-    Http1(Box<Http1>, ConnAge),
+    Http1(Box<UpstreamConnection>, ConnAge),
     Http2(http2::Slot, ConnAge),
 }
 
@@ -145,7 +145,7 @@ impl Endpoint {
         };
         let (io, protocol) = connector.connect(&self.upstream, &self.counts).await?;
         Ok(match protocol {
-            Protocol::Http1 => PooledConn::Http1(Box::new(Http1::new(io, deadlines.add())), ConnAge::New),
+            Protocol::Http1 => PooledConn::Http1(Box::new(UpstreamConnection::new(io, deadlines.add())), ConnAge::New),
             Protocol::Http2 => {
                 let slot = self.http2.add(io, connector.timeout(), deadlines.now()).await?;
                 PooledConn::Http2(slot, ConnAge::New)
@@ -168,7 +168,7 @@ impl Endpoint {
     }
 
     /// Returns a connection to the pool after the end of its response.
-    pub(super) fn release(self: &Arc<Self>, mut connection: Box<Http1>) {
+    pub(super) fn release(self: &Arc<Self>, mut connection: Box<UpstreamConnection>) {
         if !connection.is_reusable() {
             return;
         }

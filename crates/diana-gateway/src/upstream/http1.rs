@@ -43,7 +43,7 @@ const BODY: usize = 64 << 10;
 const _: () = assert!(HEAD <= MIN_READ);
 
 /// An HTTP/1 connection to an upstream.
-pub(crate) struct Http1 {
+pub(crate) struct UpstreamConnection {
     io: UpstreamIo,
     /// Bytes that have been received but not consumed.
     input: BytesMut,
@@ -82,7 +82,7 @@ pub(super) enum Sent {
     Failed(UpstreamError),
 }
 
-impl Http1 {
+impl UpstreamConnection {
     pub(super) fn new(io: UpstreamIo, deadline: Deadline) -> Self {
         Self {
             io,

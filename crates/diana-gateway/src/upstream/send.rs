@@ -12,7 +12,7 @@
 
 use super::balancer::Require;
 use super::endpoint::{ConnAge, Endpoint, InFlight, PooledConn};
-use super::http1::{self, Http1};
+use super::http1::{self, UpstreamConnection};
 use super::{Balancer, UpstreamBody, UpstreamError, Upstreams, WireError, http2};
 use crate::head::UpstreamRequest;
 use crate::paced_upload::PacedUpload;
@@ -247,7 +247,7 @@ impl Upstreams {
     async fn send_over_http1(
         &self,
         endpoint: &Arc<Endpoint>,
-        mut connection: Box<Http1>,
+        mut connection: Box<UpstreamConnection>,
         age: ConnAge,
         request: UpstreamRequest<'_>,
         body: PacedUpload,

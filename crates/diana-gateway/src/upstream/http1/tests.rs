@@ -225,16 +225,16 @@ proptest! {
 }
 
 /// A connection, and the upstream's end of it.
-async fn connected() -> (Http1, TcpStream) {
+async fn connected() -> (UpstreamConnection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (theirs, _) = listener.accept().await.unwrap();
     let deadlines = Arc::new(Deadlines::new(StartTime::now()));
-    (Http1::new(UpstreamIo::plain(ours), deadlines.add()), theirs)
+    (UpstreamConnection::new(UpstreamIo::plain(ours), deadlines.add()), theirs)
 }
 
 /// Sends a request without a body.
-async fn send(connection: &mut Http1, request: http::request::Builder) -> Sent {
+async fn send(connection: &mut UpstreamConnection, request: http::request::Builder) -> Sent {
     let (head, ()) = request.body(()).unwrap().into_parts();
     let conn_info = ConnInfo::new("203.0.113.7:1".parse().unwrap(), &[], http::uri::Scheme::HTTP);
     let request = UpstreamRequest { head: &head, conn_info: &conn_info, upgrade: None };
@@ -302,7 +302,7 @@ async fn a_connection_with_unread_bytes_is_not_idle_before_the_runtime_polls() {
     let io = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (mut upstream, _) = listener.accept().unwrap();
     let deadlines = Arc::new(Deadlines::new(StartTime::now()));
-    let mut connection = Http1::new(UpstreamIo::plain(io), deadlines.add());
+    let mut connection = UpstreamConnection::new(UpstreamIo::plain(io), deadlines.add());
     assert!(poll_fn(|context| Poll::Ready(connection.is_idle(context))).await);
     // The runtime runs on this thread, too, so it gets no event in between.
     upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
