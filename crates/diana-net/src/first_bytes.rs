@@ -31,31 +31,38 @@ pub(crate) struct Accepted {
 }
 
 /// Reads the start of a connection. Returns `None` if it ended before that.
-pub(crate) async fn open(
-    socket: ClientSocket,
-    peer: SocketAddr,
-    settings: &ServerSettings,
-    tls: Option<&TlsAcceptor>,
-) -> io::Result<Option<Accepted>> {
-    let mut socket = socket;
-    let (mut peer, mut first) = (peer, Bytes::new());
-    if settings.proxy_protocol {
-        let Some((client, rest)) = Box::pin(read_proxy_header(&mut socket, peer, settings)).await? else {
-            return Ok(None);
+#[allow(clippy::manual_async_fn, reason = "its arguments would be stored twice")]
+pub(crate) fn open<'a>(
+    mut socket: ClientSocket,
+    mut peer: SocketAddr,
+    settings: &'a ServerSettings,
+    tls: Option<&'a TlsAcceptor>,
+) -> impl Future<Output = io::Result<Option<Accepted>>> + Send + use<'a> {
+    async move {
+        let mut first = Bytes::new();
+        if settings.proxy_protocol {
+            let Some((client, rest)) = Box::pin(read_proxy_header(&mut socket, peer, settings)).await? else {
+                return Ok(None);
+            };
+            peer = client;
+            first = rest;
+        }
+        // The properties of a connection are created when its first bytes have arrived: many connections are silent.
+        let info = move || {
+            let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+            ConnInfo::new(peer, &settings.http.trusted_proxies, scheme)
         };
-        peer = client;
-        first = rest;
+        let Some(tls) = tls else {
+            let Some((protocol, first)) = detect_protocol(&mut socket, first).await? else { return Ok(None) };
+            return Ok(Some(Accepted { stream: Stream::Plain(Rewind::new(first, socket)), info: info(), protocol }));
+        };
+        // Boxed, as is everything but plain HTTP/1: a connection's future is as large as its largest state.
+        let stream = Box::pin(tls.accept(Rewind::new(first, socket))).await?;
+        let protocol =
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
+        let stream = Stream::Tls(Box::new(Rewind::new(Bytes::new(), stream)));
+        Ok(Some(Accepted { stream, info: info(), protocol }))
     }
-    let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-    let info = ConnInfo::new(peer, &settings.http.trusted_proxies, scheme);
-    let Some(tls) = tls else {
-        let Some((protocol, first)) = detect_protocol(&mut socket, first).await? else { return Ok(None) };
-        return Ok(Some(Accepted { stream: Stream::Plain(Rewind::new(first, socket)), info, protocol }));
-    };
-    // Boxed, as is everything but plain HTTP/1: a connection's future is as large as its largest state.
-    let stream = Box::pin(tls.accept(Rewind::new(first, socket))).await?;
-    let protocol = if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
-    Ok(Some(Accepted { stream: Stream::Tls(Box::new(Rewind::new(Bytes::new(), stream))), info, protocol }))
 }
 
 /// Reads the client's address from a trusted proxy's PROXY header. Also returns the bytes after the header.

@@ -15,71 +15,103 @@ use std::task::{Context, Poll};
 use tokio_rustls::TlsAcceptor;
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve<H: Handler>(
+///
+/// Every idle connection has this future. So it is split, since what accepting a connection needs is not kept while it is served;
+/// and its parts are blocks, which use their arguments in place, where an `async fn` would keep a second copy of each.
+#[allow(clippy::manual_async_fn, reason = "its arguments would be stored twice")]
+pub(crate) fn serve<H: Handler>(
     handler: Arc<H>,
     guard: ConnGuard,
     socket: ClientSocket,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
-) {
-    let worker = Arc::clone(guard.worker());
-    let settings = &worker.settings;
-    let timeouts = ConnTimeouts::new(worker.deadlines.add(), Arc::clone(settings));
-    let watched = socket.clone();
-    let is_refused = guard.admission() == Admission::Refused;
-    let accepted = {
-        let mut is_deadline_set = false;
-        let mut handshake = pin!(first_bytes::open(socket, peer, settings, tls.as_ref()));
-        poll_fn(|context| {
-            if let Poll::Ready(accepted) = handshake.as_mut().poll(context) {
-                return Poll::Ready(accepted);
-            }
-            if (is_refused || worker.deadlines.is_stopping()) && !is_deadline_set {
-                is_deadline_set = true;
-                timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
-            }
-            timeouts.deadline().poll(context).map(|()| Ok(None))
-        })
-        .await
-    };
-    let Accepted { stream, info, protocol } = match accepted {
-        Ok(Some(accepted)) => accepted,
-        Ok(None) => return,
-        Err(error) => {
-            tracing::debug!("the handshake with {peer} failed: {error}");
-            worker.metrics.connections_rejected.increment();
-            return;
+) -> impl Future<Output = ()> + Send {
+    async move {
+        let Some((connection, stream, protocol, watched)) = accept(guard, socket, peer, tls).await else { return };
+        let ended = match protocol {
+            Protocol::Http1 => serve_http1(handler, connection, stream, watched).await,
+            Protocol::Http2 => Box::pin(serve_http2(handler, connection, stream)).await,
+        };
+        if let Err(error) = ended {
+            tracing::debug!("a connection of {peer} failed: {error}");
         }
-    };
+    }
+}
+
+/// Accepts a connection: reads its first bytes, until a timeout expires. Also returns the socket.
+#[allow(clippy::manual_async_fn, reason = "its arguments would be stored twice")]
+fn accept(
+    guard: ConnGuard,
+    socket: ClientSocket,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+) -> impl Future<Output = Option<(Arc<Connection>, Stream, Protocol, ClientSocket)>> + Send {
+    async move {
+        let worker = Arc::clone(guard.worker());
+        let timeouts = ConnTimeouts::new(worker.deadlines.add(), Arc::clone(&worker.settings));
+        let watched = socket.clone();
+        let is_refused = guard.admission() == Admission::Refused;
+        let accepted = {
+            let mut is_deadline_set = false;
+            let mut handshake = pin!(first_bytes::open(socket, peer, &worker.settings, tls.as_ref()));
+            poll_fn(|context| {
+                if let Poll::Ready(accepted) = handshake.as_mut().poll(context) {
+                    return Poll::Ready(accepted);
+                }
+                if (is_refused || worker.deadlines.is_stopping()) && !is_deadline_set {
+                    is_deadline_set = true;
+                    timeouts.set_shutdown_deadline(SHUTDOWN_GRACE);
+                }
+                timeouts.deadline().poll(context).map(|()| Ok(None))
+            })
+            .await
+        };
+        match accepted {
+            Ok(Some(Accepted { stream, info, protocol })) => {
+                Some((Arc::new(Connection { worker, info, timeouts, guard }), stream, protocol, watched))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!("the handshake with {peer} failed: {error}");
+                worker.metrics.connections_rejected.increment();
+                None
+            }
+        }
+    }
+}
+
+/// Serves the requests of an HTTP/1 connection.
+fn serve_http1<H: Handler>(
+    handler: Arc<H>,
+    connection: Arc<Connection>,
+    stream: Stream,
+    socket: ClientSocket,
+) -> impl Future<Output = Result<(), String>> + Send {
     // The socket of a TLS connection may stay open after the end of its stream.
     let end_detection = if ClientSocket::DETECTS_END && matches!(stream, Stream::Plain(_)) {
         EndDetection::External
     } else {
         EndDetection::ByReading
     };
-    let connection = Arc::new(Connection { worker, info, timeouts, guard });
     let io = ClientIo::new(stream, Arc::clone(&connection));
-    let ended = match protocol {
-        Protocol::Http1 => {
-            let mut http1 = Http1::new(handler, io, Arc::clone(&connection), end_detection);
-            let stop = Http1::<H>::graceful_shutdown;
-            let ended = drive(Pin::new(&mut http1), &connection, stop, Some(watched)).await;
-            if ended.is_ok() {
-                http1.finish();
-            }
-            ended.map_err(|error| error.to_string())
+    let mut http1 = Http1::new(handler, io, Arc::clone(&connection), end_detection);
+    async move {
+        let ended = drive(Pin::new(&mut http1), &connection, Http1::<H>::graceful_shutdown, Some(socket)).await;
+        if ended.is_ok() {
+            http1.finish();
         }
-        Protocol::Http2 => {
-            connection.timeouts.set_http2();
-            let mut http2 = Box::pin(Http2::new(handler, io, Arc::clone(&connection)));
-            // HTTP/2 reads all the time, so it detects the end of the stream itself.
-            let ended = drive(http2.as_mut(), &connection, Http2::<H>::graceful_shutdown, None).await;
-            ended.map_err(|error| error.to_string())
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!("a connection of {peer} failed: {error}");
+        ended.map_err(|error| error.to_string())
     }
+}
+
+/// Serves the requests of an HTTP/2 connection.
+async fn serve_http2<H: Handler>(handler: Arc<H>, connection: Arc<Connection>, stream: Stream) -> Result<(), String> {
+    connection.timeouts.set_http2();
+    let io = ClientIo::new(stream, Arc::clone(&connection));
+    let mut http2 = pin!(Http2::new(handler, io, Arc::clone(&connection)));
+    // HTTP/2 reads all the time, so it detects the end of the stream itself.
+    let ended = drive(http2.as_mut(), &connection, Http2::<H>::graceful_shutdown, None).await;
+    ended.map_err(|error| error.to_string())
 }
 
 /// Drives a connection until it ends, its client disconnects from `socket` during a request, a timeout expires, or the
@@ -155,4 +187,40 @@ enum Shutdown {
     Closing,
     /// All requests are answered; only the connection's end is awaited.
     Done,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RequestBody;
+    use crate::handler::Answer;
+    use bytes::Bytes;
+    use http::request::Parts;
+    use http_body_util::Full;
+
+    struct Unused;
+
+    impl Handler for Unused {
+        type Body = Full<Bytes>;
+
+        fn serve(
+            self: &Arc<Self>,
+            _connection: &Arc<Connection>,
+            _head: Parts,
+            _body: RequestBody,
+            _keep: impl FnOnce(&mut Parts),
+        ) -> Answer<Full<Bytes>> {
+            unreachable!("no request is served")
+        }
+    }
+
+    /// Every idle connection has one.
+    #[test]
+    fn the_future_of_a_connection_is_small() {
+        fn size_of_result<A, B, C, D, E, F>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
+        }
+        let size = size_of_result(serve::<Unused>);
+        assert!(size <= 544, "{size} bytes");
+    }
 }

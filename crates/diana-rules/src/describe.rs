@@ -9,14 +9,12 @@ mod store;
 mod table;
 #[cfg(test)]
 mod tests;
-mod units;
 
 use crate::rule::{HeldUntil, Rule, option, over_limit};
+pub use crate::words::and;
 pub use diana_core::words::{duration, period};
-pub(crate) use limit::all as all_limits;
 use std::fmt;
 pub use table::table;
-pub(crate) use units::bytes;
 
 /// The description of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,29 +70,6 @@ fn notes(rule: &Rule) -> Vec<String> {
     let edge = without_edge.map(|settings| format!("{settings} never allows more than the limit across an edge"));
     let held = (rule.held_until == HeldUntil::UpstreamDone)
         .then(|| "a permit is held until the upstream has responded, even if the client disconnects".to_owned());
-    let options = option::all().filter_map(|option| (option.describe)(rule));
+    let options = option::rule_options().filter_map(|option| (option.describe)(rule));
     edge.into_iter().chain(held).chain(options).collect()
-}
-
-/// The maximum number of list entries to show.
-const MAX_SHOWN: usize = 5;
-
-/// Joins the first few values and the number of the remaining ones.
-pub(crate) fn some(values: impl ExactSizeIterator<Item = String>, between: &str) -> String {
-    let more = values.len().saturating_sub(MAX_SHOWN);
-    let mut text = values.take(MAX_SHOWN).collect::<Vec<_>>().join(between);
-    if more > 0 {
-        text.push_str(&format!("{between}and {more} more"));
-    }
-    text
-}
-
-/// Joins values: `a`, `a and b`, `a, b and c`.
-pub fn and(values: &[impl fmt::Display]) -> String {
-    let texts = values.iter().map(ToString::to_string).collect::<Vec<_>>();
-    match &*texts {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }

@@ -80,10 +80,10 @@ const NAMES: [&str; 2] = ["account", "device"];
 /// ```
 #[derive(Clone)]
 pub struct Expression {
-    inner: Arc<Inner>,
+    inner: Arc<ExpressionParts>,
 }
 
-struct Inner {
+struct ExpressionParts {
     text: Box<str>,
     tree: Tree,
     kind: ValueType,
@@ -122,7 +122,7 @@ impl Expression {
         let inner = parse::parsed(text, |parsed, source| {
             let mut lowering = Lowering::new(names, source);
             let (tree, kind) = lowering.lower(parsed)?;
-            Ok(Inner { text: text.into(), tree, kind, attributes: lowering.attributes.into() })
+            Ok(ExpressionParts { text: text.into(), tree, kind, attributes: lowering.attributes.into() })
         })?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -160,8 +160,8 @@ impl Expression {
 
     /// Returns `true` if one of two conditions is the negation of the other, as they are written.
     pub(crate) fn is_negation_of(&self, other: &Self) -> bool {
-        let (own, other) = (self.inner.tree.without_negation(), other.inner.tree.without_negation());
-        own.0 != other.0 && format!("{:?}", own.1) == format!("{:?}", other.1)
+        let (left, right) = (self.inner.tree.without_negation(), other.inner.tree.without_negation());
+        left.0 != right.0 && format!("{:?}", left.1) == format!("{:?}", right.1)
     }
 
     /// Returns `true` if the condition is true for a request.

@@ -7,6 +7,7 @@
 //! are read as before.
 
 mod charge_other_rules;
+mod sections;
 mod shadowed;
 pub(crate) mod store;
 mod warnings;
@@ -175,7 +176,7 @@ impl RuleFile {
         let mut sections = Sections::default();
         for name in SECTIONS.into_iter().chain(registry.sections().filter(|name| !FIELDS.contains(name))) {
             if let Some(node) = fields.take(name) {
-                sections.parse(name, node, registry, problems);
+                sections.parse(name, node, registry.find_section(name), problems);
             }
         }
         let file = Self {
@@ -194,7 +195,8 @@ impl RuleFile {
         };
         let permissions = fields.take("permissions");
         let permissions = permissions.and_then(|node| Permissions::read(node, &file.identity, problems)).map(Arc::new);
-        let scope = NamesInScope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
+        let scope =
+            NamesInScope { registry, identity: &file.identity, gateway: has_gateway, of_match: None, call: None };
         // With a config server, the local rules are a fallback, which is required only if the section requires it.
         let may_be_missing = has_remote && !file.sections.require_rules();
         let rules = if may_be_missing { fields.take("rules") } else { fields.require("rules", problems) };
@@ -228,7 +230,7 @@ impl RuleFile {
             registry,
             identity: &file.identity,
             gateway: self.sections.has("gateway"),
-            paths: None,
+            of_match: None,
             call: None,
         };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &scope, problems));
@@ -243,10 +245,10 @@ impl RuleFile {
         let Value::Map(entries) = &tree.value else { return warnings };
         // A document from a config server has none of the local sections.
         let entry = |name: &str| entries.iter().find(|entry| entry.key == name);
-        let own = self.sections.warnings().filter_map(|(name, what, fix)| {
+        let of_sections = self.sections.warnings().filter_map(|(name, what, fix)| {
             Some(Problem::new(entry(name)?.span, format!("warning: {what}")).expected(fix))
         });
-        warnings.extend(own);
+        warnings.extend(of_sections);
         warnings
     }
 

@@ -4,9 +4,8 @@
 //! [`HttpSettings`] is the default section `gateway` of a [`Registry`](crate::Registry): it reads its own fields and
 //! ignores all others. A program with a gateway replaces it with the gateway's section, which has these settings too.
 
-use crate::matching::parse_network;
-use crate::schema::{object, one_or_any, word};
-use crate::section::Section;
+use crate::json_schema::{object, one_or_any, word};
+use crate::networks::parse_network;
 use diana_document::Node;
 use diana_document::Problem;
 use diana_document::map_reader::MapReader;
@@ -139,26 +138,6 @@ impl HttpSettings {
                 word("whether paths may contain %2F or %5C; allow by default", &SpellingPolicy::WORDS)
             }),
         }
-    }
-}
-
-impl Section for HttpSettings {
-    const NAME: &'static str = "gateway";
-
-    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = MapReader::of(node, "`gateway`", Self::FIELDS, problems)?;
-        // The other fields are the gateway's.
-        Some(Self::parse_fields(&mut fields, problems))
-    }
-
-    fn schema() -> Value {
-        let mut schema = object("the settings of a gateway", &Self::FIELDS, Self::schema_of);
-        schema["additionalProperties"] = json!(true);
-        schema
-    }
-
-    fn http_settings(&self) -> Option<&HttpSettings> {
-        Some(self)
     }
 }
 

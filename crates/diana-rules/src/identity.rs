@@ -169,7 +169,7 @@ impl Identity {
 
     /// The names of this attribute.
     pub fn names_of(&self, attribute: &Attribute) -> impl Iterator<Item = &str> {
-        let is_it = move |source: &Source| matches!(source, Source::Of(own) if own == attribute);
+        let is_it = move |source: &Source| matches!(source, Source::Of(known) if known == attribute);
         self.sources.iter().filter(move |(_, source)| is_it(source)).map(|(name, _)| &**name)
     }
 

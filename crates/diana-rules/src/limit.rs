@@ -17,6 +17,7 @@ mod override_inherit;
 
 use crate::algorithm::{AlgorithmOptions, DynAlgorithm};
 use crate::registry::Registry;
+pub use concurrent::HeldUntil;
 use diana_core::{MinInterval, Properties, Quota, Restores, SlidingLog, Total};
 use diana_document::Problem;
 use diana_document::map_reader::{MapReader, all, empty, nearest};
@@ -53,6 +54,17 @@ impl LimitRule {
         };
         let nanos = u128::from(queue) * quota.period().as_nanos() / u128::from(quota.permits());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Describes the limit, in the words of its algorithm.
+    pub(crate) fn describe(&self) -> String {
+        let description = self.configured.describe(self.written.parse().ok());
+        description.unwrap_or_else(|| format!("{} by `{}`", self.written, self.algorithm))
+    }
+
+    /// Describes several limits that all apply.
+    pub(crate) fn describe_all(limits: &[Self]) -> String {
+        limits.iter().map(Self::describe).collect::<Vec<_>>().join(", and ")
     }
 
     /// Drops how it is written and where: what is left decides.
@@ -140,7 +152,7 @@ fn read(
         match &node.value {
             Value::List(items) => {
                 report_ambiguous(beside, problems);
-                limits.extend(several(node, items, registry, problems));
+                limits.extend(parse_limits(node, items, registry, problems));
             }
             value => {
                 if let Value::Map(entries) = value {
@@ -148,7 +160,7 @@ fn read(
                 }
                 let mut given = inherited.for_limit(node, beside);
                 given.extend(beside);
-                limits.extend(one(node, &given, registry, problems));
+                limits.extend(parse_limit(node, &given, registry, problems));
             }
         }
     } else {
@@ -181,7 +193,7 @@ fn read(
 }
 
 /// Parses a list of limits, each with its own options.
-fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<Problem>) -> Vec<LimitRule> {
+fn parse_limits(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<Problem>) -> Vec<LimitRule> {
     if items.is_empty() {
         // The intent is ambiguous: a limit, or none.
         problems.push(
@@ -189,7 +201,7 @@ fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<
                 .expected("expected a limit such as 100/s, or remove it"),
         );
     }
-    one_log(items.iter().filter_map(|item| one(item, &[], registry, problems)).collect())
+    one_log(items.iter().filter_map(|item| parse_limit(item, &[], registry, problems)).collect())
 }
 
 /// Makes one log of all logs, in the place of the first: each request is stored once, whatever the number of windows that count
@@ -200,8 +212,8 @@ fn one_log(limits: Vec<LimitRule>) -> Vec<LimitRule> {
     let (mut logs, mut others): (Vec<_>, Vec<_>) = limits.into_iter().partition(|limit| log(limit).is_some());
     let windows = logs.iter().filter_map(log).flat_map(|log| log.windows().to_vec());
     let written = logs.iter().map(|limit| &*limit.written).collect::<Vec<_>>().join(", ");
-    if let (Ok(several), true) = (SlidingLog::several(windows), logs.len() > 1) {
-        let configured = DynAlgorithm::from(several);
+    if let (Ok(log), true) = (SlidingLog::several(windows), logs.len() > 1) {
+        let configured = DynAlgorithm::from(log);
         logs.truncate(1);
         logs.iter_mut().for_each(|limit| (limit.configured, limit.written) = (configured.clone(), written.clone()));
     }
@@ -210,7 +222,12 @@ fn one_log(limits: Vec<LimitRule>) -> Vec<LimitRule> {
 }
 
 /// Parses one limit: a text, or a map with a rate.
-fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mut Vec<Problem>) -> Option<LimitRule> {
+fn parse_limit(
+    node: &Node,
+    beside: &[(&str, &Node)],
+    registry: &Registry,
+    problems: &mut Vec<Problem>,
+) -> Option<LimitRule> {
     let mut given = beside.to_vec();
     let rate = match &node.value {
         Value::Text(_) | Value::Number(_) => node,

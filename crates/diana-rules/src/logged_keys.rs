@@ -3,27 +3,13 @@
 use crate::attributes::Attribute;
 use crate::identity::Identity;
 use crate::key::KeySpec;
+pub use crate::log_level::LogLevel;
 use crate::rule::Rule;
 use diana_document::Node;
 use diana_document::Problem;
 use diana_document::scalar;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
-
-/// The level at which the denials of a rule are logged. Delays are logged one level lower.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LogLevel {
-    /// They are not logged.
-    Off,
-    /// As information, the default; delays only for debugging.
-    #[default]
-    Info,
-    /// As warnings; delays as information.
-    Warn,
-    /// As errors; delays as warnings.
-    Error,
-}
 
 /// How logs write the keys of requests, which may be personal data or credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +24,6 @@ pub enum LoggedKeys {
     Off,
 }
 
-/// The values of `log`.
-pub(crate) const LOG: [&str; 4] = ["off", "info", "warn", "error"];
 /// The values of `log_keys`.
 pub(crate) const LOG_KEYS: [&str; 3] = ["full", "hashed", "off"];
 /// The values of `top_keys`.
@@ -47,13 +31,6 @@ pub(crate) const TOP_KEYS: [&str; 2] = ["on", "off"];
 
 /// The secret of the hashes, which is new in each process.
 static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-impl LogLevel {
-    pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let word = scalar::word(node, "`log`", &LOG, problems)?;
-        Some([Self::Off, Self::Info, Self::Warn, Self::Error][word])
-    }
-}
 
 impl LoggedKeys {
     pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
@@ -106,12 +83,12 @@ pub(crate) fn credential(rule: &Rule, identity: &Identity) -> Option<String> {
         }
         _ => false,
     };
-    let own = rule.by.attributes().find_map(|attribute| match attribute {
+    let credential_name = rule.by.attributes().find_map(|attribute| match attribute {
         Attribute::Named(name) => {
             let source = identity.source_of(name).filter(|source| is_secret(source))?;
             Some(format!("`{name}`, which is {source}"))
         }
         attribute => is_secret(attribute).then(|| format!("`{attribute}`")),
     });
-    own.filter(|_| !rule.by.is_each_request())
+    credential_name.filter(|_| !rule.by.is_each_request())
 }

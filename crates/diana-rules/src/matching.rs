@@ -9,33 +9,28 @@ pub(crate) mod glob;
 mod host;
 pub mod index;
 mod name_map;
-pub(crate) mod networks;
 mod normal_segment;
 pub(crate) mod parse;
 pub(crate) mod path;
 mod path_syntax_hint;
 mod request_view;
+pub(crate) mod schema;
 
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
+use crate::names_in_scope::NamesOfMatch;
+use crate::networks::Networks;
+pub use crate::networks::parse_network;
+pub use crate::registry::Matcher;
 use descriptor::DescriptorMatch;
 use glob::Glob;
 use host::HostPattern;
 pub use host::{is_valid_host, split_host};
-use networks::Networks;
-pub use networks::parse_network;
 pub use normal_segment::{escaped_byte, normal_segment, push_normal};
 use path::PathPattern;
 pub use request_view::{NeededAttributes, Normalised, RequestView, WithParameters};
 use std::fmt;
 use std::sync::Arc;
-
-/// A custom condition that a rule names in its `match`. Register it with
-/// [`Registry::matcher`](crate::Registry::matcher).
-pub trait Matcher: fmt::Debug + Send + Sync {
-    /// Returns `true` if the rule applies to this request.
-    fn matches(&self, request: &dyn Attributes) -> bool;
-}
 
 /// The conditions that select the requests of a rule.
 #[derive(Clone, Debug, Default)]
@@ -113,74 +108,84 @@ pub enum When {
     Failed,
 }
 
+impl NamesOfMatch for Match {
+    fn has_parameter(&self, name: &str) -> bool {
+        self.paths.iter().any(|path| path.has_parameter(name))
+    }
+
+    fn arguments(&self) -> Option<&[Box<str>]> {
+        self.call.as_deref()
+    }
+}
+
 impl Match {
     /// Checks whether the rule applies to this request. The error is the first condition that is not met.
-    pub fn check(&self, seen: &RequestView<'_>, indexed: IndexedMatch) -> Result<When, Mismatch> {
+    pub fn check(&self, view: &RequestView<'_>, indexed: IndexedMatch) -> Result<When, Mismatch> {
         if self.call.is_some() {
             return Err(Mismatch::Call);
         }
         if indexed == IndexedMatch::None {
-            self.check_host_and_path(seen)?;
+            self.check_host_and_path(view)?;
         }
         if !self.methods.is_empty()
-            && !seen
+            && !view
                 .request
                 .get(&Attribute::Method)
-                .is_some_and(|method| self.methods.iter().any(|own| is_for_method(own, &method)))
+                .is_some_and(|method| self.methods.iter().any(|expected| is_for_method(expected, &method)))
         {
             return Err(Mismatch::Method);
         }
         for HeaderMatch { header, values } in &self.headers {
-            let value = seen.request.get(header);
+            let value = view.request.get(header);
             // Of several values, the service may use any.
-            let is_meant = |value: &str| value == SEVERAL || values.iter().any(|own| own.matches(value));
+            let is_meant = |value: &str| value == SEVERAL || values.iter().any(|pattern| pattern.matches(value));
             if !value.is_some_and(|value| is_meant(&value)) {
                 return Err(Mismatch::Header(header.clone()));
             }
         }
         if !self.domains.is_empty() {
-            let domain = seen.request.get(&Attribute::Domain);
-            if !domain.is_some_and(|domain| self.domains.iter().any(|own| **own == *domain)) {
+            let domain = view.request.get(&Attribute::Domain);
+            if !domain.is_some_and(|domain| self.domains.iter().any(|expected| **expected == *domain)) {
                 return Err(Mismatch::Domain);
             }
         }
         if let Some(descriptor) = &self.descriptor
-            && !descriptor.matches(seen.request.descriptor())
+            && !descriptor.matches(view.request.descriptor())
         {
             return Err(Mismatch::Descriptor);
         }
-        self.check_rest(seen)
+        self.check_rest(view)
     }
 
     /// Checks whether the rule applies to a call that names it. A rule for requests always does: the call uses its
     /// limit, and its conditions on requests are ignored.
-    pub fn check_call(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
-        if self.call.is_some() { self.check_rest(seen) } else { Ok(When::Holds) }
+    pub fn check_call(&self, view: &RequestView<'_>) -> Result<When, Mismatch> {
+        if self.call.is_some() { self.check_rest(view) } else { Ok(When::Holds) }
     }
 
     /// Checks the conditions that apply to both requests and calls.
-    fn check_rest(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
-        if !self.networks.is_empty() && !seen.ip().is_some_and(|address| self.networks.contains(address)) {
+    fn check_rest(&self, view: &RequestView<'_>) -> Result<When, Mismatch> {
+        if !self.networks.is_empty() && !view.ip().is_some_and(|address| self.networks.contains(address)) {
             return Err(Mismatch::Ip);
         }
         for OtherMatch { name, matcher, .. } in &self.others {
-            let other = |form| matcher.matches(&self.view_of(seen, form));
-            if !(matcher.matches(seen.request) || seen.other_paths().any(other)) {
+            let other = |form| matcher.matches(&self.view_of(view, form));
+            if !(matcher.matches(view.request) || view.other_paths().any(other)) {
                 return Err(Mismatch::Other(name));
             }
         }
         let Some(when) = &self.when else { return Ok(When::Holds) };
-        let first = when.holds(&self.view(seen));
+        let first = when.holds(&self.view(view));
         if matches!(first, Ok(true)) {
             return Ok(When::Holds);
         }
         let mut has_failed = first.is_err();
         // An exception such as `request.path != "/health"` exempts a request only if every form of the path is exempt.
-        if seen.has_other_paths()
+        if view.has_other_paths()
             && when.attributes().any(|attribute| matches!(attribute, Attribute::Path | Attribute::Param(_)))
         {
-            for form in seen.other_paths() {
-                match when.holds(&self.view_of(seen, form)) {
+            for form in view.other_paths() {
+                match when.holds(&self.view_of(view, form)) {
                     Ok(true) => return Ok(When::Holds),
                     Ok(false) => {}
                     Err(_) => has_failed = true,
@@ -207,32 +212,32 @@ impl Match {
     }
 
     /// Checks host and path. The error is the one that differs.
-    pub(crate) fn check_host_and_path(&self, seen: &RequestView<'_>) -> Result<(), Mismatch> {
-        let host = seen.host();
-        if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|own| own.matches(host))) {
+    pub(crate) fn check_host_and_path(&self, view: &RequestView<'_>) -> Result<(), Mismatch> {
+        let host = view.host();
+        if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|pattern| pattern.matches(host))) {
             return Err(Mismatch::Host);
         }
-        if !self.paths.is_empty() && !seen.paths().any(|path| self.paths.iter().any(|own| own.matches(path))) {
+        if !self.paths.is_empty() && !view.paths().any(|path| self.paths.iter().any(|pattern| pattern.matches(path))) {
             return Err(Mismatch::Path);
         }
         Ok(())
     }
 
     /// Returns `true` if every form of the path matches, and so do host, method and address: for what is allowed.
-    pub(crate) fn is_certain(&self, seen: &RequestView<'_>) -> bool {
-        let is_own = |path: &str| self.paths.iter().any(|own| own.matches(path));
-        (self.paths.is_empty() || seen.path().is_some() && seen.paths().all(is_own))
-            && self.check(seen, IndexedMatch::None).is_ok()
+    pub(crate) fn is_certain(&self, view: &RequestView<'_>) -> bool {
+        let is_covered = |path: &str| self.paths.iter().any(|pattern| pattern.matches(path));
+        (self.paths.is_empty() || view.path().is_some() && view.paths().all(is_covered))
+            && self.check(view, IndexedMatch::None).is_ok()
     }
 
     /// Returns the request with the parameters of its path.
-    pub fn view<'a, 's>(&'a self, seen: &'a RequestView<'s>) -> WithParameters<'a, 's> {
-        WithParameters { seen, paths: &self.paths, form: None }
+    pub fn view<'a, 's>(&'a self, view: &'a RequestView<'s>) -> WithParameters<'a, 's> {
+        WithParameters { view, paths: &self.paths, form: None }
     }
 
     /// Returns the request with the parameters of another form of its path.
-    pub fn view_of<'a, 's>(&'a self, seen: &'a RequestView<'s>, form: &'a str) -> WithParameters<'a, 's> {
-        WithParameters { seen, paths: &self.paths, form: Some(form) }
+    pub fn view_of<'a, 's>(&'a self, view: &'a RequestView<'s>, form: &'a str) -> WithParameters<'a, 's> {
+        WithParameters { view, paths: &self.paths, form: Some(form) }
     }
 
     /// Returns `true` if every host and path matches.
@@ -269,13 +274,13 @@ pub fn first_route<'a>(
         return None;
     }
     let needed = matches.clone().fold(NeededAttributes::default(), NeededAttributes::and);
-    let seen = RequestView::for_routes(request, needed);
-    matches.enumerate().find(|(_, own)| own.check_host_and_path(&seen).is_ok()).map(|(index, _)| index)
+    let view = RequestView::for_routes(request, needed);
+    matches.enumerate().find(|(_, route)| route.check_host_and_path(&view).is_ok()).map(|(index, _)| index)
 }
 
 /// Returns `true` if a rule for one method applies to another. Most frameworks run the GET handler for HEAD.
-fn is_for_method(own: &str, method: &str) -> bool {
-    own == method || own == "GET" && method == "HEAD"
+fn is_for_method(expected: &str, method: &str) -> bool {
+    expected == method || expected == "GET" && method == "HEAD"
 }
 
 impl PartialEq for Match {

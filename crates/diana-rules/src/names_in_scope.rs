@@ -3,8 +3,6 @@
 use crate::attributes::Attribute;
 use crate::expression::{Expression, ValueType};
 use crate::identity::Identity;
-use crate::matching::Match;
-use crate::matching::path::PathPattern;
 use crate::registry::Registry;
 use diana_document::Problem;
 use diana_document::scalar;
@@ -17,10 +15,20 @@ pub(crate) struct NamesInScope<'a> {
     /// Whether the rules are for a gateway, which identifies clients only by `identity`; a function may know its caller
     /// otherwise.
     pub(crate) gateway: bool,
-    /// The paths of the rule, if they are known: a parameter must be in one of them.
-    pub(crate) paths: Option<&'a [PathPattern]>,
+    /// The names of the rule's `match`, if it is known and valid.
+    pub(crate) of_match: Option<&'a dyn NamesOfMatch>,
     /// The names of the arguments that calls pass, if the rule is for calls.
     pub(crate) call: Option<&'a [Box<str>]>,
+}
+
+/// The names that the `match` of a rule defines.
+pub(crate) trait NamesOfMatch {
+    /// Returns `true` if one of the paths has this parameter. It may be missing in the others, as a header may be in a
+    /// request.
+    fn has_parameter(&self, name: &str) -> bool;
+
+    /// The names of the arguments that calls pass, if the rule is for calls.
+    fn arguments(&self) -> Option<&[Box<str>]>;
 }
 
 /// The expected type of an expression.
@@ -36,9 +44,9 @@ pub(crate) const STANDARD: [&str; 2] = ["account", "device"];
 
 impl NamesInScope<'_> {
     /// Returns the scope of a rule with this `match`, if that is valid.
-    pub(crate) fn of_rule<'b>(&'b self, matches: Option<&'b Match>) -> NamesInScope<'b> {
-        let call = matches.and_then(|matches| matches.call.as_deref());
-        NamesInScope { paths: matches.map(|matches| &*matches.paths), call, ..*self }
+    pub(crate) fn of_rule<'b>(&'b self, matches: Option<&'b (impl NamesOfMatch + 'b)>) -> NamesInScope<'b> {
+        let call = matches.and_then(NamesOfMatch::arguments);
+        NamesInScope { of_match: matches.map(|matches| matches as &dyn NamesOfMatch), call, ..*self }
     }
 
     /// The names that `by` and expressions may use.
@@ -139,17 +147,11 @@ impl NamesInScope<'_> {
                 let problem = Problem::new(span, format!("missing source of `{name}`"));
                 problems.push(problem.expected(format!("add `identity: {{{name}: header(x-{name}-id)}}`")));
             }
-            Attribute::Param(name) if self.paths.is_some_and(|paths| !names(paths, name)) => {
+            Attribute::Param(name) if self.of_match.is_some_and(|names| !names.has_parameter(name)) => {
                 let problem = Problem::new(span, format!("no path of this rule has the parameter `{{{name}}}`"));
                 problems.push(problem.expected(format!("add `match: {{path: '/.../{{{name}}}'}}`")));
             }
             _ => {}
         }
     }
-}
-
-/// Returns `true` if one of the paths has this parameter. It may be missing in the others, as a header may be in a
-/// request.
-fn names(paths: &[PathPattern], parameter: &str) -> bool {
-    paths.iter().any(|path| path.has_parameter(parameter))
 }

@@ -103,8 +103,8 @@ impl Permissions {
         let normalised = Normalised(request);
         let identified = identity.of(&normalised);
         let needed = self.rules.iter().fold(NeededAttributes::default(), |needed, rule| needed.and(&rule.matches));
-        let seen = RequestView::new(&identified, needed);
-        let rule = self.rules.iter().position(|rule| rule.applies(&seen));
+        let view = RequestView::new(&identified, needed);
+        let rule = self.rules.iter().position(|rule| rule.applies(&view));
         Permission { permissions: self, rule }
     }
 
@@ -149,18 +149,18 @@ impl fmt::Display for Permission<'_> {
 
 impl PermissionRule {
     /// Returns `true` if it decides about the request.
-    fn applies(&self, seen: &RequestView<'_>) -> bool {
+    fn applies(&self, view: &RequestView<'_>) -> bool {
         let is_match = match self.access {
-            Access::Deny => self.matches.check(seen, IndexedMatch::None).is_ok(),
-            Access::Allow => self.matches.is_certain(seen),
+            Access::Deny => self.matches.check(view, IndexedMatch::None).is_ok(),
+            Access::Allow => self.matches.is_certain(view),
         };
-        is_match && self.names.iter().all(|name| name.matches(seen.request, self.access))
+        is_match && self.names.iter().all(|name| name.matches(view.request, self.access))
     }
 }
 
 impl NameMatch {
     fn matches(&self, request: &dyn Attributes, access: Access) -> bool {
-        let is_listed = |value: &str| self.values.iter().any(|own| own.matches(value));
+        let is_listed = |value: &str| self.values.iter().any(|pattern| pattern.matches(value));
         match (request.get(&self.name), access) {
             (Some(value), Access::Allow) => value != SEVERAL && is_listed(&value),
             (Some(value), Access::Deny) => value == SEVERAL || is_listed(&value),

@@ -5,7 +5,6 @@
 use crate::algorithm::{AlgorithmOptions, DynAlgorithm, RegisteredAlgorithm, built_in};
 use crate::attributes::Attributes;
 use crate::http_settings::HttpSettings;
-use crate::matching::Matcher;
 use crate::section::{Section, SectionKind};
 use diana_core::{Limit, Quota};
 use diana_document::Node;
@@ -22,6 +21,13 @@ pub(crate) type BuildMatcher = dyn Fn(&Node, &mut Vec<Problem>) -> Option<Arc<dy
 
 /// Returns why the shared store does not support a limit; `None` if it does.
 type WhyNotShared = dyn Fn(&Limit) -> Option<String> + Send + Sync;
+
+/// A custom condition that a rule names in its `match`. Register it with
+/// [`Registry::matcher`](Registry::matcher).
+pub trait Matcher: fmt::Debug + Send + Sync {
+    /// Returns `true` if the rule applies to this request.
+    fn matches(&self, request: &dyn Attributes) -> bool;
+}
 
 /// The algorithms, keys and matchers that rules can name, and the [sections](Section) that a file can have.
 ///
@@ -62,7 +68,7 @@ impl Default for Registry {
             sections: BTreeMap::new(),
             why_not_shared: None,
         };
-        built_in::register(&mut registry);
+        registry.algorithms.extend(built_in::algorithms());
         registry.section::<HttpSettings>();
         registry
     }

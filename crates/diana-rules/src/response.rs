@@ -48,7 +48,7 @@ fn media_type(text: &str) -> Result<String, String> {
         !text.is_empty() && text.bytes().all(is_valid)
     };
     let (kind, parameters) = text.split_once(';').unwrap_or((text, ""));
-    let is_type = kind.trim_end().split_once('/').is_some_and(|(kind, own)| is_token(kind) && is_token(own));
+    let is_type = kind.trim_end().split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
     let is_valid = is_type && parameters.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     is_valid
         .then(|| text.to_owned())

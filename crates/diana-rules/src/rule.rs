@@ -17,8 +17,9 @@ mod storage;
 use crate::attributes::Attribute;
 use crate::expression::Expression;
 use crate::key::KeySpec;
+pub use crate::limit::HeldUntil;
 use crate::limit::LimitRule;
-use crate::logged_keys::LogLevel;
+use crate::log_level::LogLevel;
 use crate::matching::Match;
 use crate::response::CustomResponse;
 pub use allow_deny_list::KeyList;
@@ -97,17 +98,6 @@ pub struct Rule {
     pub counted_in: CountedIn,
     /// The location in the file.
     pub span: Span,
-}
-
-/// Until when a request holds its permit of a `concurrent` limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeldUntil {
-    /// The response has been sent, or the client has disconnected.
-    #[default]
-    ClientLeft,
-    /// The upstream has responded, even if the client has disconnected. The response is then read and dropped.
-    UpstreamDone,
 }
 
 impl Rule {

@@ -6,12 +6,12 @@
 //! [`RuleFile::section`] returns them. A program that does not register `gateway`, `services`, `admin` or `remote` ignores them: a
 //! service reads the same file as the gateway in front of it.
 
-use crate::file::RuleFile;
 use crate::http_settings::HttpSettings;
-use crate::registry::Registry;
+use crate::json_schema::object;
 use diana_document::Problem;
+use diana_document::map_reader::MapReader;
 use diana_document::{Node, Span};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,6 +83,26 @@ pub trait Section: fmt::Debug + Send + Sync + Sized + 'static {
     }
 }
 
+impl Section for HttpSettings {
+    const NAME: &'static str = "gateway";
+
+    fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`gateway`", Self::FIELDS, problems)?;
+        // The other fields are the gateway's.
+        Some(Self::parse_fields(&mut fields, problems))
+    }
+
+    fn schema() -> Value {
+        let mut schema = object("the settings of a gateway", &Self::FIELDS, Self::schema_of);
+        schema["additionalProperties"] = json!(true);
+        schema
+    }
+
+    fn http_settings(&self) -> Option<&HttpSettings> {
+        Some(self)
+    }
+}
+
 /// A file has a section that was not parsed as the requested type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("section `{name}` is not in the registry that the file was read with")]
@@ -93,7 +113,7 @@ pub struct SectionNotRegistered {
 }
 
 /// A section of any type.
-trait AnySection: fmt::Debug + Send + Sync {
+pub(crate) trait AnySection: fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn listens_on(&self) -> Vec<SocketAddr>;
     fn warnings(&self) -> Vec<(String, String)>;
@@ -141,12 +161,18 @@ impl SectionKind {
 
 /// The sections of a file, by name. A section that was not parsed is `None`: it is not registered, or has problems.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sections(BTreeMap<&'static str, Option<Arc<dyn AnySection>>>);
+pub(crate) struct Sections(pub(crate) BTreeMap<&'static str, Option<Arc<dyn AnySection>>>);
 
 impl Sections {
     /// Parses a section, if it is registered.
-    pub(crate) fn parse(&mut self, name: &'static str, node: &Node, registry: &Registry, problems: &mut Vec<Problem>) {
-        let section = registry.find_section(name).and_then(|kind| (kind.parse)(node, problems));
+    pub(crate) fn parse(
+        &mut self,
+        name: &'static str,
+        node: &Node,
+        kind: Option<&SectionKind>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let section = kind.and_then(|kind| (kind.parse)(node, problems));
         if let Some(section) = &section {
             self.check_addresses(name, &**section, node.span, problems);
         }
@@ -155,10 +181,10 @@ impl Sections {
 
     /// Reports an address on which another section listens already. Port 0 is a different port each time.
     fn check_addresses(&self, name: &str, section: &dyn AnySection, at: Span, problems: &mut Vec<Problem>) {
-        let own = section.listens_on();
+        let addresses = section.listens_on();
         for (other, earlier) in self.0.iter().filter_map(|(other, earlier)| Some((other, earlier.as_ref()?))) {
             let taken = earlier.listens_on();
-            if let Some(twice) = own.iter().find(|own| own.port() != 0 && taken.contains(own)) {
+            if let Some(twice) = addresses.iter().find(|address| address.port() != 0 && taken.contains(address)) {
                 let problem = Problem::new(at, format!("address {twice} is already used by `{other}`"));
                 problems.push(problem.expected(format!("use another address for `{name}`")));
             }
@@ -182,149 +208,5 @@ impl Sections {
     }
 }
 
-impl RuleFile {
-    /// Returns a section, or `None` if the file does not have it.
-    ///
-    /// # Errors
-    /// The file has the section, but it was read with a registry that does not have it under this type. A section is
-    /// never ignored by the code that it configures.
-    pub fn section<S: Section>(&self) -> Result<Option<&S>, SectionNotRegistered> {
-        let Some(section) = self.sections.0.get(S::NAME) else { return Ok(None) };
-        let section = section.as_ref().and_then(|section| section.as_any().downcast_ref());
-        section.map(Some).ok_or(SectionNotRegistered { name: S::NAME })
-    }
-
-    /// Returns a copy of a section; the default if the file does not have it.
-    ///
-    /// # Errors
-    /// As for [`section`](Self::section).
-    pub fn section_or_default<S: Section + Clone + Default>(&self) -> Result<S, SectionNotRegistered> {
-        Ok(self.section::<S>()?.cloned().unwrap_or_default())
-    }
-
-    /// Sets a section, also if the file does not have it: for the options of a command line.
-    pub fn set_section<S: Section>(&mut self, section: S) {
-        self.sections.0.insert(S::NAME, Some(Arc::new(section)));
-    }
-
-    /// Returns the settings for HTTP front ends in the file's `gateway`; the defaults if it has none.
-    pub fn http_settings(&self) -> HttpSettings {
-        let sections = self.sections.0.values().flatten();
-        sections.filter_map(|section| section.http_settings()).next().cloned().unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
-mod tests {
-    use super::*;
-    use crate::{scalar, schema};
-    use diana_document::Document;
-    use diana_document::map_reader::MapReader;
-
-    /// `admin: {listen: ...}`
-    #[derive(Clone, Debug, Default, PartialEq)]
-    struct Listener(Vec<SocketAddr>);
-
-    impl Section for Listener {
-        const NAME: &'static str = "admin";
-
-        fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-            let mut fields = MapReader::of(node, "`admin`", ["listen"], problems)?;
-            let listen = fields.take("listen").map(|node| scalar::listen(node, problems));
-            fields.finish(problems);
-            Some(Self(listen.unwrap_or_default()))
-        }
-
-        fn schema() -> Value {
-            schema::object("a listener", &["listen"], |_| schema::listen("127.0.0.1:1"))
-        }
-
-        fn listens_on(&self) -> Vec<SocketAddr> {
-            self.0.clone()
-        }
-    }
-
-    /// `proxy: {listen: ...}`, which needs local rules.
-    #[derive(Debug)]
-    struct Proxy(Listener);
-
-    impl Section for Proxy {
-        const NAME: &'static str = "proxy";
-
-        fn parse(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-            Listener::parse(node, problems).map(Self)
-        }
-
-        fn schema() -> Value {
-            Listener::schema()
-        }
-
-        fn listens_on(&self) -> Vec<SocketAddr> {
-            Section::listens_on(&self.0)
-        }
-
-        fn requires_rules(&self) -> bool {
-            true
-        }
-    }
-
-    fn read(text: &str, registry: &Registry) -> Result<RuleFile, String> {
-        RuleFile::read(&Document::new("diana.yaml", text), registry).map_err(|problems| problems.to_string())
-    }
-
-    fn both() -> Registry {
-        let mut registry = Registry::default();
-        registry.section::<Listener>();
-        registry.section::<Proxy>();
-        registry
-    }
-
-    #[test]
-    fn a_section_is_never_ignored_by_its_own_code() {
-        let text = "{admin: {listen: '127.0.0.1:1'}, rules: []}";
-        let listener = Listener(vec!["127.0.0.1:1".parse().unwrap()]);
-        assert_eq!(read(text, &both()).unwrap().section(), Ok(Some(&listener)));
-        assert_eq!(read("rules: []", &both()).unwrap().section::<Listener>(), Ok(None));
-        // A program that does not register it ignores it, but its own code does not treat it as absent.
-        let mut file = read(text, &Registry::default()).unwrap();
-        assert_eq!(file.section::<Listener>(), Err(SectionNotRegistered { name: "admin" }));
-        assert_eq!(file.section_or_default::<Listener>(), Err(SectionNotRegistered { name: "admin" }));
-        file.set_section(listener.clone());
-        assert_eq!(file.section_or_default(), Ok(listener));
-    }
-
-    #[test]
-    fn problems_of_sections_are_those_of_the_file() {
-        let problems_of = |text: &str| read(text, &both()).unwrap_err();
-        let both = problems_of("{admin: {lisen: 5}, proxy: {listen: x}, rules: [{name: a, brust: 5}]}");
-        assert!(
-            ["did you mean `listen`?", "invalid value `x` for `listen`", "`brust`"]
-                .iter()
-                .all(|what| both.contains(what))
-        );
-        let twice =
-            problems_of("{proxy: {listen: '127.0.0.1:1'}, admin: {listen: ['127.0.0.1:0', '127.0.0.1:1']}, rules: []}");
-        assert!(twice.contains("address 127.0.0.1:1 is already used by `admin`"), "{twice}");
-        assert!(twice.contains("use another address for `proxy`"), "{twice}");
-        // An unknown section is a typo, not a section of another crate.
-        assert!(problems_of("{proxi: {}, rules: []}").contains("did you mean `proxy`?"));
-        assert!(read("{proxy: {}, rules: []}", &Registry::default()).is_err());
-    }
-
-    #[test]
-    fn a_section_may_need_local_rules_beside_a_config_server() {
-        assert!(read("remote: {}", &both()).is_ok());
-        assert!(read("{remote: {}, proxy: {}}", &both()).unwrap_err().contains("missing `rules`"));
-        assert!(read("admin: {}", &both()).unwrap_err().contains("missing `rules`"));
-    }
-
-    #[test]
-    fn the_schema_has_what_is_registered() {
-        let of = |registry: &Registry, name: &str| schema::rule_file(registry)["properties"][name].clone();
-        assert_eq!(of(&both(), "proxy"), Listener::schema());
-        assert_eq!(of(&both(), "admin"), Listener::schema());
-        assert!(of(&Registry::default(), "proxy").is_null());
-        assert_eq!(of(&Registry::default(), "admin")["type"], "object");
-    }
-}
+mod tests;

@@ -111,10 +111,10 @@ impl RuleSet {
             rule.set_charges(charged);
         }
         set_same_keys(&mut rules);
-        let needed = file
-            .rules
-            .iter()
-            .fold(NeededAttributes::default(), |needed, rule| needed.and(&rule.matches).with_lists_of(rule));
+        let needed = file.rules.iter().fold(NeededAttributes::default(), |needed, rule| {
+            let needed = needed.and(&rule.matches);
+            if rule.allow.is_empty() && rule.deny.is_empty() { needed } else { needed.with_lists() }
+        });
         let reads_identity = file.rules.iter().any(Rule::reads_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
         let has_reserved = rules.iter().any(CompiledRule::has_reserved);

@@ -4,25 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The crates without circles.
-const CRATES: [&str; 15] = [
-    "diana",
-    "diana-admin",
-    "diana-client",
-    "diana-config",
-    "diana-core",
-    "diana-document",
-    "diana-gateway",
-    "diana-http",
-    "diana-import",
-    "diana-macros",
-    "diana-metrics",
-    "diana-net",
-    "diana-redis",
-    "diana-server",
-    "diana-services",
-];
-
 /// Each module, with those that it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
@@ -117,10 +98,11 @@ fn leads_back<'a>(imports: &'a Imports, start: &str, path: &mut Vec<&'a str>, vi
 #[test]
 fn modules_do_not_import_each_other_in_a_circle() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
-    for name in CRATES {
-        let imports = imports_of(&crates.join(name));
-        assert!(imports.len() > 1, "{name}");
-        assert_eq!(circle_in(&imports), None, "{name}: each of these modules imports the next one");
+    for krate in std::fs::read_dir(crates).unwrap() {
+        let krate = krate.unwrap().path();
+        let imports = imports_of(&krate);
+        assert!(imports.len() > 1, "{}", krate.display());
+        assert_eq!(circle_in(&imports), None, "{}: each of these modules imports the next one", krate.display());
     }
 }
 

@@ -1,8 +1,7 @@
 //! The built-in algorithms, with their options.
 
-use super::{AlgorithmOptions, DynAlgorithm, invalid};
-use crate::registry::Registry;
-use crate::schema;
+use super::{AlgorithmOptions, DynAlgorithm, RegisteredAlgorithm, invalid};
+use crate::json_schema::{flag, object, reference, reference_with, requiring, word};
 use diana_core::{
     Calendar, Edge, FixedWindow, LeakyBucket, MAX_PERMITS, Quota, RefillingBucket, SlidingLog, SlidingWindow,
     WindowStart,
@@ -16,33 +15,67 @@ use std::fmt::Display;
 use std::time::Duration;
 
 /// The values of `edge`.
-pub(crate) const EDGES: [&str; 3] = ["loose", "weighted", "strict"];
+const EDGES: [&str; 3] = ["loose", "weighted", "strict"];
 /// The fields of `refill`.
-pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
+const REFILL: [&str; 2] = ["tokens", "every"];
 
-pub(crate) fn register(registry: &mut Registry) {
-    registry.algorithm("token_bucket", &["burst", "refill"], token_bucket);
-    registry.algorithm("leaky_bucket", &["burst", "delay", "nodelay"], leaky_bucket);
-    registry.algorithm("fixed_window", &["opens", "time_zone"], fixed_window);
-    registry.algorithm("sliding_window", &["buckets", "precision", "edge"], sliding_window);
-    registry.algorithm("sliding_log", &[], |quota, _| Some(DynAlgorithm::from(SlidingLog::new(quota))));
-    registry.algorithm("smooth_bursty", &["burst_seconds", "starts"], smooth_bursty);
-    registry.algorithm("smooth_warming_up", &["warm_up", "cold_factor"], smooth_warming_up);
-    for (name, description) in DESCRIPTIONS {
-        registry.describe(name, description, schema::option);
-    }
+/// The built-in algorithms, by name.
+pub(crate) fn algorithms() -> [(&'static str, RegisteredAlgorithm); 7] {
+    let described = |name, options, build: fn(Quota, &mut AlgorithmOptions<'_, '_>) -> _, description| {
+        (
+            name,
+            RegisteredAlgorithm {
+                description: Some(description),
+                schema: schema_of,
+                ..RegisteredAlgorithm::new(options, build)
+            },
+        )
+    };
+    [
+        described(
+            "token_bucket",
+            &["burst", "refill"],
+            token_bucket,
+            "at most burst + rate × t in any time t; the burst may be used at once",
+        ),
+        described(
+            "leaky_bucket",
+            &["burst", "delay", "nodelay"],
+            leaky_bucket,
+            "one by one at an even rate; `burst` requests may be queued, and requests over that are denied",
+        ),
+        described(
+            "fixed_window",
+            &["opens", "time_zone"],
+            fixed_window,
+            "a count for each window: aligned to the clock or the calendar, or starting at the first request",
+        ),
+        described(
+            "sliding_window",
+            &["buckets", "precision", "edge"],
+            sliding_window,
+            "a count for a window that slides in steps, set by `buckets` or `precision`",
+        ),
+        described(
+            "sliding_log",
+            &[],
+            |quota, _| Some(SlidingLog::new(quota).into()),
+            "an exact count for any window; memory grows with the limit",
+        ),
+        described(
+            "smooth_bursty",
+            &["burst_seconds", "starts"],
+            smooth_bursty,
+            "Guava's SmoothBursty: an even rate; permits unused for up to `burst_seconds` are saved",
+        ),
+        described(
+            "smooth_warming_up",
+            &["warm_up", "cold_factor"],
+            smooth_warming_up,
+            "Guava's SmoothWarmingUp: an even rate, slower after a pause for the time of `warm_up`",
+        ),
+    ]
 }
-
-/// The descriptions, for editors.
-const DESCRIPTIONS: [(&str, &str); 7] = [
-    ("token_bucket", "at most burst + rate × t in any time t; the burst may be used at once"),
-    ("leaky_bucket", "one by one at an even rate; `burst` requests may be queued, and requests over that are denied"),
-    ("fixed_window", "a count for each window: aligned to the clock or the calendar, or starting at the first request"),
-    ("sliding_window", "a count for a window that slides in steps, set by `buckets` or `precision`"),
-    ("sliding_log", "an exact count for any window; memory grows with the limit"),
-    ("smooth_bursty", "Guava's SmoothBursty: an even rate; permits unused for up to `burst_seconds` are saved"),
-    ("smooth_warming_up", "Guava's SmoothWarmingUp: an even rate, slower after a pause for the time of `warm_up`"),
-];
 
 /// `refill: {every: 1min}` adds the tokens of a minute all at once, rather than one by one.
 fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<DynAlgorithm> {
@@ -221,4 +254,41 @@ fn or_report_at<T, E: Display>(result: Result<T, E>, name: &str, options: &mut A
 /// Returns the value, or reports the error.
 fn or_report<T, E: Display>(result: Result<T, E>, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
     result.map_err(|error| invalid(error, options)).ok()
+}
+
+/// The options of the built-in algorithms.
+fn schema_of(name: &str) -> Option<serde_json::Value> {
+    Some(match name {
+        "burst" => reference("count_or_none", "the maximum number at once; of a leaky bucket, the queue length"),
+        "refill" => requiring(
+            object("adds several tokens at once, rather than one by one", &REFILL, |field| match field {
+                "tokens" => reference("count", "the number of tokens of one refill; derived from the rate by default"),
+                _ => reference("duration", "the time between two refills"),
+            }),
+            &["every"],
+        ),
+        "delay" => reference("count_or_none", "the number of queued requests that are not delayed"),
+        "nodelay" => flag("whether queued requests are not delayed, so that only their number is limited"),
+        "opens" => {
+            word("when a window starts: aligned to the clock, or at the first request", &["clock", "first_request"])
+        }
+        "time_zone" => reference_with(
+            "text",
+            "the time zone of the days, weeks or months",
+            &["UTC", "Europe/Berlin", "Asia/Shanghai", "America/New_York"],
+        ),
+        "buckets" => reference("count", "the number of steps of the sliding window; 10 by default"),
+        "precision" => reference("duration", "the length of a step of the sliding window"),
+        "edge" => word(
+            "how the oldest step counts, which the window covers in part: not at all, in proportion, or fully",
+            &EDGES,
+        ),
+        "burst_seconds" => {
+            reference("number", "the number of seconds for which unused permits are saved; 1 by default")
+        }
+        "starts" => word("whether a new key starts with all permits that could be saved, or none", &["full", "empty"]),
+        "warm_up" => reference("duration", "the warm-up time after a pause"),
+        "cold_factor" => reference("number", "the slowdown factor when cold; 3 by default"),
+        _ => return None,
+    })
 }

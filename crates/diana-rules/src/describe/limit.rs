@@ -3,13 +3,13 @@
 //! A bucket allows what it has saved, and meanwhile its rate: at most its capacity and `rate × t` in any time `t`. Both
 //! numbers are shown, since `5 a minute` alone would hide that ten may pass within a minute.
 
-use super::units::{byte_rate, bytes};
 use crate::limit::LimitRule;
 use crate::rule::{Bandwidth, Bodies, Overload, Rule};
+use crate::words::{byte_rate, bytes};
 
 /// Describes all limits of a rule.
 pub(super) fn of_rule(rule: &Rule) -> String {
-    let mut parts = rule.limits.iter().map(describe).collect::<Vec<_>>();
+    let mut parts = rule.limits.iter().map(LimitRule::describe).collect::<Vec<_>>();
     if rule.adaptive {
         parts.push("an adaptive number at a time, by response latency".to_owned());
     }
@@ -19,16 +19,6 @@ pub(super) fn of_rule(rule: &Rule) -> String {
         return "no limit, only denied keys".to_owned();
     }
     parts.join(", and ")
-}
-
-/// Describes several limits that all apply.
-pub(crate) fn all(limits: &[LimitRule]) -> String {
-    limits.iter().map(describe).collect::<Vec<_>>().join(", and ")
-}
-
-fn describe(limit: &LimitRule) -> String {
-    let description = limit.configured.describe(limit.written.parse().ok());
-    description.unwrap_or_else(|| format!("{} by `{}`", limit.written, limit.algorithm))
 }
 
 /// Returns the algorithms that never allow twice as many across an edge as a limit does; `None` if it never does.

@@ -1,7 +1,8 @@
 //! Descriptions of the store. Defaults are not described.
 
-use super::{duration, units};
+use super::duration;
 use crate::file::{Lease, OnFullKeys, RedisSection, StoreSection, StoreTime, WhenRedisIsDown};
+use crate::words;
 use diana_document::secret::redact_url;
 
 impl StoreSection {
@@ -23,7 +24,7 @@ impl StoreSection {
         let memory = &self.memory;
         if memory.ceiling.is_some() || memory.on_full.is_some() {
             let size = memory.ceiling.and_then(|bytes| u64::try_from(bytes).ok());
-            let size = size.map(|bytes| format!("take at most {}", units::bytes(bytes)));
+            let size = size.map(|bytes| format!("take at most {}", words::bytes(bytes)));
             let full = memory.on_full.map(|on_full| match on_full {
                 OnFullKeys::Share => "when they are full, new keys share a few counts",
                 OnFullKeys::Deny => "when they are full, new keys are denied",

@@ -2,7 +2,7 @@
 
 use super::lower::{Lowered, Lowering};
 use super::lowered::{Position, TextTransform, Tree, ValueType};
-use crate::matching::parse_network;
+use crate::networks::parse_network;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr};
 use diana_document::map_reader::nearest;

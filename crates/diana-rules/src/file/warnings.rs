@@ -2,13 +2,13 @@
 
 use super::RuleFile;
 use crate::attributes::{Attribute, SyntheticRequest};
-use crate::describe::{and, bytes};
 use crate::expression::Expression;
 use crate::limit::LimitRule;
 use crate::logged_keys::{self, LoggedKeys};
 use crate::matching::Match;
 use crate::matching::path::{PathPattern, Segment};
 use crate::rule::{Missing, Mode, OnStatus, Rule};
+use crate::words::{and, bytes};
 use diana_core::Restores;
 use diana_document::Problem;
 use diana_document::Span;
@@ -69,7 +69,7 @@ pub(super) fn of(file: &RuleFile, name_span: impl Fn(&Rule) -> Span) -> Vec<Prob
 
 /// Returns the warning about a log that is too long for a key.
 fn long_log(rule: &Rule, span: Span) -> Option<Problem> {
-    let all = rule.limits.iter().chain(rule.overrides.iter().flat_map(|own| &own.limits));
+    let all = rule.limits.iter().chain(rule.overrides.iter().flat_map(|replacement| &replacement.limits));
     let entries = all.filter_map(|limit| limit.configured.properties().max_entries);
     let entries = entries.max().filter(|entries| *entries > MAX_LOG)?;
     let size = bytes(entries.saturating_mul(LOG_ENTRY));
@@ -177,23 +177,25 @@ fn holds_without(when: &Expression, attributes: &[Attribute]) -> bool {
 fn covers_but_for_when(wide: &Rule, narrow: &Rule) -> bool {
     let Match { paths, methods, hosts, headers, networks, domains, descriptor, when: _, others, call: _ } =
         &wide.matches;
-    let own = &narrow.matches;
+    let other = &narrow.matches;
     let has_path = |path: &PathPattern| paths.iter().any(|wide| wide == path || is_below(path, wide));
-    (paths.is_empty() || !own.paths.is_empty() && own.paths.iter().all(has_path))
-        && (methods.is_empty() || !own.methods.is_empty() && own.methods.iter().all(|method| methods.contains(method)))
-        && (hosts.is_empty() || *hosts == own.hosts)
-        && (headers.is_empty() || *headers == own.headers)
-        && (networks.is_empty() || *networks == own.networks)
-        && (domains.is_empty() || *domains == own.domains)
-        && (descriptor.is_none() || *descriptor == own.descriptor)
+    (paths.is_empty() || !other.paths.is_empty() && other.paths.iter().all(has_path))
+        && (methods.is_empty()
+            || !other.methods.is_empty() && other.methods.iter().all(|method| methods.contains(method)))
+        && (hosts.is_empty() || *hosts == other.hosts)
+        && (headers.is_empty() || *headers == other.headers)
+        && (networks.is_empty() || *networks == other.networks)
+        && (domains.is_empty() || *domains == other.domains)
+        && (descriptor.is_none() || *descriptor == other.descriptor)
         && others.is_empty()
 }
 
 /// Returns `true` if `wide` ends in `**` and matches all paths that `path` matches.
 fn is_below(path: &PathPattern, wide: &PathPattern) -> bool {
     let Some((Segment::Any, start)) = wide.segments().split_last() else { return false };
-    path.segments().get(..start.len()).is_some_and(|own| {
-        own.iter().zip(start).all(|(own, wide)| own == wide || matches!(wide, Segment::One(_)) && *own != Segment::Any)
+    path.segments().get(..start.len()).is_some_and(|narrow| {
+        let mut pairs = narrow.iter().zip(start);
+        pairs.all(|(narrow, wide)| narrow == wide || matches!(wide, Segment::One(_)) && *narrow != Segment::Any)
     })
 }
 

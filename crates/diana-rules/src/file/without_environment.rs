@@ -55,37 +55,37 @@ impl RuleFile {
         document: &Document,
         registry: &Registry,
     ) -> Result<(Self, Vec<NotChecked>), Problems> {
-        let mut found = Vec::new();
+        let mut places = Vec::new();
         // Each variable stays as written; an unclosed one is still a problem.
         let mut tree = document.parse_with(|name| Some(format!("${{{name}}}")))?;
-        find(&document.parse()?, &mut found);
-        found.sort_by_key(|(span, _)| *span);
-        insert_placeholders(&mut tree, &found);
+        find(&document.parse()?, &mut places);
+        places.sort_by_key(|(span, _)| *span);
+        insert_placeholders(&mut tree, &places);
         let mut problems = Vec::new();
         let file = Self::of_tree(&tree, registry, &mut problems);
         let is_of_variable = |span: Span| {
-            let after = found.partition_point(|(other, _)| other.start <= span.start);
-            after.checked_sub(1).and_then(|index| found.get(index)).is_some_and(|(other, _)| span.end <= other.end)
+            let after = places.partition_point(|(other, _)| other.start <= span.start);
+            after.checked_sub(1).and_then(|index| places.get(index)).is_some_and(|(other, _)| span.end <= other.end)
         };
         problems.retain(|problem| !is_of_variable(problem.span()));
         let file = super::finish(document, &tree, file, problems)?;
-        Ok((file, not_checked(document.text(), found)))
+        Ok((file, not_checked(document.text(), places)))
     }
 }
 
 /// The locations of values with variables, each with the names of its variables.
-type Found = Vec<(Span, Vec<String>)>;
+type VariablePlaces = Vec<(Span, Vec<String>)>;
 
-fn find(node: &Node, found: &mut Found) {
+fn find(node: &Node, places: &mut VariablePlaces) {
     match &node.value {
         Value::Text(text) => {
             let names = names(text);
             if !names.is_empty() {
-                found.push((node.span, names));
+                places.push((node.span, names));
             }
         }
-        Value::List(items) => items.iter().for_each(|item| find(item, found)),
-        Value::Map(entries) => entries.iter().for_each(|entry| find(&entry.node, found)),
+        Value::List(items) => items.iter().for_each(|item| find(item, places)),
+        Value::Map(entries) => entries.iter().for_each(|entry| find(&entry.node, places)),
         _ => {}
     }
 }
@@ -108,8 +108,8 @@ fn names(text: &str) -> Vec<String> {
 }
 
 /// Replaces variables in `identity` with placeholders, since rules depend on the names and tokens that it defines.
-fn insert_placeholders(tree: &mut Node, found: &Found) {
-    let has_variable = |node: &Node| found.binary_search_by_key(&node.span, |(span, _)| *span).is_ok();
+fn insert_placeholders(tree: &mut Node, places: &VariablePlaces) {
+    let has_variable = |node: &Node| places.binary_search_by_key(&node.span, |(span, _)| *span).is_ok();
     let Value::Map(sections) = &mut tree.value else { return };
     let Some(identity) = sections.iter_mut().find(|section| section.key == "identity") else { return };
     let Value::Map(names) = &mut identity.node.value else { return };
@@ -125,7 +125,7 @@ fn insert_placeholders(tree: &mut Node, found: &Found) {
     }
 }
 
-fn not_checked(text: &str, found: Found) -> Vec<NotChecked> {
+fn not_checked(text: &str, places: VariablePlaces) -> Vec<NotChecked> {
     let (mut line, mut column, mut at) = (1, 1, 0);
     let mut locate = |start: usize| {
         for character in text.get(at..start).unwrap_or_default().chars() {
@@ -134,7 +134,7 @@ fn not_checked(text: &str, found: Found) -> Vec<NotChecked> {
         at = at.max(start);
         (line, column)
     };
-    let located = found.into_iter().map(|(span, variables)| {
+    let located = places.into_iter().map(|(span, variables)| {
         let (line, column) = locate(span.start);
         NotChecked { line, column, variables }
     });

@@ -13,7 +13,7 @@
 //! form that only the service understands. The signature is still verified over the exact bytes that were sent.
 
 use super::source::TokenSource;
-use super::verification_key::Key;
+use super::verification_key::VerificationKey;
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use base64::Engine;
 use base64::alphabet;
@@ -34,7 +34,7 @@ pub(super) type Claims = Map<String, Value>;
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub(super) from: TokenSource,
-    pub(super) key: Key,
+    pub(super) key: VerificationKey,
     /// The accepted issuers; any issuer if empty.
     pub(super) issuers: Vec<String>,
     pub(super) audiences: Vec<String>,

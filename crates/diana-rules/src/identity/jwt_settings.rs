@@ -2,7 +2,7 @@
 
 use super::jwt::Tokens;
 use super::source::TokenSource;
-use super::verification_key::{ALGORITHMS, Key};
+use super::verification_key::{ALGORITHMS, VerificationKey};
 use diana_core::SystemClock;
 use diana_document::Problem;
 use diana_document::map_reader::MapReader;
@@ -50,7 +50,7 @@ impl Tokens {
     }
 }
 
-fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
+fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<VerificationKey> {
     let span = fields.span();
     let (secret, public, verify) = (fields.take("secret"), fields.take("public_key"), fields.take("verify"));
     let algorithm = fields.take("algorithm");
@@ -67,7 +67,7 @@ fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
     let (node, result) = match (secret, public, verify) {
         (Some(node), None, None) => {
             let secret = scalar::text(node, "`secret`", problems)?;
-            (node, Key::of_secret(name.unwrap_or("HS256"), secret))
+            (node, VerificationKey::of_secret(name.unwrap_or("HS256"), secret))
         }
         (None, Some(node), None) => {
             let pem = scalar::text(node, "`public_key`", problems)?;
@@ -76,7 +76,7 @@ fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
                 problems.push(problem.expected("add `algorithm`, such as RS256, ES256 or EdDSA"));
                 return None;
             };
-            (node, Key::of_public(name, pem))
+            (node, VerificationKey::of_public(name, pem))
         }
         (None, None, Some(node)) => {
             if scalar::flag(node, "`verify`", problems)? {
@@ -84,7 +84,7 @@ fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
                 problems.push(problem.expected("use `secret` or `public_key` instead of `verify`"));
                 return None;
             }
-            (node, Ok(Key::Trusting))
+            (node, Ok(VerificationKey::Trusting))
         }
         (None, None, None) => {
             let problem = Problem::new(span, "missing key to verify tokens with");

@@ -15,7 +15,7 @@ pub(super) const ALGORITHMS: [&str; 12] =
 
 /// How tokens are verified.
 #[derive(Clone)]
-pub(super) enum Key {
+pub(super) enum VerificationKey {
     /// No verification: a proxy in front of Diana verifies tokens.
     Trusting,
     Secret {
@@ -29,7 +29,7 @@ pub(super) enum Key {
     },
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for VerificationKey {
     /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -42,7 +42,7 @@ impl fmt::Debug for Key {
 /// The problem with a key, and a suggested fix.
 pub(super) type InvalidKey = (String, &'static str);
 
-impl Key {
+impl VerificationKey {
     /// Creates a key from a secret that is shared with the signer.
     pub(super) fn of_secret(name: &'static str, secret: &str) -> Result<Self, InvalidKey> {
         let algorithm = match name {
@@ -84,8 +84,8 @@ impl Key {
         }
         let der = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes())
             .map_err(|_| ("invalid public key: expected PEM".to_owned(), EXPORT))?;
-        let (found, key) = parts(&der).ok_or_else(|| ("invalid public key".to_owned(), EXPORT))?;
-        if found != kind.as_ref() {
+        let (key_type, key) = parts(&der).ok_or_else(|| ("invalid public key".to_owned(), EXPORT))?;
+        if key_type != kind.as_ref() {
             return Err((
                 format!("the key does not fit the algorithm {name}"),
                 "use a key and an algorithm that belong together",

@@ -26,7 +26,7 @@ impl KeySpec {
         let identity = Identity::default();
         Self::read_with(
             node,
-            &NamesInScope { registry, identity: &identity, gateway: false, paths: None, call: None },
+            &NamesInScope { registry, identity: &identity, gateway: false, of_match: None, call: None },
             problems,
         )
     }

@@ -179,7 +179,7 @@ impl Part {
         IpNet::new(address, counted)
             .ok()
             .map(|network| network.trunc())
-            .filter(|own| own.prefix_len() < own.max_prefix_len())
+            .filter(|network| network.prefix_len() < network.max_prefix_len())
     }
 
     /// Returns `true` if this is the client's address, or a prefix of it.

@@ -1,6 +1,5 @@
 //! Parses `concurrent`: a number, or `{limit: 10, burst: 20, delay: 200ms, until: upstream_done}`.
 
-use crate::rule::HeldUntil;
 use diana_core::Concurrency;
 use diana_document::Problem;
 use diana_document::map_reader::MapReader;
@@ -11,6 +10,17 @@ use diana_document::{Node, Value};
 pub(crate) const FIELDS: [&str; 4] = ["limit", "burst", "delay", "until"];
 /// The values of `until`: when a permit is released.
 pub(crate) const UNTIL: [&str; 2] = ["client_left", "upstream_done"];
+
+/// Until when a request holds its permit of a `concurrent` limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldUntil {
+    /// The response has been sent, or the client has disconnected.
+    #[default]
+    ClientLeft,
+    /// The upstream has responded, even if the client has disconnected. The response is then read and dropped.
+    UpstreamDone,
+}
 
 /// Parses a concurrency limit; also returns it as it is written.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Concurrency, String)> {

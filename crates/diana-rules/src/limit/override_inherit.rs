@@ -3,7 +3,7 @@
 //! An override with one limit and no algorithm inherits the rule's algorithm and options, in whichever form it is
 //! written. Options that belong to the rule's rate are not inherited: the burst, and the number of tokens of a refill.
 
-use super::{LIMITS, LimitRule, one, several};
+use super::{LIMITS, LimitRule, parse_limit, parse_limits};
 use crate::registry::Registry;
 use diana_document::Problem;
 use diana_document::map_reader::MapReader;
@@ -21,14 +21,14 @@ const INSTEAD: [[&str; 2]; 3] = [["buckets", "precision"], ["delay", "nodelay"],
 
 impl<'a> LimitStyle<'a> {
     pub(super) fn new(limit: Option<&'a Node>, beside: &[(&'a str, &'a Node)]) -> Self {
-        let own = match limit.map(|node| &node.value) {
+        let written = match limit.map(|node| &node.value) {
             // With several limits it is ambiguous which one to inherit from.
             None | Some(Value::List(_)) => return Self::default(),
             Some(Value::Map(entries)) => entries.iter().map(|entry| (&*entry.key, &entry.node)).collect(),
             Some(_) => Vec::new(),
         };
-        let others = beside.iter().filter(|(name, _)| !own.iter().any(|(known, _)| known == name));
-        let given = own.iter().chain(others).filter(|(name, _)| !["rate", "burst"].contains(name));
+        let others = beside.iter().filter(|(name, _)| !written.iter().any(|(known, _)| known == name));
+        let given = written.iter().chain(others).filter(|(name, _)| !["rate", "burst"].contains(name));
         Self { given: given.map(|(name, node)| (*name, of_any_rate(name, node))).collect() }
     }
 
@@ -55,7 +55,7 @@ impl<'a> LimitStyle<'a> {
         problems: &mut Vec<Problem>,
     ) -> Vec<LimitRule> {
         match &node.value {
-            Value::List(items) => several(node, items, registry, problems),
+            Value::List(items) => parse_limits(node, items, registry, problems),
             Value::Map(entries) if entries.iter().any(|entry| LIMITS.contains(&&*entry.key)) => {
                 let fields = MapReader::of(node, "override", LimitRule::fields(registry), problems);
                 let Some(mut fields) = fields else { return Vec::new() };
@@ -63,7 +63,7 @@ impl<'a> LimitStyle<'a> {
                 fields.finish(problems);
                 limits
             }
-            _ => one(node, &self.for_limit(node, &[]), registry, problems).into_iter().collect(),
+            _ => parse_limit(node, &self.for_limit(node, &[]), registry, problems).into_iter().collect(),
         }
     }
 

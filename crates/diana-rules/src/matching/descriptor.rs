@@ -64,19 +64,21 @@ impl DescriptorMatch {
     /// Returns `true` if a descriptor with these entries matches.
     pub(super) fn matches(&self, entries: &[DescriptorEntry]) -> bool {
         match self {
-            Self::Has(own) => own.iter().all(|own| entries.iter().any(|entry| own.matches(entry))),
-            Self::Exactly(own) => {
-                own.len() == entries.len() && own.iter().zip(entries).all(|(own, entry)| own.matches(entry))
+            Self::Has(expected) => expected.iter().all(|expected| entries.iter().any(|entry| expected.matches(entry))),
+            Self::Exactly(expected) => {
+                let mut pairs = expected.iter().zip(entries);
+                expected.len() == entries.len() && pairs.all(|(expected, entry)| expected.matches(entry))
             }
         }
     }
 
     /// Returns the key and the values of an entry that every matching descriptor has, if the values can be looked up.
     pub(super) fn lookup(&self) -> Option<(&str, impl Iterator<Item = &str>)> {
-        let (Self::Has(own) | Self::Exactly(own)) = self;
-        let is_literal =
-            |own: &&EntryMatch| !own.values.is_empty() && own.values.iter().all(|value| value.literal().is_some());
-        let entry = own.iter().find(is_literal)?;
+        let (Self::Has(expected) | Self::Exactly(expected)) = self;
+        let is_literal = |entry: &&EntryMatch| {
+            !entry.values.is_empty() && entry.values.iter().all(|value| value.literal().is_some())
+        };
+        let entry = expected.iter().find(is_literal)?;
         Some((&entry.key, entry.values.iter().filter_map(Glob::literal)))
     }
 }
@@ -120,18 +122,18 @@ impl EntryMatch {
     }
 
     fn matches(&self, entry: &DescriptorEntry) -> bool {
-        let is_in = |globs: &[Glob]| globs.iter().any(|own| own.matches(&entry.value));
+        let is_in = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(&entry.value));
         *self.key == *entry.key && (self.values.is_empty() || is_in(&self.values)) && !is_in(&self.not)
     }
 }
 
 impl fmt::Display for DescriptorMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (own, exactly) = match self {
-            Self::Has(own) => (own, ""),
-            Self::Exactly(own) => (own, "exactly "),
+        let (expected, exactly) = match self {
+            Self::Has(expected) => (expected, ""),
+            Self::Exactly(expected) => (expected, "exactly "),
         };
-        let entries = own.iter().map(|entry| match (&*entry.values, &*entry.not) {
+        let entries = expected.iter().map(|entry| match (&*entry.values, &*entry.not) {
             ([], []) => entry.key.to_string(),
             ([], not) => format!("{} is not {}", entry.key, either(not)),
             (values, []) => format!("{} is {}", entry.key, either(values)),

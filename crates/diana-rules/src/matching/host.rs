@@ -75,8 +75,8 @@ fn has_uppercase_or_colon(text: &[u8]) -> bool {
     };
     // The last eight bytes may overlap with the ones before them.
     let (words, _) = text.as_chunks::<8>();
-    let found = words.iter().fold(0, |found, word| found | uppercase_or_colon(*word));
-    found | uppercase_or_colon(*end) != 0
+    let bits = words.iter().fold(0, |bits, word| bits | uppercase_or_colon(*word));
+    bits | uppercase_or_colon(*end) != 0
 }
 
 /// Returns a number that is 0 unless one of eight bytes is an ASCII uppercase letter or a colon.

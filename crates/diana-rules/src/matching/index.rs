@@ -94,20 +94,20 @@ impl Index {
     /// Indexes the matches of rules; the first one has number 0.
     pub fn new<'a>(rules: impl Iterator<Item = &'a Match>) -> Self {
         let mut index = Self::default();
-        for (number, own) in rules.enumerate().filter(|(_, own)| own.call.is_none()) {
+        for (number, matches) in rules.enumerate().filter(|(_, matches)| matches.call.is_none()) {
             let rule = u32::try_from(number).unwrap_or(u32::MAX);
-            if own.hosts.is_empty() {
-                index.any_host.add(own, rule, IndexedMatch::HostAndPath);
+            if matches.hosts.is_empty() {
+                index.any_host.add(matches, rule, IndexedMatch::HostAndPath);
             }
-            for host in &own.hosts {
+            for host in &matches.hosts {
                 match host {
                     HostPattern::Exact(name) => {
-                        index.exact.get_or_add(name).add(own, rule, IndexedMatch::HostAndPath);
+                        index.exact.get_or_add(name).add(matches, rule, IndexedMatch::HostAndPath);
                     }
                     HostPattern::Subdomains(name) => {
-                        index.below.get_or_add(name).add(own, rule, IndexedMatch::HostAndPath);
+                        index.below.get_or_add(name).add(matches, rule, IndexedMatch::HostAndPath);
                     }
-                    HostPattern::Glob(_) => index.any_host.add(own, rule, IndexedMatch::None),
+                    HostPattern::Glob(_) => index.any_host.add(matches, rule, IndexedMatch::None),
                 }
             }
         }
@@ -119,23 +119,23 @@ impl Index {
 
     /// Collects the rules that may match the request, in the order of the file.
     #[inline]
-    pub fn candidates(&self, seen: &RequestView<'_>, found: &mut Candidates) {
-        self.any_host.collect(seen, found);
+    pub fn candidates(&self, view: &RequestView<'_>, candidates: &mut Candidates) {
+        self.any_host.collect(view, candidates);
         if self.has_hosts {
-            self.collect_by_host(seen, found);
+            self.collect_by_host(view, candidates);
         }
         // A rule with several paths, and a path with several forms, may be found more than once.
-        if !found.is_sorted_by(|one, next| one.rule < next.rule) {
+        if !candidates.is_sorted_by(|one, next| one.rule < next.rule) {
             // Indexed matches first.
-            found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.indexed == IndexedMatch::None));
-            found.dedup_by_key(|candidate| candidate.rule);
+            candidates.sort_unstable_by_key(|candidate| (candidate.rule, candidate.indexed == IndexedMatch::None));
+            candidates.dedup_by_key(|candidate| candidate.rule);
         }
     }
 
-    fn collect_by_host(&self, seen: &RequestView<'_>, found: &mut Candidates) {
-        let Some(host) = seen.host() else { return };
+    fn collect_by_host(&self, view: &RequestView<'_>, candidates: &mut Candidates) {
+        let Some(host) = view.host() else { return };
         if let Some(tree) = self.exact.get(host) {
-            tree.collect_of_host(seen, found);
+            tree.collect_of_host(view, candidates);
         }
         if self.below.is_empty() {
             return;
@@ -145,7 +145,7 @@ impl Index {
             // A subdomain has at least one more label, and no name is longer than this.
             let is_below = host.len() - above.len() > 1 && above.len() <= LONGEST_NAME;
             if is_below && let Some(tree) = self.below.get(above) {
-                tree.collect_of_host(seen, found);
+                tree.collect_of_host(view, candidates);
             }
             rest = above;
         }
@@ -153,16 +153,16 @@ impl Index {
 }
 
 impl Tree {
-    fn add(&mut self, own: &Match, rule: u32, indexed: IndexedMatch) {
-        if own.paths.is_empty() {
-            self.below.add(own, Candidate { rule, indexed });
+    fn add(&mut self, matches: &Match, rule: u32, indexed: IndexedMatch) {
+        if matches.paths.is_empty() {
+            self.below.add(matches, Candidate { rule, indexed });
         }
-        for path in &own.paths {
-            self.add_path(path, own, Candidate { rule, indexed });
+        for path in &matches.paths {
+            self.add_path(path, matches, Candidate { rule, indexed });
         }
     }
 
-    fn add_path(&mut self, path: &PathPattern, own: &Match, mut candidate: Candidate) {
+    fn add_path(&mut self, path: &PathPattern, matches: &Match, mut candidate: Candidate) {
         let mut tree = self;
         for (at, segment) in path.segments().iter().enumerate() {
             tree = match segment {
@@ -171,7 +171,7 @@ impl Tree {
                     if at + 1 < path.segments().len() {
                         candidate.indexed = IndexedMatch::None;
                     }
-                    return tree.below.add(own, candidate);
+                    return tree.below.add(matches, candidate);
                 }
                 Segment::One(_) => tree.any_one.get_or_insert_default(),
                 Segment::Text(glob) => match glob.literal() {
@@ -187,7 +187,7 @@ impl Tree {
                 },
             };
         }
-        tree.ends.add(own, candidate);
+        tree.ends.add(matches, candidate);
     }
 
     /// Plans the walk from this node and all below it.
@@ -204,28 +204,28 @@ impl Tree {
     }
 
     #[inline(never)]
-    fn collect_of_host(&self, seen: &RequestView<'_>, found: &mut Candidates) {
-        self.collect(seen, found);
+    fn collect_of_host(&self, view: &RequestView<'_>, candidates: &mut Candidates) {
+        self.collect(view, candidates);
     }
 
     #[inline(always)]
-    fn collect(&self, seen: &RequestView<'_>, found: &mut Candidates) {
-        self.below.collect(seen, found);
+    fn collect(&self, view: &RequestView<'_>, candidates: &mut Candidates) {
+        self.below.collect(view, candidates);
         if self.step == Step::End {
             return;
         }
-        if let Some(path) = seen.path() {
-            self.walk_names(path, seen, found, Self::walk);
+        if let Some(path) = view.path() {
+            self.walk_names(path, view, candidates, Self::walk);
         }
-        for path in seen.other_paths() {
-            self.walk(path, seen, found);
+        for path in view.other_paths() {
+            self.walk(path, view, candidates);
         }
     }
 
     /// Walks down by the segments of a path. No deeper than the longest pattern, whatever the path.
     #[inline(never)]
-    fn walk(&self, path: &str, seen: &RequestView<'_>, found: &mut Candidates) {
-        self.walk_names(path, seen, found, Self::search);
+    fn walk(&self, path: &str, view: &RequestView<'_>, candidates: &mut Candidates) {
+        self.walk_names(path, view, candidates, Self::search);
     }
 
     /// Walks down by the segments of a path, and calls `search` with the rest of it where several children may match. It is
@@ -234,59 +234,59 @@ impl Tree {
     fn walk_names(
         &self,
         path: &str,
-        seen: &RequestView<'_>,
-        found: &mut Candidates,
+        view: &RequestView<'_>,
+        candidates: &mut Candidates,
         search: impl Fn(&Self, &str, &RequestView<'_>, &mut Candidates),
     ) {
         let (mut tree, mut remaining) = (self, path);
         while tree.step != Step::End {
             remaining = without_slashes(remaining);
             if remaining.is_empty() {
-                return tree.ends.collect(seen, found);
+                return tree.ends.collect(view, candidates);
             }
             if tree.step == Step::Search {
-                return search(tree, remaining, seen, found);
+                return search(tree, remaining, view, candidates);
             }
             let mut names = tree.literal.few().iter();
             let child = names.find_map(|(name, child)| Some((child, after_segment(remaining, name)?)));
             let Some((child, rest)) = child else { return };
-            child.below.collect(seen, found);
+            child.below.collect(view, candidates);
             (tree, remaining) = (child, rest);
         }
     }
 
     /// Goes on with all children that match the first segment of the remaining path.
     #[inline(always)]
-    fn search(&self, remaining: &str, seen: &RequestView<'_>, found: &mut Candidates) {
+    fn search(&self, remaining: &str, view: &RequestView<'_>, candidates: &mut Candidates) {
         let mut rest = segments(remaining);
         let Some(segment) = rest.next() else { return };
-        let step = |tree: &Self, found: &mut Candidates| {
-            tree.below.collect(seen, found);
-            tree.walk(rest.remaining(), seen, found);
+        let step = |tree: &Self, candidates: &mut Candidates| {
+            tree.below.collect(view, candidates);
+            tree.walk(rest.remaining(), view, candidates);
         };
         if let Some(tree) = self.literal.get(segment) {
-            step(tree, found);
+            step(tree, candidates);
         }
         for (glob, tree) in &self.globs {
             if glob.fits(segment) {
-                step(tree, found);
+                step(tree, candidates);
             }
         }
         if let Some(tree) = &self.any_one {
-            step(tree, found);
+            step(tree, candidates);
         }
     }
 }
 
 impl Bucket {
-    fn add(&mut self, own: &Match, candidate: Candidate) {
-        let exact = own.headers.iter().find(|header| header.values.iter().all(|value| value.literal().is_some()));
+    fn add(&mut self, matches: &Match, candidate: Candidate) {
+        let exact = matches.headers.iter().find(|header| header.values.iter().all(|value| value.literal().is_some()));
         if let Some(header) = exact {
             self.add_by(&header.header, header.values.iter().filter_map(|value| value.literal()), candidate);
-        } else if let Some((key, values)) = own.descriptor.as_ref().and_then(DescriptorMatch::lookup) {
+        } else if let Some((key, values)) = matches.descriptor.as_ref().and_then(DescriptorMatch::lookup) {
             self.add_by(&Attribute::Descriptor(key.into()), values, candidate);
-        } else if !own.domains.is_empty() {
-            self.add_by(&Attribute::Domain, own.domains.iter().map(|domain| &**domain), candidate);
+        } else if !matches.domains.is_empty() {
+            self.add_by(&Attribute::Domain, matches.domains.iter().map(|domain| &**domain), candidate);
         } else {
             self.plain.push(candidate);
         }
@@ -308,27 +308,31 @@ impl Bucket {
     }
 
     #[inline]
-    fn collect(&self, seen: &RequestView<'_>, found: &mut Candidates) {
-        self.plain.iter().for_each(|candidate| found.push(*candidate));
+    fn collect(&self, view: &RequestView<'_>, candidates: &mut Candidates) {
+        self.plain.iter().for_each(|candidate| candidates.push(*candidate));
         if !self.by_value.is_empty() {
-            self.collect_by_value(seen, found);
+            self.collect_by_value(view, candidates);
         }
     }
 
     #[inline(never)]
-    fn collect_by_value(&self, seen: &RequestView<'_>, found: &mut Candidates) {
-        let request = seen.request;
+    fn collect_by_value(&self, view: &RequestView<'_>, candidates: &mut Candidates) {
+        let request = view.request;
         for (attribute, values) in &self.by_value {
             if let Attribute::Descriptor(key) = attribute {
                 // A descriptor may have several entries with this key.
                 let entries = request.descriptor().iter().filter(|entry| *entry.key == **key);
-                entries.filter_map(|entry| values.get(&*entry.value)).for_each(|rules| found.extend_from_slice(rules));
+                entries
+                    .filter_map(|entry| values.get(&*entry.value))
+                    .for_each(|rules| candidates.extend_from_slice(rules));
                 continue;
             }
             match request.get(attribute) {
                 // The service may use any of them.
-                Some(value) if value == SEVERAL => values.values().for_each(|rules| found.extend_from_slice(rules)),
-                Some(value) => values.get(&*value).into_iter().for_each(|rules| found.extend_from_slice(rules)),
+                Some(value) if value == SEVERAL => {
+                    values.values().for_each(|rules| candidates.extend_from_slice(rules));
+                }
+                Some(value) => values.get(&*value).into_iter().for_each(|rules| candidates.extend_from_slice(rules)),
                 None => {}
             }
         }

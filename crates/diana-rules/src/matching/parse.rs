@@ -3,12 +3,12 @@
 use super::descriptor::DescriptorMatch;
 use super::glob::Glob;
 use super::host::HostPattern;
-use super::networks::{Networks, parse_network};
 use super::path_syntax_hint;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::identity::invalid_name;
 use crate::names_in_scope::{NamesInScope, Wanted};
+use crate::networks::{Networks, parse_network};
 use diana_document::Problem;
 use diana_document::map_reader::{MapReader, nearest};
 use diana_document::scalar;
@@ -36,9 +36,9 @@ impl Match {
     /// Parses `match`. Reports errors in `problems`, and omits invalid conditions.
     pub(crate) fn read(node: &Node, scope: &NamesInScope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`match`", Self::fields(scope), problems)?;
-        let (mut own, before) = (Self::default(), problems.len());
+        let (mut matches, before) = (Self::default(), problems.len());
         if let Some(node) = fields.take("call") {
-            own.call = Some(call(node, problems));
+            matches.call = Some(call(node, problems));
             for name in REQUEST_FIELDS {
                 if let Some(node) = fields.take(name) {
                     let problem = Problem::new(node.span, format!("`{name}` is not supported for calls"));
@@ -49,31 +49,32 @@ impl Match {
             }
         }
         if let Some(node) = fields.take("path") {
-            own.paths = each(node, "`path`", problems, path_syntax_hint::path);
+            matches.paths = each(node, "`path`", problems, path_syntax_hint::path);
         }
         // The parameters of an invalid path are unknown.
         let is_known = problems.len() == before;
         if let Some(node) = fields.take("method") {
-            own.methods = each(node, "`method`", problems, method);
+            matches.methods = each(node, "`method`", problems, method);
         }
         if let Some(node) = fields.take("host") {
-            own.hosts = each(node, "`host`", problems, HostPattern::read);
+            matches.hosts = each(node, "`host`", problems, HostPattern::read);
         }
         if let Some(node) = fields.take("header") {
-            own.headers = headers(node, problems);
+            matches.headers = headers(node, problems);
         }
         if let Some(node) = fields.take("ip") {
-            own.networks = networks(node, problems);
+            matches.networks = networks(node, problems);
         }
         // A registered matcher wins, so that these newer fields break no program.
-        let mut newer = |name: &str| fields.take(name).filter(|_| !scope.registry.matchers().any(|own| own == name));
+        let mut newer =
+            |name: &str| fields.take(name).filter(|_| !scope.registry.matchers().any(|known| known == name));
         if let Some(node) = newer("domain") {
-            own.domains = each(node, "`domain`", problems, domain);
+            matches.domains = each(node, "`domain`", problems, domain);
         }
         if let Some(node) = newer("descriptor") {
-            own.descriptor = DescriptorMatch::read(node, problems);
+            matches.descriptor = DescriptorMatch::read(node, problems);
         }
-        let rule_scope = scope.of_rule(is_known.then_some(&own));
+        let rule_scope = scope.of_rule(is_known.then_some(&matches));
         let when = fields
             .take("when")
             .and_then(|node| rule_scope.expression(node, "`when`", Wanted::Truth, problems).map(|when| (node, when)))
@@ -89,49 +90,49 @@ impl Match {
                     None => Some(when),
                 }
             });
-        own.when = when;
+        matches.when = when;
         for (name, build) in scope.registry.each_matcher() {
             let Some(node) = fields.take(name) else { continue };
             if let Some(matcher) = build(node, problems) {
-                own.others.push(OtherMatch { name, written: written(node), matcher });
+                matches.others.push(OtherMatch { name, written: written(node), matcher });
             }
         }
         fields.finish(problems);
-        Some(own)
+        Some(matches)
     }
 
     /// Parses the conditions of a permission rule: path, method, host and ip.
     pub(crate) fn read_permission(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "permission rule", PERMISSION_FIELDS, problems)?;
-        let mut own = Self::default();
+        let mut matches = Self::default();
         if let Some(node) = fields.take("path") {
-            own.paths = each(node, "`path`", problems, path_syntax_hint::path);
+            matches.paths = each(node, "`path`", problems, path_syntax_hint::path);
         }
         if let Some(node) = fields.take("method") {
-            own.methods = each(node, "`method`", problems, method);
+            matches.methods = each(node, "`method`", problems, method);
         }
         if let Some(node) = fields.take("host") {
-            own.hosts = each(node, "`host`", problems, HostPattern::read);
+            matches.hosts = each(node, "`host`", problems, HostPattern::read);
         }
         if let Some(node) = fields.take("ip") {
-            own.networks = networks(node, problems);
+            matches.networks = networks(node, problems);
         }
         fields.finish(problems);
-        Some(own)
+        Some(matches)
     }
 
     /// Parses a `match` that has only host and path.
     pub fn parse_route(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "route `match`", ROUTE_FIELDS, problems)?;
-        let mut own = Self::default();
+        let mut matches = Self::default();
         if let Some(node) = fields.take("host") {
-            own.hosts = each(node, "`host`", problems, HostPattern::read);
+            matches.hosts = each(node, "`host`", problems, HostPattern::read);
         }
         if let Some(node) = fields.take("path") {
-            own.paths = each(node, "`path`", problems, path_syntax_hint::path);
+            matches.paths = each(node, "`path`", problems, path_syntax_hint::path);
         }
         fields.finish(problems);
-        Some(own)
+        Some(matches)
     }
 }
 

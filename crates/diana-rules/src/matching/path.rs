@@ -167,7 +167,7 @@ impl PathPattern {
 
     /// Returns the parameter `name` of a path that matches.
     pub(crate) fn parameter<'p>(&self, name: &str, path: &'p str) -> Option<&'p str> {
-        let named = |segment: &Segment| matches!(segment, Segment::One(Some(own)) if **own == *name);
+        let named = |segment: &Segment| matches!(segment, Segment::One(Some(parameter)) if **parameter == *name);
         let at = self.segments.iter().position(named)?;
         if self.segments[..at].contains(&Segment::Any) {
             let from_back = self.segments.len() - 1 - at;
@@ -177,7 +177,7 @@ impl PathPattern {
     }
 
     pub(crate) fn has_parameter(&self, name: &str) -> bool {
-        self.segments.iter().any(|segment| matches!(segment, Segment::One(Some(own)) if **own == *name))
+        self.segments.iter().any(|segment| matches!(segment, Segment::One(Some(parameter)) if **parameter == *name))
     }
 }
 

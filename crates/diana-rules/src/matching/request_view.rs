@@ -2,10 +2,9 @@
 
 use super::Match;
 use super::host::normalised;
-use super::networks::canonical;
 use super::path::PathPattern;
 use crate::attributes::{Attribute, Attributes, DescriptorEntry, Doubt};
-use crate::rule::Rule;
+use crate::networks::canonical;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
@@ -34,20 +33,19 @@ impl NeededAttributes {
 
     /// Adds the attributes that a `match` reads.
     #[must_use]
-    pub fn and(self, own: &Match) -> Self {
-        let other_paths = !own.paths.is_empty() || own.when.is_some() || !own.others.is_empty();
+    pub fn and(self, matches: &Match) -> Self {
+        let other_paths = !matches.paths.is_empty() || matches.when.is_some() || !matches.others.is_empty();
         Self {
-            path: self.path || !own.paths.is_empty(),
+            path: self.path || !matches.paths.is_empty(),
             other_paths: self.other_paths || other_paths,
-            host: self.host || !own.hosts.is_empty(),
+            host: self.host || !matches.hosts.is_empty(),
         }
     }
 
-    /// Adds the attributes that a rule's lists read: `allow` and `deny` compare keys, which may be paths.
+    /// Adds the attributes that a rule with lists reads: `allow` and `deny` compare keys, which may be paths.
     #[must_use]
-    pub fn with_lists_of(self, rule: &Rule) -> Self {
-        let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
-        Self { other_paths: self.other_paths || has_lists, ..self }
+    pub fn with_lists(self) -> Self {
+        Self { other_paths: true, ..self }
     }
 }
 
@@ -62,11 +60,11 @@ impl<'a> RequestView<'a> {
 
     /// Creates a view for routes: with only the form of the path that keeps escaped separators.
     pub fn for_routes(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
-        let mut seen = Self::new(request, needed);
-        if let Some(literal) = std::mem::take(&mut seen.other_paths).first() {
-            seen.path = Some(Cow::Borrowed(literal));
+        let mut view = Self::new(request, needed);
+        if let Some(literal) = std::mem::take(&mut view.other_paths).first() {
+            view.path = Some(Cow::Borrowed(literal));
         }
-        seen
+        view
     }
 
     /// The decoded form of the path.
@@ -160,7 +158,7 @@ fn merged(path: Cow<'_, str>) -> Cow<'_, str> {
 
 /// A request as one rule sees it: with the parameters of its path, and its host normalised.
 pub struct WithParameters<'a, 's> {
-    pub(crate) seen: &'a RequestView<'s>,
+    pub(crate) view: &'a RequestView<'s>,
     pub(crate) paths: &'a [PathPattern],
     /// The form of the path to use, if it is not the first.
     pub(crate) form: Option<&'a str>,
@@ -185,33 +183,33 @@ impl Attributes for WithParameters<'_, '_> {
                 match self.form {
                     Some(form) => of_form(form),
                     // The rule may match another form than the first: `/projects/{id}` and `/projects/group%2Fname`.
-                    None => self.seen.paths().find_map(of_form),
+                    None => self.view.paths().find_map(of_form),
                 }
             }
-            Attribute::Host => self.seen.request.get(attribute).map(as_compared),
+            Attribute::Host => self.view.request.get(attribute).map(as_compared),
             Attribute::Path => match self.form {
                 Some(form) => Some(merged(Cow::Borrowed(form))),
-                None => self.seen.request.get(attribute).map(merged),
+                None => self.view.request.get(attribute).map(merged),
             },
             Attribute::Ip => self.ip().map(|address| Cow::Owned(address.to_string())),
-            other => self.seen.request.get(other),
+            other => self.view.request.get(other),
         }
     }
 
     fn other_paths(&self) -> &[String] {
-        if self.form.is_some() { &[] } else { self.seen.request.other_paths() }
+        if self.form.is_some() { &[] } else { self.view.request.other_paths() }
     }
 
     fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
-        self.seen.request.doubt(attribute)
+        self.view.request.doubt(attribute)
     }
 
     fn descriptor(&self) -> &[DescriptorEntry] {
-        self.seen.request.descriptor()
+        self.view.request.descriptor()
     }
 
     fn ip(&self) -> Option<IpAddr> {
-        self.seen.ip()
+        self.view.ip()
     }
 }
 

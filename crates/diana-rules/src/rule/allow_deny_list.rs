@@ -3,11 +3,11 @@
 use super::Rule;
 use super::option::{Reader, RuleOption};
 use crate::attributes::{Attributes, SEVERAL};
-use crate::describe::some;
+use crate::json_schema::one_or_any;
 use crate::key::{KeyBytes, KeySpec};
 use crate::matching::RequestView;
-use crate::matching::networks::{Networks, parse_network};
-use crate::schema::one_or_any;
+use crate::networks::{Networks, parse_network};
+use crate::words::some;
 use diana_document::{Node, Problem, Value, scalar};
 use hashbrown::HashSet;
 use serde_json::json;
@@ -107,18 +107,18 @@ impl KeyList {
     }
 
     /// Returns `true` if a request is in the list, by its key or its address.
-    pub fn contains(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
+    pub fn contains(&self, by: &KeySpec, view: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let by_address =
-            || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
+            || !self.networks.is_empty() && view.ip().is_some_and(|address| self.networks.contains(address));
         let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));
         by_address() || by_key()
     }
 
     /// Like [`contains`](Self::contains), but also `true` for a request with several values for a part of the key: it
     /// is unknown which value the upstream uses, and one of them may be in the list.
-    pub fn may_contain(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
+    pub fn may_contain(&self, by: &KeySpec, view: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let is_ambiguous = || !self.keys.is_empty() && by.any_part(request, |part| part == SEVERAL.as_bytes());
-        self.contains(by, seen, request) || is_ambiguous()
+        self.contains(by, view, request) || is_ambiguous()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `bandwidth`: how many bytes a second bodies may have.
 
 use super::option::RuleOption;
-use crate::schema::{object, reference, requiring, word};
+use crate::json_schema::{object, reference, requiring, word};
 use diana_core::{MAX_PERMITS, Quota};
 use diana_document::map_reader::MapReader;
 use diana_document::{Node, Problem, Value, bytes, scalar};

@@ -1,9 +1,9 @@
 //! `charges`: a rule without limits of its own, which charges another one.
 
-use super::option::{Combination, RuleOption, all};
+use super::option::{Combination, RuleOption, rule_options};
 use super::{Missing, Rule};
+use crate::json_schema::reference_with;
 use crate::limit::LIMITS;
-use crate::schema::reference_with;
 use diana_document::scalar;
 
 pub(super) const OPTIONS: &[RuleOption] = &[RuleOption {
@@ -23,7 +23,7 @@ pub(super) const OPTIONS: &[RuleOption] = &[RuleOption {
 
 /// Reports the fields that have no meaning for a rule that only charges another one.
 pub(super) fn check_fields(rule: &Rule, fields: &mut Combination<'_>) {
-    let options = all().filter(|option| !option.with_charges).map(|option| option.name);
+    let options = rule_options().filter(|option| !option.with_charges).map(|option| option.name);
     for name in LIMITS.into_iter().chain(options) {
         if fields.has(&[name]) {
             let what = format!("`{name}` cannot be combined with `charges`: the rule only charges another one");

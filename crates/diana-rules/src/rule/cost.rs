@@ -3,8 +3,8 @@
 use super::Rule;
 use super::option::{Combination, Reader, RuleOption};
 use crate::expression::Expression;
+use crate::json_schema::reference;
 use crate::names_in_scope::Wanted;
-use crate::schema::reference;
 use diana_core::Cost;
 use diana_document::{Node, Value, scalar};
 use serde_json::json;

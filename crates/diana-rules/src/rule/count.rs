@@ -5,7 +5,7 @@
 
 use super::Rule;
 use super::option::{Combination, RuleOption};
-use crate::schema::{flag, object, one_or_more, requiring};
+use crate::json_schema::{flag, object, one_or_more, requiring};
 use diana_core::{Properties, Restores};
 use diana_document::map_reader::MapReader;
 use diana_document::{Node, Problem, scalar};

@@ -1,7 +1,7 @@
 //! The maximum load of the machine: `load: {cpu: 85%, memory: 90%, connections: 20000, traffic: 800MiB/s}`.
 
 use super::option::RuleOption;
-use crate::schema::{object, reference};
+use crate::json_schema::{object, reference};
 use diana_core::Quota;
 use diana_document::map_reader::MapReader;
 use diana_document::{Node, Problem, Value, bytes, scalar};

@@ -3,7 +3,7 @@
 use super::Rule;
 use super::option::{Combination, RuleOption};
 use super::over_limit::read_status;
-use crate::schema::{object, reference, requiring};
+use crate::json_schema::{object, reference, requiring};
 use diana_document::map_reader::MapReader;
 use diana_document::{Node, Problem, Value, scalar};
 use serde_json::json;

@@ -2,8 +2,9 @@
 //! other options, which depend on them.
 
 use super::option::RuleOption;
+use crate::json_schema::{object, one_or_more};
 use crate::matching;
-use crate::schema::{match_field, object, one_or_more};
+use crate::matching::schema::match_field;
 use diana_document::{Node, Problem, scalar};
 use serde_json::json;
 

@@ -9,7 +9,7 @@ use super::{
     storage,
 };
 use crate::limit::{LimitRule, LimitStyle};
-use crate::logged_keys::LogLevel;
+use crate::log_level::LogLevel;
 use crate::names_in_scope::NamesInScope;
 use crate::registry::Registry;
 use crate::response::CustomResponse;
@@ -76,7 +76,7 @@ impl RuleOption {
 }
 
 /// All options.
-pub(crate) fn all() -> impl Iterator<Item = &'static RuleOption> {
+pub(crate) fn rule_options() -> impl Iterator<Item = &'static RuleOption> {
     SUBJECTS.into_iter().flatten()
 }
 
@@ -139,7 +139,7 @@ impl Rule {
     /// Returns what decides which requests the rule denies: the rule without its name, responses, logs and locations.
     pub(crate) fn decision(&self) -> Self {
         let mut rule = self.clone();
-        all().for_each(|option| (option.reset)(&mut rule));
+        rule_options().for_each(|option| (option.reset)(&mut rule));
         rule.all_limits_mut().for_each(LimitRule::reset_text);
         rule
     }
@@ -157,10 +157,10 @@ impl Rule {
 
     /// Its limits, and those of its overrides.
     pub(crate) fn all_limits(&self) -> impl Iterator<Item = &LimitRule> {
-        self.limits.iter().chain(self.overrides.iter().flat_map(|own| &own.limits))
+        self.limits.iter().chain(self.overrides.iter().flat_map(|replacement| &replacement.limits))
     }
 
     fn all_limits_mut(&mut self) -> impl Iterator<Item = &mut LimitRule> {
-        self.limits.iter_mut().chain(self.overrides.iter_mut().flat_map(|own| &mut own.limits))
+        self.limits.iter_mut().chain(self.overrides.iter_mut().flat_map(|replacement| &mut replacement.limits))
     }
 }

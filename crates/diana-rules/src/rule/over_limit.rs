@@ -3,11 +3,11 @@
 
 use super::option::RuleOption;
 use super::{Missing, Rule};
-use crate::describe::duration;
-use crate::logged_keys::{LOG, LogLevel};
+use crate::json_schema::{flag, object, reference, reference_with, word};
+use crate::log_level::{LOG, LogLevel};
 use crate::response::CustomResponse;
-use crate::schema::{flag, object, reference, reference_with, word};
 use crate::upstream_url::Upstream;
+use diana_core::words::duration;
 use diana_core::{Properties, Restores};
 use diana_document::map_reader::MapReader;
 use diana_document::{Node, Problem, Value, scalar};

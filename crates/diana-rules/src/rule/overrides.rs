@@ -4,10 +4,10 @@
 
 use super::Rule;
 use super::option::RuleOption;
-use crate::describe::{all_limits, some};
 use crate::key::{KeyBytes, KeySpec};
 use crate::limit::{LimitRule, LimitStyle};
 use crate::registry::Registry;
+use crate::words::some;
 use diana_document::map_reader::{MapReader, empty};
 use diana_document::{Node, Problem, Span, Value, scalar};
 use serde_json::json;
@@ -41,10 +41,13 @@ pub(super) const OPTIONS: &[RuleOption] = &[RuleOption {
 }];
 
 fn describe(rule: &Rule) -> Option<String> {
-    let each = rule.overrides.iter().map(|own| {
+    let each = rule.overrides.iter().map(|replacement| {
         // An IPv6 address is counted by its /64 network.
-        let key = rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
-        format!("{key} has {}", all_limits(&own.limits))
+        let key = rule
+            .by
+            .network_of(&replacement.written)
+            .map_or_else(|| replacement.written.clone(), |network| network.to_string());
+        format!("{key} has {}", LimitRule::describe_all(&replacement.limits))
     });
     (!rule.overrides.is_empty()).then(|| some(each, "; "))
 }
@@ -81,8 +84,8 @@ impl Override {
                 entries.iter().for_each(|entry| empty(entry, problems));
                 for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
                     let limits = style.read_override(&entry.node, registry, problems);
-                    let own = Self::new(by, &[(&entry.key, entry.span)], entry.span, limits, problems);
-                    overrides.extend(own.map(|own| (own, entry.span)));
+                    let replacement = Self::new(by, &[(&entry.key, entry.span)], entry.span, limits, problems);
+                    overrides.extend(replacement.map(|replacement| (replacement, entry.span)));
                 }
             }
             Value::List(items) => {
@@ -107,8 +110,8 @@ impl Override {
                         .into_iter()
                         .map(|part| scalar::text(part, "key part", problems).map(|text| (text, part.span)));
                     let Some(parts) = parts.collect::<Option<Vec<_>>>() else { continue };
-                    let own = Self::new(by, &parts, key.span, limits, problems);
-                    overrides.extend(own.map(|own| (own, key.span)));
+                    let replacement = Self::new(by, &parts, key.span, limits, problems);
+                    overrides.extend(replacement.map(|replacement| (replacement, key.span)));
                 }
             }
             other => {
@@ -117,21 +120,21 @@ impl Override {
                 problems.push(problem.expected("expected limits by key, such as {vip-7: 1000/s}"));
             }
         }
-        let mut seen = hashbrown::HashSet::new();
-        overrides.retain(|(own, span)| {
-            let is_new = seen.insert(own.key.clone());
+        let mut known_keys = hashbrown::HashSet::new();
+        overrides.retain(|(replacement, span)| {
+            let is_new = known_keys.insert(replacement.key.clone());
             if !is_new {
-                let what = match by.network_of(&own.written) {
+                let what = match by.network_of(&replacement.written) {
                     Some(network) => {
-                        format!("duplicate override: `{}` is counted with all of {network}", own.written)
+                        format!("duplicate override: `{}` is counted with all of {network}", replacement.written)
                     }
-                    None => format!("duplicate override for `{}`", own.written),
+                    None => format!("duplicate override for `{}`", replacement.written),
                 };
                 problems.push(Problem::new(*span, what).expected("expected one override per key"));
             }
             is_new
         });
-        overrides.into_iter().map(|(own, _)| own).collect()
+        overrides.into_iter().map(|(replacement, _)| replacement).collect()
     }
 
     /// Creates the override of a key, with the location of each part of the key.

@@ -1,7 +1,7 @@
 //! The parser of a rule: name, `match` and `by` first, then its limits, then all other [options](super::option).
 
 use super::name_and_key::read_name;
-use super::option::{Combination, Defaults, Reader, all};
+use super::option::{Combination, Defaults, Reader, rule_options};
 use super::{CountedIn, HeldUntil, Missing, Rule, charges};
 use crate::key::KeySpec;
 use crate::limit::{LIMITS, LimitRule, LimitStyle, concurrent};
@@ -15,12 +15,12 @@ use diana_document::{MapEntry, Node, Problem, Value, scalar};
 impl Rule {
     /// The fields of a rule.
     pub(crate) fn fields(registry: &Registry) -> Vec<&'static str> {
-        all().map(|option| option.name).chain(LimitRule::fields(registry)).collect()
+        rule_options().map(|option| option.name).chain(LimitRule::fields(registry)).collect()
     }
 
     /// The fields that limit something; a rule needs at least one of them.
     pub(crate) fn limiting_fields() -> impl Iterator<Item = &'static str> {
-        LIMITS.into_iter().chain(all().filter(|option| option.is_limit).map(|option| option.name))
+        LIMITS.into_iter().chain(rule_options().filter(|option| option.is_limit).map(|option| option.name))
     }
 
     /// Reads a rule and adds its problems to `problems`; `None` if the name, `by` or `match` is invalid.
@@ -58,7 +58,7 @@ impl Rule {
         let (limits, style) = LimitRule::read_with_style(&mut fields, &LimitStyle::default(), scope.registry, problems);
         rule.limits = limits;
         let mut reader = Reader { scope, defaults, style, has_key, problems };
-        for option in all() {
+        for option in rule_options() {
             if let Some(node) = fields.take(option.name) {
                 (option.read)(node, &mut rule, &mut reader);
             }
@@ -103,7 +103,7 @@ impl Rule {
         if fields.has(&["charges"]) {
             return charges::check_fields(self, &mut fields);
         }
-        for option in all() {
+        for option in rule_options() {
             (option.check)(self, &mut fields);
         }
         if self.matches.call.is_some() && self.adaptive {

@@ -1,8 +1,8 @@
 //! `store` and `memory`: where the counts of a rule are, and how much memory they may take.
 
 use super::option::{Reader, RuleOption};
-use crate::describe::bytes;
-use crate::schema::{reference_with, word};
+use crate::json_schema::{reference_with, word};
+use crate::words::bytes;
 use diana_document::{Node, Problem, bytes as sizes, scalar};
 
 /// The minimum of `memory`: some thousand keys.

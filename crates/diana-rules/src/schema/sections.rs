@@ -3,7 +3,8 @@
 use super::{flag, object, one_or_more, reference, reference_with, requiring, url, word};
 use crate::file::{MAX_RULES, NEWEST_VERSION, store};
 use crate::identity::jwt_settings;
-use crate::logged_keys::{LOG, LOG_KEYS, TOP_KEYS};
+use crate::log_level::LOG;
+use crate::logged_keys::{LOG_KEYS, TOP_KEYS};
 use crate::permissions::{self, ACCESS, FIELDS, RULE_FIELDS};
 use crate::registry::Registry;
 use serde_json::{Value, json};

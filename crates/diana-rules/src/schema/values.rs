@@ -1,7 +1,6 @@
 //! Single values: rates, durations, counts, amounts of data; and the options of the built-in algorithms.
 
-use super::{flag, object, reference, reference_with, requiring, word};
-use crate::algorithm::built_in::{EDGES, REFILL};
+use super::{object, reference_with, requiring};
 use crate::response;
 use diana_core::MAX_PERMITS;
 use serde_json::{Map, Value, json};
@@ -55,41 +54,4 @@ pub(super) fn definitions() -> Map<String, Value> {
         ("network", text_like(r"^[0-9A-Fa-f.:]+(/[0-9]+)?$", &["10.0.0.0/8", "10.0.0.7", "2001:db8::/32"])),
     ];
     definitions.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
-}
-
-/// The options of the built-in algorithms.
-pub(crate) fn option(name: &str) -> Option<Value> {
-    Some(match name {
-        "burst" => reference("count_or_none", "the maximum number at once; of a leaky bucket, the queue length"),
-        "refill" => requiring(
-            object("adds several tokens at once, rather than one by one", &REFILL, |field| match field {
-                "tokens" => reference("count", "the number of tokens of one refill; derived from the rate by default"),
-                _ => reference("duration", "the time between two refills"),
-            }),
-            &["every"],
-        ),
-        "delay" => reference("count_or_none", "the number of queued requests that are not delayed"),
-        "nodelay" => flag("whether queued requests are not delayed, so that only their number is limited"),
-        "opens" => {
-            word("when a window starts: aligned to the clock, or at the first request", &["clock", "first_request"])
-        }
-        "time_zone" => reference_with(
-            "text",
-            "the time zone of the days, weeks or months",
-            &["UTC", "Europe/Berlin", "Asia/Shanghai", "America/New_York"],
-        ),
-        "buckets" => reference("count", "the number of steps of the sliding window; 10 by default"),
-        "precision" => reference("duration", "the length of a step of the sliding window"),
-        "edge" => word(
-            "how the oldest step counts, which the window covers in part: not at all, in proportion, or fully",
-            &EDGES,
-        ),
-        "burst_seconds" => {
-            reference("number", "the number of seconds for which unused permits are saved; 1 by default")
-        }
-        "starts" => word("whether a new key starts with all permits that could be saved, or none", &["full", "empty"]),
-        "warm_up" => reference("duration", "the warm-up time after a pause"),
-        "cold_factor" => reference("number", "the slowdown factor when cold; 3 by default"),
-        _ => return None,
-    })
 }

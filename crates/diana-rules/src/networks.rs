@@ -63,8 +63,8 @@ fn unmapped(network: IpNet) -> IpNet {
         IpAddr::V6(address) => address.to_ipv4_mapped(),
         IpAddr::V4(_) => None,
     };
-    let own = network.prefix_len().checked_sub(MAPPED);
-    let mapped = address.zip(own).and_then(|(address, length)| Ipv4Net::new(address, length).ok());
+    let length = network.prefix_len().checked_sub(MAPPED);
+    let mapped = address.zip(length).and_then(|(address, length)| Ipv4Net::new(address, length).ok());
     mapped.map_or(network, IpNet::V4)
 }
 
