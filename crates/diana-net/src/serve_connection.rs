@@ -110,7 +110,7 @@ async fn serve_http2<H: Handler>(handler: Arc<H>, connection: Arc<Connection>, s
     connection.timeouts.set_http2();
     let io = ClientIo::new(stream, Arc::clone(&connection));
     let mut http2 = pin!(Http2::new(handler, io, Arc::clone(&connection)));
-    // HTTP/2 reads all the time, so it sees the end of the stream itself.
+    // HTTP/2 reads all the time, so it detects the end of the stream itself.
     let ended = drive(http2.as_mut(), &connection, Http2::<H>::graceful_shutdown, None).await;
     ended.map_err(|error| error.to_string())
 }

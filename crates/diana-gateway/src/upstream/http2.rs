@@ -1,4 +1,4 @@
-//! Requests to an upstream over HTTP/2, each on a free stream of the [pool](pool).
+//! Requests to an upstream over HTTP/2, each on a free stream of the [`pool`].
 
 mod pool;
 
