@@ -50,8 +50,7 @@ impl Decision {
         Self { answers: SmallVec::new(), note: 0 }
     }
 
-    /// Removes the answers, and returns their list for a store that fills it in place: a decision is too large to copy
-    /// around.
+    /// Removes the answers, and returns their list for a store that fills it in place: a decision is too large to copy around.
     #[inline(always)]
     pub(crate) fn start_again(&mut self) -> &mut SmallVec<[Answer; 8]> {
         self.note = 0;

@@ -141,8 +141,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::FOREVER).into_result()
     }
 
-    /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied immediately if that is too
-    /// short.
+    /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied immediately if that is too short.
     pub fn blocking_acquire_timeout(&self, key: &K, n: u64, timeout: Duration) -> Result<Grant, AcquireError> {
         thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::up_to(timeout)).into_result()
     }

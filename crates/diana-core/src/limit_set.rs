@@ -171,8 +171,7 @@ impl LimitSet {
         self.blocking_wait(key.as_ref(), n, MaxWait::FOREVER)
     }
 
-    /// Takes `n` permits of each limit, blocking this thread for at most `timeout`; denied immediately if that is too
-    /// short.
+    /// Takes `n` permits of each limit, blocking this thread for at most `timeout`; denied immediately if that is too short.
     pub fn blocking_acquire_timeout(
         &self,
         key: &(impl AsRef<[u8]> + ?Sized),

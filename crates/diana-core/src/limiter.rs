@@ -151,8 +151,7 @@ impl Limiter {
     ///
     /// A waiting caller is always woken a little late: timers are coarse and the machine has other work. If more
     /// permits are refilled meanwhile than the burst can store, the excess is lost, and the throughput falls below the
-    /// rate. Asked as of a past time, the limit counts from that time, and the throughput is the same as without the
-    /// delay.
+    /// rate. Asked as of a past time, the limit counts from that time, and the throughput is the same as without the delay.
     ///
     /// The permits are taken as of the first instant between `since` and now at which the limit allows them: `since`
     /// plus the answer's [`wait`](Answer::wait). Pass that instant as the next `since`. Over every interval the grants

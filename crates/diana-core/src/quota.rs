@@ -13,8 +13,7 @@ mod parse;
 /// minute the first allows 1 request at once, the second 60. If the protected service cannot take 60 at once, set
 /// [`with_burst`](Self::with_burst).
 ///
-/// The fraction is never rounded to an interval: `3/s` means three in every second, exactly, not one every 333,333,333
-/// ns.
+/// The fraction is never rounded to an interval: `3/s` means three in every second, exactly, not one every 333,333,333 ns.
 ///
 /// # Text format
 /// `100/s`, `5/10min`, `1000/day`, `1 per 200ms`, `100/s burst 200`. Units: ns, us, ms, s, min, h, day, week, month (of

@@ -4,8 +4,7 @@
 //! An algorithm that [reserves](WaitMode::Reserve) returns how long to wait, and each request has its own time: no
 //! queue is needed. For one that cannot, waiting requests are kept in [queues](queues::WaitQueues), one for each key.
 //! Only the head of a queue asks the limit; when it leaves the queue, granted or not, it wakes the next. New requests
-//! join at the tail, and requests that do not wait are denied while the queue is not empty, so no request overtakes
-//! another.
+//! join at the tail, and requests that do not wait are denied while the queue is not empty, so no request overtakes another.
 //!
 //! A [`QueuedRequest`] is one position in a queue. Threads and futures drive it in the same way: poll it, sleep until
 //! the time that it returns or until its waker is called, and poll again.

@@ -7,8 +7,7 @@
 //! a long round trip, that wait would exceed the timeout.
 //!
 //! A request times out when its own budget is used up. This is not evidence that Redis is down, since the request may
-//! have spent most of the budget in this queue. Only calls determine whether Redis is up, and each call has its own
-//! budget.
+//! have spent most of the budget in this queue. Only calls determine whether Redis is up, and each call has its own budget.
 
 use crate::link::{Budget, CallError, Counter};
 use crate::script_call::{Op, Request, ScriptTime, Timing};

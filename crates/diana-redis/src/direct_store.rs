@@ -84,8 +84,7 @@ impl Client {
 
     /// Converts the asks to items: each count once, with the highest cost and the lowest maximum wait.
     pub(crate) fn items(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Items, StoreError> {
-        // Redis's resolution is whole microseconds: a finer value could be granted in this process and denied on
-        // Redis.
+        // Redis's resolution is whole microseconds: a finer value could be granted in this process and denied on Redis.
         let whole = |max_wait: MaxWait| MaxWait::up_to(Duration::from_micros(max_wait.as_nanos() / 1_000));
         let (mut items, mut indexes) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
         for ask in asks {

@@ -29,8 +29,7 @@ pub(crate) struct LimitConfig {
     /// The number of the configuration that the parameters belong to, as base 36 text.
     pub(crate) since: String,
     configuration: u64,
-    /// When the limit changed to this version, if it changed while in use, and the stored permits of an idle key at
-    /// that time.
+    /// When the limit changed to this version, if it changed while in use, and the stored permits of an idle key at that time.
     changed: Option<(Timestamp, f64)>,
     /// The minimum time for which its keys are stored after a grant.
     pub(crate) min_expiry: Duration,
@@ -38,8 +37,7 @@ pub(crate) struct LimitConfig {
 
 impl LimitConfig {
     /// Returns the stored permits of a key without a state at `now`, if they differ from a new key's: within the
-    /// microsecond of a change, an idle key that has expired has the permits that it would have if it were still
-    /// stored.
+    /// microsecond of a change, an idle key that has expired has the permits that it would have if it were still stored.
     pub(crate) fn stored_at(&self, now: Timestamp) -> Option<f64> {
         self.changed.filter(|(at, _)| at.as_micros() == now.as_micros()).map(|(_, stored)| stored)
     }

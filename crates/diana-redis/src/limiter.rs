@@ -106,8 +106,7 @@ impl SharedLimiter {
         self.wait(key.as_ref(), Cost::new(n)?, MaxWait::up_to(timeout)).await
     }
 
-    /// Takes `n` permits for `key` within `timeout`, and releases them when the guard is dropped: for concurrency
-    /// limits.
+    /// Takes `n` permits for `key` within `timeout`, and releases them when the guard is dropped: for concurrency limits.
     ///
     /// ```no_run
     /// use diana_core::Concurrency;

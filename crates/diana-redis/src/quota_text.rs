@@ -1,5 +1,4 @@
-//! Quotas and durations as short text without blanks, as stored in states: `100/1s*200` is 100 per second with a burst
-//! of 200.
+//! Quotas and durations as short text without blanks, as stored in states: `100/1s*200` is 100 per second with a burst of 200.
 
 use diana_core::Quota;
 use std::time::Duration;

@@ -27,8 +27,7 @@ pub(crate) struct Fractions {
 }
 
 impl Fractions {
-    /// Creates the conversion for intervals of `interval / scale` nanoseconds; `None` if a double is not precise
-    /// enough.
+    /// Creates the conversion for intervals of `interval / scale` nanoseconds; `None` if a double is not precise enough.
     pub(crate) fn new((interval, scale): (u64, u64)) -> Option<Self> {
         let ticks = u128::from(scale) * 1_000;
         let denominator = ticks / gcd(ticks, u128::from(interval));

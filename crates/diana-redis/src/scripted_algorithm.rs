@@ -272,8 +272,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// Returns the number at `index`, if it is finite. Scripts must send it as text: Redis truncates numbers to
-    /// integers.
+    /// Returns the number at `index`, if it is finite. Scripts must send it as text: Redis truncates numbers to integers.
     pub(crate) fn real(&self, index: usize) -> Option<f64> {
         self.text(index)?.parse().ok().filter(|number: &f64| number.is_finite())
     }

@@ -17,8 +17,7 @@
 //! reservation and finds the item ready.
 //!
 //! Evenness refers to grants. A late wake-up does not reduce the rate: grants of the last 50 ms that were missed are
-//! used immediately. So a rate of 10,000/s with a burst of 1 is reached on a millisecond timer, with ten items at a
-//! time.
+//! used immediately. So a rate of 10,000/s with a burst of 1 is reached on a millisecond timer, with ten items at a time.
 //!
 //! # What always holds (tests/it/pace*.rs)
 //! - Everything passes, in order, once.

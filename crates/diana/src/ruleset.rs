@@ -88,8 +88,7 @@ impl RuleSet {
         Self::build(file, |_| None)
     }
 
-    /// Creates the rules of a file as a replacement of these. Limits that are unchanged or only reconfigured keep their
-    /// counts.
+    /// Creates the rules of a file as a replacement of these. Limits that are unchanged or only reconfigured keep their counts.
     ///
     /// A limit is identified by its rule's name and its position in the rule; a limit with another `by` or `store` is a
     /// new one.

@@ -39,8 +39,7 @@ use std::time::Duration;
 ///
 /// Protects services that cannot take a burst. The quota's rate is used and its burst is not: the length of the queue
 /// is [`with_queue`](Self::with_queue), 0 by default. Only requests with a [`MaxWait`] are queued; without one, a
-/// request is granted only if it can proceed immediately. [`Status::remaining`] is the number of free slots in the
-/// queue.
+/// request is granted only if it can proceed immediately. [`Status::remaining`] is the number of free slots in the queue.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Retry, Timestamp};

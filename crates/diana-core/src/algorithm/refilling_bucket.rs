@@ -21,8 +21,7 @@
 //! # Expiry of the phase
 //! That remainder, the phase, would have to be stored indefinitely, even for a key that was last seen a year ago. So
 //! the phase is dropped strictly later than `ceil(capacity / tokens)` periods after the last grant. The bucket is full
-//! by then, and the next grant starts a new phase: dropping it never adds a token, and the next refill is the same or
-//! later.
+//! by then, and the next grant starts a new phase: dropping it never adds a token, and the next refill is the same or later.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/refilling_bucket.rs)
 //! - At one instant at most `capacity` are granted, and in every span `t` at most

@@ -172,8 +172,7 @@ fn longest(log: &SlidingLog) -> Quota {
     longest.copied().unwrap_or_else(|| unreachable!("a log has a window"))
 }
 
-/// Returns a window's length in whole microseconds, rounded up: an entry leaves with the first microsecond outside of
-/// it.
+/// Returns a window's length in whole microseconds, rounded up: an entry leaves with the first microsecond outside of it.
 fn micros(window: &Quota) -> u64 {
     u64::try_from(window.period().as_nanos().div_ceil(1_000)).unwrap_or(END).min(END)
 }

@@ -23,8 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
-/// The maximum number of keys whose grants are charged when Redis is reachable again. Grants to further keys are never
-/// charged.
+/// The maximum number of keys whose grants are charged when Redis is reachable again. Grants to further keys are never charged.
 const MAX_DEBTS: usize = 65_536;
 /// The maximum number of keys whose charges are stored, for grants that are refunded later.
 const MAX_CHARGED_KEYS: usize = 65_536;
@@ -75,8 +74,7 @@ struct Charged {
     receipt: Option<Receipt>,
 }
 
-/// Debts that are being charged to Redis. If dropped before they are [complete](Self::complete), they are owed
-/// as before.
+/// Debts that are being charged to Redis. If dropped before they are [complete](Self::complete), they are owed as before.
 #[derive(Debug)]
 pub(crate) struct PendingCharges<'a> {
     debts: &'a Debts,
@@ -99,8 +97,7 @@ struct PendingCharge {
 }
 
 impl Debts {
-    /// Records that Redis does not know the grants to `items`. Returns the number to [refund](Self::refund) them
-    /// with.
+    /// Records that Redis does not know the grants to `items`. Returns the number to [refund](Self::refund) them with.
     pub(super) fn add(&self, items: &[Item]) -> u64 {
         let records = &mut *self.records.lock();
         // Held permits are released locally, by their holders.

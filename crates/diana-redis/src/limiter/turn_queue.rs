@@ -36,8 +36,7 @@ struct QueueGuard<'a> {
 }
 
 impl TurnQueues {
-    /// Waits to be the first for `key`, at most for `max_wait`. Returns `None` if that is too short, or the queue is
-    /// full.
+    /// Waits to be the first for `key`, at most for `max_wait`. Returns `None` if that is too short, or the queue is full.
     pub(super) async fn join<'a>(&'a self, key: &'a [u8], max_wait: Duration) -> Option<TurnGuard<'a>> {
         let queue = {
             let mut queues = self.queues.lock();

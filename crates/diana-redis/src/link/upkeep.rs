@@ -17,8 +17,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long an instance counts as alive after its last heartbeat: three heartbeats.
 const ALIVE: Duration = Duration::from_secs(3);
 /// The delay of the first probe, and the maximum delay between two. Together with the timeout of a probe, the maximum
-/// is less than the second within which Diana guarantees to reconnect; slightly more for a cluster with a node that
-/// hangs.
+/// is less than the second within which Diana guarantees to reconnect; slightly more for a cluster with a node that hangs.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 

@@ -40,8 +40,7 @@ impl RedisStoreInner {
             return Ok(decision);
         }
         for item in items.iter_mut() {
-            // Permits that a cluster's nodes granted under the first ticket may still be in the process of being
-            // refunded.
+            // Permits that a cluster's nodes granted under the first ticket may still be in the process of being refunded.
             item.ask.ticket = self.client.ticket();
         }
         self.ask_all(op, items, context).await

@@ -96,8 +96,7 @@ impl RedisStoreInner {
         });
     }
 
-    /// Releases permits that `items` may hold although the answer was lost: after the time when they could still be
-    /// taken.
+    /// Releases permits that `items` may hold although the answer was lost: after the time when they could still be taken.
     pub(super) fn release_unknown(self: &Arc<Self>, items: &[Item], budget: Budget) {
         let held = items.iter().filter(|item| item.config.algorithm.holds()).map(|item| {
             // The request was not served, which the release shows by a time before the receipt's.

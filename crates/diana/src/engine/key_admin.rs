@@ -209,8 +209,7 @@ impl Engine {
     }
 
     /// Refunds the cost of requests to every rule that matches them, up to the usage of each key: as
-    /// [`refund_key`](Self::refund_key), for requests that did not use their charges. Dropping the future does not
-    /// cancel it.
+    /// [`refund_key`](Self::refund_key), for requests that did not use their charges. Dropping the future does not cancel it.
     ///
     /// # Errors
     /// The shared store failed, or a rule has permits that only their requests release. Other rules may be refunded.

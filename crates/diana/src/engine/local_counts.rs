@@ -1,7 +1,6 @@
 //! The counts of this process, their clock, and their wait queues.
 //!
-//! Verdicts with permits share ownership, so that dropping a verdict releases its permits on any thread and at any
-//! time.
+//! Verdicts with permits share ownership, so that dropping a verdict releases its permits on any thread and at any time.
 
 mod reservations;
 

@@ -127,8 +127,7 @@ impl Permit {
         self.0.begin();
     }
 
-    /// Records time that was spent waiting for the client, such as for its body; adaptive limits subtract it from the
-    /// latency.
+    /// Records time that was spent waiting for the client, such as for its body; adaptive limits subtract it from the latency.
     pub fn waited_for_client(&mut self, time: Duration) {
         self.0.waited_for_client(time);
     }

@@ -105,8 +105,7 @@ impl<S: Store + 'static> SharedStore for S {
     }
 }
 
-/// All queries of one request in the shared store. It owns its data, since the caller may be cancelled before it
-/// finishes.
+/// All queries of one request in the shared store. It owns its data, since the caller may be cancelled before it finishes.
 pub(super) struct SharedQuery {
     counts: Arc<LocalCounts>,
     /// The queries of the active rules, all or nothing, then the queries of each shadow rule.
@@ -170,8 +169,7 @@ impl SharedQuery {
     }
 }
 
-/// An in-flight query of the shared store. If it is dropped, it finishes in the background and its charges are
-/// refunded.
+/// An in-flight query of the shared store. If it is dropped, it finishes in the background and its charges are refunded.
 pub(super) struct InFlightQuery<'e> {
     store: &'e Arc<dyn SharedStore>,
     counts: &'e Arc<LocalCounts>,

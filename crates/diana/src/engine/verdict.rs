@@ -417,8 +417,7 @@ impl Verdict {
     }
 
     /// Returns the action for a request over the limit; `None` if it was granted. A request that is denied because its
-    /// cost can't be computed, or with a separate status because a key part is missing, is over no limit and never
-    /// rerouted.
+    /// cost can't be computed, or with a separate status because a key part is missing, is over no limit and never rerouted.
     pub fn over_limit(&self) -> Option<&OverLimit> {
         let rule = self.denied_by()?;
         Some(match self.unusual.denied_by.map(|denial| denial.why) {

@@ -1,5 +1,4 @@
-//! The call site of one attribute: its options and the counts that it has looked up. Used by macro output; not public
-//! API.
+//! The call site of one attribute: its options and the counts that it has looked up. Used by macro output; not public API.
 //!
 //! | attribute | static | queries |
 //! |---|---|---|

@@ -129,8 +129,7 @@ impl Limits {
         Config { shared: Some(store), ..self.inner.config.clone() }.into()
     }
 
-    /// Returns an empty copy with the rules for `#[limited("name")]`. Rule changes in the engine apply from the next
-    /// call on.
+    /// Returns an empty copy with the rules for `#[limited("name")]`. Rule changes in the engine apply from the next call on.
     ///
     /// ```
     /// use diana::Engine;

@@ -18,8 +18,7 @@ use std::time::Duration;
 
 /// A longer lag is not made up for: a flow that stalled for a second must not continue with a spike.
 ///
-/// A timer is late by a millisecond or two, a thread on a busy machine by tens of them. To make up for more, configure
-/// a burst.
+/// A timer is late by a millisecond or two, a thread on a busy machine by tens of them. To make up for more, configure a burst.
 pub(super) const MAX_LAG: Duration = Duration::from_millis(50);
 
 /// How late the last grant was used.

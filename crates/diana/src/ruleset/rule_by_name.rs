@@ -33,8 +33,7 @@ impl RuleSet {
     /// (`match: {call: ...}`), the rest of its `match` selects the calls.
     ///
     /// `call` provides the values that `identity` would find in a request. A missing part of the key is `(unknown)`,
-    /// shared by all such calls, unless the rule has `missing: deny`: a limit that a function names must not be
-    /// skipped.
+    /// shared by all such calls, unless the rule has `missing: deny`: a limit that a function names must not be skipped.
     ///
     /// ```
     /// use diana::ruleset::{Matches, Purpose};

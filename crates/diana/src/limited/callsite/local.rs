@@ -58,8 +58,7 @@ impl LocalCallSite {
         acquired.map(drop).map_err(|error| self.options.limited(&key, denial_cause(error)))
     }
 
-    /// Returns `true` if the timeout is long enough. If another call comes in between, the limiter decides again
-    /// anyway.
+    /// Returns `true` if the timeout is long enough. If another call comes in between, the limiter decides again anyway.
     fn is_worth_waiting(&self, limited: &Limited) -> bool {
         limited.retry_after().is_some_and(|wait| wait <= self.options.timeout)
     }
