@@ -1,9 +1,9 @@
 //! Sections of the rule file that other crates define: the gateway's, the admin server's, the config server's, and
 //! yours.
 //!
-//! A section is parsed, checked and described by the crate that it configures. A program [registers](Registry::section)
+//! A section is parsed, checked and described by the crate that it configures. A program [registers](crate::Registry::section)
 //! the sections that it uses, so that one pass over a file reports the problems of all of them, and
-//! [`RuleFile::section`] returns them. A program that does not register `gateway`, `services`, `admin` or `remote` ignores them: a
+//! [`RuleFile::section`](crate::RuleFile::section) returns them. A program that does not register `gateway`, `services`, `admin` or `remote` ignores them: a
 //! service reads the same file as the gateway in front of it.
 
 use crate::http_settings::HttpSettings;
