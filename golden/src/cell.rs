@@ -56,7 +56,7 @@ fn answer(step: &Value, limit: &Limit, store: &ScenarioStore<'_>) -> Result<Valu
     };
     match ClThrottle::from_args(args) {
         Ok(call) => {
-            let answer = store.throttle(limit, key, &call, Timestamp::from_nanos(START + at))?;
+            let answer = store.cl_throttle(limit, key, &call, Timestamp::from_nanos(START + at))?;
             Ok(json!(answer.to_integers()))
         }
         Err(error) => Ok(json!({ "error": format!("Cell error: Store error: {error}") })),

@@ -126,7 +126,7 @@ impl ScenarioStore<'_> {
     }
 
     /// Decides one `CL.THROTTLE` call.
-    pub(crate) fn throttle(
+    pub(crate) fn cl_throttle(
         &self,
         limit: &Limit,
         key: &[u8],

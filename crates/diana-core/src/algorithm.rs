@@ -136,7 +136,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
 
     /// Decides one `CL.THROTTLE` call, whose parameters come with it. Only [`TimeDebt`] grants it: every other algorithm
     /// has parameters of its own.
-    fn throttle(&self, state: &mut Self::State, now: Timestamp, call: &ClThrottle) -> Answer {
+    fn cl_throttle(&self, state: &mut Self::State, now: Timestamp, call: &ClThrottle) -> Answer {
         let _ = call;
         Answer::new(Outcome::never(), self.status(state, now))
     }

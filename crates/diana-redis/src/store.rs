@@ -1,10 +1,10 @@
 //! The public store: Redis, with the caches that save round trips and the fallback for outages.
 
 mod ask_after_releases;
+mod cl_throttle;
 mod cross_slot;
 mod refund;
 mod resync;
-mod throttle;
 
 use crate::algorithms;
 use crate::deny_cache::{Clocks, StateCache};
@@ -22,6 +22,7 @@ use crate::script_runner::ScriptRunner;
 use crate::scripts::Scripts;
 use crate::setup_error::{ConnectError, UnsupportedLimitError};
 use crate::status::{Health, LinkStatus};
+use cl_throttle::LocalDebts;
 use diana_core::{
     Ask, Change, Decision, Limit, LimitId, MaxWait, Query, RefundFuture, ResetListener, Store, StoreError, Timestamp,
 };
@@ -33,7 +34,6 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use throttle::LocalDebts;
 use tokio::runtime::Handle;
 
 /// The source of a decision, stored in its note.
@@ -109,7 +109,7 @@ struct RedisStoreInner {
     /// Whether the resync task is running.
     resyncing: AtomicBool,
     /// The debts of `CL.THROTTLE` keys in this process, for outages.
-    throttle_debts: LocalDebts,
+    cl_throttle_debts: LocalDebts,
     when_down: options::WhenDown,
     times: TimeSource,
     runtime: Handle,
@@ -158,7 +158,7 @@ impl RedisStore {
             releases: Arc::default(),
             pending_releases: Mutex::default(),
             resyncing: AtomicBool::new(false),
-            throttle_debts: LocalDebts::default(),
+            cl_throttle_debts: LocalDebts::default(),
             when_down: options.when_down,
             times: options.time_source,
             runtime: Handle::current(),
@@ -364,7 +364,7 @@ impl Store for RedisStore {
             Query::ClThrottle(call) => {
                 let mut answers = Vec::with_capacity(asks.len());
                 for ask in asks {
-                    answers.push(self.inner.throttle(ask.limit, ask.key, call, now).await?);
+                    answers.push(self.inner.cl_throttle(ask.limit, ask.key, call, now).await?);
                 }
                 return Ok(Decision::new(answers));
             }

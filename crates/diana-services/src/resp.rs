@@ -4,7 +4,7 @@
 //! 1. [`serve`] reads what a client has sent, and executes all complete commands of it: a batch.
 //! 2. The [parser](command_parser) finds a command in the bytes that were read, without copying it.
 //! 3. The [session] checks whether the client may use it, and calls its function in [`commands`]. `CL.THROTTLE`
-//!    goes to [`Engine::throttle`], `DIANA.CHECK` to [`Engine::acquire`]: the same counts as those of the gateway.
+//!    goes to [`Engine::cl_throttle`], `DIANA.CHECK` to [`Engine::acquire`]: the same counts as those of the gateway.
 //! 4. The replies of a batch are sent in one write.
 //!
 //! # What always holds (tests/it/resp*.rs)

@@ -40,8 +40,8 @@ use crate::ruleset::{Move, RuleNotCallable};
 pub use actual_cost::ActualCost;
 use arc_swap::ArcSwap;
 use asks::Scope;
-use cl_throttle::ThrottleLimits;
-pub use cl_throttle::{KeySpace, ThrottleFuture, ThrottleNow};
+use cl_throttle::ClThrottleLimits;
+pub use cl_throttle::{ClThrottleFuture, ClThrottleNow, KeySpace};
 pub use decide::DecideMode;
 use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
 use diana_rules::{Attributes, RuleFile};
@@ -106,7 +106,7 @@ struct EngineState {
     leases: Arc<HeldLeases>,
     load: LoadMeter,
     sheddings: Sheddings,
-    throttle_limits: ThrottleLimits,
+    cl_throttle_limits: ClThrottleLimits,
     /// Locked while the rules change. Removed limits are forgotten twice, the second time at the next change: an
     /// in-flight request may have used them once more.
     removed: Mutex<Vec<Limit>>,

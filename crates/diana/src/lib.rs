@@ -102,10 +102,10 @@ pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "rules")]
 pub use engine::{
-    AcquireFuture, ActualCost, CheckedLimit, DecideMode, Denial, Engine, EngineOptions, Explanation, KeyAdminError,
-    KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy, LimitsGuard, LoggedRequest,
-    PermissionExplanation, Permit, Reason, ResponseClass, RuleExplanation, RuleLimiter, Snapshot, SnapshotError,
-    SnapshotSize, ThrottleFuture, ThrottleNow, Verdict, WeakEngine,
+    AcquireFuture, ActualCost, CheckedLimit, ClThrottleFuture, ClThrottleNow, DecideMode, Denial, Engine,
+    EngineOptions, Explanation, KeyAdminError, KeyChange, KeyOperation, KeySpace, KeyStatus, LimitStatus, LimitedBy,
+    LimitsGuard, LoggedRequest, PermissionExplanation, Permit, Reason, ResponseClass, RuleExplanation, RuleLimiter,
+    Snapshot, SnapshotError, SnapshotSize, Verdict, WeakEngine,
 };
 #[cfg(feature = "macros")]
 pub use limited::Limited;

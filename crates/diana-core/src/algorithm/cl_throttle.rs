@@ -46,7 +46,7 @@ const WHOLE_MICROS: u64 = 1_000_000;
 /// // At most 16 at once, 30 in 60 s.
 /// let call = ClThrottle::new(15, 30, 60, 1)?;
 /// let (store, limit) = (MemoryStore::default(), Limit::new("cl.throttle", TimeDebt));
-/// let answer = store.throttle(&limit, b"alice", &call, Timestamp::from_secs(1));
+/// let answer = store.cl_throttle(&limit, b"alice", &call, Timestamp::from_secs(1));
 /// assert_eq!(answer.to_integers(), [0, 16, 15, -1, 2]);
 /// # Ok::<(), diana_core::ClThrottleError>(())
 /// ```

@@ -73,7 +73,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
             KeyQuery::TakeIfGranted => self.take_if_granted(hash, now, cost, max_wait),
             KeyQuery::TakeSince(since) => self.take_since(hash, since, now, cost, max_wait),
             KeyQuery::Peek => self.peek(hash, now, cost, max_wait),
-            KeyQuery::ClThrottle(call) => self.throttle(hash, now, call),
+            KeyQuery::ClThrottle(call) => self.cl_throttle(hash, now, call),
         }
     }
 

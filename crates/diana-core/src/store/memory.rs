@@ -242,7 +242,7 @@ impl MemoryStore {
 
     /// Decides one [`CL.THROTTLE`](Query::ClThrottle) call for `key` of `limit`. Keys are bounded like those of other
     /// limits; a new key that is denied for lack of memory is limited.
-    pub fn throttle(&self, limit: &Limit, key: &[u8], call: &ClThrottle, now: Timestamp) -> Answer {
+    pub fn cl_throttle(&self, limit: &Limit, key: &[u8], call: &ClThrottle, now: Timestamp) -> Answer {
         let hash = self.shards.hash_bytes(key);
         let mut shard = self.shards.lock(hash);
         let keys = self.keys(&mut shard, limit, now);
@@ -373,7 +373,7 @@ impl LocalStore for MemoryStore {
                 self.answers(Self::keys_for_read, request, &mut locked, KeyQuery::Peek)
             }
             (Query::ClThrottle(call), asks) => {
-                Decision::new(asks.iter().map(|ask| self.throttle(ask.limit, ask.key, call, now)))
+                Decision::new(asks.iter().map(|ask| self.cl_throttle(ask.limit, ask.key, call, now)))
             }
         }
     }

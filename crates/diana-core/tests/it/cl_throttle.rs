@@ -38,7 +38,7 @@ fn spans_that_overflow_are_errors() {
 #[test]
 fn a_refund_goes_down_to_no_debt() {
     let (now, mut state) = (Timestamp::from_secs(1), TimeDebtState::default());
-    let mut ask = |quantity| state.throttle(&call(15, 30, 60, quantity), now).to_integers();
+    let mut ask = |quantity| state.cl_throttle(&call(15, 30, 60, quantity), now).to_integers();
     assert_eq!(ask(-1), [0, 16, 16, -1, 0]);
     assert_eq!(ask(5), [0, 16, 11, -1, 10]);
     assert_eq!(ask(-2), [0, 16, 13, -1, 6]);
@@ -50,7 +50,7 @@ fn a_refund_goes_down_to_no_debt() {
 fn fast_rates_report_what_remains() {
     for count in [400_000, 700_000, 1_000_001, 1_900_000, 1_000_000_000] {
         let (now, mut state) = (Timestamp::from_secs(1), TimeDebtState::default());
-        let mut ask = |quantity| state.throttle(&call(10, count, 1, quantity), now).to_integers();
+        let mut ask = |quantity| state.cl_throttle(&call(10, count, 1, quantity), now).to_integers();
         assert_eq!(ask(1), [0, 11, 10, -1, 0], "{count}");
         assert_eq!(ask(10), [0, 11, 0, -1, 0], "{count}");
         assert_eq!(ask(1), [1, 11, 0, 0, 0], "{count}");
@@ -75,9 +75,9 @@ fn a_share_divides_rate_and_burst() {
     let (now, share) = (Timestamp::from_secs(1), call(15, 30, 60, 1).divided(4));
     let mut state = TimeDebtState::default();
     for remaining in (0..4).rev() {
-        assert_eq!(state.throttle(&share, now).to_integers()[..3], [0, 4, remaining]);
+        assert_eq!(state.cl_throttle(&share, now).to_integers()[..3], [0, 4, remaining]);
     }
-    assert_eq!(state.throttle(&share, now).to_integers(), [1, 4, 0, 8, 32]);
+    assert_eq!(state.cl_throttle(&share, now).to_integers(), [1, 4, 0, 8, 32]);
     assert_eq!(call(1, 30, 60, 1).divided(4).limit(), 1);
     assert_eq!(call(1, 30, 60, 1).divided(0), call(1, 30, 60, 1));
 }
@@ -85,7 +85,7 @@ fn a_share_divides_rate_and_burst() {
 #[test]
 fn an_algorithm_with_parameters_of_its_own_denies_every_call() {
     let (store, limit) = (MemoryStore::default(), Limit::new("bucket", TokenBucket::new("1/s".parse().unwrap())));
-    let denied = store.throttle(&limit, b"a", &call(1, 1, 1, 1), Timestamp::EPOCH);
+    let denied = store.cl_throttle(&limit, b"a", &call(1, 1, 1, 1), Timestamp::EPOCH);
     assert_eq!(denied.to_integers(), [1, 1, 1, -1, 0]);
 }
 
@@ -96,7 +96,7 @@ fn flood(on_full: OnFull) -> (MemoryStore, Limit, [usize; 2]) {
     let (slow, now) = (call(0, 1, 3_600, 1), Timestamp::from_secs(1));
     let mut counts = [0, 0];
     for key in 0..100_000_u32 {
-        let answer = store.throttle(&limit, &key.to_be_bytes(), &slow, now);
+        let answer = store.cl_throttle(&limit, &key.to_be_bytes(), &slow, now);
         counts[usize::from(!answer.is_granted())] += 1;
         assert!(store.memory_used() <= 256 << 10);
     }
@@ -110,7 +110,7 @@ fn a_flood_of_keys_is_bounded() {
     assert!((store.len()..=store.len() + 16 * 64).contains(&granted), "{granted} of {}", store.len());
     assert!(limited > 50_000);
     // A key that was counted is still limited.
-    let counted = store.throttle(&limit, &0_u32.to_be_bytes(), &call(0, 1, 3_600, 1), Timestamp::from_secs(2));
+    let counted = store.cl_throttle(&limit, &0_u32.to_be_bytes(), &call(0, 1, 3_600, 1), Timestamp::from_secs(2));
     assert!(!counted.is_granted());
 
     let (store, _, [granted, limited]) = flood(OnFull::Deny);
@@ -122,7 +122,7 @@ fn a_flood_of_keys_is_bounded() {
 #[test]
 fn a_key_without_memory_is_limited_with_a_retry_time() {
     let (store, limit, _) = flood(OnFull::Deny);
-    let answer = store.throttle(&limit, b"new", &call(0, 1, 3_600, 1), Timestamp::from_secs(1));
+    let answer = store.cl_throttle(&limit, b"new", &call(0, 1, 3_600, 1), Timestamp::from_secs(1));
     assert_eq!(answer.to_integers(), [1, 1, 0, 1, 0]);
 }
 
@@ -130,7 +130,7 @@ fn a_key_without_memory_is_limited_with_a_retry_time() {
 fn peeks_take_no_memory() {
     let (store, limit) = (MemoryStore::default(), Limit::new("cl.throttle", TimeDebt));
     for key in 0..1_000_u32 {
-        let answer = store.throttle(&limit, &key.to_be_bytes(), &call(0, 1, 60, 0), Timestamp::from_secs(1));
+        let answer = store.cl_throttle(&limit, &key.to_be_bytes(), &call(0, 1, 60, 0), Timestamp::from_secs(1));
         assert!(answer.is_granted());
     }
     assert_eq!(store.len(), 0);
@@ -139,7 +139,7 @@ fn peeks_take_no_memory() {
 #[test]
 fn paid_debts_are_dropped() {
     let (store, limit) = (MemoryStore::default(), Limit::new("cl.throttle", TimeDebt));
-    let _ = store.throttle(&limit, b"a", &call(0, 1, 60, 1), Timestamp::from_secs(1));
+    let _ = store.cl_throttle(&limit, b"a", &call(0, 1, 60, 1), Timestamp::from_secs(1));
     store.reclaim(Timestamp::from_millis(60_999));
     assert_eq!(store.len(), 1);
     store.reclaim(Timestamp::from_secs(61));
@@ -160,7 +160,7 @@ proptest! {
             now = now + Duration::from_nanos(wait);
             let call = call(max_burst, count, period, quantity);
             let state = states.entry((key, space)).or_default();
-            prop_assert_eq!(store.throttle(&limits[space], &[key], &call, now), state.throttle(&call, now));
+            prop_assert_eq!(store.cl_throttle(&limits[space], &[key], &call, now), state.cl_throttle(&call, now));
             prop_assert_eq!(TimeDebt.is_fresh(state, now), state.debt(now).is_zero());
         }
     }
@@ -175,7 +175,7 @@ proptest! {
             let Ok(call) = call else { continue };
             let mut state = TimeDebtState::default();
             for _ in 0..3 {
-                let answer = state.throttle(&call, now);
+                let answer = state.cl_throttle(&call, now);
                 prop_assert!(answer.status().remaining <= answer.status().limit);
                 prop_assert!(answer.to_integers().iter().all(|number| *number >= -1));
             }

@@ -36,7 +36,7 @@ async fn query(
     Ok(store.query(&[Ask::one(limit, key)], now, Query::ClThrottle(call)).await?.answers()[0])
 }
 
-async fn throttle(store: &RedisStore, key: &[u8], call: &ClThrottle) -> diana_core::Answer {
+async fn cl_throttle(store: &RedisStore, key: &[u8], call: &ClThrottle) -> diana_core::Answer {
     query(store, &limit(), key, call, SystemClock.now()).await.unwrap()
 }
 
@@ -44,7 +44,7 @@ async fn throttle(store: &RedisStore, key: &[u8], call: &ClThrottle) -> diana_co
 async fn granted(store: &RedisStore, key: &[u8], calls: usize) -> usize {
     let mut granted = 0;
     for _ in 0..calls {
-        granted += usize::from(throttle(store, key, &ten_an_hour()).await.is_granted());
+        granted += usize::from(cl_throttle(store, key, &ten_an_hour()).await.is_granted());
     }
     granted
 }
@@ -74,7 +74,7 @@ fn redis_and_memory_agree() {
                 now = now + Duration::from_nanos(wait);
                 let Ok(call) = ClThrottle::new(max_burst, count, period, quantity) else { continue };
                 let key = [&scenario.get().to_be_bytes()[..], &[key]].concat();
-                let expected = memory.throttle(&limit, &key, &call, now);
+                let expected = memory.cl_throttle(&limit, &key, &call, now);
                 let found = runtime.block_on(query(&store, &limit, &key, &call, now)).unwrap();
                 prop_assert_eq!(found, expected, "{:?} at {:?}", call, now);
                 decided.set(decided.get() + 1);
@@ -108,7 +108,7 @@ async fn two_stores_admit_exactly_the_limit() {
     let keys = redis.cli(&["--no-raw", "KEYS", "diana:CL.THROTTLE*"]).unwrap();
     assert_eq!(keys.lines().count(), 2, "{keys}");
     let name = "diana:CL.THROTTLE.0:{short}";
-    assert!(throttle(&stores[0], b"short", &call(0, 100, 1, 1)).await.is_granted());
+    assert!(cl_throttle(&stores[0], b"short", &call(0, 100, 1, 1)).await.is_granted());
     let has_expired = || (redis.cli(&["EXISTS", name]).unwrap().trim() == "0").then_some(());
     diana_testing::wait_until("the key has expired", SOON, has_expired).unwrap();
 }
@@ -127,7 +127,7 @@ async fn grants_of_an_outage_are_charged_afterwards() {
     until_healthy(&store).await;
     // Redis is empty, but what was granted meanwhile is charged; a new key has the whole limit.
     assert_eq!(granted(&store, b"x", 5).await, 0);
-    assert_eq!(throttle(&store, b"x", &call(9, 10, 3_600, 0)).await.status().remaining, 0);
+    assert_eq!(cl_throttle(&store, b"x", &call(9, 10, 3_600, 0)).await.status().remaining, 0);
     assert_eq!(granted(&store, b"y", 30).await, 10);
     assert!(is_healthy(&store));
 }
@@ -140,7 +140,7 @@ async fn an_outage_is_answered_as_configured() {
         redis.kill().unwrap();
         until_degraded(&store, &bucket("other", "1000000/h")).await;
         for _ in 0..20 {
-            assert_eq!(throttle(&store, b"x", &ten_an_hour()).await.to_integers(), expected);
+            assert_eq!(cl_throttle(&store, b"x", &ten_an_hour()).await.to_integers(), expected);
         }
     }
 }

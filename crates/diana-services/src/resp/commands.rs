@@ -1,21 +1,21 @@
 //! The commands: their names, how many arguments they take, and their functions.
 
 mod auth_hello_client;
+mod cl_throttle;
 mod described_request;
 mod diana_check;
 mod diana_keys;
 mod introspect;
 mod ping_select_multi;
-mod throttle;
 
 use super::command_parser::Command;
 use super::reply::ReplyBuffer;
 use super::session::{Session, Step};
+pub(super) use cl_throttle::LastCall;
 pub(super) use described_request::InvalidRequest;
 pub(super) use diana_check::write_result;
 pub(super) use diana_keys::write_outcome;
 use std::fmt::Write;
-pub(super) use throttle::LastCall;
 
 /// The maximum length of what a client has sent in an error message, as in Redis.
 const MAX_ECHO: usize = 128;
@@ -71,7 +71,7 @@ static CL_THROTTLE: Spec = Spec {
     has_key: true,
     group: "module",
     summary: "Limits the rate of a key: key max_burst count period [quantity], as redis-cell.",
-    run: throttle::cl_throttle,
+    run: cl_throttle::cl_throttle,
 };
 
 /// Describes a command of the server itself.

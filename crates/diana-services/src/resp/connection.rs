@@ -5,7 +5,7 @@ use super::commands::{write_outcome, write_result};
 use super::reply::ReplyBuffer;
 use super::session::{NO_MEMORY, Session, Step};
 use super::{Engine, RespState};
-use diana::{Clock, SystemClock, ThrottleFuture};
+use diana::{ClThrottleFuture, Clock, SystemClock};
 use diana_net::ReservedMemory;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
@@ -104,7 +104,7 @@ struct Connection<S> {
     has_ended: bool,
     replies: ReplyBuffer,
     /// Calls whose answers are written next, in this order.
-    pending: FuturesOrdered<ThrottleFuture>,
+    pending: FuturesOrdered<ClThrottleFuture>,
     idle: IdleTimer,
     /// Counts the buffers, over [`OWN_MEMORY`].
     memory: ReservedMemory,
@@ -210,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         loop {
             if self.parser.is_at_start() && self.pending.is_empty() {
                 let available = self.input.get(self.start..).unwrap_or_default();
-                self.start += self.session.repeat_throttle(available, &mut self.replies, MAX_REPLIES);
+                self.start += self.session.repeat_cl_throttle(available, &mut self.replies, MAX_REPLIES);
                 if self.replies.len() >= MAX_REPLIES {
                     self.write().await?;
                 }
@@ -265,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Goes on with a command whose reply, if it is written, starts at `mark`.
     async fn go_on(&mut self, step: Step, mark: usize) -> io::Result<()> {
-        if let Step::Throttle(future) = step {
+        if let Step::ClThrottle(future) = step {
             self.pending.push_back(future);
             if self.pending.len() >= MAX_PENDING {
                 self.drain().await;
@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.replies.append(&written);
         }
         match step {
-            Step::Done | Step::Throttle(_) => {}
+            Step::Done | Step::ClThrottle(_) => {}
             Step::Check(future, form) => {
                 let result = self.attend(future).await?;
                 write_result(&result, form, &mut self.replies);
@@ -310,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Writes the answers of all pending calls to the replies.
     async fn drain(&mut self) {
         while let Some(answer) = self.pending.next().await {
-            self.replies.throttle(&answer);
+            self.replies.cl_throttle(&answer);
         }
     }
 

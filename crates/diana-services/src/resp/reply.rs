@@ -102,7 +102,7 @@ impl ReplyBuffer {
 
     /// Writes the answer of `CL.THROTTLE`.
     #[inline]
-    pub(super) fn throttle(&mut self, answer: &Answer) {
+    pub(super) fn cl_throttle(&mut self, answer: &Answer) {
         self.counts.decision(answer.is_granted());
         self.five_integers(answer.to_integers());
     }

@@ -6,7 +6,7 @@ use super::reply::{Protocol, ReplyBuffer};
 use super::transaction::{NotQueued, Transaction};
 use super::{Engine, RespState};
 use diana::{
-    AcquireFuture, Clock, Denial, KeyAdminError, KeySpace, KeyStatus, Permit, SystemClock, ThrottleFuture, Timestamp,
+    AcquireFuture, ClThrottleFuture, Clock, Denial, KeyAdminError, KeySpace, KeyStatus, Permit, SystemClock, Timestamp,
 };
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(super) enum Step {
     /// The reply is written.
     Done,
     /// The reply is the answer of the shared store.
-    Throttle(ThrottleFuture),
+    ClThrottle(ClThrottleFuture),
     /// The reply is the verdict of the rules.
     Check(AcquireFuture, ReplyForm),
     /// The reply is an outcome that takes I/O, or is rare.

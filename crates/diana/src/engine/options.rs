@@ -1,6 +1,6 @@
 //! Options of an engine.
 
-use super::cl_throttle::ThrottleLimits;
+use super::cl_throttle::ClThrottleLimits;
 use super::local_counts::LocalCounts;
 use super::shared_store::{Background, SharedStore};
 use super::{ActiveRules, Engine, EngineState, Snapshot};
@@ -103,7 +103,7 @@ impl EngineOptions {
             leases: Arc::default(),
             load: LoadMeter::default(),
             sheddings,
-            throttle_limits: ThrottleLimits::default(),
+            cl_throttle_limits: ClThrottleLimits::default(),
             removed: Mutex::default(),
             saving: Mutex::default(),
         };

@@ -2,7 +2,7 @@
 
 use super::asks::{AskList, OwnedAsks, Scope, ScopedDecision};
 use super::shared_store::InFlightQuery;
-use super::{Engine, EngineState, KeySpace, ThrottleFuture, ThrottleNow, Verdict};
+use super::{ClThrottleFuture, ClThrottleNow, Engine, EngineState, KeySpace, Verdict};
 use diana_core::{Ask, ClThrottle, Cost, Decision, Limit, LocalStore, MaxWait, Query};
 use std::sync::Arc;
 
@@ -86,21 +86,21 @@ impl Engine {
     /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
     /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
     /// let call = ClThrottle::new(0, 1, 60, 1)?;
-    /// assert!(engine.throttle(KeySpace::default(), b"alice", &call).await.is_granted());
-    /// assert!(!engine.throttle(KeySpace::default(), b"alice", &call).await.is_granted());
+    /// assert!(engine.cl_throttle(KeySpace::default(), b"alice", &call).await.is_granted());
+    /// assert!(!engine.cl_throttle(KeySpace::default(), b"alice", &call).await.is_granted());
     /// # Ok(())
     /// # }
     /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
     /// ```
     #[inline]
-    pub fn throttle(&self, space: KeySpace, key: &[u8], call: &ClThrottle) -> ThrottleFuture {
-        ThrottleFuture::start(&self.state, space, key, call)
+    pub fn cl_throttle(&self, space: KeySpace, key: &[u8], call: &ClThrottle) -> ClThrottleFuture {
+        ClThrottleFuture::start(&self.state, space, key, call)
     }
 
     /// Returns the calls of `space` that are decided at the present time; `None` if their counts are in the shared store.
     ///
     /// For calls that arrive together: the clock is read once for all of them. Each is decided as by
-    /// [`throttle`](Self::throttle).
+    /// [`cl_throttle`](Self::cl_throttle).
     ///
     /// ```
     /// use diana::rules::{Document, Registry, RuleFile};
@@ -109,14 +109,14 @@ impl Engine {
     /// let document = Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]");
     /// let engine = Engine::new(&RuleFile::read(&document, &Registry::default())?);
     /// let call = ClThrottle::new(0, 1, 60, 1)?;
-    /// let calls = engine.throttle_now(KeySpace::default()).ok_or("the counts are in this process")?;
-    /// assert!(calls.throttle(b"alice", &call).is_granted());
-    /// assert!(!calls.throttle(b"alice", &call).is_granted());
+    /// let calls = engine.cl_throttle_now(KeySpace::default()).ok_or("the counts are in this process")?;
+    /// assert!(calls.cl_throttle(b"alice", &call).is_granted());
+    /// assert!(!calls.cl_throttle(b"alice", &call).is_granted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn throttle_now(&self, space: KeySpace) -> Option<ThrottleNow<'_>> {
-        ThrottleNow::of(&self.state, space)
+    pub fn cl_throttle_now(&self, space: KeySpace) -> Option<ClThrottleNow<'_>> {
+        ClThrottleNow::of(&self.state, space)
     }
 }
 

@@ -344,8 +344,8 @@ impl Engine {
         let named = rules.local_limits().map(|(by, limit)| (format!("{} by {by:?}", limit.name()), limit.clone()));
         let mut limits = named.collect::<Vec<_>>();
         if self.state.shared.is_none() {
-            let throttle_limits = self.state.throttle_limits.as_slice().iter();
-            limits.extend(throttle_limits.map(|limit| (limit.name().to_owned(), limit.clone())));
+            let cl_throttle_limits = self.state.cl_throttle_limits.as_slice().iter();
+            limits.extend(cl_throttle_limits.map(|limit| (limit.name().to_owned(), limit.clone())));
         }
         limits
     }

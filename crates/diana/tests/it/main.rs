@@ -7,6 +7,8 @@ mod algorithm_plots;
 mod calls;
 #[cfg(feature = "redis")]
 mod cancellation;
+#[cfg(feature = "redis")]
+mod cl_throttle;
 #[path = "../../../diana-rules/tests/it/common.rs"]
 mod common;
 mod cost_expressions;
@@ -49,8 +51,6 @@ mod snapshot;
 #[cfg(feature = "sources")]
 mod sources;
 mod support;
-#[cfg(feature = "redis")]
-mod throttle;
 mod top_keys;
 mod wait_queues;
 

@@ -43,7 +43,7 @@ impl TimeDebtState {
 
     /// Charges `call` at `now`, unless it is limited.
     #[inline]
-    pub fn throttle(&mut self, call: &ClThrottle, now: Timestamp) -> Answer {
+    pub fn cl_throttle(&mut self, call: &ClThrottle, now: Timestamp) -> Answer {
         let debt = self.nanos(now);
         if let Some(after) = call.debt_after(debt) {
             self.set(after, now);
@@ -92,8 +92,8 @@ impl Algorithm for TimeDebt {
     }
 
     #[inline]
-    fn throttle(&self, state: &mut TimeDebtState, now: Timestamp, call: &ClThrottle) -> Answer {
-        state.throttle(call, now)
+    fn cl_throttle(&self, state: &mut TimeDebtState, now: Timestamp, call: &ClThrottle) -> Answer {
+        state.cl_throttle(call, now)
     }
 
     fn rescale(&self, _state: &mut TimeDebtState, _old: &Self, _now: Timestamp) {}

@@ -55,7 +55,7 @@ impl Session {
     /// Executes the commands at the start of `input` as long as they are `CL.THROTTLE` like the last one, decided by the counts of
     /// this process, and the replies have less than `max_replies` bytes. Returns the length of these commands. No part of the
     /// first one may have been parsed.
-    pub(in crate::resp) fn repeat_throttle(
+    pub(in crate::resp) fn repeat_cl_throttle(
         &self,
         input: &[u8],
         replies: &mut ReplyBuffer,
@@ -66,25 +66,25 @@ impl Session {
             return 0;
         }
         // Commands that arrived together are decided at one time.
-        let Some(now) = self.engine.throttle_now(self.space) else { return 0 };
+        let Some(now) = self.engine.cl_throttle_now(self.space) else { return 0 };
         let mut rest = input;
         while replies.len() < max_replies
             && let Some((key, next)) = self.last_call.matching(rest)
         {
-            replies.throttle(&now.throttle(key, call));
+            replies.cl_throttle(&now.cl_throttle(key, call));
             rest = next;
         }
         input.len() - rest.len()
     }
 
     #[inline]
-    fn throttle(&self, key: &[u8], call: &ClThrottle, replies: &mut ReplyBuffer) -> Step {
-        match self.engine.throttle(self.space, key, call).now() {
+    fn cl_throttle(&self, key: &[u8], call: &ClThrottle, replies: &mut ReplyBuffer) -> Step {
+        match self.engine.cl_throttle(self.space, key, call).now() {
             Ok(answer) => {
-                replies.throttle(&answer);
+                replies.cl_throttle(&answer);
                 Step::Done
             }
-            Err(future) => Step::Throttle(future),
+            Err(future) => Step::ClThrottle(future),
         }
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn cl_throttle(session: &mut Session, command: Command<'_>, replies: 
     match parse(command) {
         Ok(call) => {
             session.last_call.remember(command, call);
-            session.throttle(command.arg(1), &call, replies)
+            session.cl_throttle(command.arg(1), &call, replies)
         }
         Err(error) => {
             replies.error(&format!("Cell error: Store error: {error}"));

@@ -44,7 +44,7 @@ impl Default for LocalDebts {
 impl LocalDebts {
     /// Answers a call as one of `instances`.
     fn answer(&self, name: &[u8], call: &ClThrottle, instances: u64, now: Timestamp) -> Answer {
-        let answer = self.debts.throttle(&self.limit, name, &call.divided(instances), now);
+        let answer = self.debts.cl_throttle(&self.limit, name, &call.divided(instances), now);
         self.is_owed.store(true, Ordering::Release);
         answer
     }
@@ -81,7 +81,7 @@ impl LocalDebts {
 
 impl RedisStoreInner {
     /// Decides one call: on Redis, or else according to `when_down`.
-    pub(super) async fn throttle(
+    pub(super) async fn cl_throttle(
         &self,
         limit: &Limit,
         key: &[u8],
@@ -96,12 +96,12 @@ impl RedisStoreInner {
         let name = KeySpace::new(&self.client.prefix, limit.name()).name(key);
         if link.is_up(link.part(&name)) {
             link.counters().count(Counter::Wait);
-            let owed = self.throttle_debts.take(&name, instances, self.local_now(now));
-            match self.throttle_on_redis(&name, call, owed, self.client.context(now)).await {
+            let owed = self.cl_throttle_debts.take(&name, instances, self.local_now(now));
+            match self.cl_throttle_on_redis(&name, call, owed, self.client.context(now)).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     if !error.may_have_run() {
-                        self.throttle_debts.put_back(&name, owed, instances, self.local_now(now));
+                        self.cl_throttle_debts.put_back(&name, owed, instances, self.local_now(now));
                     }
                     self.warn_undecided(&error);
                 }
@@ -110,23 +110,23 @@ impl RedisStoreInner {
         Ok(match self.when_down {
             policy @ (WhenDown::Local | WhenDown::LocalFull) => {
                 let shares = policy.shares(instances);
-                self.throttle_debts.answer(&name, call, shares, self.local_now(now))
+                self.cl_throttle_debts.answer(&name, call, shares, self.local_now(now))
             }
             WhenDown::Deny => call.denied(RETRY_AFTER),
             WhenDown::Allow => call.answer(Duration::ZERO, now),
         })
     }
 
-    async fn throttle_on_redis(
+    async fn cl_throttle_on_redis(
         &self,
         name: &[u8],
         call: &ClThrottle,
         owed: Duration,
         context: CallContext,
     ) -> Result<Answer, CallError> {
-        match self.run_throttle(name, call, owed, context).await {
+        match self.run_cl_throttle(name, call, owed, context).await {
             // The answer has arrived, so it was not late: Redis's clock was changed. The offset is updated by now.
-            Err(CallError::Late) => self.run_throttle(name, call, owed, context).await,
+            Err(CallError::Late) => self.run_cl_throttle(name, call, owed, context).await,
             Err(CallError::ScriptFailed(reason)) => {
                 let hint = "delete the key if Diana did not write it, or set another prefix";
                 Err(CallError::Unanswerable(format!("key `{}`: {reason}; {hint}", name.escape_ascii())))
@@ -135,7 +135,7 @@ impl RedisStoreInner {
         }
     }
 
-    async fn run_throttle(
+    async fn run_cl_throttle(
         &self,
         name: &[u8],
         call: &ClThrottle,

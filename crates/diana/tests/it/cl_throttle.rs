@@ -1,4 +1,4 @@
-//! `Engine::throttle`: in this process at once, and on the shared store.
+//! `Engine::cl_throttle`: in this process at once, and on the shared store.
 
 use crate::support::{engine as local_engine, file};
 use diana::rules::{Document, RuleFile};
@@ -22,7 +22,7 @@ async fn shared_engine(url: &str) -> Engine {
 async fn granted(engine: &Engine, space: KeySpace, key: &[u8]) -> usize {
     let mut granted = 0;
     for _ in 0..30 {
-        granted += usize::from(engine.throttle(space, key, &ten_an_hour()).await.is_granted());
+        granted += usize::from(engine.cl_throttle(space, key, &ten_an_hour()).await.is_granted());
     }
     granted
 }
@@ -32,7 +32,7 @@ fn local_calls_are_decided_at_once() {
     let (engine, clock) = local_engine("rules: [{name: everyone, limit: 5/s}]");
     let ask = |quantity| {
         let call = ClThrottle::new(1, 1, 60, quantity).unwrap();
-        engine.throttle(KeySpace::default(), b"\xff", &call).now().as_ref().map(Answer::to_integers).unwrap()
+        engine.cl_throttle(KeySpace::default(), b"\xff", &call).now().as_ref().map(Answer::to_integers).unwrap()
     };
     assert_eq!(ask(1), [0, 2, 1, -1, 60]);
     assert_eq!(ask(1), [0, 2, 0, -1, 120]);
@@ -48,13 +48,13 @@ fn local_calls_are_decided_at_once() {
 fn calls_that_arrive_together_are_decided_at_one_time() {
     let (engine, clock) = local_engine("rules: [{name: everyone, limit: 5/s}]");
     let call = ClThrottle::new(1, 1, 60, 1).unwrap();
-    let [zero, one] = [0, 1].map(|number| engine.throttle_now(KeySpace::new(number).unwrap()).unwrap());
-    assert_eq!(zero.throttle(b"key", &call).to_integers(), [0, 2, 1, -1, 60]);
+    let [zero, one] = [0, 1].map(|number| engine.cl_throttle_now(KeySpace::new(number).unwrap()).unwrap());
+    assert_eq!(zero.cl_throttle(b"key", &call).to_integers(), [0, 2, 1, -1, 60]);
     clock.advance(Duration::from_secs(30));
-    assert_eq!(zero.throttle(b"key", &call).to_integers(), [0, 2, 0, -1, 120]);
-    assert_eq!(one.throttle(b"key", &call).to_integers(), [0, 2, 1, -1, 60]);
+    assert_eq!(zero.cl_throttle(b"key", &call).to_integers(), [0, 2, 0, -1, 120]);
+    assert_eq!(one.cl_throttle(b"key", &call).to_integers(), [0, 2, 1, -1, 60]);
     // The same counts as those of other calls, at their own time.
-    let later = engine.throttle(KeySpace::default(), b"key", &call).now().unwrap();
+    let later = engine.cl_throttle(KeySpace::default(), b"key", &call).now().unwrap();
     assert_eq!(later.to_integers(), [1, 2, 0, 30, 90]);
 }
 
@@ -65,7 +65,7 @@ fn key_spaces_are_separate() {
     for number in 0..16 {
         let space = KeySpace::new(number).unwrap();
         assert_eq!(space.number(), number);
-        let granted = || engine.throttle(space, b"key", &call).now().map(|answer| answer.is_granted()).unwrap();
+        let granted = || engine.cl_throttle(space, b"key", &call).now().map(|answer| answer.is_granted()).unwrap();
         assert_eq!([granted(), granted()], [true, false], "{number}");
     }
     assert_eq!(KeySpace::new(16), None);
@@ -78,8 +78,8 @@ async fn two_engines_share_one_limit() {
     let space = KeySpace::default();
     let (one, other) = tokio::join!(granted(&engines[0], space, b"key"), granted(&engines[1], space, b"key"));
     assert_eq!(one + other, 10);
-    assert!(engines[0].throttle(space, b"key", &ten_an_hour()).now().is_err(), "a shared call is not ready at once");
-    assert!(engines[0].throttle_now(space).is_none(), "nor are several");
+    assert!(engines[0].cl_throttle(space, b"key", &ten_an_hour()).now().is_err(), "a shared call is not ready at once");
+    assert!(engines[0].cl_throttle_now(space).is_none(), "nor are several");
     assert_eq!(granted(&engines[1], KeySpace::new(1).unwrap(), b"key").await, 10);
 }
 
