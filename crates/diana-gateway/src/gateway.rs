@@ -128,8 +128,8 @@ impl Gateway {
     /// Binds every address and starts the workers. On an error, nothing keeps running.
     pub fn start(self) -> Result<RunningGateway, StartError> {
         let Self { section, filter, chain, metrics, log, no_upstream, memory } = self;
-        let (before, chain) = chain.ordered(&section.filters)?;
-        let (before, chain) = (Arc::new(before), Arc::new(chain));
+        let (filters_before, filters_after) = chain.ordered(&section.filters)?;
+        let (filters_before, filters_after) = (Arc::new(filters_before), Arc::new(filters_after));
         let connector = upstream::tls_config(section.upstream_ca.as_deref()).map_err(StartError::UpstreamCa)?;
         let connector = Connector::new(connector, section.timeouts.connect);
         let server = HttpServer::new(Arc::new(section.server_settings()), section.listen.clone(), section.tls.clone())
@@ -157,8 +157,8 @@ impl Gateway {
                 state: Arc::clone(state),
                 section: Arc::clone(&section),
                 filter: filter.clone(),
-                before: Arc::clone(&before),
-                chain: Arc::clone(&chain),
+                filters_before: Arc::clone(&filters_before),
+                filters_after: Arc::clone(&filters_after),
                 upstreams,
                 routing: Mutex::new(routing),
                 no_upstream,

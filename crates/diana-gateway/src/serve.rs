@@ -89,7 +89,7 @@ impl Handler for GatewayWorker {
         if let Err(Rejected { why, reuse }) = request.read() {
             return Answer::local(request.reject(why.response(), reuse));
         }
-        if !self.before.is_idle() {
+        if !self.filters_before.is_idle() {
             keep(&mut request.head);
             return Answer::Later(Box::pin(request.filter_first()));
         }
@@ -184,7 +184,7 @@ impl RequestContext {
     /// Serves a request for which other filters run before the limits.
     async fn filter_first(mut self) -> ClientResponse {
         let worker = Arc::clone(&self.worker);
-        if let Err(response) = self.filter(&worker.before).await {
+        if let Err(response) = self.filter(&worker.filters_before).await {
             return local(self.reject(response, ConnReuse::KeepAlive));
         }
         let waiting = self.acquire();
@@ -240,9 +240,9 @@ impl RequestContext {
         async move {
             // A request that a later filter rejects still counts: otherwise guessing signatures would be free.
             permit.begin();
-            if !self.worker.chain.is_idle() {
+            if !self.worker.filters_after.is_idle() {
                 let worker = Arc::clone(&self.worker);
-                if let Err(response) = Box::pin(self.filter(&worker.chain)).await {
+                if let Err(response) = Box::pin(self.filter(&worker.filters_after)).await {
                     return self.answer(permit, response, Outcome::Rejected);
                 }
             }

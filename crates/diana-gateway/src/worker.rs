@@ -15,9 +15,9 @@ pub(crate) struct GatewayWorker {
     /// Diana's filter: the limits.
     pub(crate) filter: Filter,
     /// The filters that run before it; most often none.
-    pub(crate) before: Arc<FilterChain>,
+    pub(crate) filters_before: Arc<FilterChain>,
     /// The filters that run after it.
-    pub(crate) chain: Arc<FilterChain>,
+    pub(crate) filters_after: Arc<FilterChain>,
     pub(crate) upstreams: Upstreams,
     /// The upstreams for each request; replaced when they change, which is the only time that the lock is contended.
     pub(crate) routing: Mutex<Routing>,

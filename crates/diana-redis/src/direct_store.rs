@@ -24,7 +24,7 @@ const MIGRATION_ATTEMPTS: usize = 4;
 
 /// Redis as a store.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct DirectStore {
     pub(crate) runner: Arc<ScriptRunner>,
     pub(crate) configs: LimitConfigs,
     pub(crate) prefix: String,
@@ -70,7 +70,7 @@ impl Items {
     }
 }
 
-impl Client {
+impl DirectStore {
     pub(crate) fn new(runner: ScriptRunner, options: &Options, instance: u64) -> Self {
         let Options { prefix, batching, permits_for, .. } = options;
         let runner = Arc::new(runner);

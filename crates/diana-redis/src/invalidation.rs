@@ -5,7 +5,7 @@
 //! hold leases, or have reset listeners. If a message is lost (Redis was unreachable), a cached denial and a bucket's
 //! lease still expire within a second, and reset listeners are notified that resets may have been missed.
 
-use crate::direct_store::Client;
+use crate::direct_store::DirectStore;
 use std::sync::Arc;
 
 /// A change of a key.
@@ -28,7 +28,7 @@ impl Invalidation {
 }
 
 /// Publishes a change of these names in the background.
-pub(crate) fn publish(client: &Arc<Client>, invalidation: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
+pub(crate) fn publish(client: &Arc<DirectStore>, invalidation: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
     let commands = names.map(|name| {
         let mut cmd = redis::cmd("PUBLISH");
         cmd.arg(channel(client)).arg([&[invalidation.letter()][..], &name].concat());
@@ -46,6 +46,6 @@ pub(crate) fn publish(client: &Arc<Client>, invalidation: Invalidation, names: i
 }
 
 /// Returns the channel on which changes are published.
-pub(crate) fn channel(client: &Client) -> String {
+pub(crate) fn channel(client: &DirectStore) -> String {
     format!("{}:returned", client.prefix)
 }

@@ -1,7 +1,7 @@
 //! Listens to the [invalidations](crate::invalidation) of other instances, and applies them to the data of this process.
 
 use crate::deny_cache::StateCache;
-use crate::direct_store::Client;
+use crate::direct_store::DirectStore;
 use crate::invalidation::{Invalidation, channel};
 use crate::leases::LeasePools;
 use diana_core::ResetListener;
@@ -72,7 +72,7 @@ impl Listeners {
 }
 
 /// Listens until the store is dropped.
-pub(crate) async fn listen(client: Weak<Client>, listeners: Listeners) {
+pub(crate) async fn listen(client: Weak<DirectStore>, listeners: Listeners) {
     loop {
         let subscription = match client.upgrade() {
             Some(client) => client.runner.link.subscribe(&channel(&client)).await,

@@ -14,7 +14,7 @@
 mod key_blocks;
 
 use crate::deny_cache::StateCache;
-use crate::direct_store::{Client, ParameterSource};
+use crate::direct_store::{DirectStore, ParameterSource};
 use crate::invalidation::{self, Invalidation};
 use crate::limit_config_versions::LimitConfig;
 use crate::link::{CallError, Counter};
@@ -40,7 +40,7 @@ pub(crate) const RELEASE_EVERY: Duration = Duration::from_millis(250);
 /// The blocks of all keys, by the names of their states.
 #[derive(Debug)]
 pub(crate) struct LeasePools {
-    client: Arc<Client>,
+    client: Arc<DirectStore>,
     size: options::Leases,
     /// The cache in which keys are invalidated when their blocks are released.
     deny_cache: Option<Arc<StateCache>>,
@@ -60,7 +60,7 @@ struct Fetch {
 
 impl LeasePools {
     pub(crate) fn new(
-        client: &Arc<Client>,
+        client: &Arc<DirectStore>,
         size: options::Leases,
         deny_cache: Option<Arc<StateCache>>,
     ) -> Option<Arc<Self>> {

@@ -8,7 +8,7 @@ mod resync;
 
 use crate::algorithms;
 use crate::deny_cache::{Clocks, StateCache};
-use crate::direct_store::{Client, Items, ParameterSource};
+use crate::direct_store::{DirectStore, Items, ParameterSource};
 use crate::fallback::Fallback;
 use crate::invalidation::{self, Invalidation};
 use crate::invalidation_listener::{self, ResetListeners};
@@ -95,7 +95,7 @@ impl std::fmt::Debug for RedisStore {
 }
 
 struct RedisStoreInner {
-    client: Arc<Client>,
+    client: Arc<DirectStore>,
     fallback: Fallback,
     deny_cache: Option<Arc<StateCache>>,
     leases: Option<Arc<LeasePools>>,
@@ -141,7 +141,7 @@ impl RedisStore {
             }
         }
         let runner = ScriptRunner { link, scripts: Scripts::new(algorithms::modules()), times: options.time_source };
-        let client = Arc::new(Client::new(runner, &options, instance));
+        let client = Arc::new(DirectStore::new(runner, &options, instance));
         let clocks = if client.runner.link.is_cluster() { Clocks::Several } else { Clocks::One };
         let deny_cache = (options.deny_cache == options::DenyCache::On).then(|| Arc::new(StateCache::new(clocks)));
         let leases = LeasePools::new(&client, options.leases, deny_cache.clone());

@@ -2,8 +2,6 @@
 //!
 //! They are made from the parsed rule, not from its text, so that they show the actual behavior.
 
-#[cfg(test)]
-mod bounds;
 mod limit;
 mod store;
 mod table;

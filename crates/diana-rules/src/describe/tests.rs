@@ -1,6 +1,8 @@
 //! Descriptions of every algorithm and every option.
 #![allow(clippy::panic, reason = "a test that can't go on should stop")]
 
+mod bucket_rates;
+
 use super::*;
 use crate::{Document, Registry, RuleFile};
 use diana_core::{

@@ -1,6 +1,4 @@
 //! The numbers in the descriptions of buckets are reached by a client that always sends, and never exceeded.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
-
 use crate::algorithm::DynAlgorithm;
 use crate::{Document, Registry, RuleFile};
 use diana_core::{
@@ -54,7 +52,7 @@ fn what_a_bucket_allows_at_most_is_reached_and_not_exceeded() {
     ] {
         let document = Document::new("diana.yaml", format!("rules: [{{name: a, limit: {limit}}}]"));
         let file = RuleFile::read(&document, &Registry::default()).unwrap();
-        let (rule, text) = (&file.rules[0], super::rule(&file.rules[0]).limit);
+        let (rule, text) = (&file.rules[0], super::super::rule(&file.rules[0]).limit);
         let departures = departures_of(&rule.limits[0].configured);
         let period = Duration::from_secs(if limit.contains("2s") { 2 } else { 1 });
         let within = |time: Duration| {
