@@ -12,10 +12,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use crate::ports::Port;
+use crate::ports::{Port, listen};
 use parking_lot::Mutex;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -153,7 +152,7 @@ impl HttpServer {
     /// Stops it if it runs, and starts it again on the same port, with the same document.
     pub fn restart(&mut self) -> io::Result<()> {
         self.stop();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port()))?;
+        let listener = listen(self.port())?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();

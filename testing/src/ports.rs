@@ -6,6 +6,7 @@
 //! Unix socket with its number as name. The kernel allows that name to one process, in the same network namespace as
 //! the port itself, and releases it when the process ends, however it ends. No file remains.
 
+use crate::wait::wait_until;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,6 +20,9 @@ const COUNT: u16 = 10_000;
 
 /// The offset of a cluster node's bus port; as it is at least [`COUNT`], no claim has to cover both.
 const BUS: u16 = 10_000;
+
+/// How long a port may still be open in a process that is being started.
+const START: Duration = Duration::from_secs(5);
 
 /// The timeout of [`Port::exchange`].
 const EXCHANGE: Duration = Duration::from_secs(10);
@@ -50,6 +54,11 @@ impl Port {
         self.number
     }
 
+    /// Listens on it.
+    pub fn listen(&self) -> io::Result<TcpListener> {
+        listen(self.number)
+    }
+
     /// Returns `true` if a server listens on it.
     pub(crate) fn is_listening(&self) -> bool {
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.number)).is_ok()
@@ -71,4 +80,17 @@ impl Port {
         let free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
         (free(number) && free(number + BUS)).then_some(Self { number, _claim: claim })
     }
+}
+
+/// Listens on a claimed port.
+///
+/// A process that another thread is starting has a copy of every listener of this one, until it executes its program: also of the
+/// one with which the port was checked, or of a stopped server's. So a port that is in use is tried again.
+pub(crate) fn listen(number: u16) -> io::Result<TcpListener> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, number));
+    let is_used = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    wait_until("a free port", START, || match bind() {
+        Err(error) if is_used(&error) => None,
+        listener => Some(listener),
+    })?
 }

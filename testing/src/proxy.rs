@@ -16,10 +16,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use crate::ports::Port;
+use crate::ports::{Port, listen};
 use parking_lot::Mutex;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl Proxy {
         self.traffic.set_mode(mode);
         let mut acceptor = self.acceptor.lock();
         if acceptor.is_none() {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port()))?;
+            let listener = listen(self.port())?;
             let (traffic, accepting) = (Arc::clone(&self.traffic), listener.try_clone()?);
             let thread = std::thread::Builder::new().name("proxy".to_owned());
             let thread = thread.spawn(move || traffic.accept(&accepting))?;

@@ -5,7 +5,6 @@ use diana_core::{Clock, SystemClock};
 use diana_redis::{ConnectError, Options, RedisStore};
 use diana_testing::{Port, RedisCluster, RedisServer};
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::time::Duration;
 
 async fn connect_error(url: &str) -> ConnectError {
@@ -100,7 +99,7 @@ async fn a_wrong_password_of_a_cluster() {
 /// A server that knows enough of the protocol to report its version, and is silent after `answers` answers.
 fn fake_server(version: &'static str, answers: usize) -> Port {
     let port = Port::claim().unwrap();
-    let listener = TcpListener::bind(("127.0.0.1", port.number())).unwrap();
+    let listener = port.listen().unwrap();
     std::thread::spawn(move || {
         let mut open = Vec::new();
         for stream in listener.incoming().map_while(Result::ok) {

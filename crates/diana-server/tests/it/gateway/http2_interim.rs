@@ -51,7 +51,9 @@ async fn forwards_early_hints_before_the_response() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forwards_early_hints_of_http2_upstreams() {
     let port = diana_testing::Port::claim().unwrap();
-    let listener = tokio::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port.number())).await.unwrap();
+    let listener = port.listen().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             tokio::spawn(async move {

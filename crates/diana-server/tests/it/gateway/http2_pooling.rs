@@ -5,7 +5,6 @@ use crate::support::program::{Diana, LONG};
 use bytes::Bytes;
 use diana_testing::{Port, wait_until};
 use http::Response;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
@@ -23,7 +22,7 @@ impl LimitedUpstream {
     fn start(streams: u32) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let port = Port::claim().unwrap();
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+        let listener = port.listen().unwrap();
         listener.set_nonblocking(true).unwrap();
         let [connections, held] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let releases = Arc::new(Semaphore::new(0));

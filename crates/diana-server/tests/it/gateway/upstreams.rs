@@ -102,7 +102,7 @@ fn an_upstream_that_recovers_is_used_again() {
         );
     }
     // The only upstream is tried even if it is ejected.
-    let listener = std::net::TcpListener::bind(("127.0.0.1", port.number())).unwrap();
+    let listener = port.listen().unwrap();
     let served = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 1024]);

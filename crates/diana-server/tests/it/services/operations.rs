@@ -7,7 +7,6 @@ use crate::support::program::{Diana, LONG};
 use diana_testing::{Port, wait_until};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use std::net::TcpListener;
 use tempfile::TempDir;
 
 const ONE: &str = "services: {envoy: $LISTEN}\nrules: [{name: each, by: descriptor(k), limit: 1/h}]";
@@ -104,7 +103,7 @@ fn a_program_is_ready_when_every_service_listens() {
 fn a_program_without_one_of_its_services_is_never_ready() {
     for name in ["envoy", "resp", "http"] {
         let port = Port::claim().unwrap();
-        let _used = TcpListener::bind(("127.0.0.1", port.number())).unwrap();
+        let _used = port.listen().unwrap();
         let address = format!("127.0.0.1:{}", port.number());
         let rules = format!("services: {{{name}: '{address}'}}\nrules: [{{name: all, limit: 9/h}}]");
         let mut diana = Diana::launch(TempDir::new().unwrap(), &rules);

@@ -112,7 +112,7 @@ pub(crate) struct FrameUpstream {
 impl FrameUpstream {
     pub(crate) fn start() -> Self {
         let port = Port::claim().unwrap();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+        let listener = port.listen().unwrap();
         listener.set_nonblocking(true).unwrap();
         Self { port, listener }
     }

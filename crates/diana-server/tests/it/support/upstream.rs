@@ -5,7 +5,7 @@ use super::program::LONG;
 use diana_testing::{Port, wait_until};
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -76,7 +76,7 @@ impl Upstream {
 
     pub(crate) fn start(handler: impl Fn(&mut Exchange) -> io::Result<AfterResponse> + Send + Sync + 'static) -> Self {
         let port = Port::claim().unwrap();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+        let listener = port.listen().unwrap();
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
             received: Mutex::default(),
