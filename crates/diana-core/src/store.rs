@@ -68,7 +68,8 @@ pub enum Query<'a> {
     /// Returns the decision of [`Take`](Self::Take), and changes nothing.
     Peek(MaxWait),
     /// Decides one `CL.THROTTLE` call for each ask, whose limit must be a [`TimeDebt`](crate::TimeDebt): the parameters
-    /// come with the call, the cost of the ask is ignored.
+    /// come with the call, the cost of the ask is ignored. A store in this process denies the calls of any other limit, a
+    /// shared one returns an error.
     ClThrottle(&'a ClThrottle),
 }
 

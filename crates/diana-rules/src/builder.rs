@@ -124,9 +124,14 @@ impl RuleBuilder {
         self.matching("host", host.into())
     }
 
-    /// Matches requests for which this expression (CEL) is true.
+    /// Matches requests for which this expression (CEL) is true. Of several expressions, all must be true.
     pub fn when(mut self, expression: impl Into<String>) -> Self {
-        fields_of(&mut self.0, "match").insert("when".to_owned(), Value::String(expression.into()));
+        let (fields, expression) = (conditions(&mut self.0), expression.into());
+        let both = match fields.get("when").and_then(Value::as_str) {
+            Some(first) => format!("({first}) && ({expression})"),
+            None => expression,
+        };
+        fields.insert("when".to_owned(), Value::String(both));
         self
     }
 
@@ -158,8 +163,7 @@ impl RuleBuilder {
 
     /// Sets other limits for a single key.
     pub fn limit_of_key(mut self, key: impl Into<String>, limit: impl Into<LimitBuilder>) -> Self {
-        let instead = json!({"limit": limit.into().0});
-        fields_of(&mut self.0, "overrides").insert(key.into(), instead);
+        add(&mut self.0, "overrides", json!({"key": key.into(), "limit": limit.into().0}));
         self
     }
 
@@ -196,7 +200,7 @@ impl RuleBuilder {
     }
 
     fn matching(mut self, field: &str, value: String) -> Self {
-        add(fields_of(&mut self.0, "match"), field, value);
+        add(conditions(&mut self.0), field, value);
         self
     }
 }
@@ -241,21 +245,25 @@ impl From<Quota> for LimitBuilder {
     }
 }
 
-/// Adds a value to a field that has one or several.
+/// Adds a value to a field that has one or several, also to a single one.
 fn add(fields: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
-    let list = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-    if let Value::Array(list) = list {
-        list.push(value.into());
-    }
+    let list = match fields.remove(name) {
+        Some(Value::Array(mut list)) => {
+            list.push(value.into());
+            list
+        }
+        single => single.into_iter().chain([value.into()]).collect(),
+    };
+    fields.insert(name.to_owned(), Value::Array(list));
 }
 
-/// Returns the fields of a field that is a map.
-fn fields_of<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
-    let map = fields.entry(name).or_insert_with(|| Value::Object(Map::new()));
-    if !map.is_object() {
-        *map = Value::Object(Map::new());
+/// Returns the conditions of `match`, which is a map: any other value of it is invalid, and is replaced.
+fn conditions(fields: &mut Map<String, Value>) -> &mut Map<String, Value> {
+    let matches = fields.entry("match").or_insert_with(|| Value::Object(Map::new()));
+    if !matches.is_object() {
+        *matches = Value::Object(Map::new());
     }
-    map.as_object_mut().unwrap_or_else(|| unreachable!("it was made a map"))
+    matches.as_object_mut().unwrap_or_else(|| unreachable!("it was made a map"))
 }
 
 #[cfg(test)]

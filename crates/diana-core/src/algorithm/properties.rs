@@ -11,7 +11,8 @@ pub struct Properties<'a> {
     pub restores: Restores<'a>,
     /// Whether it delays requests by itself, up to a queue of its own: a caller waits for it without a maximum wait.
     pub delays: bool,
-    /// Whether up to twice the limit may pass across the edge of a window.
+    /// Whether up to twice the limit may pass across the edge of a window, which another algorithm avoids. (Nothing else
+    /// follows a calendar.)
     pub doubles_at_edges: bool,
     /// The most entries in the state of a key, if it stores requests one by one.
     pub max_entries: Option<u64>,

@@ -39,6 +39,16 @@ fn a_built_rule_equals_a_written_one() {
         (bucket().by("account").limit_of_key("vip", quota("9/s")), "limit: 5/s, by: account, overrides: {vip: 9/s}"),
         (bucket().allow("10.0.0.0/8").deny("10.0.0.7"), "limit: 5/s, allow: 10.0.0.0/8, deny: 10.0.0.7"),
         (bucket().wait(Duration::from_secs(2)).queue(9), "limit: 5/s, wait: 2s, queue: 9"),
+        (
+            bucket().when("request.path == '/a'").when("true == true"),
+            "limit: 5/s, match: {when: \"(request.path == '/a') && (true == true)\"}",
+        ),
+        // A value that was set as an option stays beside those that are added.
+        (bucket().option("by", "account").by("ip"), "limit: 5/s, by: [account, ip]"),
+        (
+            bucket().by("account").limit_of_key("a", quota("9/s")).limit_of_key("b", quota("8/s")),
+            "limit: 5/s, by: account, overrides: {a: 9/s, b: 8/s}",
+        ),
         (bucket().status(429).shadow(), "limit: 5/s, status: 429, shadow: true"),
         (rule().option("bandwidth", "512KiB/s"), "bandwidth: 512KiB/s"),
     ] {
@@ -75,4 +85,12 @@ fn variables_are_not_replaced() {
     let file = RuleFile::builder().rule(RuleBuilder::new("a").by("account").allow("${HOME}").limit(quota("5/s")));
     let file = file.build(&Registry::default()).unwrap();
     assert_eq!(file.rules[0].allow.written(), ["${HOME}"]);
+}
+
+#[test]
+fn two_limits_of_the_same_key_are_a_problem() {
+    let rule = RuleBuilder::new("a").by("account").limit(quota("5/s"));
+    let rule = rule.limit_of_key("vip", quota("9/s")).limit_of_key("vip", quota("8/s"));
+    let problems = RuleFile::builder().rule(rule).build(&Registry::default()).unwrap_err().to_string();
+    assert!(problems.contains("duplicate override for `vip`"), "{problems}");
 }
